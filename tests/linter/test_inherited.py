@@ -1,4 +1,4 @@
-"""Tasks of Tekton are linted with what they take from the template of all tasks."""
+"""Tasks of Tekton are linted with what they take from the template of all tasks, roles of Spark with their selectors."""
 
 from __future__ import annotations
 
@@ -56,3 +56,16 @@ def test_an_affinity_that_a_task_takes_needs_the_toleration_that_it_replaces() -
     assert rules(a_run(shared, "{tolerations: [{key: team, operator: Exists}]}")) == [
         ("affinity-without-toleration", 6)
     ]
+
+
+def test_a_node_selector_in_the_conf_of_spark_is_that_of_its_pods() -> None:
+    key = "spark.kubernetes.executor.node.selector.kubernetes.azure.com/scalesetpriority"
+    text = (
+        "apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: etl}\nspec:\n"
+        "  restartPolicy: {type: OnFailure}\n  driver: {cores: 1}\n  executor: {cores: 1}\n"
+        f"  sparkConf:\n    {key}: spot\n"
+    )
+
+    found = {one.rule: one for one in found_in(text) if one.rule == "affinity-without-toleration"}
+    assert found["affinity-without-toleration"].text.startswith("SparkApplication etl executor asks for spot nodes")
+    assert found["affinity-without-toleration"].line == 8

@@ -5,7 +5,8 @@ The driver stays on on-demand, because the application is lost with it; executor
 leaves a role alone that has a pod ``template`` of its own (Spark 3 and later), so the template is placed instead. Requests are
 computed as Spark computes them: the JVM's memory and its overhead. Sources: kubeflow/spark-operator v2.5.2,
 ``internal/webhook/sparkpod_defaulter.go``, ``internal/controller/sparkapplication/submission.go``,
-``pkg/util/sparkapplication.go``; Apache Spark, "Running Spark on Kubernetes", "Spark Configuration" (decommissioning, since 3.1).
+``pkg/util/sparkapplication.go``; Apache Spark, "Running Spark on Kubernetes" (node selectors and pod templates in ``sparkConf``),
+"Spark Configuration" (decommissioning, since 3.1).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from spotwright.placing.pod_spec import POD, TEMPLATE, TEXT, check, refuse_mispl
 from spotwright.placing.pods import Placed, Role, add_pod_metadata
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "selector_of"]
 
 
 _DRIVER = "the application is lost with its driver"
@@ -95,6 +96,7 @@ def _application_at(ctx: PlaceContext, at: Path) -> None:
         placed.report.anchor("app", ctx.editor, at)
         placed.report.frozen = "a changed spec ends the application, and the operator submits it again"
         placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
+        _warn_of_template_file(ctx, at, placed)
     spot = [placed for placed in members if placed.on_spot]
     if not spot:
         return
@@ -126,9 +128,12 @@ def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
         is_pinned=bool(reason),
     )
     own = ctx.editor.get(path)
+    selector = _selector(ctx, at, name, has_template=has_template)
+    places = {(*role.spec, "nodeSelector", label): place for label, (_, place) in selector.items()}
+    selected = {label: value for label, (value, _) in selector.items()}
     if template is None:
-        before = _pod_of(ctx, at, name)
-        placed, after = place_merged(ctx, role, before)
+        before = _pod_of(ctx, at, name, selected)
+        placed, after = place_merged(ctx, role, before, places)
         _write_role(ctx, at, path, before, after)
         if placed.policy.spot is not None and ctx.writes(Group.PLACEMENT):
             used = [ctx.config.pools[pool] for pool in placed.report.pools]
@@ -136,11 +141,52 @@ def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
             ctx.add_finding(Level.NOTE, ctx.at("kind"), _WEBHOOK)
         return placed
     pod = own["template"].get("spec") or {}
-    before = {**own["template"], "spec": _with_requests(ctx, at, name, pod)}
-    placed, after = place_merged(ctx, role, before)
+    before = {**own["template"], "spec": _with_requests(ctx, at, name, pod, selected)}
+    placed, after = place_merged(ctx, role, before, places)
     write(ctx.editor, template, own["template"], {**after, "spec": _without_requests(pod, after["spec"])})
     _warn_of_ignored(ctx, path, own)
     return placed
+
+
+def _warn_of_template_file(ctx: PlaceContext, at: Path, placed: Placed) -> None:
+    """Warn of a pod template that is a file where Spark is submitted, so that nobody can read it here."""
+    name = placed.report.name
+    path = (*at, "sparkConf", f"spark.kubernetes.{name}.podTemplateFile")
+    if ctx.editor.get(path) and _spark_version(ctx, at) >= (3, 0) and placed.policy.spot is not None:
+        text = f"{name}: what this file says about nodes, tolerations and requests holds too, and nobody knows it here: write it"
+        ctx.add_finding(Level.WARNING, path, f"{text} into {name}.template")
+
+
+def selector_of(application: Mapping[str, Any], name: str) -> dict[str, tuple[Any, Path]]:
+    """The node selector of a role's pods: by its labels the value, and where that stands in the application's spec.
+
+    The selector of the application and ``sparkConf`` hold for both roles, then that of the role in ``sparkConf``, then its own
+    field, which the operator's webhook reads.
+    """
+    conf, role = (_mapping(application.get(key)) for key in ("sparkConf", name))
+    found: dict[str, tuple[Any, Path]] = {}
+    for part, prefix, place in (
+        (conf, "spark.kubernetes.node.selector.", ("sparkConf",)),
+        (_mapping(application.get("nodeSelector")), "", ("nodeSelector",)),
+        (conf, f"spark.kubernetes.{name}.node.selector.", ("sparkConf",)),
+        (_mapping(role.get("nodeSelector")), "", (name, "nodeSelector")),
+    ):
+        for key, value in part.items():
+            if str(key).startswith(prefix):
+                found[str(key).removeprefix(prefix)] = (value, (*place, key))
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _selector(ctx: PlaceContext, at: Path, name: str, *, has_template: bool) -> dict[str, tuple[Any, Path]]:
+    """:func:`selector_of` the application whose spec is at ``at``, with whole paths; without the field that a template hides."""
+    found = selector_of(ctx.editor.get(at) or {}, name)
+    return {
+        label: (value, (*at, *place)) for label, (value, place) in found.items() if not has_template or place[0] != name
+    }
 
 
 def _warn_of_ignored(ctx: PlaceContext, path: Path, own: Mapping[str, Any]) -> None:
@@ -153,23 +199,24 @@ def _warn_of_ignored(ctx: PlaceContext, path: Path, own: Mapping[str, Any]) -> N
             ctx.add_finding(Level.WARNING, (*path, field), text)
 
 
-def _pod_of(ctx: PlaceContext, at: Path, name: str) -> dict[str, Any]:
+def _pod_of(ctx: PlaceContext, at: Path, name: str, selector: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a role as those of a pod spec, with the requests that Spark will make."""
     role = ctx.editor.get((*at, name))
     container = {key: role[key] for key in ("env", "volumeMounts") if role.get(key)}
-    spec = {key: role[key] for key in (*_SCHEDULING, "nodeSelector") if role.get(key) is not None}
+    spec = {key: role[key] for key in _SCHEDULING if role.get(key) is not None}
     secrets = [{"name": secret} for secret in ctx.editor.get((*at, "imagePullSecrets")) or ()]
     volumes = ctx.editor.get((*at, "volumes")) or ()
     containers = {"containers": [{"name": f"spark-{name}", **container}]}
     shared = {"volumes": list(volumes)} if volumes else {}
-    return _with_requests(
-        ctx, at, name, spec | containers | shared | ({"imagePullSecrets": secrets} if secrets else {})
-    )
+    spec |= containers | shared | ({"imagePullSecrets": secrets} if secrets else {})
+    return _with_requests(ctx, at, name, spec, selector)
 
 
-def _with_requests(ctx: PlaceContext, at: Path, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A pod spec whose first container has the requests of the role, and with the application's node selector."""
-    selector = {**(ctx.editor.get((*at, "nodeSelector")) or {}), **(spec.get("nodeSelector") or {})}
+def _with_requests(
+    ctx: PlaceContext, at: Path, name: str, spec: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A pod spec whose first container has the requests of the role, and with the node selector that Spark gives it."""
+    selector = {**(spec.get("nodeSelector") or {}), **given}
     first, *others = spec.get("containers") or [{"name": f"spark-{name}"}]
     first = {**first, "resources": {"requests": _requests(ctx, at, name)}} if isinstance(first, dict) else first
     return {**spec, **({"nodeSelector": selector} if selector else {}), "containers": [first, *others]}
@@ -197,10 +244,23 @@ def _requests(ctx: PlaceContext, at: Path, name: str) -> dict[str, str]:
         extra = max(_LEAST_OVERHEAD, memory * _overhead_factor(ctx, at))
     else:
         extra = _mebibytes(ctx, (*at, name, "memoryOverhead"), overhead)
-    cores = role.get("coreRequest") or role.get("cores") or conf.get(f"spark.{name}.cores") or 1
+    requested = role.get("coreRequest") or conf.get(f"spark.kubernetes.{name}.request.cores")
+    cores = requested or role.get("cores") or conf.get(f"spark.{name}.cores") or 1
     gpu = role.get("gpu") or {}
     gpus = {str(gpu["name"]): str(gpu["quantity"])} if gpu.get("name") and gpu.get("quantity") else {}
-    return {"cpu": str(cores), "memory": f"{math.ceil(memory + extra)}Mi", **gpus}
+    return {"cpu": str(cores), "memory": f"{math.ceil(memory + extra)}Mi", **_devices(conf, name), **gpus}
+
+
+def _devices(conf: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The devices of a role in ``sparkConf``: the resource is that of the vendor's device plugin (``nvidia.com/gpu``)."""
+    prefix = f"spark.{name}.resource."
+    found: dict[str, str] = {}
+    for key, amount in conf.items():
+        device = str(key).removeprefix(prefix).removesuffix(".amount")
+        vendor = conf.get(f"{prefix}{device}.vendor")
+        if key == f"{prefix}{device}.amount" and vendor:
+            found[f"{vendor}/{device}"] = str(amount)
+    return found
 
 
 def _overhead_factor(ctx: PlaceContext, at: Path) -> float:

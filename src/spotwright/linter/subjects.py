@@ -17,6 +17,7 @@ from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import read_constraints, read_resources, runtime_field, with_constants
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.kind import Duty, PodPlace, Retry, facts_of
+from spotwright.kinds.spark import selector_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION
 from spotwright.model.pools import Pool, Resources
@@ -484,6 +485,9 @@ def _read(
     spec = (*path, "spec") if place.form == "T" else path
     outer = owner.mapping(*place.inherits) if place.inherits else {}
     value = mapping_of(holder.get("spec")) if place.form == "T" else {**outer, **holder}
+    moved = {key: owner.at(*place.inherits, key) for key in outer if key not in holder}
+    if owner.group == _SPARK:
+        value, moved = _of_spark(owner, path, value)
     metadata = mapping_of(holder.get("metadata")) if place.form == "T" else {}
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
@@ -507,9 +511,23 @@ def _read(
         tuple(_containers(owner, spec, value)),
         retry,
         owner.at(*path[:-1]) if place.job else None,
-        {key: owner.at(*place.inherits, key) for key in outer if key not in holder} or None,
+        moved or None,
         is_placed=owner.is_placed,
     )
+
+
+_SPARK = "sparkoperator.k8s.io"
+
+
+def _of_spark(owner: KubeObject, path: Path, value: Shape) -> tuple[Shape, dict[str, Path]]:
+    """A role of a Spark application with the node selector that its pods get, and where that stands if it is one place."""
+    if path[-1] not in ("driver", "executor"):
+        return value, {}
+    selector = selector_of(owner.mapping(*path[:-1]), str(path[-1]))
+    places = {place[:-1] for _, place in selector.values()}
+    moved = {"nodeSelector": owner.at(*path[:-1], *places.pop())} if len(places) == 1 else {}
+    given = {label: one for label, (one, _) in selector.items()}
+    return {**value, **({"nodeSelector": given} if given else {})}, moved
 
 
 def _constraints(value: Shape) -> Constraints:

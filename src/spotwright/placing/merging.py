@@ -8,11 +8,11 @@ values, or whole if a field is not set there yet, because a new value would hide
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spotwright.placing.context import PlaceContext
-from spotwright.placing.documents import Path
+from spotwright.placing.documents import ManifestError, Path
 from spotwright.placing.patch import Editor, value_at
 from spotwright.placing.pods import Placed, Role, place_pod
 
@@ -36,6 +36,7 @@ class _Merged(Editor):
 
     real: Editor | None = None
     root: Path = ()
+    places: Mapping[Path, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Keep the given value; it is copied where it is changed."""
@@ -44,6 +45,9 @@ class _Merged(Editor):
         if path[: len(self.root)] == self.root:
             return value_at(self.data, path[len(self.root) :], default)
         return self.real.get(path, default) if self.real is not None else default
+
+    def problem(self, path: Path, text: str) -> ManifestError:
+        return Editor.problem(self, self.places.get(path, path), text)
 
     def _reach(self, path: Path) -> tuple[Any, int]:
         value, depth = Editor._reach(self, path[len(self.root) :])  # noqa: SLF001 (super() knows no class that has slots)
@@ -56,14 +60,16 @@ class _Merged(Editor):
         """Allow every edit: no alias shares the merged value, and the edits that write the result are guarded."""
 
 
-def place_merged(ctx: PlaceContext, role: Role, value: dict[str, Any]) -> tuple[Placed, dict[str, Any]]:
+def place_merged(
+    ctx: PlaceContext, role: Role, value: dict[str, Any], places: Mapping[Path, Path] | None = None
+) -> tuple[Placed, dict[str, Any]]:
     """Place a merged pod spec; returns also the placed value. Nothing is written to the document: see :func:`write`.
 
     ``value`` is the merged value for ``role.template``, or for ``role.spec`` if the role has no template; neither path has to be
-    in the document.
+    in the document. ``places``: where values of the merged spec really stand, by their paths in it, for messages.
     """
     root = role.spec if role.template is None else role.template
-    merged = _Merged(ctx.editor.document, [], value, ctx.editor, root)
+    merged = _Merged(ctx.editor.document, [], value, ctx.editor, root, places or {})
     placed = place_pod(replace(ctx, editor=merged), role)
     return placed, merged.data
 

@@ -8,6 +8,8 @@ import pytest
 from tests import plain_yaml
 from tests.placing.placed import PREFER, REQUIRE, Outcome, at_path, place, refusal
 
+from spotwright.kinds.spark import selector_of
+
 SPOT = "kubernetes.azure.com/scalesetpriority"
 
 
@@ -104,6 +106,70 @@ def test_the_node_selector_of_the_application_counts_for_both_roles() -> None:
     assert "its node selector asks for disk=ssd" in refusal(
         an_application(spec="  nodeSelector: {disk: ssd}\n"), PREFER
     )
+
+
+def a_conf_of(key: str, value: str = "spot") -> str:
+    return f"  sparkConf:\n    {key}: {value}\n"
+
+
+def test_a_node_selector_in_spark_conf_decides_which_pools_fit() -> None:
+    outcome = place(an_application(spec=a_conf_of(f"spark.kubernetes.executor.node.selector.{SPOT}")), PREFER)
+
+    assert outcome.roles["features/executor"].pools == ("spot",)
+    assert outcome.roles["features/executor"].refusals["regular"] == f"its node selector asks for {SPOT}=spot"
+    assert outcome.roles["features/driver"].pools == ("regular",)
+    assert "nodeSelector" not in role(outcome, "executor")
+
+
+def test_a_node_selector_in_spark_conf_that_no_pool_meets_is_named_where_it_stands() -> None:
+    key = "spark.kubernetes.driver.node.selector.disk"
+    refused = refusal(an_application(spec=a_conf_of(key, "ssd")), PREFER)
+
+    assert refused.startswith(f"work.yaml:8: spec.sparkConf.{key}: driver fits no pool")
+    assert "its node selector asks for disk=ssd" in refused
+
+
+def test_a_node_selector_in_spark_conf_for_both_roles_counts_for_the_driver_too() -> None:
+    refused = refusal(an_application(spec=a_conf_of(f"spark.kubernetes.node.selector.{SPOT}")), PREFER)
+
+    assert f": spec.sparkConf.spark.kubernetes.node.selector.{SPOT}: driver fits no pool" in refused
+
+
+def test_the_selector_of_a_role_is_stronger_than_that_of_both_roles() -> None:
+    conf = "  sparkConf: {spark.kubernetes.node.selector.pool: a, spark.kubernetes.executor.node.selector.pool: b}\n"
+    selected = {
+        name: {
+            label: value
+            for label, (value, _) in selector_of(plain_yaml.load(an_application(spec=conf))["spec"], name).items()
+        }
+        for name in ("driver", "executor")
+    }
+
+    assert selected == {"driver": {"pool": "a"}, "executor": {"pool": "b"}}
+
+
+def test_a_selector_in_spark_conf_counts_beside_a_template_and_is_not_written_into_it() -> None:
+    outcome = place(an_application(TEMPLATE, spec=a_conf_of(f"spark.kubernetes.executor.node.selector.{SPOT}")), PREFER)
+
+    assert outcome.roles["features/executor"].pools == ("spot",)
+    assert "nodeSelector" not in at_path(role(outcome, "executor"), "template.spec")
+
+
+def test_gpus_and_cores_in_spark_conf_are_requests() -> None:
+    gpus = "  sparkConf: {spark.executor.resource.gpu.amount: '1', spark.executor.resource.gpu.vendor: nvidia.com}\n"
+    cores = a_conf_of("spark.kubernetes.executor.request.cores", "'17'")
+
+    assert place(an_application(spec=gpus), REQUIRE).roles["features/executor"].pools == ("gpu-spot",)
+    assert "it asks for 17 cpu" in refusal(an_application(spec=cores), REQUIRE)
+
+
+@pytest.mark.parametrize(("version", "is_read"), [("4.0.4", True), ("2.4.8", False)])
+def test_a_pod_template_that_is_a_file_is_named_because_nobody_can_read_it_here(version: str, is_read: bool) -> None:
+    conf = a_conf_of("spark.kubernetes.executor.podTemplateFile", "'s3a://conf/executor.yaml'")
+    outcome = place(an_application(spec=conf).replace("4.0.4", version))
+
+    text = "executor: what this file says about nodes, tolerations and requests holds too"
+    assert outcome.reports("work.yaml:8: warning", text, "write it into executor.template") is is_read
 
 
 def test_an_application_that_fails_is_submitted_again_within_the_budgets() -> None:
