@@ -104,6 +104,7 @@ class Duty(StrEnum):
     DATASTORE = "datastore"  # it keeps data
     INTERACTIVE = "interactive"  # people work in it
     SYSTEM = "system"  # it runs on every node
+    HOOK = "hook"  # a release waits for it, and fails with it
 
 
 class Retry(StrEnum):

@@ -22,7 +22,7 @@ from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
-from spotwright.placing.context import QUEUE_LABEL, SPOT_LABEL, name_of
+from spotwright.placing.context import QUEUE_LABEL, SPOT_LABEL, hook_of, name_of
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import value_at
@@ -564,6 +564,9 @@ def _role(owner: KubeObject, path: Path) -> str:
 
 def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty:
     """What pods of a role are for, where the kind alone does not say it."""
+    wish = mapping_at(owner.value, "metadata", "labels").get(SPOT_LABEL)
+    if duty is Duty.WORKER and hook_of(owner.value.get("metadata")) and wish is None:
+        return Duty.HOOK
     if duty is Duty.SERVING and owner.group == "apps":
         labels = {**mapping_at(owner.value, "metadata", "labels"), **mapping_of(metadata.get("labels"))}
         is_worker = labels.get(_ROLE_LABEL) == "worker" or labels.get(SPOT_LABEL) not in (None, "never")
@@ -612,7 +615,7 @@ def _argo(owner: KubeObject, places: tuple[PodPlace, ...], settings: Settings) -
             role,
             owner.at(*here),
             "H",
-            Duty.WORKER,
+            role_duty(owner, Duty.WORKER, role, {}),
             value,
             mapping_at(template, "metadata"),
             constraints,

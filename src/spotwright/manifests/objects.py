@@ -8,7 +8,7 @@ as for files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spotwright.config import Config
@@ -30,6 +30,7 @@ from spotwright.placing.documents import References
 from spotwright.placing.enforcement import Enforcer, Mechanism
 from spotwright.placing.patch import Editor, data_document, json_patch
 from spotwright.placing.pod_spec import METADATA, check
+from spotwright.placing.retries import no_interruption_text
 
 __all__ = ["ObjectRules", "PlacedObject", "place_object", "policy_values", "settle"]
 
@@ -153,8 +154,15 @@ class ObjectRules:
             add=self.add,
         )
         check(ctx, ctx.at("metadata"), METADATA)
+        hook = ctx.hook
+        if hook:  # it is made once, and again only as its author says
+            ctx.options = replace(self.options, only=self.options.only & {Group.PLACEMENT})
         warn_of_version(ctx, str(ctx.get("apiVersion", default="")), str(ctx.get("kind", default="")))
         place(ctx)
+        for role in roles[before:]:
+            if hook and role.on_demand_reason == hook:
+                role.mechanism = Mechanism.NODES_ONLY
+                role.after_interruption = no_interruption_text(role.policy)
         findings += settle(roles[before:], editor.document.file, self.options)
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "PlaceContext",
     "PlaceOptions",
     "RoleReport",
+    "hook_of",
     "name_of",
     "own_layer",
 ]
@@ -36,6 +37,9 @@ __all__ = [
 SPOT_LABEL = "spotwright.dev/spot"
 POLICY_ANNOTATION = "spotwright.dev/policy"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+_HOOKS: Mapping[str, str] = {"helm.sh/hook": "Helm", "argocd.argoproj.io/hook": "Argo CD"}
+"""Annotations of objects that a tool runs at a release and waits for. Sources: Helm, "Chart Hooks"; Argo CD, "Resource Hooks"."""
 
 
 RETRIES_STAY = "its retries stay as they are (--only)"
@@ -202,6 +206,21 @@ class PlaceContext:
         return own or self.owner or str(self.get("kind", default="object")).lower()
 
     @property
+    def hook(self) -> str:
+        """Why the object is kept on on-demand as a hook of a release; empty if it is none, or if its policy is its own.
+
+        So is one in ``policy.tasks`` that names the object.
+        """
+        tool = hook_of(self.get("metadata", default=None))
+        if not tool:
+            return ""
+        default, tasks = self.config.layers_for(self.name)
+        if any(layer.values.get("spot") for layer in (*self._own_policy(), *tasks)):
+            return ""
+        is_placed = any(layer.values.get("spot") for layer in default)
+        return f"it is a hook of {tool}, and an interruption would fail the release" if is_placed else ""
+
+    @property
     def queue(self) -> str:
         """The queue of Kueue that admits the object, by its label; empty if there is none."""
         labels = self.get("metadata", "labels", default=None) or {}
@@ -309,6 +328,19 @@ def own_layer(labels: Mapping[str, Any], annotations: Mapping[str, Any], source:
         return parse_policy({"spot": labels[SPOT_LABEL]}, source)
     except (TypeError, ValueError) as error:  # a policy that is no text is a TypeError
         raise ValueError(f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
+
+
+def hook_of(metadata: Any) -> str:
+    """The tool that runs an object as a hook, and when (``Helm (pre-upgrade)``); empty for an object that is no hook.
+
+    Argo CD never applies a hook that it is told to skip.
+    """
+    annotations = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
+    for key, tool in _HOOKS.items() if isinstance(annotations, dict) else ():
+        when = annotations.get(key)
+        if when and when != "Skip":
+            return f"{tool} ({when})"
+    return ""
 
 
 def name_of(metadata: Any) -> str:

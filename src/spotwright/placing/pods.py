@@ -124,15 +124,28 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     check(ctx, role.spec, POD)
     if role.template is not None:
         check(ctx, (*role.template, "metadata"), METADATA)
-    policy = ctx.policy(role.path, on_demand_reason=role.on_demand_reason, is_pinned=role.is_pinned)
+    hook = ctx.hook
+    reason = role.on_demand_reason or hook
+    policy = ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned)
     work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
     ladder = build(work, policy, ctx.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
     report.anchor("pod", ctx.editor, role.spec)
-    report.on_demand_reason = role.on_demand_reason if policy.sources.get("spot") == role.on_demand_reason else ""
+    report.on_demand_reason = reason if policy.sources.get("spot") == reason else ""
     report.on_spot = policy.spot is not None and any(rung.spot for rung in ladder.rungs)
     ctx.roles.append(report)
+    if hook and report.on_demand_reason == hook:
+        if not ladder.rungs:
+            text = f"{role.name} stays unchanged: {hook}; no on-demand pool fits it: describe one in spotwright.yaml"
+            ctx.add_finding(Level.WARNING, role.spec, text)
+            report.policy = policy = replace(policy, spot=None)
+            report.on_demand_reason = ""
+            as_it_is = build(work, policy, ctx.config.pools)
+            report.pools, report.refusals = tuple(n for rung in as_it_is.rungs for n in rung.pools), as_it_is.refusals
+        else:
+            text = f"kept on on-demand: {hook}; label it {SPOT_LABEL}: prefer if it is work that can be done again"
+            ctx.add_finding(Level.NOTE, ctx.at("metadata"), f"{ctx.get('kind')} {ctx.name}: {text}")
     if policy.spot is None:
         return Placed(policy, Ladder(()), report)
     _refuse_truth_values(ctx, (*role.spec, "nodeSelector"))

@@ -60,7 +60,7 @@ def _bare_pods(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 def _no_retries(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Jobs whose first failed pod is the last one, though an interruption fails pods."""
     spec = _job_spec(pods)
-    if not pods.asks_for_spot or not spec or pods.retry is not Retry.JOB:
+    if not pods.asks_for_spot or not spec or pods.retry is not Retry.JOB or pods.duty is Duty.HOOK:
         return
     found = _disruption(spec)
     if spec.get("backoffLimit") == 0 and (found is None or found[1] == "Count"):

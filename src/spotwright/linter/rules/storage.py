@@ -35,7 +35,7 @@ from spotwright.linter.subjects import (
 )
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Expression
-from spotwright.placing.context import POLICY_ANNOTATION
+from spotwright.placing.context import POLICY_ANNOTATION, hook_of
 from spotwright.placing.documents import Path
 from spotwright.placing.pod_spec import pod_requests
 
@@ -643,8 +643,14 @@ def _interactive(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and people work in it")
 
 
+def _hooks(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.asks_for_spot and pods.duty is Duty.HOOK and pods.owner is not None:
+        tool = hook_of(pods.owner.value.get("metadata"))
+        yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and it is a hook of {tool}")
+
+
 def _not_kept_off(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.reach is Reach.OPEN and pods.duty in (Duty.SERVING, Duty.DATASTORE, Duty.INTERACTIVE):
+    if pods.reach is Reach.OPEN and pods.duty in (Duty.SERVING, Duty.DATASTORE, Duty.INTERACTIVE, Duty.HOOK):
         yield Problem(pods.spec, f"{pods.label} {_placed_by(pods)}, and must not be lost")
 
 
@@ -659,6 +665,7 @@ pools:
   spot: {capacity: spot, provider: eks}
   regular: {capacity: on-demand, provider: eks}
 """
+_AS_HOOK = ("  name: train\n", "  name: train\n  annotations: {helm.sh/hook: pre-upgrade}\n")
 _STAY = "Remove the toleration and the affinity; spotwright place keeps such work on on-demand."
 _MASTER = (
     "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: mnist\nspec:\n  pytorchReplicaSpecs:\n    "
@@ -699,6 +706,18 @@ STATEFUL_RULES = (
         fails=pod(ON_SPOT, kind="Notebook", api_version="kubeflow.org/v1"),
         passes=pod("", kind="Notebook", api_version="kubeflow.org/v1"),
         checks=Checks(pods=_interactive),
+    ),
+    Rule(
+        id="hook-on-spot",
+        severity=Severity.WARNING,
+        title="A hook of Helm or Argo CD on spot nodes",
+        why="The release waits for the hook and fails with it, and an interruption may leave a migration half done. More "
+        "retries are no remedy for what must not be done twice.",
+        fix=_STAY + " Work that can be done again is labelled spotwright.dev/spot: prefer.",
+        fails=job(ON_SPOT, spec="backoffLimit: 0\n").replace(*_AS_HOOK),
+        passes=job("", spec="backoffLimit: 0\n").replace(*_AS_HOOK),
+        checks=Checks(pods=_hooks),
+        source='Helm documentation, "Chart Hooks"; Argo CD documentation, "Resource Hooks"',
     ),
     Rule(
         id="not-kept-off-spot",
