@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -31,13 +32,14 @@ from spotwright.linter.subjects import (
     mapping_of,
     pods_at_once,
     pods_of,
+    reach_of,
     texts_of,
 )
 from spotwright.model.pools import Pool
-from spotwright.model.scheduling_terms import Expression
+from spotwright.model.scheduling_terms import Constraints, Expression
 from spotwright.placing.context import POLICY_ANNOTATION, hook_of
-from spotwright.placing.documents import Path
-from spotwright.placing.pod_spec import pod_requests
+from spotwright.placing.documents import ManifestError, Path
+from spotwright.placing.pod_spec import POD, check_value, pod_constraints, pod_requests
 
 __all__ = ["RULES", "STATEFUL_RULES"]
 
@@ -649,6 +651,69 @@ def _hooks(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and it is a hook of {tool}")
 
 
+def _pod_defaults(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
+    """A PodDefault that lets pods onto spot nodes which must not be lost: those of the file, or whoever has its label."""
+    if (subject.group, subject.kind) != ("kubeflow.org", "PodDefault"):
+        return
+    spec, selector = subject.mapping("spec"), subject.get("spec", "selector")
+    try:
+        check_value(subject.document, subject.at("spec"), spec, POD)
+    except ManifestError:
+        return  # the API server refuses it
+    added = pod_constraints(spec)
+    if reach_of(added, settings) <= Reach.OPEN or not isinstance(selector, dict):
+        return
+    path = subject.at("spec", "tolerations") if added.tolerations else subject.at("spec")
+    reached = [pods.label for pods in _fragile_pods(subject, settings) if _is_reached(pods, selector, added, settings)]
+    if reached:
+        yield Problem(
+            path, f"{subject.label} lets {' and '.join(reached)} onto spot nodes: its selector matches the labels"
+        )
+    elif not any(_OF_WORK.match(key) for key in _keys_of(selector)):
+        label = ", ".join(f"{key}={value}" for key, value in mapping_of(selector.get("matchLabels")).items())
+        whom = f"every pod labelled {label}" if label else "every pod that it selects"
+        yield Problem(path, f"{subject.label} lets {whom} onto spot nodes, and each new notebook is offered it")
+
+
+def _fragile_pods(subject: KubeObject, settings: Settings) -> Iterator[Pods]:
+    """The pods of the same file that must not be lost."""
+    for other in subject.beside:
+        for pods in pods_of(other, settings):
+            if isinstance(pods, Pods) and pods.duty in (Duty.SERVING, Duty.DATASTORE, Duty.INTERACTIVE):
+                yield pods
+
+
+def _is_reached(pods: Pods, selector: Shape, added: Constraints, settings: Settings) -> bool:
+    """Whether a PodDefault is laid over the pods and brings them to spot nodes. A Notebook gives its labels to its pods."""
+    own = mapping_at(pods.owner.value, "metadata", "labels") if pods.owner and pods.duty is Duty.INTERACTIVE else {}
+    labels = {str(key): str(value) for key, value in {**own, **mapping_at(pods.metadata, "labels")}.items()}
+    wanted = [
+        Expression(str(key), "In", (str(value),)) for key, value in mapping_of(selector.get("matchLabels")).items()
+    ]
+    for one in items_of(selector.get("matchExpressions")):
+        values = tuple(texts_of(mapping_of(one).get("values")))
+        wanted.append(Expression(str(mapping_of(one).get("key")), str(mapping_of(one).get("operator")), values))
+    together = replace(
+        pods.constraints,
+        tolerations=(*pods.constraints.tolerations, *added.tolerations),
+        selector={**pods.constraints.selector, **added.selector},
+        preferred=(*pods.constraints.preferred, *added.preferred),
+    )
+    return all(one.matches(labels) for one in wanted) and reach_of(together, settings) > Reach.OPEN
+
+
+def _keys_of(selector: Shape) -> Iterator[str]:
+    yield from map(str, mapping_of(selector.get("matchLabels")))
+    yield from (str(mapping_of(one).get("key")) for one in items_of(selector.get("matchExpressions")))
+
+
+_OF_WORK = re.compile(
+    r"(?:[a-z0-9.-]+\.)?(?:pipelines\.kubeflow\.org|argoproj\.io|training\.kubeflow\.org|katib\.kubeflow\.org|batch\.kubernetes\.io"
+    r"|jobset\.sigs\.k8s\.io|ray\.io|volcano\.sh|spark-role|job-name)(?:/|$)"
+)
+"""Labels that controllers put on the pods of work that ends, and on no notebook."""
+
+
 def _not_kept_off(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     if pods.reach is Reach.OPEN and pods.duty in (Duty.SERVING, Duty.DATASTORE, Duty.INTERACTIVE, Duty.HOOK):
         yield Problem(pods.spec, f"{pods.label} {_placed_by(pods)}, and must not be lost")
@@ -665,6 +730,10 @@ pools:
   spot: {capacity: spot, provider: eks}
   regular: {capacity: on-demand, provider: eks}
 """
+_POD_DEFAULT = (
+    "apiVersion: kubeflow.org/v1alpha1\nkind: PodDefault\nmetadata:\n  name: spot\nspec:\n  selector: {{matchLabels: {{{label}: "
+    "'true'}}}}\n" + "".join(f"  {line.replace('{', '{{').replace('}', '}}')}\n" for line in TOLERATION.splitlines())
+)
 _AS_HOOK = ("  name: train\n", "  name: train\n  annotations: {helm.sh/hook: pre-upgrade}\n")
 _STAY = "Remove the toleration and the affinity; spotwright place keeps such work on on-demand."
 _MASTER = (
@@ -718,6 +787,19 @@ STATEFUL_RULES = (
         passes=job("", spec="backoffLimit: 0\n").replace(*_AS_HOOK),
         checks=Checks(pods=_hooks),
         source='Helm documentation, "Chart Hooks"; Argo CD documentation, "Resource Hooks"',
+    ),
+    Rule(
+        id="poddefault-on-spot",
+        severity=Severity.WARNING,
+        title="A PodDefault that lets notebooks onto spot nodes",
+        why="Kubeflow lays a PodDefault over every pod with its label, and offers it to each notebook that is made, so a "
+        "toleration there brings notebooks and services to nodes that are taken away.",
+        fix="Write the toleration into the work itself (spotwright place), or select by a label that only work has; spotwright "
+        "place keeps a Notebook with the label spotwright.dev/spot: never on on-demand.",
+        fails=_POD_DEFAULT.format(label="use-spot"),
+        passes=_POD_DEFAULT.format(label="pipelines.kubeflow.org/v2_component"),
+        checks=Checks(objects=_pod_defaults),
+        source="kubeflow/kubeflow, ``components/admission-webhook``",
     ),
     Rule(
         id="not-kept-off-spot",
