@@ -13,13 +13,16 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
+from tests.linter.linting import found_in
 from tests.placing.placed import FILE, assert_unplaces, at_path
 
 from spotwright import config
 from spotwright.config import Config
 from spotwright.kinds.kueue import QueueOptions, queue_lines
+from spotwright.linter.rule import AKS_POOLS, ON_SPOT, job
 from spotwright.manifests.files import PlacedFile, place_text
 from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import ManifestError, References, parse
 from spotwright.placing.kueue_flavors import flavor_labels
 from spotwright.views.explanation import explanation_json, explanation_text
 
@@ -270,3 +273,159 @@ def test_a_flavor_of_aks_names_a_zone_as_its_nodes_do_or_not_at_all(region: str,
         f'version: 1\npools:\n  spot: {{capacity: spot, provider: aks, zones: ["1"], {NODE}{region}}}\n'
     ).pools
     assert flavor_labels(pools["spot"]).get("topology.kubernetes.io/zone") == label
+
+
+FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n---\n"
+CHEAP = FLAVOR.format(
+    name="cheap",
+    spec="nodeLabels: {kubernetes.azure.com/scalesetpriority: spot}, nodeTaints: [{key: kubernetes.azure.com/scalesetpriority, "
+    "value: spot, effect: NoSchedule}]",
+)
+DEAR = FLAVOR.format(name="dear", spec="nodeLabels: {kubernetes.azure.com/agentpool: regular}")
+
+
+def a_queue(*flavors: str, name: str = "team", namespace: str = "ml") -> str:
+    """A LocalQueue with its ClusterQueue, whose flavors have this order."""
+    listed = ", ".join(f"{{name: {flavor}}}" for flavor in flavors)
+    return (
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: shared}\n"
+        f"spec: {{resourceGroups: [{{coveredResources: [cpu, memory], flavors: [{listed}]}}]}}\n---\n"
+        f"apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {{name: {name}, namespace: {namespace}}}\n"
+        "spec: {clusterQueue: shared}\n"
+    )
+
+
+def beside(text: str, queue: str, settings: Config) -> PlacedFile:
+    """Place a text with the objects of its queue as files of ``--with``."""
+    references = References(parse(queue, "queue.yaml"))
+    placed = place_text(text, FILE, settings, references, PlaceOptions(only_explain=True))
+    assert_unplaces(text, placed.text)
+    return placed
+
+
+def messages(placed: PlacedFile) -> str:
+    return "\n".join(str(finding) for finding in placed.findings)
+
+
+UNLABELLED = a_job(labels="{}").replace("name: train", "name: train, namespace: ml")
+
+
+def test_the_flavors_of_the_queue_count_in_their_own_order() -> None:
+    placed = beside(a_job(), DEAR + CHEAP + a_queue("cheap", "dear"), a_config("aks"))
+
+    assert "in the order of ClusterQueue shared (queue.yaml:14): cheap, dear" in messages(placed)
+    assert placed.roles[0].queue.endswith("of cheap, dear (ClusterQueue shared, queue.yaml:14)")
+    assert "put the spot flavors first" not in messages(placed)
+
+
+def test_a_queue_that_has_on_demand_before_spot_is_named_because_prefer_is_its_order() -> None:
+    placed = beside(a_job(), DEAR + CHEAP + a_queue("dear", "cheap"), a_config("aks"))
+
+    assert (
+        "warning: job: ClusterQueue shared (queue.yaml:14) has the flavor dear (on-demand) before cheap (spot)"
+        in messages(placed)
+    )
+    assert placed.roles[0].enforced("spot").text == "nothing: its queue has on-demand before spot"
+    required = beside(a_job(), DEAR + CHEAP + a_queue("dear", "cheap"), a_config("aks", "require"))
+    assert "put the spot flavors first" not in messages(required)
+    assert required.roles[0].queue.endswith("of cheap (ClusterQueue shared, queue.yaml:14)")
+
+
+def test_a_queue_without_a_flavor_that_the_work_may_have_never_admits_it() -> None:
+    placed = beside(a_job(), DEAR + a_queue("dear"), a_config("aks", "require"))
+
+    assert "has no flavor of its pools (spot) that it may have, so it is never admitted" in messages(placed)
+
+
+def test_a_flavor_whose_taint_the_work_does_not_tolerate_is_named() -> None:
+    spec = (
+        "nodeLabels: {kubernetes.azure.com/agentpool: regular}, nodeTaints: [{key: team, value: b, effect: NoSchedule}]"
+    )
+    placed = beside(a_job(), CHEAP + FLAVOR.format(name="dear", spec=spec) + a_queue("cheap", "dear"), a_config("aks"))
+
+    assert "Kueue never assigns the flavor dear" in messages(placed)
+    assert "it does not tolerate the taint team=b:NoSchedule" in messages(placed)
+    tolerated = spec + ", tolerations: [{key: team, operator: Exists}]"
+    queue = CHEAP + FLAVOR.format(name="dear", spec=tolerated) + a_queue("cheap", "dear")
+    assert "Kueue never assigns" not in messages(beside(a_job(), queue, a_config("aks")))
+
+
+def test_a_flavor_of_no_pool_is_excluded_by_the_labels_that_it_has() -> None:
+    system = FLAVOR.format(name="system", spec="nodeLabels: {pool: system}")
+    placed = beside(a_job(), CHEAP + DEAR + system + a_queue("cheap", "dear", "system"), a_config("aks"))
+
+    terms = pod_of(placed)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert terms["nodeSelectorTerms"] == [
+        {"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["system"]}]}
+    ]
+
+
+def test_a_flavor_that_no_file_shows_is_named_unless_it_has_the_name_of_a_pool() -> None:
+    shown = messages(beside(a_job(), a_queue("spot", "regular"), a_config("aks")))
+    assert "nobody knows" not in shown
+    assert "in the order of ClusterQueue shared (queue.yaml:4): spot, regular" in shown
+
+    hidden = messages(beside(a_job(), a_queue("spot", "old"), a_config("aks")))
+    assert "has flavors that nobody knows here (old): give their ResourceFlavors with --with" in hidden
+
+
+def test_work_that_names_no_queue_is_in_the_default_one_of_its_namespace() -> None:
+    queue = CHEAP + DEAR + a_queue("cheap", "dear", name="default")
+    placed = beside(UNLABELLED, queue, a_config("aks"))
+
+    assert "it names no queue, so Kueue puts it into the LocalQueue default of its namespace" in messages(placed)
+    assert placed.roles[0].queue.startswith("default: ")
+    assert "affinity" not in pod_of(placed)
+    own = place_text(f"{UNLABELLED}---\n{queue}", FILE, a_config("aks"))
+    assert "LocalQueue default of its namespace (work.yaml:" in messages(own)
+
+
+@pytest.mark.parametrize(
+    ("text", "queue", "release"),
+    [
+        (UNLABELLED, a_queue("spot", name="default", namespace="other"), ""),
+        (UNLABELLED, a_queue("spot", name="team"), ""),
+        (UNLABELLED, a_queue("spot", name="default").replace("kueue.x-k8s.io", "queues.example.com"), ""),
+        (UNLABELLED, a_queue("spot", name="default"), "target: {kueue: '0.11'}\n"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: ml}\nspec: {containers: [{name: main, image: a}]}\n",
+            a_queue("spot", name="default"),
+            "",
+        ),
+    ],
+)
+def test_the_default_queue_of_others_is_not_that_of_the_work(text: str, queue: str, release: str) -> None:
+    settings = config.parse(
+        f"version: 1\npools: {{spot: {{capacity: spot, provider: aks}}, od: {{capacity: on-demand, provider: aks}}}}\n{release}"
+        "policy: {default: {spot: prefer}}\n"
+    )
+    placed = beside(text, queue, settings)
+
+    assert placed.roles[0].queue == ""
+
+
+def test_the_jobs_of_a_cron_job_are_in_the_default_queue() -> None:
+    inner = UNLABELLED.split("spec:", 1)[1].replace("\n", "\n    ")
+    text = (
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: nightly, namespace: ml}\nspec:\n  schedule: '@daily'\n"
+        f"  concurrencyPolicy: Forbid\n  jobTemplate:\n    spec:{inner.rstrip()}\n"
+    )
+    placed = beside(text, a_queue("spot", "regular", name="default"), a_config("aks"))
+
+    assert placed.roles[0].queue.startswith("default: ")
+    assert "does not read the queue's name here" not in messages(placed)
+
+
+def test_an_object_of_a_queue_with_another_shape_is_refused_at_its_line() -> None:
+    broken = a_queue("spot").replace("flavors: [{name: spot}]", "flavors: spot")
+
+    with pytest.raises(ManifestError, match=r"queue\.yaml:4: spec\.resourceGroups\[0\]\.flavors: expected a list"):
+        beside(a_job(), broken, a_config("aks"))
+
+
+def test_lint_knows_the_default_queue_of_the_same_file() -> None:
+    text = job(ON_SPOT).replace("  name: train\n", "  name: train\n  namespace: ml\n")
+    queues = {name: f"{text}---\n{a_queue('spot', name='default', namespace=name)}" for name in ("ml", "other")}
+
+    assert [one.rule for one in found_in(queues["other"], AKS_POOLS)] == ["preference-ignored"]
+    assert found_in(queues["ml"], AKS_POOLS) == []

@@ -18,23 +18,18 @@ from spotwright.errors import InputError
 from spotwright.kinds.kind import PlaceObject
 from spotwright.model.pools import Pool
 from spotwright.placing.context import Group, Level, PlaceContext, name_of
-from spotwright.placing.kueue_flavors import flavor_labels, flavor_order, flavor_taints
-from spotwright.placing.pod_spec import TEXT, check
+from spotwright.placing.kueue_flavors import FLAVOR_SPEC, flavor_labels, flavor_order, flavor_taints
+from spotwright.placing.pod_spec import check
 from spotwright.placing.yaml_writer import flow
 
 __all__ = ["KINDS", "QueueOptions", "quantity", "queue_lines", "unknown_quotas"]
 
 
-_SPEC = {
-    "nodeLabels": {},
-    "nodeTaints": [{"key": TEXT, "value": TEXT, "effect": TEXT}],
-    "tolerations": [{"key": TEXT, "operator": TEXT, "value": TEXT, "effect": TEXT}],
-}
 _MOST = 8  # labels of a flavor, and taints, by its schema
 
 
 def _place_flavor(ctx: PlaceContext) -> None:
-    check(ctx, ctx.at("spec"), _SPEC)
+    check(ctx, ctx.at("spec"), FLAVOR_SPEC)
     given = ctx.get("spec", "nodeLabels") or {}
     pool = _pool_of(ctx, given)
     if pool is None:

@@ -22,7 +22,7 @@ from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
-from spotwright.placing.context import QUEUE_LABEL, SPOT_LABEL, hook_of, name_of
+from spotwright.placing.context import DEFAULT_QUEUE, QUEUE_LABEL, SPOT_LABEL, hook_of, is_defaulted, name_of
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import value_at
@@ -165,6 +165,18 @@ class KubeObject:
         """Whether ``place`` wrote into it or into the object around it, so that its findings were said there."""
         own = ANNOTATION in mapping_at(self.value, "metadata", "annotations")
         return own or (self.outer is not None and self.outer.is_placed)
+
+    @property
+    def has_default_queue(self) -> bool:
+        """Whether the file has the LocalQueue into which Kueue puts work of its kind and namespace that names no queue."""
+        queue = self.find("LocalQueue", DEFAULT_QUEUE) if is_defaulted(self.api_version, self.kind, {}) else None
+        return queue is not None and len({queue.namespace, self.namespace} - {""}) < 2
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace, or that of the object around it; empty if neither says it."""
+        own = mapping_at(self.value, "metadata").get("namespace")
+        return str(own or (self.outer.namespace if self.outer is not None else ""))
 
     def at(self, *steps: str | int) -> Path:
         """The path in the document of steps inside the object."""
@@ -407,10 +419,10 @@ class Pods:
 
     @property
     def is_queued(self) -> bool:
-        """Whether a queue of Kueue admits them, which chooses their nodes."""
+        """Whether a queue of Kueue admits them, which chooses their nodes: also the default one, if it is in the same file."""
         owner = self.owner
         while owner is not None:
-            if QUEUE_LABEL in mapping_at(owner.value, "metadata", "labels"):
+            if QUEUE_LABEL in mapping_at(owner.value, "metadata", "labels") or owner.has_default_queue:
                 return True
             owner = owner.outer
         return QUEUE_LABEL in mapping_at(self.metadata, "labels")

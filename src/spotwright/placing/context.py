@@ -17,7 +17,16 @@ from spotwright.config import Config
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Layer, Policy, Spot, parse_policy, resolve_layers
 from spotwright.placing.documents import Document, ManifestError, Path
-from spotwright.placing.enforcement import BY_QUOTA, IN_A_QUEUE, TABLE, Anchor, Enforced, Mechanism, resolve_fact
+from spotwright.placing.enforcement import (
+    BY_QUOTA,
+    IN_A_QUEUE,
+    IN_A_REVERSED_QUEUE,
+    TABLE,
+    Anchor,
+    Enforced,
+    Mechanism,
+    resolve_fact,
+)
 from spotwright.placing.patch import Editor
 
 __all__ = [
@@ -29,6 +38,7 @@ __all__ = [
     "PlaceOptions",
     "RoleReport",
     "hook_of",
+    "is_defaulted",
     "name_of",
     "own_layer",
 ]
@@ -37,6 +47,24 @@ __all__ = [
 SPOT_LABEL = "spotwright.dev/spot"
 POLICY_ANNOTATION = "spotwright.dev/policy"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+DEFAULT_QUEUE = "default"
+"""The LocalQueue of work that names none, where its namespace has one of this name. Source: Kueue, "Setup default LocalQueue"."""
+
+_DEFAULTED: Mapping[str, frozenset[str]] = {
+    "batch": frozenset({"CronJob", "Job"}),
+    "jobset.x-k8s.io": frozenset({"JobSet"}),
+    "kubeflow.org": frozenset({"JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"}),
+    "ray.io": frozenset({"RayCluster", "RayCronJob", "RayJob", "RayService"}),
+    "trainer.kubeflow.org": frozenset({"TrainJob"}),
+}
+"""The kinds by group to which Kueue gives the default queue: those that it manages as it is installed, and what makes them.
+
+Pods and Deployments are left out: Kueue manages them only where its administrator says so. Source: kubernetes-sigs/kueue,
+``config/components/manager/controller_manager_config.yaml``.
+"""
+
+_FIRST_DEFAULTED = (0, 12)  # of Kueue: the feature LocalQueueDefaulting is on since this release
 
 _HOOKS: Mapping[str, str] = {"helm.sh/hook": "Helm", "argocd.argoproj.io/hook": "Argo CD"}
 """Annotations of objects that a tool runs at a release and waits for. Sources: Helm, "Chart Hooks"; Argo CD, "Resource Hooks"."""
@@ -102,7 +130,7 @@ class RoleReport:
 
     ``frozen``: what the API server does not let you change on a live object. ``notes``: settings ready to paste, printed once
     for all roles that have them. ``on_demand_reason``: why the role is kept on on-demand though the user did not say so.
-    ``queue``: what Kueue decides, for work in one of its queues.
+    ``queue``: what Kueue decides, for work in one of its queues; ``is_queue_reversed``: that has on-demand before spot.
 
     ``mechanism``: how the kind retries, which decides who enforces the policy. ``anchors``: the parts of the object that have
     the fields, by their names in the table of enforcement.
@@ -118,6 +146,7 @@ class RoleReport:
     frozen: str = ""
     notes: tuple[str, ...] = ()
     queue: str = ""
+    is_queue_reversed: bool = False
     on_spot: bool = False
     on_demand_reason: str = ""
     mechanism: Mechanism = Mechanism.PODS_ONLY
@@ -131,7 +160,7 @@ class RoleReport:
     def enforced(self, name: str) -> Enforced:
         """Who enforces a field of the policy in the object as it is placed so far."""
         if self.queue and (name, self.policy.spot) == ("spot", Spot.PREFER):
-            return IN_A_QUEUE
+            return IN_A_REVERSED_QUEUE if self.is_queue_reversed else IN_A_QUEUE
         if self.queue and self.on_spot and name in ("fall_back_after", "pending_timeout"):
             return BY_QUOTA
         return resolve_fact(TABLE[self.mechanism], name, self.policy, self.anchors, on_spot=self.on_spot)
@@ -222,9 +251,29 @@ class PlaceContext:
 
     @property
     def queue(self) -> str:
-        """The queue of Kueue that admits the object, by its label; empty if there is none."""
+        """The queue of Kueue that admits the object, by its label, or else the default one; empty if there is none."""
         labels = self.get("metadata", "labels", default=None) or {}
-        return str(labels.get(QUEUE_LABEL) or "")
+        return str(labels.get(QUEUE_LABEL) or "") or (DEFAULT_QUEUE if self.default_queue is not None else "")
+
+    @property
+    def default_queue(self) -> Document | None:
+        """The LocalQueue that admits the object because it names none; ``None`` if the files have no such one."""
+        labels = self.get("metadata", "labels", default=None) or {}
+        if labels.get(QUEUE_LABEL) or not is_defaulted(
+            str(self.get("apiVersion")), str(self.get("kind")), self.config.target
+        ):
+            return None
+        found = self.find("LocalQueue", DEFAULT_QUEUE, self.namespace)
+        is_of_kueue = found is not None and str(found.get(("apiVersion",), "")).startswith("kueue.x-k8s.io/")
+        return found if is_of_kueue else None
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of the object, or else that of the object around it; ``None`` if neither says it."""
+        own = self.get("metadata", "namespace", default=None)
+        if own is None and self.outer is not None:
+            return self.outer.namespace
+        return own if isinstance(own, str) else None
 
     def writes(self, group: Group) -> bool:
         """Whether the changes of a group are written."""
@@ -328,6 +377,13 @@ def own_layer(labels: Mapping[str, Any], annotations: Mapping[str, Any], source:
         return parse_policy({"spot": labels[SPOT_LABEL]}, source)
     except (TypeError, ValueError) as error:  # a policy that is no text is a TypeError
         raise ValueError(f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
+
+
+def is_defaulted(api_version: str, kind: str, target: Mapping[str, str]) -> bool:
+    """Whether Kueue gives work of this kind the default queue of its namespace. ``target`` may have the release of Kueue."""
+    release = str(target.get("kueue", "")).split(".")[:2]
+    is_new = len(release) < 2 or tuple(map(int, release)) >= _FIRST_DEFAULTED
+    return is_new and kind in _DEFAULTED.get(api_version.rpartition("/")[0], ())
 
 
 def hook_of(metadata: Any) -> str:

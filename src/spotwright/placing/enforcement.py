@@ -21,6 +21,7 @@ __all__ = [
     "BY_QUOTA",
     "CONTROLLER_TEXT",
     "IN_A_QUEUE",
+    "IN_A_REVERSED_QUEUE",
     "KINDS",
     "KUBERNETES_GRACE",
     "NOT_NEEDED",
@@ -203,6 +204,9 @@ NOT_NEEDED = "not needed: it stays on on-demand"
 CONTROLLER_TEXT = "nothing without the Spotwright controller"
 IN_A_QUEUE = Enforced(Enforcer.KIND, "", "Kueue, by the order of its flavors")
 """Who enforces ``spot: prefer`` for work in a queue of Kueue, which ignores preferred affinity."""
+
+IN_A_REVERSED_QUEUE = Enforced(Enforcer.NOTHING, "", "nothing: its queue has on-demand before spot", is_silent=True)
+"""That nothing keeps ``spot: prefer`` in a queue whose flavors have another order; the placement reports it."""
 
 BY_QUOTA = Enforced(Enforcer.NOTHING, "", "nothing: Kueue goes on to the next flavor by quota alone", is_silent=True)
 """That nothing keeps ``fall_back_after`` and ``pending_timeout`` in a queue of Kueue; the placement reports it."""

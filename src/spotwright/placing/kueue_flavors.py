@@ -4,23 +4,38 @@ Kueue assigns a flavor to the pods of a workload before they exist, and adds the
 a flavor whose ``nodeTaints`` the pods do not tolerate, and one whose ``nodeLabels`` contradict the pods' node selector or
 required node affinity. Preferred affinity has no effect there. A condition on a label that the flavor does not have is ignored,
 since 0.18.6 and 0.19.0 also where other flavors have the label; the pods would then wait for a node that does not exist. So each
-pool that must not be used has to be excluded by a label that its own flavor has. Source: kubernetes-sigs/kueue v0.19.2,
-``pkg/scheduler/flavorassigner/flavorassigner.go`` (checkFlavorForPodSets, flavorSelector).
+pool that must not be used has to be excluded by a label that its own flavor has. Where the files have the objects of the queue,
+their flavors and their order count, else those that ``pools command --as kueue`` prints. Sources: kubernetes-sigs/kueue v0.19.2,
+``pkg/scheduler/flavorassigner/flavorassigner.go`` (checkFlavorForPodSets, flavorSelector);
+``site/content/en/docs/concepts/cluster_queue.md``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import INSTANCE_TYPE, ZONE
 from spotwright.model.pools import Pool
-from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term
+from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
+from spotwright.placing.documents import Document
+from spotwright.placing.pod_spec import TEXT, check_value, pod_constraints
 from spotwright.scheduling.ladder import has_accelerators
 
-__all__ = ["exclusion", "flavor_labels", "flavor_order", "flavor_taints", "may_assign"]
+__all__ = [
+    "FLAVOR_SPEC",
+    "ClusterQueue",
+    "Flavor",
+    "exclusion",
+    "find_queue",
+    "flavor_labels",
+    "flavor_of",
+    "flavor_order",
+    "flavor_taints",
+    "refusal",
+]
 
 
 _MOST = 8  # labels and taints of a flavor, by its schema
@@ -67,18 +82,38 @@ def flavor_order(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -> list[
     return sorted(pools.values(), key=rank)
 
 
-def may_assign(pool: Pool, constraints: Constraints, required: Sequence[Condition] = ()) -> bool:
-    """Whether Kueue may assign the pool's flavor to work with these constraints and these required conditions beside them."""
-    labels = flavor_labels(pool)
-    conditions = [_expression(one) for one in required]
-    if any(one.key in labels and not one.matches(labels) for one in conditions):
-        return False
+class Flavor(NamedTuple):
+    """A flavor of a ClusterQueue. ``pools``: whose nodes it may stand for; ``tolerations``: what Kueue adds to the pods."""
+
+    name: str
+    pools: tuple[Pool, ...]
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def capacity(self) -> set[bool]:
+        """Whether its nodes are spot nodes: both if they may be of either kind."""
+        return {pool.is_spot for pool in self.pools}
+
+
+def flavor_of(pool: Pool) -> Flavor:
+    """The flavor that a pool has where nobody has shown another."""
+    return Flavor(pool.name, (pool,), flavor_labels(pool), flavor_taints(pool))
+
+
+def refusal(flavor: Flavor, constraints: Constraints, required: Sequence[Condition] = ()) -> str:
+    """Why Kueue assigns no such flavor to work with these constraints and the ``required`` conditions; empty if it may."""
+    for one in (_expression(condition) for condition in required):
+        if one.key in flavor.labels and not one.matches(flavor.labels):
+            return f"its label is {one.key}={flavor.labels[one.key]}"
     seen = replace(
         constraints,
-        selector={key: value for key, value in constraints.selector.items() if key in labels},
-        required=tuple(_known_terms(constraints.required, labels)),
+        tolerations=(*constraints.tolerations, *flavor.tolerations),
+        selector={key: value for key, value in constraints.selector.items() if key in flavor.labels},
+        required=tuple(_known_terms(constraints.required, flavor.labels)),
     )
-    return not seen.refusal(labels, flavor_taints(pool))
+    return seen.refusal(flavor.labels, flavor.taints)
 
 
 def _known_terms(terms: Sequence[Term], labels: Mapping[str, str]) -> Iterator[Term]:
@@ -93,22 +128,22 @@ def _expression(condition: Condition) -> Expression:
 
 
 def exclusion(
-    used: Sequence[Pool], others: Sequence[Pool], constraints: Constraints, required: Sequence[Condition]
-) -> tuple[list[Condition], list[Pool]]:
-    """The conditions that keep Kueue from the flavors of ``others``, beside those ``required``; and the pools that stay possible.
+    used: Sequence[Flavor], others: Sequence[Flavor], constraints: Constraints, required: Sequence[Condition]
+) -> tuple[list[Condition], list[Flavor]]:
+    """The conditions that keep Kueue from the ``others``, beside those ``required``; and the flavors that stay possible.
 
-    A pool stays possible if it has no label whose value differs from that of every pool in ``used``.
+    A flavor stays possible if it has no label whose value differs from that of every flavor in ``used``.
     """
-    open_pools = [pool for pool in others if may_assign(pool, constraints, required)]
-    shared = list(_differing(used, open_pools, common=True)) if open_pools else []
+    open_flavors = [flavor for flavor in others if not refusal(flavor, constraints, required)]
+    shared = list(_differing(used, open_flavors, common=True)) if open_flavors else []
     if shared:
         return shared[:1], []
     values: dict[str, list[str]] = {}
     left = []
-    for pool in open_pools:
-        own = next(_differing(used, [pool], common=False), None)
+    for flavor in open_flavors:
+        own = next(_differing(used, [flavor], common=False), None)
         if own is None:
-            left.append(pool)
+            left.append(flavor)
         else:
             values.setdefault(own["key"], []).extend(own["values"])
     conditions = [
@@ -117,13 +152,13 @@ def exclusion(
     return conditions, left
 
 
-def _differing(used: Sequence[Pool], others: Sequence[Pool], *, common: bool) -> Iterator[Condition]:
-    """Conditions on labels that all ``others`` have, with values that no pool in ``used`` has.
+def _differing(used: Sequence[Flavor], others: Sequence[Flavor], *, common: bool) -> Iterator[Condition]:
+    """Conditions on labels that all ``others`` have, with values that no flavor in ``used`` has.
 
-    ``common``: the pools in use have the label too, so that the condition names their values and holds for no unknown pool.
+    ``common``: the flavors in use have the label too, so that the condition names their values and holds for no unknown pool.
     """
-    labels = [flavor_labels(pool) for pool in others]
-    own = [flavor_labels(pool) for pool in used]
+    labels = [flavor.labels for flavor in others]
+    own = [flavor.labels for flavor in used]
     for key in labels[0]:
         values = list(dict.fromkeys(str(one.get(key)) for one in labels))
         if (
@@ -134,5 +169,83 @@ def _differing(used: Sequence[Pool], others: Sequence[Pool], *, common: bool) ->
             continue
         if not common:
             yield {"key": key, "operator": "NotIn", "values": values}
-        elif all(key in one for one in own):
+        elif own and all(key in one for one in own):
             yield {"key": key, "operator": "In", "values": list(dict.fromkeys(one[key] for one in own))}
+
+
+FLAVOR_SPEC: Mapping[str, Any] = {
+    "nodeLabels": {},
+    "nodeTaints": [{"key": TEXT, "value": TEXT, "effect": TEXT}],
+    "tolerations": [{"key": TEXT, "operator": TEXT, "value": TEXT, "effect": TEXT}],
+}
+"""The fields of a ResourceFlavor that are read or added to."""
+
+_QUEUE_SPEC = {"resourceGroups": [{"coveredResources": [TEXT], "flavors": [{"name": TEXT}]}]}
+_GROUP = "kueue.x-k8s.io"
+_Find = Callable[[str, str, str | None], Document | None]
+
+
+class ClusterQueue(NamedTuple):
+    """A ClusterQueue of the files: its name, where it stands, and the flavors of each of its resource groups in their order.
+
+    ``unknown``: its flavors whose ResourceFlavor is in no file and has the name of no pool.
+    """
+
+    name: str
+    where: str
+    groups: tuple[tuple[Flavor, ...], ...]
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def flavors(self) -> list[Flavor]:
+        """The flavors of all groups, each once."""
+        return list({flavor.name: flavor for group in self.groups for flavor in group}.values())
+
+
+def find_queue(
+    find: _Find, queue: str, namespace: str | None, pools: Mapping[str, Pool], resources: Collection[str]
+) -> ClusterQueue | None:
+    """The ClusterQueue of a LocalQueue, as far as it gives these resources; ``None`` where the files do not have both.
+
+    Raises :class:`ManifestError` for an object of another shape.
+    """
+    local = _object(find, "LocalQueue", queue, namespace)
+    name = None if local is None else local.get(("spec", "clusterQueue"), None)
+    found = _object(find, "ClusterQueue", name, None) if isinstance(name, str) else None
+    if found is None:
+        return None
+    spec = found.get(("spec",), None) or {}
+    check_value(found, ("spec",), spec, _QUEUE_SPEC)
+    groups = [group for group in spec.get("resourceGroups") or () if isinstance(group, dict)]
+    covering = [group for group in groups if set(group.get("coveredResources") or ()) & set(resources)] or groups
+    names = [
+        [str(one.get("name")) for one in group.get("flavors") or () if isinstance(one, dict)] for group in covering
+    ]
+    known = {each: _flavor(find, each, pools) for each in dict.fromkeys(each for group in names for each in group)}
+    flavors = [tuple(flavor for each in group if (flavor := known[each]) is not None) for group in names]
+    unknown = tuple(each for each, flavor in known.items() if flavor is None)
+    return ClusterQueue(str(name), f"{found.file}:{found.line(('spec',))}", tuple(flavors), unknown)
+
+
+def _object(find: _Find, kind: str, name: str, namespace: str | None) -> Document | None:
+    found = find(kind, name, namespace)
+    is_of_kueue = found is not None and str(found.get(("apiVersion",), "")).rpartition("/")[0] == _GROUP
+    return found if is_of_kueue else None
+
+
+def _flavor(find: _Find, name: str, pools: Mapping[str, Pool]) -> Flavor | None:
+    """The flavor of a name: by its ResourceFlavor, else that of the pool with its name; ``None`` if neither is known."""
+    found = _object(find, "ResourceFlavor", name, None)
+    if found is None:
+        return flavor_of(pools[name]) if name in pools else None
+    spec = found.get(("spec",), None) or {}
+    check_value(found, ("spec",), spec, FLAVOR_SPEC)
+    labels = {str(key): str(value) for key, value in (spec.get("nodeLabels") or {}).items()}
+    fitting = [pool for pool in pools.values() if labels.items() <= providers.labels(pool).items()]
+    given = (pools[name],) if name in pools else tuple(fitting)
+    taints = tuple(
+        Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect")))
+        for one in spec.get("nodeTaints") or ()
+    )
+    repelling = tuple(taint for taint in taints if taint.effect in _REPELLING)
+    return Flavor(name, given, labels, repelling, pod_constraints({"tolerations": spec.get("tolerations")}).tolerations)

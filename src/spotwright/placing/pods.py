@@ -19,6 +19,7 @@ from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.affinity import Expression, attraction, is_ordered, off_idle_gpus
 from spotwright.placing.context import (
+    DEFAULT_QUEUE,
     POLICY_ANNOTATION,
     QUEUE_LABEL,
     SPOT_LABEL,
@@ -29,7 +30,15 @@ from spotwright.placing.context import (
 )
 from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
 from spotwright.placing.environment import AttemptIdentity, add_environment, add_library
-from spotwright.placing.kueue_flavors import exclusion, flavor_order
+from spotwright.placing.kueue_flavors import (
+    ClusterQueue,
+    Flavor,
+    exclusion,
+    find_queue,
+    flavor_of,
+    flavor_order,
+    refusal,
+)
 from spotwright.placing.pod_spec import (
     METADATA,
     POD,
@@ -243,7 +252,8 @@ def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
 
 def _queue_of_role(ctx: PlaceContext, role: Role) -> str:
     if role.queued_by is not None:
-        return str((ctx.editor.get((*role.queued_by, "labels")) or {}).get(QUEUE_LABEL) or "")
+        own = str((ctx.editor.get((*role.queued_by, "labels")) or {}).get(QUEUE_LABEL) or "")
+        return own or (DEFAULT_QUEUE if ctx.default_queue is not None else "")
     return queue_of(ctx, None if role.template is None else ctx.editor.get((*role.template, "metadata")))
 
 
@@ -253,38 +263,91 @@ def settle_queue(
     """The conditions, beside those ``required``, by which Kueue assigns no flavor of a pool that the role must not use.
 
     Preferred affinity has no meaning for Kueue: the order of the flavors in the ClusterQueue takes its place. Findings name that
-    order, what Kueue does not keep, and pools whose flavors no label excludes.
+    order, what Kueue does not keep, and flavors that no label excludes.
     """
     pools, report = ctx.config.pools, placed.report
+    used_pools = [pools[name] for name in report.pools]
+    known = find_queue(ctx.find, queue, ctx.namespace, pools, work.requests.keys() | {"cpu"})
+    if known is None:
+        order = [pool for pool in flavor_order(pools, ctx.config.default_ladder) if pool in used_pools]
+        used = [flavor_of(pool) for pool in order]
+        others = [
+            flavor_of(pool) for name, pool in pools.items() if name not in report.pools
+        ]  # also those of no ladder
+    else:
+        used = [flavor for flavor in known.flavors if set(flavor.pools) & set(used_pools)]
+        others = [flavor for flavor in known.flavors if flavor not in used]
     added = tuple(toleration for rung in placed.ladder.rungs for toleration in rung.tolerations)
     constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
-    used = [pools[name] for name in report.pools]
-    others = [
-        pool for name, pool in pools.items() if name not in report.pools
-    ]  # also those that a named ladder leaves out
     conditions, left = exclusion(used, others, constraints, required)
-    order = [pool.name for pool in flavor_order(pools, ctx.config.default_ladder) if pool in used]
-    names = ", ".join(order)
-    report.queue = f"{queue}: Kueue takes the first flavor that matches and has quota, of {names}"
-    ctx.add_finding(
-        Level.NOTE, path, f"{report.name}: {_DECIDES} {names} (spotwright pools command --as kueue prints them)"
-    )
-    if placed.on_spot and not all(pool.is_spot for pool in used):
+    names = ", ".join(flavor.name for flavor in used) or "none"
+    _report_default_queue(ctx, path, report, queue)
+    source = "" if known is None else f" (ClusterQueue {known.name}, {known.where})"
+    report.queue = f"{queue}: Kueue takes the first flavor that matches and has quota, of {names}{source}"
+    if known is None:
+        text = f"{_DECIDES} leave these flavors, to be in this order: {names} (spotwright pools command --as kueue prints them)"
+    else:
+        text = f"{_DECIDES} leave these flavors, in the order of ClusterQueue {known.name} ({known.where}): {names}"
+    ctx.add_finding(Level.NOTE, path, f"{report.name}: {text}")
+    if placed.on_spot and not all(pool.is_spot for pool in used_pools):
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {_BY_QUOTA}")
     if left:
-        text = f"Kueue may also assign {', '.join(pool.name for pool in left)}, whose nodes no label tells apart from these"
+        text = f"Kueue may also assign {', '.join(flavor.name for flavor in left)}, whose nodes no label tells apart from these"
         text += f" ({names}): give each pool a label of its own under labels: in spotwright.yaml"
+        text += "" if known is None else ", and each flavor its nodeLabels (spotwright place completes them)"
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
-    if report.policy.ladder is not None and order != list(report.pools):
+    if known is not None:
+        refused = {
+            flavor.name: why for flavor in used if (why := refusal(flavor, constraints, [*required, *conditions]))
+        }
+        _compare_with_queue(ctx, path, placed, known, used, refused)
+    elif report.policy.ladder is not None and [flavor.name for flavor in used] != list(report.pools):
         text = f"its ladder ({', '.join(report.pools)}) is not the order of the flavors ({names}), which Kueue follows"
         text += ": set ladder in policy.default, or use a ClusterQueue of its own"
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
     return conditions
 
 
-_DECIDES = (
-    "Kueue decides where it runs: its required affinity and tolerations leave these flavors, to be in this order:"
-)
+def _report_default_queue(ctx: PlaceContext, path: Path, report: RoleReport, queue: str) -> None:
+    """Say that work is in a queue which it does not name."""
+    found = ctx.default_queue if queue == DEFAULT_QUEUE else None
+    if found is not None:
+        where = f"{found.file}:{found.line(('metadata', 'name'))}"
+        text = f"it names no queue, so Kueue puts it into the LocalQueue {DEFAULT_QUEUE} of its namespace ({where})"
+        ctx.add_finding(Level.NOTE, path, f"{report.name}: {text}")
+
+
+def _compare_with_queue(
+    ctx: PlaceContext,
+    path: Path,
+    placed: Placed,
+    known: ClusterQueue,
+    used: Sequence[Flavor],
+    refused: Mapping[str, str],
+) -> None:
+    """Warn where the flavors of a ClusterQueue are not those that the policy asks for, or not in its order."""
+    name, where = placed.report.name, f"ClusterQueue {known.name} ({known.where})"
+    for flavor, why in refused.items():
+        ctx.add_finding(Level.WARNING, path, f"{name}: Kueue never assigns the flavor {flavor} of {where}: {why}")
+    if known.unknown:
+        text = f"{where} has flavors that nobody knows here ({', '.join(known.unknown)}): give their ResourceFlavors with --with"
+        ctx.add_finding(Level.WARNING, path, f"{name}: {text}")
+    if len(refused) == len(used) and not known.unknown:
+        text = f"{where} has no flavor of its pools ({', '.join(placed.report.pools)}) that it may have, so it is never admitted"
+        ctx.add_finding(Level.WARNING, path, f"{name}: {text}")
+    for group in known.groups:
+        order = [flavor for flavor in group if flavor in used and flavor.name not in refused]
+        late = [index for index, flavor in enumerate(order) if flavor.capacity == {True}]
+        first = next((flavor for flavor in order[: max(late, default=0)] if flavor.capacity == {False}), None)
+        if placed.policy.spot is Spot.PREFER and first is not None:
+            placed.report.is_queue_reversed = True
+            text = (
+                f"{where} has the flavor {first.name} (on-demand) before {order[late[-1]].name} (spot), and Kueue takes"
+            )
+            ctx.add_finding(Level.WARNING, path, f"{name}: {text} the first that has quota: put the spot flavors first")
+
+
+_DECIDES = "Kueue decides where it runs: its required affinity and tolerations"
 _BY_QUOTA = (
     "Kueue takes the next flavor where the quota of one is used, not after interruptions and not where spot nodes are missing "
     "(kubernetes-sigs/kueue#2560): fall_back_after and pending_timeout have no effect"
