@@ -3,30 +3,38 @@
 The head holds the state of the cluster (GCS), so it stays on on-demand; the worker groups follow the policy. KubeRay creates a
 lost worker again from the same template and counts nothing, Ray runs its tasks again. A RayJob that fails is tried again on a new
 RayCluster, at most ``backoffLimit`` times; each try has the whole ``activeDeadlineSeconds``. Sources: ray-project/kuberay v1.7.0,
-``ray-operator/controllers/ray/rayjob_controller.go``, ``utils/validation.go``; Ray, "GCS fault tolerance in KubeRay".
+``ray-operator/controllers/ray/rayjob_controller.go``, ``utils/validation.go``; Ray, "GCS fault tolerance in KubeRay", "KubeRay
+label-based scheduling", "Use labels to control scheduling" (market types).
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from spotwright.kinds.kind import PlaceObject
 from spotwright.kinds.services import leave_unchanged
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "market_type"]
 
 
 _HEAD = "it holds the state of the cluster (GCS): without it, all work of the cluster is lost"
 _SUBMITTER = "it waits for the end of the job, and few retries are its own"
 _CLUSTER_LABEL = "metadata.labels['ray.io/cluster']"
-_GROUP = {"template": TEMPLATE, "rayStartParams": {}}
+_MARKET, _VARIABLE = "ray.io/market-type", "RAY_NODE_MARKET_TYPE"
+_OF_RAY_START = re.compile(
+    r"""ray\.io/market-type["']?\s*[=:]\s*["']?([\w-]+)"""
+)  # KEY=VALUE, or JSON as before Ray 2.49
+_GROUP = {"template": TEMPLATE, "rayStartParams": {}, "labels": {}}
 _CLUSTER = {
     "headGroupSpec": _GROUP,
     "workerGroupSpecs": [{**_GROUP, "groupName": TEXT}],
@@ -157,7 +165,48 @@ def _place_groups(ctx: PlaceContext, at: Path, run: str) -> list[Placed]:
 def _place_group(ctx: PlaceContext, name: str, at: Path, run: str, reason: str = "") -> Placed:
     template = (*at, "template")
     refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS)
-    return _place_role(ctx, name, template, run, reason)
+    market, where = market_type(ctx.editor.get(at) or {})
+    if market == "on-demand":
+        reason = reason or f"its {_MARKET} is on-demand, by which Ray gives it tasks"
+    placed = _place_role(ctx, name, template, run, reason)
+    _check_market(ctx, placed, market, (*at, *where))
+    return placed
+
+
+def market_type(group: Mapping[str, Any]) -> tuple[str, Path]:
+    """The market type by which Ray gives tasks to a group, ``spot`` or ``on-demand``, and where it stands in the group's spec.
+
+    Ray does not place pods by it, and KubeRay neither: the label only tells Ray's scheduler what the nodes are. Both are empty
+    where the group has no market type.
+    """
+    label = value_at(group, ("labels", _MARKET))
+    if label:
+        return str(label).lower(), ("labels", _MARKET)
+    found = _OF_RAY_START.search(str(value_at(group, ("rayStartParams", "labels"), "")))
+    if found is not None:
+        return found[1].lower(), ("rayStartParams", "labels")
+    containers: Path = ("template", "spec", "containers")
+    for index, container in enumerate(value_at(group, containers) or ()):
+        for number, variable in enumerate(value_at(container, ("env",)) or ()):
+            if value_at(variable, ("name",)) == _VARIABLE:
+                return str(value_at(variable, ("value",), "")).lower(), (*containers, index, "env", number)
+    return "", ()
+
+
+def _check_market(ctx: PlaceContext, placed: Placed, market: str, path: Path) -> None:
+    """Report a group that its market type keeps on on-demand, and one whose nodes are of another market."""
+    if placed.policy.spot is None or not market:
+        return
+    name, source = placed.report.name, placed.policy.sources["spot"]
+    if placed.report.on_demand_reason and market == "on-demand":
+        text = f"{name}: kept on on-demand, because Ray gives it the tasks that ask for on-demand nodes by this"
+        ctx.add_finding(Level.NOTE, path, text)
+    elif market == "on-demand" and placed.on_spot:
+        text = f"{name}: it is on spot ({source}), and Ray gives it the tasks that ask for on-demand nodes by this: correct it"
+        ctx.add_finding(Level.WARNING, path, text)
+    elif market == "spot" and not placed.on_spot:
+        text = f"{name}: it is on on-demand ({source}), and Ray gives it the tasks that ask for spot nodes by this: correct it"
+        ctx.add_finding(Level.WARNING, path, text)
 
 
 def _place_role(ctx: PlaceContext, name: str, template: Path, run: str, reason: str) -> Placed:

@@ -220,3 +220,81 @@ def test_a_job_whose_tries_share_no_name_is_said_to_start_over(text: str, way: s
 
 def test_a_job_with_a_name_does_not_start_over() -> None:
     assert not place(a_ray_job(), "{default: {spot: prefer, checkpoint: 'pvc://c'}}").reports("starts over")
+
+
+def in_groups(text: str, worker: str = "", head: str = "") -> str:
+    """A cluster with more fields of the worker group and of the head group."""
+    text = text.replace(
+        "- groupName: Trials\n", f"- groupName: Trials\n    {worker}\n" if worker else "- groupName: Trials\n"
+    )
+    return text.replace("headGroupSpec: {", f"headGroupSpec: {{{head}, " if head else "headGroupSpec: {")
+
+
+MARKET_TYPES = [
+    "labels: {ray.io/market-type: on-demand}",
+    "rayStartParams: {labels: 'region=eu,ray.io/market-type=on-demand'}",
+    """rayStartParams: {labels: '{"ray.io/market-type": "on-demand"}'}""",
+]
+
+
+@pytest.mark.parametrize("market", MARKET_TYPES)
+def test_a_group_whose_market_type_is_on_demand_stays_there(market: str) -> None:
+    outcome = place(in_groups(a_ray_cluster("name: tune, labels: {spotwright.dev/spot: require}"), market), REQUIRE)
+
+    assert capacity(outcome, "tune/trials") == {"on-demand"}
+    assert outcome.reports(
+        "note: Trials: kept on on-demand, because Ray gives it the tasks that ask for on-demand nodes"
+    )
+
+
+def test_a_market_type_in_the_environment_counts_too() -> None:
+    text = a_ray_cluster().replace(
+        "template: {spec: {containers: [{name: ray, image: ray}]}}\n",
+        "template: {spec: {containers: [{name: ray, image: ray, env: [{name: RAY_NODE_MARKET_TYPE, value: on-demand}]}]}}\n",
+    )
+
+    assert capacity(place(text, REQUIRE), "tune/trials") == {"on-demand"}
+
+
+def test_a_group_of_spot_nodes_is_placed_as_the_policy_says_without_a_word() -> None:
+    outcome = place(in_groups(a_ray_cluster(), "labels: {ray.io/market-type: spot}"), REQUIRE)
+
+    assert capacity(outcome, "tune/trials") == {"spot"}
+    assert not outcome.reports("Ray gives it")
+
+
+@pytest.mark.parametrize(
+    ("policy", "worker", "head", "message"),
+    [
+        (
+            "{default: {spot: prefer}, tasks: {tune/trials: {spot: require}}}",
+            "labels: {ray.io/market-type: on-demand}",
+            "",
+            "Trials: it is on spot (spotwright.yaml:8), and Ray gives it the tasks that ask for on-demand nodes",
+        ),
+        (
+            "{default: {spot: never}}",
+            "labels: {ray.io/market-type: spot}",
+            "",
+            "Trials: it is on on-demand (spotwright.yaml:8), and Ray gives it the tasks that ask for spot nodes",
+        ),
+        (
+            REQUIRE,
+            "",
+            "labels: {ray.io/market-type: spot}",
+            "head: it is on on-demand (it holds the state of the cluster",
+        ),
+    ],
+)
+def test_a_market_type_that_is_not_that_of_the_nodes_is_named(
+    policy: str, worker: str, head: str, message: str
+) -> None:
+    assert place(in_groups(a_ray_cluster(), worker, head), policy).reports("warning", message)
+
+
+def test_without_a_policy_nothing_is_said_of_market_types() -> None:
+    outcome = place(
+        in_groups(a_ray_cluster(), "labels: {ray.io/market-type: on-demand}"), "{tasks: {other: {spot: prefer}}}"
+    )
+
+    assert not outcome.reports("market")

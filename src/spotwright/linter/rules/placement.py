@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from spotwright.clouds import providers
 from spotwright.kfp.kfp1 import assigned_calls
 from spotwright.kinds.kind import Duty
+from spotwright.kinds.ray import market_type
 from spotwright.linter.python_source import PythonFile, calls_named, names_spot_label
 from spotwright.linter.rule import (
     AKS_POOLS,
@@ -27,7 +28,16 @@ from spotwright.linter.rule import (
     pod,
 )
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import Pods, Reach, admits, mapping_of, selects_pool, selects_spot, shuns_spot
+from spotwright.linter.subjects import (
+    Pods,
+    Reach,
+    admits,
+    mapping_at,
+    mapping_of,
+    selects_pool,
+    selects_spot,
+    shuns_spot,
+)
 from spotwright.model.scheduling_terms import Expression, Taint, Toleration, is_placeholder
 from spotwright.placing.retries import preference_advice
 
@@ -209,6 +219,25 @@ def _bound_daemons(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         yield Problem(pods.selector, f"{pods.label} runs on spot nodes only, so other nodes lack it")
 
 
+def _wrong_market(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """A group of Ray whose market type, by which Ray gives it tasks, is not that of the nodes it asks for."""
+    if pods.owner is None or pods.owner.group != "ray.io" or pods.is_queued:
+        return
+    group = pods.spec[:-2]
+    market, where = market_type(mapping_at(pods.document.get(()), *group))
+    if market == "spot" and pods.reach <= Reach.OPEN:
+        yield Problem((*group, *where), f"{pods.label} says that its nodes are spot, and asks for no spot nodes")
+    if market == "on-demand" and pods.asks_for_spot:
+        yield Problem((*group, *where), f"{pods.label} says that its nodes are on-demand, and asks for spot nodes")
+
+
+_RAY_CLUSTER = (
+    "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata:\n  name: tune\nspec:\n  headGroupSpec: {{template: {{spec: {{containers: "
+    "[{{name: head, image: ray}}]}}}}}}\n  workerGroupSpecs:\n  - groupName: cheap\n    labels: {{ray.io/market-type: spot}}\n"
+    "    template:\n      metadata: {{annotations: {{cluster-autoscaler.kubernetes.io/safe-to-evict: 'false'}}}}\n"
+    "      spec:\n{lines}        containers: [{{name: worker, image: ray}}]\n"
+)
+
 RULES = (
     Rule(
         id="toleration-without-affinity",
@@ -273,6 +302,19 @@ RULES = (
         checks=Checks(pods=_alternatives),
         place_says=True,
         source='Kubernetes documentation, "Assigning Pods to Nodes"',
+    ),
+    Rule(
+        id="ray-market-type",
+        severity=Severity.WARNING,
+        title="A group of Ray whose market type is not that of its nodes",
+        why="Ray gives tasks to a group by its label ray.io/market-type, and nothing places the group's pods by it: tasks that "
+        "ask for on-demand nodes may run on spot, and those that ask for spot at the price of on-demand.",
+        fix="Ask for such nodes in the group's template (spotwright place does), or correct the label.",
+        fails=_RAY_CLUSTER.format(lines=""),
+        passes=_RAY_CLUSTER.format(lines="".join(f"        {line}\n" for line in ON_SPOT.splitlines())),
+        checks=Checks(pods=_wrong_market),
+        place_says=True,
+        source='Ray documentation, "KubeRay label-based scheduling"',
     ),
     Rule(
         id="node-name-set",
