@@ -77,6 +77,7 @@ TITLES: Mapping[Mechanism, str] = {
     Mechanism.TEKTON: "",
     Mechanism.VOLCANO: "",
     Mechanism.VOLCANO_ENDS: "its own policy ends the Job",
+    Mechanism.VOLCANO_OWN: "its own policies decide about errors",
 }
 """The heading of each mechanism on the pages of the kinds; empty where it is the only one or the usual one."""
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from spotwright.kinds.job import KILLED, REFUSED
 from spotwright.kinds.kind import PlaceObject
+from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -50,6 +51,8 @@ _LEADERS = re.compile(
 )
 _EVICTED, _FAILED, _ANY = "PodEvicted", "PodFailed", "*"
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
+_ERROR = 1  # an exit code that nothing but the code itself gives
+_STAYS = "Volcano leaves it as it is, and the other tasks wait for it"
 _FROZEN = "only minAvailable, priorityClassName and the replicas of tasks can be changed; create the Job again"
 _OF_JOBS = frozenset(
     {"maxRetry", "minAvailable", "minSuccess", "plugins", "policies", "queue", "tasks", "ttlSecondsAfterFinished"}
@@ -145,12 +148,47 @@ def _settle(ctx: PlaceContext, at: Path, tasks: Sequence[Any], spot: Sequence[_T
         _refuse(ctx, at)
     limit = _settle_limit(ctx, at, spot)
     for task in spot:
-        in_force = _own_action(ctx, task.at, _EVICTED) or _own_action(ctx, at, _EVICTED) or action
-        task.placed.report.after_interruption = _what_happens(in_force, limit)
-        if in_force not in _RESTARTS:
-            task.placed.report.mechanism = Mechanism.VOLCANO_ENDS
-            text = f"{task.name}: its own policy with action {in_force} stays: an interruption ends the Job; write RestartJob"
-            ctx.add_finding(Level.WARNING, (*task.at, "name"), text)
+        _report(ctx, at, task, limit, action)
+
+
+def _report(ctx: PlaceContext, at: Path, task: _Task, limit: Any, restart: str) -> None:
+    """Report what an interruption does to a task by the policies that are written now, and what they leave out.
+
+    A pod that is deleted is evicted; one that its node's shutdown has killed stays, with exit code 137 or 143.
+    """
+    evicted = _action(ctx, at, task, _EVICTED)
+    killed = {code: _action(ctx, at, task, _FAILED, code) for code in KILLED}
+    text = _what_happens(evicted, limit) or "a pod that is deleted is created again, uncounted"
+    if set(killed.values()) != {evicted}:
+        parts = [f"after exit code {code}: {_what_happens(one, limit) or _STAYS}" for code, one in killed.items()]
+        if len(set(killed.values())) == 1:
+            parts = [
+                f"after exit codes {KILLED[0]} and {KILLED[1]}: {_what_happens(killed[KILLED[0]], limit) or _STAYS}"
+            ]
+        text = "; ".join([f"after an eviction: {text}", *parts])
+    task.placed.report.after_interruption = text
+    ending = next((one for one in (evicted, *killed.values()) if one and one not in _RESTARTS), "")
+    if ending:
+        task.placed.report.mechanism = Mechanism.VOLCANO_ENDS
+        text = f"{task.name}: its own policy with action {ending} stays: an interruption ends the Job; write {restart}"
+        ctx.add_finding(Level.WARNING, (*task.at, "name"), text)
+    left = [str(code) for code, one in killed.items() if not one]
+    if left:
+        text = f"{task.name}: no policy is for exit code {' or '.join(left)}, with which a node's shutdown leaves a pod: {_STAYS}"
+        wanted = evicted if evicted in _RESTARTS else restart
+        ctx.add_finding(Level.WARNING, (*task.at, "name"), f"{text}; write {{exitCode: {left[-1]}, action: {wanted}}}")
+
+
+def _action(ctx: PlaceContext, at: Path, task: _Task, event: str, code: int | None = None) -> str:
+    """The action for an event and an exit code of a task's pod; empty if no policy is for it.
+
+    Those of the task count before those of the Job, and of each the first that matches.
+    """
+    for holder in (task.at, at):
+        for policy in _policies(ctx, holder):
+            if _events(policy) & {event, _ANY} or (code is not None and policy.get("exitCode") == code):
+                return str(policy.get("action"))
+    return ""
 
 
 def _may_run_with_fewer(ctx: PlaceContext, at: Path, tasks: Sequence[Any]) -> bool:
@@ -211,6 +249,7 @@ def _settle_limit(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> Any:
     """Write ``maxRetry``: one more than the restarts that the largest budgets of the tasks allow."""
     policy = max((task.placed.policy for task in spot), key=lambda one: one.max_interruptions + one.retries)
     restarts = counted_endings(policy, is_refused=ctx.options.has_webhook)
+    retried = _settle_errors(ctx, at, spot)
     path = (*at, "maxRetry")
     in_force = write_unless_set(ctx, path, restarts + 1)
     if in_force != restarts + 1:
@@ -219,19 +258,44 @@ def _settle_limit(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> Any:
         return in_force
     if ctx.options.has_webhook:
         return in_force
-    if policy.retries:
+    if retried:
         text = f"maxRetry {in_force} allows {restarts} restarts: interruptions ({policy.max_interruptions}) and errors"
         ctx.add_finding(
             Level.WARNING, path, f"{text} ({policy.retries}) together, so an error of the code is retried as often"
         )
-    else:
-        text = f"maxRetry {in_force} allows {restarts} restarts, after interruptions and exit codes 137 and 143 (killed, out of"
-        ctx.add_finding(Level.NOTE, path, f"{text} memory); another error of the code restarts nothing")
+        return in_force
+    codes = [code for code in KILLED if any(_action(ctx, at, task, _FAILED, code) in _RESTARTS for task in spot)]
+    killed = f" and exit codes {' and '.join(map(str, codes))} (killed, out of memory)" if codes else ""
+    text = f"maxRetry {in_force} allows {restarts} restarts, after interruptions{killed}"
+    ctx.add_finding(Level.NOTE, path, f"{text}; another error of the code restarts nothing")
     return in_force
 
 
+def _settle_errors(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> bool:
+    """Whether an error of the code restarts something; reports policies of the user by which it is otherwise than asked for."""
+    restarted = False
+    for task in spot:
+        action = _action(ctx, at, task, _FAILED, _ERROR)
+        is_restarted = action in _RESTARTS
+        restarted |= is_restarted
+        retries = task.placed.policy.retries
+        if is_restarted and not retries:
+            text = f"{task.name}: its own policy for failed pods ({action}) stays: an error of the code is retried, too, though"
+            text += f" errors.retries is 0 ({task.placed.policy.sources.get('errors.retries', BUILT_IN.source)})"
+        elif retries and not is_restarted:
+            text = f"{task.name}: its own policies stay, and none of them restarts after an error, so errors.retries {retries}"
+            text += " has no effect"
+        else:
+            continue
+        task.placed.report.mechanism = Mechanism.VOLCANO_OWN
+        ctx.add_finding(Level.WARNING, (*task.at, "name"), text)
+    return restarted
+
+
 def _what_happens(action: str, limit: Any) -> str:
-    """What an interruption does to a Job whose policy for it has this action."""
+    """What an interruption does to a Job whose policy for it has this action; empty without a policy."""
+    if not action:
+        return ""
     what = {
         "RestartJob": "the whole Job restarts",
         "RestartTask": "all pods of its task restart, the other tasks go on",

@@ -152,6 +152,7 @@ class Mechanism(StrEnum):
     TEKTON = "tekton"
     VOLCANO = "volcano"
     VOLCANO_ENDS = "volcano-ends"
+    VOLCANO_OWN = "volcano-own"
 
 
 _ON_JOBS = (Mechanism.JOB_IGNORES, Mechanism.JOB_SEPARATES, Mechanism.JOB_COUNTS, Mechanism.JOB_FAILS)
@@ -193,7 +194,7 @@ KINDS: Mapping[str, tuple[Mechanism, ...]] = {
     **dict.fromkeys(("RayJob", "RayCronJob"), (Mechanism.RAY_JOB,)),
     **dict.fromkeys(("SparkApplication", "ScheduledSparkApplication"), (Mechanism.SPARK,)),
     **dict.fromkeys(("PipelineRun", "TaskRun", "Pipeline"), (Mechanism.TEKTON,)),
-    "Job of Volcano": (Mechanism.VOLCANO, Mechanism.VOLCANO_ENDS),
+    "Job of Volcano": (Mechanism.VOLCANO, Mechanism.VOLCANO_ENDS, Mechanism.VOLCANO_OWN),
     **dict.fromkeys(("PipelineSpec", "PipelineVersion"), (Mechanism.KFP, Mechanism.KFP_STOCK)),
 }
 """The mechanisms of each kind. A Katib Experiment has those of its trials' kind; kinds of ``--pod-path`` have
@@ -635,5 +636,9 @@ TABLE: Mapping[Mechanism, Mapping[str, Fact]] = {
     },
     Mechanism.VOLCANO: _VOLCANO,
     Mechanism.VOLCANO_ENDS: {**_VOLCANO, "interruptions.max": nothing("its own policy ends the Job", is_reported=True)},
+    Mechanism.VOLCANO_OWN: {
+        **_VOLCANO,
+        **dict.fromkeys(("errors.retries: 0", "errors.retries"), nothing("its own policies decide", is_reported=True)),
+    },
 }
 """Every fact, by the mechanism and the field of the policy."""

@@ -91,7 +91,81 @@ def test_a_policy_of_the_user_that_ends_the_job_is_named(level: str) -> None:
     outcome = place(a_job(**{level: text}))  # type: ignore[arg-type]
 
     assert outcome.reports("warning", "worker: its own policy with action TerminateJob stays", "write RestartJob")
-    assert outcome.roles["v/worker"].after_interruption == "the Job ends (its own policy: TerminateJob)"
+    assert outcome.roles["v/worker"].after_interruption.startswith(
+        "after an eviction: the Job ends (its own policy: TerminateJob); "
+    )
+
+
+def policies(*given: str) -> str:
+    """Policies of the user at the Job."""
+    return "".join(["\n  policies:", *(f"\n  - {{{one}}}" for one in given)])
+
+
+def test_no_restart_is_claimed_that_no_written_policy_gives() -> None:
+    outcome = place(a_job(spec=policies("event: PodEvicted, action: RestartTask")))
+    role = outcome.roles["v/worker"]
+
+    assert role.after_interruption == (
+        "after an eviction: all pods of its task restart, the other tasks go on, counted against maxRetry 11, which fails the "
+        "Job when the count reaches it; after exit codes 137 and 143: Volcano leaves it as it is, and the other tasks wait for it"
+    )
+    assert outcome.reports(
+        "warning: worker: no policy is for exit code 137 or 143", "write {exitCode: 143, action: RestartTask}"
+    )
+    assert outcome.reports("note: maxRetry 11 allows 10 restarts, after interruptions; another error")
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ("event: PodFailed, action: AbortJob", "after exit codes 137 and 143: the Job ends (its own policy: AbortJob)"),
+        ("exitCode: 137, action: CompleteJob", "after exit code 137: the Job ends (its own policy: CompleteJob)"),
+        ("events: [PodFailed, PodPending], action: TerminateJob", "the Job ends (its own policy: TerminateJob)"),
+    ],
+)
+def test_a_policy_for_failed_pods_decides_what_a_nodes_shutdown_does(given: str, after: str) -> None:
+    outcome = place(a_job(spec=policies(given)))
+
+    assert outcome.roles["v/worker"].after_interruption.startswith("after an eviction: the whole Job restarts")
+    assert after in outcome.roles["v/worker"].after_interruption
+    assert outcome.reports("warning: worker: its own policy with action", "stays: an interruption ends the Job")
+    assert outcome.roles["v/worker"].enforced("interruptions.max").text == "nothing: its own policy ends the Job"
+
+
+def test_a_policy_of_the_task_counts_before_those_of_the_job() -> None:
+    task = "\n    policies:\n    - {event: PodFailed, action: AbortJob}"
+    outcome = place(a_job(task=task, spec=policies('event: "*", action: RestartJob')))
+
+    assert (
+        "after exit codes 137 and 143: the Job ends (its own policy: AbortJob)"
+        in outcome.roles["v/worker"].after_interruption
+    )
+
+
+def test_the_first_policy_that_matches_counts() -> None:
+    given = policies("exitCode: 143, action: RestartTask", "event: PodFailed, action: RestartJob")
+    after = place(a_job(spec=given)).roles["v/worker"].after_interruption
+
+    assert "after exit code 137: the whole Job restarts" in after
+    assert "after exit code 143: all pods of its task restart" in after
+
+
+@pytest.mark.parametrize("given", ["event: PodFailed, action: RestartJob", 'event: "*", action: RestartJob'])
+def test_an_error_that_a_policy_of_the_user_retries_is_not_said_to_restart_nothing(given: str) -> None:
+    outcome = place(a_job(spec=policies(given)))
+
+    assert not outcome.reports("another error of the code restarts nothing")
+    assert outcome.reports(
+        "warning: worker: its own policy for failed pods (RestartJob) stays: an error of the code is retried"
+    )
+    assert outcome.roles["v/worker"].enforced("errors.retries").text == "nothing: its own policies decide"
+
+
+def test_a_budget_for_errors_that_a_policy_of_the_user_overrides_is_named() -> None:
+    outcome = place(a_job(spec=policies("event: PodFailed, action: AbortJob")), ERRORS)
+
+    assert outcome.reports("warning: worker: its own policies stay", "so errors.retries 2 has no effect")
+    assert not outcome.reports("together, so an error of the code is retried")
 
 
 def test_a_limit_of_the_user_stays_unless_it_is_to_be_replaced() -> None:
