@@ -119,6 +119,7 @@ class Facts:
     spot: tuple[Form, ...] = (Form(),)
     on_demand_labels: Mapping[str, str] = field(default_factory=dict)
     gpu_labels: Mapping[str, str] = field(default_factory=dict)
+    automatic_spot_taints: tuple[Taint, ...] = ()  # of pools that the provider makes by itself
     gpu_taints: tuple[Taint, ...] = ()
     tolerates_requests: bool = (
         False  # its API server adds to a pod a toleration of each extended resource in its requests
@@ -171,12 +172,16 @@ GKE = Facts(
         Form({PREEMPTIBLE: "true", _PROVISIONING: "preemptible"}),
     ),
     on_demand_labels={_PROVISIONING: "standard"},  # without gke-spot
+    automatic_spot_taints=(Taint(_SPOT, "true"),),
     gpu_taints=(Taint(NVIDIA_GPU, "present"),),
     tolerates_requests=True,
     # "preemptible" is the taint in Google's own guide to preemptible pools with Kubeflow Pipelines
     spot_taint_keys=frozenset({_SPOT, PREEMPTIBLE, _PROVISIONING, "preemptible"}),
 )
-"""GKE: 30 s notice, of which pods have 15; sets labels and the GPU taint, no spot taint."""
+"""GKE: 30 s notice, of which pods have 15; sets labels and the GPU taint, and a spot taint only on pools that it makes by itself.
+
+Sources: Google Cloud, "Run fault-tolerant workloads at lower costs in Spot Pods", "About node auto-provisioning".
+"""
 
 
 _EKS_CAPACITY = "eks.amazonaws.com/capacityType"
@@ -446,7 +451,7 @@ def labels(pool: Pool) -> Mapping[str, str]:
     set_by_provider = {
         **({INSTANCE_TYPE: pool.machine} if pool.machine else {}),
         **({ZONE: zone} if len(pool.zones) == 1 and (zone := zone_label(pool, pool.zones[0])) else {}),
-        **({facts.pool_label: pool.name} if facts.pool_label else {}),
+        **({facts.pool_label: pool.name} if pool_label(pool) else {}),
         **(facts.form_of(pool).labels if pool.is_spot else facts.on_demand_labels),
         **(facts.gpu_labels if _offers_gpu(pool) else {}),
     }
@@ -485,8 +490,8 @@ def own_labels(pool: Pool) -> Mapping[str, str]:
 
 
 def pool_label(pool: Pool) -> str:
-    """Return the label in which the provider writes the pool's name; empty for a generic pool."""
-    return _FACTS[pool.provider].pool_label
+    """Return the label in which the provider writes the pool's name; empty for a generic pool, and for an automatic one."""
+    return "" if pool.automatic else _FACTS[pool.provider].pool_label
 
 
 def pool_name(pool: Pool) -> str | None:
@@ -510,10 +515,8 @@ def taints(pool: Pool) -> tuple[Taint, ...]:
     Kubernetes allows one taint of a key and effect: the user's taint takes the place of the provider's.
     """
     facts = _FACTS[pool.provider]
-    by_provider = (
-        *(facts.form_of(pool).taints if pool.is_spot else ()),
-        *(facts.gpu_taints if _offers_gpu(pool) else ()),
-    )
+    of_spot = facts.automatic_spot_taints if pool.automatic else facts.form_of(pool).taints
+    by_provider = (*(of_spot if pool.is_spot else ()), *(facts.gpu_taints if _offers_gpu(pool) else ()))
     own = {(taint.key, taint.effect) for taint in pool.taints}
     added = (taint for taint in by_provider if (taint.key, taint.effect) not in own)
     return (*dict.fromkeys(pool.taints), *added)

@@ -144,6 +144,14 @@ currency = _scalar(_currency)
 """Three capital letters, as in ISO 4217."""
 
 
+def truth(node: Node, location: Location, expects: str) -> bool | None:
+    """Read ``true`` or ``false``, without quotes."""
+    if isinstance(node, Scalar) and node.kind == "bool":
+        return bool(plain(node))
+    location.expected(node, expects)
+    return None
+
+
 def exactly(number: int) -> Reader:
     """Return a reader of this number alone."""
 
@@ -502,6 +510,16 @@ POOL = (
         Provider.GENERIC,
         "generic",
         "Provider whose labels, taints and notice the nodes have beside those set here; generic: none.",
+    ),
+    Field(
+        "automatic",
+        "true or false",
+        truth,
+        False,
+        "false",
+        "Whether the provider makes the node pools by itself and names them: `gke` with node auto-provisioning, a ComputeClass "
+        "or Autopilot; `karpenter` with EKS Auto Mode, AKS node auto-provisioning, or a NodePool of both capacities. Work is led "
+        "there by the capacity, never by the name of a pool.",
     ),
     Field(
         "machine",

@@ -22,7 +22,7 @@ from spotwright.config.document import Entry, Items, Location, Node, Scalar, Tab
 from spotwright.config.fields import POOL, SIMULATE, Field, read_fields
 from spotwright.errors import ConfigError
 from spotwright.model.policy import FIELDS, Layer, Policy, PolicyValueError, Spot, check, parse_policy, resolve
-from spotwright.model.pools import Capacity, Pool, Resources, Simulate, Trace
+from spotwright.model.pools import Capacity, Pool, Provider, Resources, Simulate, Trace
 from spotwright.model.quantities import parse_price
 
 __all__ = [
@@ -380,6 +380,11 @@ def _check_together(pool: Pool, entries: Mapping[str, Entry], location: Location
     if pool.min_nodes > pool.max_nodes:
         location.key("min_nodes").wrong(
             entries["min_nodes"].line, f"expected at most max_nodes ({pool.max_nodes}), found {pool.min_nodes}"
+        )
+    if pool.automatic and pool.provider not in (Provider.GKE, Provider.KARPENTER):
+        by_karpenter = "EKS Auto Mode and AKS node auto-provisioning are provider: karpenter"
+        location.key("automatic").wrong(
+            entries["automatic"].line, f"only GKE and Karpenter make node pools by themselves: {by_karpenter}"
         )
     if pool.max_price is not None and not pool.is_spot:
         location.key("max_price").wrong(entries["max_price"].line, "only spot pools have a maximum price: remove it")

@@ -137,6 +137,9 @@ class Simulate(NamedTuple):
 class Pool:
     """Nodes of one kind. ``price`` and ``max_price`` are per node hour; durations are seconds.
 
+    ``automatic``: the provider makes the node pools itself and names them, so that no label tells the nodes of this pool by a
+    name.
+
     ``region`` is the provider's (``eastus``, ``us-east-1``), ``os`` is ``linux`` or ``windows``: a price sheet has a price for
     each. ``quote`` is the origin of a price that was read from a sheet, ``None`` for one that the configuration gives.
 
@@ -168,6 +171,7 @@ class Pool:
     boot: float = EXPECTED_BOOT
     create_flags: Mapping[str, Any] = field(default_factory=dict)
     simulate: Simulate = field(default_factory=Simulate)
+    automatic: bool = False
 
     def __hash__(self) -> int:
         """The hash of the name: what follows from a pool alone can be kept by pool."""

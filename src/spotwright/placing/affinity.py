@@ -132,7 +132,15 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     selected = [pool for pool in used if pool.is_spot is spot]
     others = [pool for pool in every if pool.is_spot is not spot]
     positive = _positive(selected, others, _by_capacity)
-    if positive or not selected or not others:
+    if not selected or not others:
+        return positive
+    by_capacity = providers.SPOT_LABELS if spot else providers.CAPACITY_LABELS
+    names_capacity = bool(positive) and positive[0]["key"] in by_capacity
+    if not names_capacity and any(pool.automatic or pool.provider is Provider.GKE for pool in selected):
+        without = list(_negative(selected, others))
+        if all(any(_excludes(one, pool) for one in without) for pool in others):
+            return without  # GKE may make pools of its own at any time, with names that nobody knows
+    if positive:
         return positive
     negative = list(_negative(selected, others)) or [
         {**expression, "operator": "NotIn"} for expression in _positive(others, selected, _by_capacity)
@@ -144,6 +152,11 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     raise ConfigError(
         f"no label distinguishes the {kind} pools ({names}) from the others: give them one under labels: in spotwright.yaml"
     )
+
+
+def _excludes(condition: Expression, pool: Pool) -> bool:
+    """Whether a ``NotIn`` condition keeps work off the nodes of a pool."""
+    return providers.labels(pool).get(condition["key"]) in condition["values"]
 
 
 def conditions_from_attempt(
@@ -164,7 +177,9 @@ def conditions_from_attempt(
 
 
 def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[Expression]:
-    """The condition that selects exactly these pools; none if there are no others.
+    """The conditions that select exactly these pools; none if there are no others.
+
+    Pools that the provider makes by itself have no name that selects them, so the labels of the others exclude those.
 
     Raises :class:`ConfigError` if no label distinguishes them from the others.
     """
@@ -174,6 +189,17 @@ def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[E
     positive = _positive(used, others)
     if positive:
         return positive
+    if any(pool.automatic for pool in used):
+        kinds = {pool.is_spot for pool in used}
+        alike = [pool for pool in others if pool.is_spot in kinds]  # the others are excluded by their capacity
+        values: dict[str, list[str]] = {}
+        for expression in (one for pool in alike for one in _positive([pool], used)):
+            values.setdefault(expression["key"], []).extend(expression["values"])
+        without = [
+            {"key": key, "operator": "NotIn", "values": list(dict.fromkeys(each))} for key, each in values.items()
+        ]
+        if all(any(_excludes(one, pool) for one in without) for pool in alike):
+            return without
     names = ", ".join(pool.name for pool in used)
     raise ConfigError(
         f"no label distinguishes the pools {names} from the others: give them one under labels: in spotwright.yaml"
@@ -211,7 +237,7 @@ def _negative(selected: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expr
     """Labels of the other pools that no selected pool has: together they exclude the others."""
     own = [providers.labels(pool) for pool in selected]
     left = list(others)
-    for key in providers.CAPACITY_LABELS:
+    for key in sorted(providers.SPOT_LABELS, key=_by_capacity):
         values = list(dict.fromkeys(v for pool in left if (v := providers.labels(pool).get(key)) is not None))
         if values and not any(one.get(key) in values for one in own):
             left = [pool for pool in left if providers.labels(pool).get(key) is None]

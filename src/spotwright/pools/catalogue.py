@@ -41,6 +41,10 @@ def script(request: Request, tool: str | None = None) -> list[str]:
     Raises :class:`InputError` if the tool makes no pools of this provider, or if the provider cannot have such a pool.
     """
     pool = request.pool
+    if pool.automatic:
+        raise InputError(
+            f"pool {pool.name}: it is automatic, so its provider makes it by itself: there is no command for it"
+        )
     fitting = [name for name, one in TOOLS.items() if one.provider is pool.provider]
     name = tool or fitting[0]
     chosen = TOOLS[name]

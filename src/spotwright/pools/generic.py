@@ -10,6 +10,7 @@ kubernetes/autoscaler, ``cloudprovider/clusterapi/README.md`` (annotations with 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import COMPUTE_CLASS
@@ -19,7 +20,8 @@ from spotwright.model.pools import Pool, Provider
 from spotwright.placing.kueue_flavors import flavor_order
 from spotwright.placing.retries import expander_objects
 from spotwright.placing.yaml_writer import flow
-from spotwright.pools.request import Request, Variable, command, comment, heredoc, introduction, items, section
+from spotwright.pools.gcloud import accelerator
+from spotwright.pools.request import Request, Variable, command, comment, gpus, heredoc, introduction, items, section
 
 __all__ = ["DEFAULT_CLASS", "compute_class_lines", "generic_script"]
 
@@ -113,19 +115,34 @@ def _class(name: str, members: Sequence[Pool]) -> Iterator[str]:
     yield "spec:"
     yield "  priorities:"
     for pool in members:
-        if not providers.pool_name(pool):
-            raise InputError(f"pool {pool.name}: GKE allows no pool of that name: rename it in spotwright.yaml")
-        yield f"  - {flow({'nodepools': [providers.pool_name(pool)]})}  # {pool.capacity}"
-    yield "  nodePoolAutoCreation: {enabled: false}  # the pools above are there; true lets GKE make others"
+        yield f"  - {flow(_rule(pool))}  # {pool.capacity}"
+    if any(pool.automatic for pool in members):
+        yield "  nodePoolAutoCreation: {enabled: true}  # GKE makes the pools that have no name above"
+    else:
+        yield "  nodePoolAutoCreation: {enabled: false}  # the pools above are there; true lets GKE make others"
     yield "  activeMigration: {optimizeRulePriority: false}  # true would drain running work to bring it back to spot"
     yield "  whenUnsatisfiable: DoNotScaleUp  # wait for one of these pools, instead of any machine that GKE finds"
+
+
+def _rule(pool: Pool) -> dict[str, Any]:
+    """The rule of a class for a pool: by its name, or for one that GKE makes by itself, by what its machines are."""
+    if not pool.automatic:
+        name = providers.pool_name(pool)
+        if not name:
+            raise InputError(f"pool {pool.name}: GKE allows no pool of that name: rename it in spotwright.yaml")
+        return {"nodepools": [name]}
+    devices = {"gpu": {"type": accelerator(pool), "count": gpus(pool)}} if gpus(pool) else {}
+    return {**({"machineType": pool.machine} if pool.machine else {}), "spot": pool.is_spot, **devices}
 
 
 def _meanings(name: str, members: Sequence[Pool]) -> Iterator[str]:
     taint = f"{COMPUTE_CLASS}={name}:NoSchedule"
     lacking = [
-        pool.name for pool in members if pool.labels.get(COMPUTE_CLASS) != name or taint not in map(str, pool.taints)
+        pool.name
+        for pool in members
+        if not pool.automatic and (pool.labels.get(COMPUTE_CLASS) != name or taint not in map(str, pool.taints))
     ]
+    unlabelled = [pool.name for pool in members if pool.automatic and pool.labels.get(COMPUTE_CLASS) != name]
     yield (
         f"Pods belong to the class by the label {COMPUTE_CLASS}={name}. A ladder that names these pools makes place "
         f"require it: policy: {{default: {{spot: prefer, ladder: {flow([pool.name for pool in members])}}}}}."
@@ -135,6 +152,11 @@ def _meanings(name: str, members: Sequence[Pool]) -> Iterator[str]:
             f"SET THIS in spotwright.yaml, and make these pools again with it ({', '.join(lacking)}): "
             f'labels: {{{COMPUTE_CLASS}: {name}}} and taints: ["{taint}"]. A pool without them is not part of the '
             "class."
+        )
+    if unlabelled:
+        yield (
+            f"SET THIS in spotwright.yaml for {', '.join(unlabelled)}, which GKE makes with the label and its taint: "
+            f"labels: {{{COMPUTE_CLASS}: {name}}}."
         )
     if {pool.is_spot for pool in members} != {True, False}:
         yield "All pools of the class have one capacity: there is nothing to fall back to."
