@@ -174,7 +174,8 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
         if patterns:
             hint = f"no pod spec at {' or '.join(map(pattern_text, patterns))}: {hint}"
         if kind in SERVED:
-            hint = f"a {kind} of {SERVED[kind]} is placed; of this one, {hint}"
+            article = "an" if kind[0] in "AEIO" else "a"
+            hint = f"{article} {kind} of {SERVED[kind]} is placed; of this one, {hint}"
         level, text = Level.WARNING, f"{text} ({hint})"
     yield Finding(level, document.file, document.line(("kind",)), ("kind",), text, f"{kind} ({api_version})")
 

@@ -236,13 +236,13 @@ class PlaceContext:
 
     @property
     def hook(self) -> str:
-        """Why the object is kept on on-demand as a hook of a release; empty if it is none, or if its policy is its own.
+        """Why the object is kept on on-demand as a hook of a release, or the object around it; empty if it is none.
 
-        So is one in ``policy.tasks`` that names the object.
+        It is empty too if the hook has a policy of its own, or one in ``policy.tasks``.
         """
         tool = hook_of(self.get("metadata", default=None))
         if not tool:
-            return ""
+            return "" if self.outer is None else self.outer.hook
         default, tasks = self.config.layers_for(self.name)
         if any(layer.values.get("spot") for layer in (*self._own_policy(), *tasks)):
             return ""
