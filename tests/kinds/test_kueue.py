@@ -314,7 +314,7 @@ def test_the_flavors_of_the_queue_count_in_their_own_order() -> None:
     placed = beside(a_job(), DEAR + CHEAP + a_queue("cheap", "dear"), a_config("aks"))
 
     assert "in the order of ClusterQueue shared (queue.yaml:14): cheap, dear" in messages(placed)
-    assert placed.roles[0].queue.endswith("of cheap, dear (ClusterQueue shared, queue.yaml:14)")
+    assert placed.roles[0].queue.endswith("of cheap, dear, in ClusterQueue shared (queue.yaml:14)")
     assert "put the spot flavors first" not in messages(placed)
 
 
@@ -328,7 +328,7 @@ def test_a_queue_that_has_on_demand_before_spot_is_named_because_prefer_is_its_o
     assert placed.roles[0].enforced("spot").text == "nothing: its queue has on-demand before spot"
     required = beside(a_job(), DEAR + CHEAP + a_queue("dear", "cheap"), a_config("aks", "require"))
     assert "put the spot flavors first" not in messages(required)
-    assert required.roles[0].queue.endswith("of cheap (ClusterQueue shared, queue.yaml:14)")
+    assert required.roles[0].queue.endswith("of cheap, in ClusterQueue shared (queue.yaml:14)")
 
 
 def test_a_queue_without_a_flavor_that_the_work_may_have_never_admits_it() -> None:
@@ -367,6 +367,38 @@ def test_a_flavor_that_no_file_shows_is_named_unless_it_has_the_name_of_a_pool()
 
     hidden = messages(beside(a_job(), a_queue("spot", "old"), a_config("aks")))
     assert "has flavors that nobody knows here (old): give their ResourceFlavors with --with" in hidden
+
+
+def test_the_only_cluster_queue_counts_where_no_file_shows_the_local_queue() -> None:
+    without, name = a_queue("dear", "cheap").partition("---")[0], "in the order of ClusterQueue shared (queue.yaml:14)"
+
+    assert f"{name}: dear, cheap" in messages(beside(a_job(), DEAR + CHEAP + without, a_config("aks")))
+    both = f"{DEAR}{CHEAP}{without}---\n{without.replace('shared', 'other')}"
+    assert "in the order of" not in messages(beside(a_job(), both, a_config("aks")))
+
+
+def test_flavors_without_a_cluster_queue_are_those_of_their_pools_in_the_assumed_order() -> None:
+    placed = beside(a_job(), DEAR + FLAVOR.format(name="any", spec=""), a_config("aks"))
+
+    assert "leave these flavors, to be in this order: spot, dear" in messages(placed)
+
+
+def test_a_flavor_with_the_name_of_one_pool_and_the_labels_of_another_is_that_of_its_labels() -> None:
+    swapped = FLAVOR.format(name="spot", spec="nodeLabels: {kubernetes.azure.com/agentpool: regular}")
+    placed = beside(a_job(), swapped + a_queue("spot"), a_config("aks", "never"))
+
+    assert placed.roles[0].queue.endswith("of spot, in ClusterQueue shared (queue.yaml:9)")
+    assert "never admitted" not in messages(placed)
+
+
+def test_a_ladder_in_another_order_than_the_queue_is_named() -> None:
+    settings = a_config(
+        "aks", policy=", ladder: [spot, more, regular]", more=f"  more: {{capacity: spot, provider: aks, {NODE}}}\n"
+    )
+    texts = messages(beside(a_job(), a_queue("more", "spot", "regular"), settings))
+
+    assert "its ladder (spot, more, regular) is not the order of the flavors (more, spot, regular)" in texts
+    assert "is not the order" not in messages(beside(a_job(), a_queue("spot", "more", "regular"), settings))
 
 
 def test_work_that_names_no_queue_is_in_the_default_one_of_its_namespace() -> None:

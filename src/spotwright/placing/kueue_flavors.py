@@ -13,7 +13,7 @@ their flavors and their order count, else those that ``pools command --as kueue`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
@@ -28,8 +28,8 @@ __all__ = [
     "FLAVOR_SPEC",
     "ClusterQueue",
     "Flavor",
+    "QueueFiles",
     "exclusion",
-    "find_queue",
     "flavor_labels",
     "flavor_of",
     "flavor_order",
@@ -182,18 +182,17 @@ FLAVOR_SPEC: Mapping[str, Any] = {
 
 _QUEUE_SPEC = {"resourceGroups": [{"coveredResources": [TEXT], "flavors": [{"name": TEXT}]}]}
 _GROUP = "kueue.x-k8s.io"
-_Find = Callable[[str, str, str | None], Document | None]
 
 
 class ClusterQueue(NamedTuple):
-    """A ClusterQueue of the files: its name, where it stands, and the flavors of each of its resource groups in their order.
+    """The flavors of each resource group of a ClusterQueue in their order. ``name`` and ``where`` are empty if no file shows it.
 
     ``unknown``: its flavors whose ResourceFlavor is in no file and has the name of no pool.
     """
 
-    name: str
-    where: str
     groups: tuple[tuple[Flavor, ...], ...]
+    name: str = ""
+    where: str = ""
     unknown: tuple[str, ...] = ()
 
     @property
@@ -201,51 +200,93 @@ class ClusterQueue(NamedTuple):
         """The flavors of all groups, each once."""
         return list({flavor.name: flavor for group in self.groups for flavor in group}.values())
 
-
-def find_queue(
-    find: _Find, queue: str, namespace: str | None, pools: Mapping[str, Pool], resources: Collection[str]
-) -> ClusterQueue | None:
-    """The ClusterQueue of a LocalQueue, as far as it gives these resources; ``None`` where the files do not have both.
-
-    Raises :class:`ManifestError` for an object of another shape.
-    """
-    local = _object(find, "LocalQueue", queue, namespace)
-    name = None if local is None else local.get(("spec", "clusterQueue"), None)
-    found = _object(find, "ClusterQueue", name, None) if isinstance(name, str) else None
-    if found is None:
-        return None
-    spec = found.get(("spec",), None) or {}
-    check_value(found, ("spec",), spec, _QUEUE_SPEC)
-    groups = [group for group in spec.get("resourceGroups") or () if isinstance(group, dict)]
-    covering = [group for group in groups if set(group.get("coveredResources") or ()) & set(resources)] or groups
-    names = [
-        [str(one.get("name")) for one in group.get("flavors") or () if isinstance(one, dict)] for group in covering
-    ]
-    known = {each: _flavor(find, each, pools) for each in dict.fromkeys(each for group in names for each in group)}
-    flavors = [tuple(flavor for each in group if (flavor := known[each]) is not None) for group in names]
-    unknown = tuple(each for each, flavor in known.items() if flavor is None)
-    return ClusterQueue(str(name), f"{found.file}:{found.line(('spec',))}", tuple(flavors), unknown)
+    def __str__(self) -> str:
+        return f"ClusterQueue {self.name} ({self.where})"
 
 
-def _object(find: _Find, kind: str, name: str, namespace: str | None) -> Document | None:
-    found = find(kind, name, namespace)
-    is_of_kueue = found is not None and str(found.get(("apiVersion",), "")).rpartition("/")[0] == _GROUP
-    return found if is_of_kueue else None
+@dataclass(frozen=True, slots=True)
+class QueueFiles:
+    """Kueue's objects among the files of a command, and the pools whose flavors they are."""
+
+    find: Callable[[str, str, str | None], Document | None]
+    find_all: Callable[[str], Sequence[Document]]
+    pools: Mapping[str, Pool]
+
+    def cluster_queue(
+        self, queue: str, namespace: str | None, resources: Collection[str], ladder: Sequence[str]
+    ) -> ClusterQueue:
+        """The ClusterQueue of a LocalQueue, as far as it gives these resources.
+
+        Without that LocalQueue it is the only ClusterQueue of the files. Without one, the flavors are those that the files show,
+        else those of the pools, in the order of :func:`flavor_order`.
+
+        Raises :class:`ManifestError` for an object of another shape.
+        """
+        found = self._find_cluster_queue(queue, namespace)
+        if found is None:
+            return ClusterQueue((self._assumed(ladder),))
+        spec = found.get(("spec",), None) or {}
+        check_value(found, ("spec",), spec, _QUEUE_SPEC)
+        groups = [group for group in spec.get("resourceGroups") or () if isinstance(group, dict)]
+        covering = [group for group in groups if set(group.get("coveredResources") or ()) & set(resources)] or groups
+        names = [
+            [str(one.get("name")) for one in group.get("flavors") or () if isinstance(one, dict)] for group in covering
+        ]
+        known = {each: self._flavor(each) for each in dict.fromkeys(each for group in names for each in group)}
+        flavors = [tuple(flavor for each in group if (flavor := known[each]) is not None) for group in names]
+        unknown = tuple(each for each, flavor in known.items() if flavor is None)
+        name = str(found.get(("metadata", "name"), ""))
+        return ClusterQueue(tuple(flavors), name, f"{found.file}:{found.line(('spec',))}", unknown)
+
+    def _find_cluster_queue(self, queue: str, namespace: str | None) -> Document | None:
+        local = _of_kueue(self.find("LocalQueue", queue, namespace))
+        if local is not None:
+            name = local.get(("spec", "clusterQueue"), None)
+            return _of_kueue(self.find("ClusterQueue", name, None)) if isinstance(name, str) else None
+        every = [found for found in map(_of_kueue, self.find_all("ClusterQueue")) if found is not None]
+        return every[0] if len(every) == 1 else None
+
+    def _assumed(self, ladder: Sequence[str]) -> tuple[Flavor, ...]:
+        """The flavors of all pools, each as a ResourceFlavor with labels shows it, or as the pool would have it."""
+        documents = [found for found in map(_of_kueue, self.find_all("ResourceFlavor")) if found is not None]
+        shown = [self._read(found, str(found.get(("metadata", "name"), ""))) for found in documents]
+        listed: dict[str, Flavor] = {}
+        for pool in flavor_order(self.pools, ladder):
+            own = [flavor for flavor in shown if flavor.labels and pool in flavor.pools] or [flavor_of(pool)]
+            listed.update({flavor.name: flavor for flavor in own})
+        return tuple(listed.values())
+
+    def _flavor(self, name: str) -> Flavor | None:
+        """The flavor of a name: by its ResourceFlavor, else that of the pool with its name; ``None`` if neither is known."""
+        found = _of_kueue(self.find("ResourceFlavor", name, None))
+        if found is not None:
+            return self._read(found, name)
+        return flavor_of(self.pools[name]) if name in self.pools else None
+
+    def _read(self, found: Document, name: str) -> Flavor:
+        """The flavor of a ResourceFlavor: that of the pool with its name, unless its labels are those of others."""
+        spec = found.get(("spec",), None) or {}
+        check_value(found, ("spec",), spec, FLAVOR_SPEC)
+        labels = {str(key): str(value) for key, value in (spec.get("nodeLabels") or {}).items()}
+        own = self.pools.get(name)
+        is_own = own is not None and all(
+            providers.labels(own).get(key, value) == value for key, value in labels.items()
+        )
+        fitting = [pool for pool in self.pools.values() if labels.items() <= providers.labels(pool).items()]
+        taints = tuple(
+            Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect")))
+            for one in spec.get("nodeTaints") or ()
+        )
+        return Flavor(
+            name,
+            (own,) if own is not None and is_own else tuple(fitting),
+            labels,
+            tuple(taint for taint in taints if taint.effect in _REPELLING),
+            pod_constraints({"tolerations": spec.get("tolerations")}).tolerations,
+        )
 
 
-def _flavor(find: _Find, name: str, pools: Mapping[str, Pool]) -> Flavor | None:
-    """The flavor of a name: by its ResourceFlavor, else that of the pool with its name; ``None`` if neither is known."""
-    found = _object(find, "ResourceFlavor", name, None)
-    if found is None:
-        return flavor_of(pools[name]) if name in pools else None
-    spec = found.get(("spec",), None) or {}
-    check_value(found, ("spec",), spec, FLAVOR_SPEC)
-    labels = {str(key): str(value) for key, value in (spec.get("nodeLabels") or {}).items()}
-    fitting = [pool for pool in pools.values() if labels.items() <= providers.labels(pool).items()]
-    given = (pools[name],) if name in pools else tuple(fitting)
-    taints = tuple(
-        Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect")))
-        for one in spec.get("nodeTaints") or ()
-    )
-    repelling = tuple(taint for taint in taints if taint.effect in _REPELLING)
-    return Flavor(name, given, labels, repelling, pod_constraints({"tolerations": spec.get("tolerations")}).tolerations)
+def _of_kueue(found: Document | None) -> Document | None:
+    """An object that is Kueue's by its group; ``None`` for one that only has the name."""
+    is_ours = found is not None and str(found.get(("apiVersion",), "")).rpartition("/")[0] == _GROUP
+    return found if is_ours else None

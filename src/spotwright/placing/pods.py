@@ -30,15 +30,7 @@ from spotwright.placing.context import (
 )
 from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
 from spotwright.placing.environment import AttemptIdentity, add_environment, add_library
-from spotwright.placing.kueue_flavors import (
-    ClusterQueue,
-    Flavor,
-    exclusion,
-    find_queue,
-    flavor_of,
-    flavor_order,
-    refusal,
-)
+from spotwright.placing.kueue_flavors import ClusterQueue, Flavor, QueueFiles, exclusion, refusal
 from spotwright.placing.pod_spec import (
     METADATA,
     POD,
@@ -267,41 +259,33 @@ def settle_queue(
     """
     pools, report = ctx.config.pools, placed.report
     used_pools = [pools[name] for name in report.pools]
-    known = find_queue(ctx.find, queue, ctx.namespace, pools, work.requests.keys() | {"cpu"})
-    if known is None:
-        order = [pool for pool in flavor_order(pools, ctx.config.default_ladder) if pool in used_pools]
-        used = [flavor_of(pool) for pool in order]
-        others = [
-            flavor_of(pool) for name, pool in pools.items() if name not in report.pools
-        ]  # also those of no ladder
-    else:
-        used = [flavor for flavor in known.flavors if set(flavor.pools) & set(used_pools)]
-        others = [flavor for flavor in known.flavors if flavor not in used]
+    files = QueueFiles(ctx.find, ctx.find_all, pools)
+    known = files.cluster_queue(queue, ctx.namespace, work.requests.keys() | {"cpu"}, ctx.config.default_ladder)
+    used = [flavor for flavor in known.flavors if set(flavor.pools) & set(used_pools)]
+    others = [flavor for flavor in known.flavors if flavor not in used]  # also pools that a named ladder leaves out
     added = tuple(toleration for rung in placed.ladder.rungs for toleration in rung.tolerations)
     constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
     conditions, left = exclusion(used, others, constraints, required)
     names = ", ".join(flavor.name for flavor in used) or "none"
     _report_default_queue(ctx, path, report, queue)
-    source = "" if known is None else f" (ClusterQueue {known.name}, {known.where})"
-    report.queue = f"{queue}: Kueue takes the first flavor that matches and has quota, of {names}{source}"
-    if known is None:
-        text = f"{_DECIDES} leave these flavors, to be in this order: {names} (spotwright pools command --as kueue prints them)"
-    else:
-        text = f"{_DECIDES} leave these flavors, in the order of ClusterQueue {known.name} ({known.where}): {names}"
+    report.queue = f"{queue}: Kueue takes the first flavor that matches and has quota, of {names}"
+    report.queue += f", in {known}" if known.name else ""
+    text = f"{_DECIDES} leave these flavors, to be in this order: {names} (spotwright pools command --as kueue prints them)"
+    if known.name:
+        text = f"{_DECIDES} leave these flavors, in the order of {known}: {names}"
     ctx.add_finding(Level.NOTE, path, f"{report.name}: {text}")
     if placed.on_spot and not all(pool.is_spot for pool in used_pools):
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {_BY_QUOTA}")
     if left:
         text = f"Kueue may also assign {', '.join(flavor.name for flavor in left)}, whose nodes no label tells apart from these"
         text += f" ({names}): give each pool a label of its own under labels: in spotwright.yaml"
-        text += "" if known is None else ", and each flavor its nodeLabels (spotwright place completes them)"
+        text += ", and each flavor its nodeLabels (spotwright place completes them)" if known.name else ""
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
-    if known is not None:
-        refused = {
-            flavor.name: why for flavor in used if (why := refusal(flavor, constraints, [*required, *conditions]))
-        }
+    if known.name:
+        refused = {one.name: why for one in used if (why := refusal(one, constraints, [*required, *conditions]))}
         _compare_with_queue(ctx, path, placed, known, used, refused)
-    elif report.policy.ladder is not None and [flavor.name for flavor in used] != list(report.pools):
+    pools_in_order = [pool.name for flavor in used for pool in flavor.pools if pool in used_pools]
+    if report.policy.ladder is not None and list(dict.fromkeys(pools_in_order)) != list(report.pools):
         text = f"its ladder ({', '.join(report.pools)}) is not the order of the flavors ({names}), which Kueue follows"
         text += ": set ladder in policy.default, or use a ClusterQueue of its own"
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
@@ -326,7 +310,7 @@ def _compare_with_queue(
     refused: Mapping[str, str],
 ) -> None:
     """Warn where the flavors of a ClusterQueue are not those that the policy asks for, or not in its order."""
-    name, where = placed.report.name, f"ClusterQueue {known.name} ({known.where})"
+    name, where = placed.report.name, str(known)
     for flavor, why in refused.items():
         ctx.add_finding(Level.WARNING, path, f"{name}: Kueue never assigns the flavor {flavor} of {where}: {why}")
     if known.unknown:
