@@ -176,7 +176,9 @@ def _report(ctx: PlaceContext, at: Path, task: _Task, limit: Any, restart: str) 
     if left:
         text = f"{task.name}: no policy is for exit code {' or '.join(left)}, with which a node's shutdown leaves a pod: {_STAYS}"
         wanted = evicted if evicted in _RESTARTS else restart
-        ctx.add_finding(Level.WARNING, (*task.at, "name"), f"{text}; write {{exitCode: {left[-1]}, action: {wanted}}}")
+        ctx.add_finding(
+            Level.WARNING, (*task.at, "name"), f"{text}; write action {wanted} for exitCode {' and '.join(left)}"
+        )
 
 
 def _action(ctx: PlaceContext, at: Path, task: _Task, event: str, code: int | None = None) -> str:

@@ -110,7 +110,7 @@ def test_no_restart_is_claimed_that_no_written_policy_gives() -> None:
         "Job when the count reaches it; after exit codes 137 and 143: Volcano leaves it as it is, and the other tasks wait for it"
     )
     assert outcome.reports(
-        "warning: worker: no policy is for exit code 137 or 143", "write {exitCode: 143, action: RestartTask}"
+        "warning: worker: no policy is for exit code 137 or 143", "write action RestartTask for exitCode 137 and 143"
     )
     assert outcome.reports("note: maxRetry 11 allows 10 restarts, after interruptions; another error")
 
