@@ -61,12 +61,19 @@ def test_two_forms_in_one_policy_are_one_condition_with_both_values() -> None:
     assert required(spec) == [Expression("cloud.google.com/gke-provisioning", "In", ("preemptible", "spot"))]
 
 
-@pytest.mark.parametrize("pools", [{"old": PREEMPTIBLE}, {"new": SPOT}, {"old": PREEMPTIBLE, "new": SPOT}])
-def test_work_that_never_uses_spot_is_led_to_how_its_nodes_are_sold_and_not_to_a_pool_by_name(
-    pools: dict[str, str],
+@pytest.mark.parametrize(
+    ("pools", "forms"),
+    [
+        ({"old": PREEMPTIBLE}, ["gke-preemptible"]),
+        ({"new": SPOT}, ["gke-spot"]),
+        ({"old": PREEMPTIBLE, "new": SPOT}, ["gke-spot", "gke-preemptible"]),
+    ],
+)
+def test_work_that_never_uses_spot_is_kept_off_each_form_and_not_bound_to_a_pool_by_name(
+    pools: dict[str, str], forms: list[str]
 ) -> None:
     spec = pod("never", {"regular": REGULAR, **pools})
-    assert required(spec) == [Expression("cloud.google.com/gke-provisioning", "In", ("standard",))]
+    assert required(spec) == [Expression(f"cloud.google.com/{form}", "NotIn", ("true",)) for form in forms]
 
 
 def test_a_low_priority_pool_is_led_to_by_its_own_value_and_taint() -> None:

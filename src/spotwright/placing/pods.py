@@ -122,9 +122,7 @@ class Placed:
 
 def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     """Place the pods of one role and add its report. Raises :class:`ManifestError` if no pool fits."""
-    check(ctx, role.spec, POD)
-    if role.template is not None:
-        check(ctx, (*role.template, "metadata"), METADATA)
+    _check(ctx, role)
     hook = ctx.hook
     reason = role.on_demand_reason or hook
     policy = ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned)
@@ -172,6 +170,13 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     return placed
 
 
+def _check(ctx: PlaceContext, role: Role) -> None:
+    """Check the shape of what is read of a role. Raises :class:`ManifestError` with the line."""
+    check(ctx, role.spec, POD)
+    if role.template is not None:
+        check(ctx, (*role.template, "metadata"), METADATA)
+
+
 def _refuse_truth_values(ctx: PlaceContext, selector: Path) -> None:
     """Raise :class:`ManifestError` for a truth value in a node selector, which the API server refuses."""
     for key, text in truth_values(ctx.editor.get(selector) or {}):
@@ -203,15 +208,15 @@ def queue_of(ctx: PlaceContext, metadata: Any) -> str:
     return str(own or ctx.queue)
 
 
-def no_pool_fits(
-    ctx: PlaceContext, at: Path, name: str, path: str, policy: Policy, ladder: Ladder
-) -> NoPoolFitsError:
+def no_pool_fits(ctx: PlaceContext, at: Path, name: str, path: str, policy: Policy, ladder: Ladder) -> NoPoolFitsError:
     """The error for a role that no pool fits, with the reason for each pool and what helps. ``path`` is its name in policies."""
     reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
     spot = f"spot: {policy.spot} ({policy.sources['spot']})"
     by_label = any("node selector asks" in why or "required node affinity" in why for why in ladder.refusals.values())
     hint = "; if a pool's nodes have that label, add it under the pool's labels: in spotwright.yaml" if by_label else ""
-    return NoPoolFitsError(str(ctx.problem(at, f"{name} fits no pool with {spot}: {reasons}{hint}{ladder.remedy(path)}")))
+    return NoPoolFitsError(
+        str(ctx.problem(at, f"{name} fits no pool with {spot}: {reasons}{hint}{ladder.remedy(path)}"))
+    )
 
 
 def tolerations_of(ladder: Ladder) -> list[dict[str, str]]:
