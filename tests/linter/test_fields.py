@@ -146,6 +146,13 @@ def test_fields_that_the_api_has_are_no_finding(text: str) -> None:
     assert told(text) == []
 
 
+def test_a_text_where_a_mapping_belongs_is_refused() -> None:
+    [(rule, _, fix)] = told(of_kind("SparkApplication", "spec", "{restartPolicy: OnFailure}"))
+    assert rule == MISSPELT
+    assert fix.startswith("Write a mapping with type, onFailureRetries")
+    assert told(workflow("{retryStrategy: '{{inputs.parameters.retry}}'}")) == []
+
+
 def test_names_are_near_only_where_they_are_nearly_equal() -> None:
     assert nearly("nodeSelectors", ["nodeSelector"]) == "nodeSelector"
     assert nearly("node-selector", ["nodeSelector"]) == "nodeSelector"
@@ -313,6 +320,19 @@ def of_kind(kind: str, at: str, field: str) -> str:
         ("Job", "spec.template.spec.containers.0", "{backoffLimit: 3}", "Write it as spec.backoffLimit."),
         ("CronJob", "spec", "{backoffLimit: 3}", "Write it under spec.jobTemplate.spec.backoffLimit."),
         ("CronJob", "spec.jobTemplate", "{backoffLimit: 3}", "Write it under spec.jobTemplate.spec.backoffLimit."),
+        (
+            "CronJob",
+            "spec",
+            "{activeDeadlineSeconds: 3}",
+            "Write it under spec.jobTemplate.spec.activeDeadlineSeconds.",
+        ),
+        (
+            "JobSet",
+            "spec",
+            "{activeDeadlineSeconds: 3}",
+            "Write it under spec.replicatedJobs.template.spec.activeDeadlineSeconds.",
+        ),
+        ("Job", "spec.template", "{activeDeadlineSeconds: 3}", "Write it under spec.activeDeadlineSeconds."),
         ("Pod", "spec", "{backoffLimit: 3}", "Make the Pod the template of a Job: nobody makes a bare Pod again."),
         ("JobSet", "spec", "{maxRestarts: 3}", "Write it as spec.failurePolicy.maxRestarts."),
         ("JobSet", "spec.replicatedJobs.0", "{failurePolicy: {maxRestarts: 3}}", "Write it as spec.failurePolicy."),
@@ -359,6 +379,7 @@ def of_kind(kind: str, at: str, field: str) -> str:
             "Write it as spec.restartPolicy.onFailureRetries.",
         ),
         ("SparkApplication", "spec", "{tolerations: []}", "Write it under spec.executor.tolerations."),
+        ("SparkApplication", "spec.driver", "{restartPolicy: {type: Never}}", "Write it under spec.restartPolicy."),
         ("ScheduledSparkApplication", "spec", "{tolerations: []}", "Write it under spec.template.tolerations."),
         ("PipelineRun", "spec", "{retries: 3}", "Write it as spec.pipelineSpec.tasks[].retries."),
         (
@@ -474,12 +495,17 @@ def test_retries_where_the_kind_has_them_are_no_finding(kind: str, at: str, fiel
         (
             of_kind("JobSet", "spec.replicatedJobs.0.template.spec.template.spec", "{restartPolicy: Always}"),
             "restartPolicy Always, which is refused: it is OnFailure or Never",
-            "Write OnFailure.",
+            "Write one of the values that the kind has.",
         ),
         (
             of_kind("Volcano", "spec.tasks.0.template.spec", "{restartPolicy: onFailure}"),
             "restartPolicy onFailure, which is refused: it is Always or OnFailure or Never",
             "Write OnFailure.",
+        ),
+        (
+            of_kind("Volcano", "spec.tasks.0.template.spec", "{restartPolicy: ExitCode}"),
+            "restartPolicy ExitCode, which is refused: it is Always or OnFailure or Never",
+            "Write one of the values that the kind has.",
         ),
         (pod("restartPolicy: Never\n"), "restartPolicy Never, which is refused: it is Always", "Write Always."),
     ],

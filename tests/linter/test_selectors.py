@@ -281,6 +281,10 @@ def test_a_pool_that_has_labels_of_two_clouds_is_believed() -> None:
             "gpu=true and for gpu DoesNotExist",
         ),
         (
+            required("{key: n, operator: Gt, values: ['4']}, {key: n, operator: Lt, values: ['5']}"),
+            "n Gt 4 and for n Lt 5",
+        ),
+        (
             required("{key: n, operator: Gt, values: ['4']}, {key: n, operator: DoesNotExist}"),
             "n Gt 4 and for n DoesNotExist",
         ),
@@ -419,6 +423,22 @@ def test_a_toleration_that_misses_the_taint_of_spot_nodes_is_found(toleration: s
 )
 def test_a_toleration_of_a_taint_that_people_set_is_left_alone(tolerations: str) -> None:
     assert texts(job(f"tolerations:\n{tolerations}"), "toleration-matches-no-taint") == []
+
+
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [
+        ('add_toleration(task, key="cloud.google.com/gke-spot", operator="Exists", effect="NoExecute")', 1),
+        ('add_toleration(task, "kubernetes.azure.com/scalesetpriority", "Equal", "Spot", "NoSchedule")', 1),
+        ('V1Toleration(key="kubernetes.azure.com/scalesetpriority", effect="NoSchedule")', 1),
+        ('V1Toleration(key="kubernetes.azure.com/scalesetpriority", value=wanted, effect="NoSchedule")', 0),
+        ('add_toleration(task, "kubernetes.azure.com/scalesetpriority", "Equal", "spot", "NoSchedule")', 0),
+        ('add_toleration(task, key="nvidia.com/gpu", operator="Exists", effect="NoExecute")', 0),
+    ],
+)
+def test_a_toleration_in_python_that_misses_the_taint_is_found(call: str, count: int) -> None:
+    prefix = "kubernetes." if call.startswith("add") else "client."
+    assert len(texts(PYTHON % (prefix + call), "toleration-matches-no-taint", python=True)) == count
 
 
 def test_a_toleration_of_a_taint_of_the_configuration_is_right() -> None:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.placing.documents import Path, show
+from spotwright.placing.pod_spec import is_placeholder
 
 __all__ = [
     "AFFINITY_PLACES",
@@ -299,8 +300,10 @@ def _argo(kinds: tuple[str, ...], top: str) -> RetryHome:
 
 def _set(group: str, kinds: tuple[str, ...], top: str) -> RetryHome:
     job = f"{top}.replicatedJobs.*.template"
+    above = {} if top == "spec" else dict.fromkeys(("spec", "spec.template"), ())
     levels = {top: ("failurePolicy",), f"{top}.replicatedJobs.*": (), job: (), f"{job}.spec": _JOB}
-    return RetryHome(group, kinds, f"{top}.failurePolicy.maxRestarts", {**levels, **_in_pods(f"{job}.spec.template")})
+    inside = _in_pods(f"{job}.spec.template")
+    return RetryHome(group, kinds, f"{top}.failurePolicy.maxRestarts", {**above, **levels, **inside})
 
 
 def _spark(kind: str, top: str) -> RetryHome:
@@ -436,7 +439,7 @@ def misspelt_in(value: Any, kind: Type, path: Path) -> Iterator[Misspelt]:
 
 
 def _misspelt_in(value: Any, kind: Type, path: Path, top: tuple[Type, Path]) -> Iterator[Misspelt]:
-    if kind is None or value is None or isinstance(value, str):  # a text is a placeholder, or refused elsewhere
+    if kind is None or value is None or is_placeholder(value):
         return
     if isinstance(kind, list):
         if not isinstance(value, list):

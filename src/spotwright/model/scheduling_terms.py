@@ -113,12 +113,21 @@ class Expression(NamedTuple):
             return not present
         return present and self._compares(labels[self.key])
 
-    def _compares(self, label: str) -> bool:
+    @property
+    def bound(self) -> int | None:
+        """The number of ``Gt`` or ``Lt``; ``None`` if there is none, and then the condition never holds."""
         try:
-            left, right = int(label), int(self.values[0])
+            return int(self.values[0])
         except (ValueError, IndexError):
+            return None
+
+    def _compares(self, label: str) -> bool:
+        right = self.bound
+        try:
+            left = int(label)
+        except ValueError:
             return False  # Kubernetes: a label or bound that is no integer never matches Gt or Lt
-        return left > right if self.operator == "Gt" else left < right
+        return right is not None and (left > right if self.operator == "Gt" else left < right)
 
 
 def contradiction(expressions: Iterable[Expression]) -> tuple[Expression, Expression] | None:
@@ -144,7 +153,15 @@ def _apart(group: list[Expression]) -> tuple[Expression, Expression] | None:
         return None
     absent = next((one for one in group if one.operator == "DoesNotExist"), None)
     present = next((one for one in group if one.operator in ("Exists", "Gt", "Lt")), None)
-    return (present, absent) if absent is not None and present is not None else None
+    if absent is not None and present is not None:
+        return present, absent
+    above = max((one for one in group if one.operator == "Gt" and one.bound is not None), key=_bound, default=None)
+    below = min((one for one in group if one.operator == "Lt" and one.bound is not None), key=_bound, default=None)
+    return (above, below) if above and below and _bound(below) - _bound(above) < 2 else None
+
+
+def _bound(one: Expression) -> int:
+    return one.bound or 0
 
 
 class Term(NamedTuple):

@@ -51,6 +51,7 @@ _OWN: Mapping[tuple[str, str], frozenset[str]] = {
 }
 """Fields that look like a pod's or a Job's and are the kind's own, by its group and the last step of their level."""
 
+_DEADLINE = "activeDeadlineSeconds"  # a field of Jobs and of pods
 _SKIPPED = frozenset({"machinelearning.seldon.io", "sparkoperator.k8s.io", "argoproj.io", "tekton.dev"})
 _ARGO_NONE = frozenset({"nodeName", "restartPolicy", "terminationGracePeriodSeconds", "topologySpreadConstraints"})
 _CURLY = "\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b\xab\xbb"
@@ -114,7 +115,7 @@ def _retry_fix(subject: KubeObject, home: RetryHome, at: Path, name: str) -> str
 
 def _index(subject: KubeObject, at: Path, to: tuple[str, ...]) -> str:
     """The index of the item of a list that a level is in; that of its template for a task of Argo; empty where it is in none."""
-    if "dag" in at or "steps" in at:
+    if subject.group == "argoproj.io" and ("dag" in at or "steps" in at):
         named = subject.mapping(*at).get("template")
         templates = subject.items(*to)
         return next((str(index) for index, one in enumerate(templates) if mapping_of(one).get("name") == named), "")
@@ -161,7 +162,8 @@ def _levels_of(subject: KubeObject, place: PodPlace) -> Iterator[_Level]:
             yield _Level(at, names, tuple(step for step in target if step != "0"))
             if job and length != job:
                 below = tuple(step for step in place.steps[length:job] if step != "*")
-                yield _Level(at, JOB_FIELDS - own, (*at, *below) if length < job else at[: job - length])
+                names = (JOB_FIELDS | {_DEADLINE}) - own
+                yield _Level(at, names, (*at, *below) if length < job else at[: job - length])
     if job:
         for at in matching(subject.value, (*place.steps, "spec")):
             yield _Level(at, JOB_FIELDS, at[:-2])
@@ -216,6 +218,8 @@ def _spark_levels(subject: KubeObject) -> Iterator[_Level]:
         yield _Level(("spec",), names, top)
     # The application has a nodeSelector, which holds for the driver and the executors.
     yield _Level(top, {"affinity", "tolerations", "terminationGracePeriodSeconds"}, (*top, "executor"))
+    for role in ("driver", "executor"):
+        yield _Level((*top, role), {"restartPolicy"}, top)
 
 
 def _tekton_levels(subject: KubeObject) -> Iterator[_Level]:
@@ -246,7 +250,7 @@ def _in_container(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(items_of(pods.value.get(kind))):
             for name in mapping_of(container):
-                if name in POD_FIELDS and name != "restartPolicy":
+                if name in POD_FIELDS | {_DEADLINE} and name != "restartPolicy":
                     text = f"the API server drops {name} here, in a container"
                     yield Problem(
                         pods.at(kind, index, name), text, f"Write it into the pod spec: {show(pods.at(name))}."

@@ -7,7 +7,7 @@ v2.5; kubernetes/api ``batch/v1/types.go``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spotwright.kinds.kind import Duty, Retry
 from spotwright.linter.api_types import RETRY_VALUES, nearly
@@ -26,6 +26,7 @@ from spotwright.linter.subjects import (
     texts_of,
 )
 from spotwright.model.scheduling_terms import is_placeholder
+from spotwright.placing.documents import Path
 
 __all__ = ["RULES"]
 
@@ -188,7 +189,7 @@ def _restart_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 _POLICIES = ("Always", "OnFailure", "Never")
 _OF_JOBS = ("OnFailure", "Never")
-_ALIKE = 0.7  # of a word and the one that was meant: there are few, and one of them was
+_ALIKE, _SURE = 0.7, 0.85  # of a word and the one that may be meant, or that is
 
 
 def _unknown_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -201,10 +202,15 @@ def _unknown_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         return
     known = _OF_JOBS if pods.job is not None else ("Always",) if owner.group == "apps" else _POLICIES
     if policy not in known:
-        meant = nearly(policy, known, _ALIKE)
         text = f"{pods.label} has restartPolicy {policy}, which is refused: it is {' or '.join(known)}"
-        mends = (Mend("replace", pods.at("restartPolicy"), meant),) if meant else ()
-        yield Problem(pods.at("restartPolicy"), text, f"Write {meant or known[0]}.", mends)
+        yield Problem(pods.at("restartPolicy"), text, *_meant(policy, known, pods.at("restartPolicy")))
+
+
+def _meant(given: str, known: Sequence[str], path: Path) -> tuple[str, tuple[Mend, ...]]:
+    """The advice for a word that is none of a few, and the change where no other can be meant."""
+    near = known[0] if len(known) == 1 else nearly(given, known, _ALIKE)
+    sure = nearly(given, known, _SURE)
+    return f"Write {near}." if near else "", (Mend("replace", path, sure),) if sure else ()
 
 
 def _unknown_values(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
@@ -217,11 +223,9 @@ def _unknown_values(subject: KubeObject, _settings: Settings) -> Iterator[Proble
             given = subject.get(*at)
             if isinstance(given, dict | list) or is_placeholder(given) or given in place.values:
                 continue
-            path, meant = subject.at(*at), nearly(str(given), place.values, _ALIKE)
             name = next(str(step) for step in reversed(at) if isinstance(step, str))
             text = f"{subject.label} has {name} {given}; the values are {', '.join(place.values)}"
-            mends = (Mend("replace", path, meant),) if meant else ()
-            yield Problem(path, text, f"Write {meant}." if meant else "", mends)
+            yield Problem(subject.at(*at), text, *_meant(str(given), place.values, subject.at(*at)))
 
 
 def _trapped(pods: Pods, _settings: Settings) -> Iterator[Problem]:

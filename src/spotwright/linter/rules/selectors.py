@@ -191,7 +191,8 @@ def _never_met_in_python(file: PythonFile, settings: Settings) -> Iterator[Probl
     for expression, line in _conditions_in(file):
         fault = _fault(expression, settings)
         if fault is not None:
-            yield Problem((), f"{fault.text}, so nothing is met by this condition", fault.fix, line=line)
+            effect = "it excludes none" if expression.operator in _NEGATIVE else "none meets this condition"
+            yield Problem((), f"{fault.text}, so {effect}", fault.fix, line=line)
 
 
 def _conditions_in(file: PythonFile) -> Iterator[tuple[Expression, int]]:
@@ -378,6 +379,32 @@ def _without_taint(pods: Pods, settings: Settings) -> Iterator[Problem]:
             yield Problem(path, f"{pods.label} tolerates no taint of spot nodes by this: {text}", fix, mends)
 
 
+def _without_taint_in_python(file: PythonFile, settings: Settings) -> Iterator[Problem]:
+    """The same in calls of a pipeline file; one that has the right toleration too is left alone."""
+    owned = [taint for pool in settings.pools.values() for taint in providers.taints(pool)]
+    found = [(_toleration_in(call), call.lineno) for call in calls_named(file, "add_toleration", "V1Toleration")]
+    for given, line in found:
+        taint = next((one for one in _SPOT_TAINTS if one.key == (key_meant(given.key) or given.key)), None)
+        if taint is None or any(other.tolerates(taint) for other, _ in found) or any(map(given.tolerates, owned)):
+            continue
+        fault = _unlike(given, taint)
+        if fault is not None:
+            text, _, value = fault
+            yield Problem((), f"this tolerates no taint of spot nodes: {text}", f"Write {value}.", line=line)
+
+
+def _toleration_in(call: ast.Call) -> Toleration:
+    """The toleration of a call, as far as its file has the values; those that it has not count as placeholders."""
+    shift = 1 if isinstance(call.func, ast.Attribute) and call.func.attr == "add_toleration" else 0
+    fields = ("key", "operator", "value", "effect") if shift else ()  # the class of the client takes keywords alone
+
+    def field(name: str, default: str = "") -> str:
+        given = keyword(call, name, fields.index(name) + shift if name in fields else None)
+        return default if given is None else _text(given) or "{{}}"
+
+    return Toleration(field("key"), field("operator", "Equal"), field("value"), field("effect"))
+
+
 def _unlike(given: Toleration, taint: Taint) -> tuple[str, str, str] | None:
     """Why a toleration does not match the taint that it means: the text, the field, and its right value."""
     if any(map(is_placeholder, given[:4])):
@@ -489,7 +516,7 @@ RULES = (
             )
         ),
         passes=job(ON_SPOT),
-        checks=Checks(pods=_without_taint),
+        checks=Checks(pods=_without_taint, python=_without_taint_in_python),
         mends=True,
     ),
 )
