@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.linter.linting import found_in
 
@@ -156,6 +158,33 @@ def test_a_volume_of_one_node_for_pods_that_cannot_share_one_is_found(mode: str,
     assert found == f"several pods of PyTorchJob train mount the claim ckpt ({mode}): {reason}"
 
 
+def test_a_volume_that_all_tasks_of_volcano_mount_is_one_for_them() -> None:
+    task = (
+        "{name: %s, replicas: 1, template: {spec: {nodeSelector: {pool: %s}, restartPolicy: Never, "
+        "containers: [{name: a, image: a}]}}}"
+    )
+    text = (
+        "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: train}\nspec:\n"
+        "  volumes: [{mountPath: /ckpt, volumeClaimName: ckpt}]\n"
+        f"  tasks: [{task % ('ps', 'cpu')}, {task % ('worker', 'gpu')}]\n"
+    )
+    [found] = texts(CLAIM % "ReadWriteOnce" + text, "claim-of-one-node-shared")
+
+    assert found.endswith("ps and worker ask for pool=cpu and for pool=gpu, and one node has the volume")
+
+
+def test_a_volume_that_is_a_folder_of_a_node_is_found_on_spot() -> None:
+    volume = VOLUME.replace("claimRef", "local: {path: /mnt}, claimRef".replace(", ", "\n  ")) % (
+        "kubernetes.io/hostname",
+        "a",
+    )
+    text = volume + CLAIM % "ReadWriteMany" + job(MOUNT + TOLERATION)
+
+    assert texts(text, "zonal-volume-on-spot") == [
+        "Job train mounts the claim ckpt, whose volume is a folder of one node and goes with it"
+    ]
+
+
 def test_pods_that_fill_a_node_each_cannot_share_one() -> None:
     pools = "version: 1\npools:\n  gpu: {capacity: on-demand, node: {cpu: 96, memory: 800Gi, nvidia.com/gpu: %d}}\n"
     text = CLAIM % "ReadWriteOnce" + training("", "")
@@ -255,3 +284,20 @@ def test_an_argument_that_starts_over_is_found(arguments: str, is_found: object)
 def test_a_long_script_is_read_in_time() -> None:
     script = "rm -rf /ckpt/a; " * 200_000
     assert texts(trains(script + "train"), "saves-removed-at-start") == []
+
+
+@pytest.mark.parametrize("seconds", ['"²"', "9" * 5_000, f'"{"9" * 5_000}"'])
+def test_a_deadline_that_is_no_number_is_read(seconds: str) -> None:
+    assert texts(job(TOLERATION, spec=f"activeDeadlineSeconds: {seconds}\n"), "checkpoint-in-emptydir") == []
+
+
+def test_a_file_of_many_claims_is_linted_in_its_turn() -> None:
+    claim = CLAIM.replace("ckpt", "c%d") % (0, "ReadWriteOnce")
+    documents = [
+        claim.replace("c0", f"c{number}") + job(MOUNT.replace("claimName: ckpt", f"claimName: c{number}") + TOLERATION)
+        for number in range(1_000)
+    ]
+    before = time.process_time()
+
+    assert len(texts("---\n".join(documents), "zonal-volume-on-spot")) == 1_000
+    assert time.process_time() - before < 10

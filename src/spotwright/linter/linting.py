@@ -32,6 +32,7 @@ from spotwright.linter.rules import (
 from spotwright.linter.rules.fields import REFUSED, WRONG_SHAPE
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
+    FileObjects,
     KubeObject,
     Pipeline,
     Pods,
@@ -148,7 +149,7 @@ def repairs_in(document: Document, settings: Settings) -> list[Repair]:
     """The safe changes for the findings in one document, which may be an item of a list."""
     result = LintedFile(document.file)
     linter = _Linter(settings, [rule for rule in RULES if rule.id not in settings.off and rule.mends], result)
-    for subject in objects_in(document, []):
+    for subject in objects_in(document, FileObjects()):
         linter.object(subject)
     return result.repairs
 
@@ -194,7 +195,7 @@ class _Linter:
         body = text.removeprefix(_BOM)
         extents: list[Extent] = []
         waiting: list[KubeObject] = []
-        beside: list[KubeObject] = []
+        beside = FileObjects()
         every: list[Document] = []
         for above, part in split(body):
             for document in objects_of(parse(part, self._result.file, above)):

@@ -31,6 +31,7 @@ from spotwright.scheduling.ladder import too_large
 
 __all__ = [
     "Container",
+    "FileObjects",
     "KubeObject",
     "Pipeline",
     "Pods",
@@ -112,6 +113,21 @@ def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Pa
 _TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
 
 
+@dataclass(slots=True)
+class FileObjects:
+    """The objects of a file by kind and name, the first of equal ones; and its volumes by the claims that they are kept for."""
+
+    named: dict[tuple[str, str], KubeObject] = field(default_factory=dict)
+    claimed: dict[str, KubeObject] = field(default_factory=dict)
+
+    def add(self, one: KubeObject) -> None:
+        """Add an object."""
+        self.named.setdefault((one.kind, one.name), one)
+        claim = one.get("spec", "claimRef", "name") if one.kind == "PersistentVolume" else None
+        if isinstance(claim, str):
+            self.claimed.setdefault(claim, one)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KubeObject:
     """One object. ``base`` is its path in the document, ``outer`` the object around it.
@@ -123,7 +139,7 @@ class KubeObject:
     base: Path
     value: Shape
     outer: KubeObject | None = None
-    beside: list[KubeObject] = field(default_factory=list, repr=False)
+    beside: FileObjects = field(default_factory=FileObjects, repr=False)
 
     @property
     def api_version(self) -> str:
@@ -196,20 +212,20 @@ class KubeObject:
 
     def find(self, kind: str, name: str) -> KubeObject | None:
         """An object of the same file by its kind and its name."""
-        return next((one for one in self.beside if one.kind == kind and one.name == name), None)
+        return self.beside.named.get((kind, name))
 
 
-def objects_in(document: Document, beside: list[KubeObject]) -> Iterator[KubeObject]:
+def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
     """The objects of one document: itself, or the items of a list, and the trial of an experiment behind its experiment."""
     for found in _objects(document, (), document.get((), None), beside):
-        beside.append(found)
+        beside.add(found)
         yield found
         trial = found.get(*_TRIAL)
         if (found.group, found.kind) == ("kubeflow.org", "Experiment") and isinstance(trial, dict):
             yield KubeObject(document, found.at(*_TRIAL), trial, found, beside)
 
 
-def _objects(document: Document, base: Path, value: Any, beside: list[KubeObject]) -> Iterator[KubeObject]:
+def _objects(document: Document, base: Path, value: Any, beside: FileObjects) -> Iterator[KubeObject]:
     if not isinstance(value, dict):
         if value is not None:  # a text or a list: no object, which a rule says
             yield KubeObject(document, base, {}, None, beside)

@@ -58,6 +58,9 @@ _NODE_LOCAL = {"emptyDir": "an emptyDir, which goes with the pod", "hostPath": "
 _MOUNTS_LIKELY = re.compile(r"^/(?:$|proc|sys|dev)")
 
 
+_BY_NAME = ("persistentVolumeClaim", "volumeClaimName")  # claims that others may mount too
+
+
 class _Claim(NamedTuple):
     """A claim that pods mount: where, its name, and what it asks for, as far as the file has it."""
 
@@ -89,10 +92,24 @@ def _claims(pods: Pods) -> Iterator[_Claim]:
         inline = mapping_at(volume, "ephemeral", "volumeClaimTemplate", "spec")
         if inline:
             yield _Claim((*path, "ephemeral"), str(volume.get("name")), inline)
-    for index, template in enumerate(owner.items("spec", "volumeClaimTemplates")):
-        given = mapping_of(template)
-        name = str(mapping_of(given.get("metadata")).get("name"))
-        yield _Claim(owner.at("spec", "volumeClaimTemplates", index), name, mapping_of(given.get("spec")))
+    for top in (("spec",), ("spec", "workflowSpec")):
+        for index, template in enumerate(owner.items(*top, "volumeClaimTemplates")):
+            name = str(mapping_at(template, "metadata").get("name"))
+            yield _Claim(owner.at(*top, "volumeClaimTemplates", index), name, mapping_at(template, "spec"))
+    for index, volume in enumerate(owner.items("spec", "volumes") if owner.group == "batch.volcano.sh" else ()):
+        name = mapping_of(volume).get("volumeClaimName")  # of a Job of Volcano, whose tasks all mount it
+        claim = owner.find("PersistentVolumeClaim", name) if isinstance(name, str) else None
+        if claim is not None:
+            yield _Claim(owner.at("spec", "volumes", index, "volumeClaimName"), claim.name, claim.mapping("spec"))
+
+
+def _volume_of(pods: Pods, claim: _Claim) -> KubeObject | None:
+    """The volume of a claim, if the file has it."""
+    if pods.owner is None:
+        return None
+    named = claim.spec.get("volumeName")
+    volume = pods.owner.find("PersistentVolume", named) if isinstance(named, str) else None
+    return volume or pods.owner.beside.claimed.get(claim.name)
 
 
 def _zonal(pods: Pods, settings: Settings) -> Iterator[Problem]:
@@ -103,10 +120,14 @@ def _zonal(pods: Pods, settings: Settings) -> Iterator[Problem]:
             if name in volume:
                 yield Problem((*path, name), f"{pods.label} mounts {words}, which exists in one zone")
     for claim in _claims(pods):
-        if claim.is_of_one_node and claim.path[-1] == "persistentVolumeClaim":
+        if claim.is_of_one_node and claim.path[-1] in _BY_NAME:
             text = (
                 f"{pods.label} mounts the claim {claim.name}, whose volume one node at a time can have (ReadWriteOnce)"
             )
+            yield Problem(claim.path, text)
+        disk = _volume_of(pods, claim)
+        if disk is not None and (disk.get("spec", "local") or disk.get("spec", "hostPath")):
+            text = f"{pods.label} mounts the claim {claim.name}, whose volume is a folder of one node and goes with it"
             yield Problem(claim.path, text)
     spot = {pool.name: pool for pool in settings.spot_pools}
     nowhere = [claim for claim, _, _ in _in_other_zones(pods, settings.pools)]  # a rule of its own says so
@@ -130,17 +151,12 @@ _ZONE_KEYS = re.compile(r"(?:topology|failure-domain)\.[a-z.]+/zone")
 
 def _zones_of(pods: Pods, claim: _Claim) -> set[str]:
     """The zones in which the volume of a claim is or can be, by the file; empty if the file does not say it."""
-    owner = pods.owner
-    if owner is None:
-        return set()
-    for volume in owner.beside:
-        if volume.kind == "PersistentVolume" and (
-            volume.name == claim.spec.get("volumeName") or volume.get("spec", "claimRef", "name") == claim.name
-        ):
-            terms = items_of(volume.get("spec", "nodeAffinity", "required", "nodeSelectorTerms"))
-            return _zones_in([items_of(mapping_of(term).get("matchExpressions")) for term in terms])
+    volume = _volume_of(pods, claim)
+    if volume is not None:
+        terms = items_of(volume.get("spec", "nodeAffinity", "required", "nodeSelectorTerms"))
+        return _zones_in([items_of(mapping_of(term).get("matchExpressions")) for term in terms])
     name = claim.spec.get("storageClassName")
-    made = owner.find("StorageClass", name) if isinstance(name, str) else None
+    made = pods.owner.find("StorageClass", name) if pods.owner is not None and isinstance(name, str) else None
     if made is None:
         return set()
     topologies = made.items("allowedTopologies")
@@ -209,7 +225,7 @@ def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Proble
     users: dict[str, list[tuple[Pods, _Claim]]] = {}
     for one in pods:
         for claim in _claims(one):
-            if claim.is_of_one_node and claim.path[-1] == "persistentVolumeClaim":
+            if claim.is_of_one_node and claim.path[-1] in _BY_NAME:
                 users.setdefault(claim.name, []).append((one, claim))
     for name, found in users.items():
         claim = found[0][1]
@@ -470,7 +486,8 @@ def _duration(pods: Pods) -> int:
         given.append(mapping_at(pods.document.get(()), *pods.job).get("activeDeadlineSeconds"))
     if pods.retry is Retry.ROLE and pods.owner is not None:
         given.append(pods.owner.mapping("spec", "runPolicy").get("activeDeadlineSeconds"))
-    whole = [int(str(one)) for one in given if is_whole(one) or str(one).isdigit()]
+    whole = [one for one in given if one is not None and is_whole(one)]
+    whole += [int(one) for one in given if isinstance(one, str) and re.fullmatch(r"[0-9]{1,12}", one)]
     return min(whole, default=0)
 
 
