@@ -235,7 +235,7 @@ class UnfoldedTask(NamedTuple):
     def has_pod(self) -> bool:
         """Whether a pod runs its code: an importer has none, nor has a step that creates or deletes a volume claim."""
         container = self.executor.get("container")
-        return isinstance(container, Mapping) and bool(container) and container.get("image") not in PVC_IMAGES
+        return isinstance(container, Mapping) and bool(container) and str(container.get("image")) not in PVC_IMAGES
 
 
 class _Scope(NamedTuple):

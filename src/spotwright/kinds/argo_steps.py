@@ -393,7 +393,7 @@ def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
     by_default = "Always" if strategy.get("expression") and argo_version(ctx) >= (3, 5) else "OnFailure"
     kind = str(strategy.get("retryPolicy") or by_default)
     limit = strategy.get("limit")
-    number = int(limit) if str(limit).isdigit() else None
+    number = int(limit) if str(limit).isdecimal() and str(limit).isascii() else None
     effect = _EFFECTS.get(kind, f"{kind} misses some interruptions")
     effect += f", at most {limit} times, errors counted too" if limit is not None else ", without a bound"
     text = f"your retryStrategy stays: {effect}; --replace-retries replaces it by the policy's"

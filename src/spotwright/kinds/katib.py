@@ -19,7 +19,7 @@ from spotwright.kinds.kind import PlaceObject, find_kind
 from spotwright.placing.context import Level, PlaceContext, RoleReport, name_of
 from spotwright.placing.documents import Document, Path, parse, show
 from spotwright.placing.patch import Edit, Editor, Splice, is_same
-from spotwright.placing.pod_spec import POD_FIELDS, refuse_misplaced
+from spotwright.placing.pod_spec import METADATA, POD_FIELDS, check, refuse_misplaced
 from spotwright.placing.yaml_writer import apply, in_brief, splices
 from spotwright.yaml_composer import ScalarNode
 
@@ -122,6 +122,7 @@ def _place_experiment(ctx: PlaceContext) -> None:
 def _place_trial(ctx: PlaceContext, spec: Mapping[str, Any]) -> None:
     """Place the trial by its own kind, as part of the experiment: a trial template has no name."""
     at = ctx.at(*_TEMPLATE, "trialSpec")
+    check(ctx, (*at, "metadata"), METADATA)
     for field in ("name", "namespace"):
         if field in (spec.get("metadata") or {}):
             ctx.add_finding(
@@ -206,8 +207,9 @@ def _users(ctx: PlaceContext) -> Iterator[tuple[Document, str]]:
         given = experiment.get((*_TEMPLATE, "configMap"), None)
         if not isinstance(given, dict) or given.get("configMapName") != metadata.get("name"):
             continue
-        if metadata.get("namespace") in (None, given.get("configMapNamespace")) and given.get("templatePath") in data:
-            yield experiment, str(given.get("templatePath"))
+        key = str(given.get("templatePath"))
+        if metadata.get("namespace") in (None, given.get("configMapNamespace")) and key in data:
+            yield experiment, key
 
 
 def _wrong_version(ctx: PlaceContext) -> None:

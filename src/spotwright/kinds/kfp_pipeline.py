@@ -219,8 +219,10 @@ def _add_library(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, ho
     """Change the command of a Python component that imports the library; warn of a container that visibly does."""
     container = (*paths.executor(task.label), "container")
     given = mapping_at(ctx, container)
-    command = [str(part) for part in given.get("command") or ()]
-    arguments = [str(part) for part in given.get("args") or ()]
+    command, arguments = (
+        [str(part) for part in words] if isinstance(words := given.get(field), list) else []
+        for field in ("command", "args")
+    )
     sources = [source for part in (*command, *arguments) for source in (part, *_archived_sources(part))]
     if not any(imports_spotwright(source) for source in sources):
         return False

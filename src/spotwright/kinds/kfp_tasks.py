@@ -204,7 +204,7 @@ def write_retries(ctx: PlaceContext, task: CompiledTask, placed: Placed) -> int:
     count = policy.retries + (policy.max_interruptions if placed.on_spot else 0)
     own = ctx.editor.get(at)
     if not ctx.writes(Group.RETRIES):
-        return int((own or {}).get("maxRetryCount") or 0)
+        return _retries_of(own or {})
     if own is None:
         if count:
             ctx.editor.add(at, _retry_policy(placed, count))
@@ -229,6 +229,13 @@ def _retry_policy(placed: Placed, count: int) -> dict[str, Any]:
     }
 
 
+_MOST_RETRIES = 2**31 - 1  # the field is an int32
+
+
+def _retries_of(own: Mapping[str, Any]) -> int:
+    return min(int(own.get("maxRetryCount") or 0), _MOST_RETRIES)
+
+
 def _factor(wait: Backoff, count: int) -> int:
     """The policy's factor as a whole number, smaller if the last wait would be too long."""
     factor = max(1, int(wait.factor))
@@ -250,7 +257,7 @@ def _window(placed: Placed, count: int) -> int:
 def _keep(ctx: PlaceContext, name: str, at: Path, own: Mapping[str, Any], placed: Placed) -> int:
     """Keep the user's own retries and report their effects; returns how often the task may be retried."""
     policy, problems = placed.policy, []
-    count = int(own.get("maxRetryCount") or 0)
+    count = _retries_of(own)
     if placed.on_spot and count != policy.max_interruptions + policy.retries:
         problems.append(
             f"maxRetryCount {count} counts interruptions and errors together, and the policy allows "

@@ -51,7 +51,7 @@ _APPLICATION = {
     "volumes": [{"name": TEXT}],
     "imagePullSecrets": [TEXT],
 }
-_MEMORY = re.compile(r"(\d+)\s*([bkmgtp]?)b?", re.IGNORECASE)
+_MEMORY = re.compile(r"(\d{1,15})\s*([bkmgtp]?)b?", re.IGNORECASE)
 _MIB = {"b": 2**-20, "k": 2**-10, "": 1, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
 """Mebibytes of Spark's units; a number without a unit is mebibytes. They are binary: ``512m`` is not Kubernetes' 0.512 bytes."""
 

@@ -15,8 +15,8 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+from spotwright.model.scheduling_terms import is_placeholder
 from spotwright.placing.documents import Path, show
-from spotwright.placing.pod_spec import is_placeholder
 
 __all__ = [
     "AFFINITY_PLACES",

@@ -127,6 +127,10 @@ class FileObjects:
         if isinstance(claim, str):
             self.claimed.setdefault(claim, one)
 
+    def __iter__(self) -> Iterator[KubeObject]:
+        """Each object."""
+        return iter(self.named.values())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KubeObject:

@@ -342,8 +342,7 @@ class PlaceContext:
     def _own_policy(self) -> list[Layer]:
         """The policy in the labels and annotations of the objects around this one and of this one."""
         outer = self.outer._own_policy() if self.outer is not None else []  # noqa: SLF001 (its own class)
-        labels = self.get("metadata", "labels", default=None) or {}
-        annotations = self.get("metadata", "annotations", default=None) or {}
+        labels, annotations = self._metadata("labels"), self._metadata("annotations")
         source = f"{self.editor.document.file}:{self.editor.document.line(self.at('metadata'))}"
         try:
             layer = own_layer(labels, annotations, source)
@@ -354,6 +353,13 @@ class PlaceContext:
         if POLICY_ANNOTATION in annotations:
             self._compare(labels.get(SPOT_LABEL), layer)
         return [*outer, layer]
+
+    def _metadata(self, name: str) -> Mapping[str, Any]:
+        """The labels or annotations of the object. Raises :class:`ManifestError` where they are no mapping."""
+        given = self.get("metadata", name, default=None) or {}
+        if not isinstance(given, dict):
+            raise self.problem(self.at("metadata", name), f"expected a mapping, found {given!r:.60}")
+        return given
 
     def _compare(self, label: str | None, layer: Layer) -> None:
         """Report a label that says something else than the annotation beside it, which alone counts."""
@@ -373,7 +379,7 @@ def own_layer(labels: Mapping[str, Any], annotations: Mapping[str, Any], source:
         return None
     try:
         if POLICY_ANNOTATION in annotations:
-            return parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
+            return parse_policy(_json_object(annotations[POLICY_ANNOTATION]), source)
         return parse_policy({"spot": labels[SPOT_LABEL]}, source)
     except (TypeError, ValueError) as error:  # a policy that is no text is a TypeError
         raise ValueError(f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
@@ -397,6 +403,13 @@ def hook_of(metadata: Any) -> str:
         if when and when != "Skip":
             return f"{tool} ({when})"
     return ""
+
+
+def _json_object(text: Any) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError("the policy is no JSON object")
+    return value
 
 
 def name_of(metadata: Any) -> str:

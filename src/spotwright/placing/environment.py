@@ -265,7 +265,8 @@ def _lacks_library(text: str) -> bool:
 def _text(container: Any) -> str:
     if not isinstance(container, dict):
         return ""
-    return "\n".join(str(part) for key in ("command", "args") for part in container.get(key) or ())
+    given = (container.get(key) for key in ("command", "args"))
+    return "\n".join(str(part) for one in given if isinstance(one, list) for part in one)
 
 
 def _set_python_path(ctx: PlaceContext, spec: Path, role: str, path: str) -> bool:

@@ -111,9 +111,9 @@ def whole_number(value: Any, default: int | None = None) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def seconds_text(seconds: int) -> str:
-    """Seconds as a number and as a duration: ``46200 (12h50m)``."""
-    return f"{seconds} ({format_duration(seconds)})"
+def seconds_text(seconds: Any) -> str:
+    """Seconds as a number and as a duration: ``46200 (12h50m)``; a value of the user's that is no number as it stands."""
+    return str(seconds) if whole_number(seconds) is None else f"{seconds} ({format_duration(seconds)})"
 
 
 EXPANDER = "the expander 'priority' with the spot pools first (spotwright explain prints it)"

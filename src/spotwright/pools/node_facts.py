@@ -215,7 +215,7 @@ def _offered(node: Mapping[str, Any]) -> bool:
 
 def _amount(node: Mapping[str, Any], name: str) -> int:
     value = str(((node.get("status") or {}).get("allocatable") or {}).get(name, "0"))
-    return int(value) if value.isdigit() else 0
+    return int(value) if value.isdecimal() else 0
 
 
 def check_leftovers(ground: Ground) -> Iterator[Finding]:

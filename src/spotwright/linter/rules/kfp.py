@@ -33,7 +33,7 @@ def _on_spot(pipeline: Pipeline, settings: Settings) -> set[str]:
 
 def _retries(task: Task) -> int:
     count = (task.retry or {}).get("maxRetryCount")
-    return int(count) if isinstance(count, int | float) or (isinstance(count, str) and count.isdigit()) else 0
+    return int(count) if isinstance(count, int | float) or (isinstance(count, str) and count.isdecimal()) else 0
 
 
 def _window(pipeline: Pipeline, settings: Settings) -> Iterator[Problem]:

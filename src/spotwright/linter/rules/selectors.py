@@ -380,9 +380,9 @@ def _without_taint(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _without_taint_in_python(file: PythonFile, settings: Settings) -> Iterator[Problem]:
-    """The same in calls of a pipeline file; one that has the right toleration too is left alone."""
+    """The same in calls of the client of Kubernetes; a file that has the right toleration too is left alone."""
     owned = [taint for pool in settings.pools.values() for taint in providers.taints(pool)]
-    found = [(_toleration_in(call), call.lineno) for call in calls_named(file, "add_toleration", "V1Toleration")]
+    found = [(_toleration_in(call), call.lineno) for call in calls_named(file, "V1Toleration")]
     for given, line in found:
         taint = next((one for one in _SPOT_TAINTS if one.key == (key_meant(given.key) or given.key)), None)
         if taint is None or any(other.tolerates(taint) for other, _ in found) or any(map(given.tolerates, owned)):
@@ -395,11 +395,9 @@ def _without_taint_in_python(file: PythonFile, settings: Settings) -> Iterator[P
 
 def _toleration_in(call: ast.Call) -> Toleration:
     """The toleration of a call, as far as its file has the values; those that it has not count as placeholders."""
-    shift = 1 if isinstance(call.func, ast.Attribute) and call.func.attr == "add_toleration" else 0
-    fields = ("key", "operator", "value", "effect") if shift else ()  # the class of the client takes keywords alone
 
     def field(name: str, default: str = "") -> str:
-        given = keyword(call, name, fields.index(name) + shift if name in fields else None)
+        given = keyword(call, name)  # the class of the client takes keywords alone
         return default if given is None else _text(given) or "{{}}"
 
     return Toleration(field("key"), field("operator", "Equal"), field("value"), field("effect"))
