@@ -177,11 +177,16 @@ def test_a_gpu_taint_never_means_spot() -> None:
         (GPU, True),
         (Taint("amd.com/gpu"), True),
         (Taint("sku", "gpu"), True),
+        (Taint("gpu", "true"), True),
+        (Taint("example.com/gpu", "present"), True),
+        (Taint("google.com/tpu", "present"), True),
+        (Taint("dedicated", "gpu"), True),
+        (Taint("type", "gpu-spot"), False),
         (Taint("sku", "large"), False),
         (AKS_SPOT, False),
     ],
 )
-def test_gpu_taints_are_known_by_resource_or_by_the_sku_of_aks(taint: Taint, expected: bool) -> None:
+def test_gpu_taints_are_known_by_a_resource_or_by_the_word_for_it(taint: Taint, expected: bool) -> None:
     assert clouds.is_gpu_taint(taint) is expected
 
 

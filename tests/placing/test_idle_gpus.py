@@ -59,6 +59,11 @@ def test_a_taint_that_keeps_it_off_needs_no_condition() -> None:
     assert conditions(placed(job(), taints='["sku=gpu:NoSchedule"]')) == []
 
 
+def test_a_selector_that_other_pools_meet_too_asks_for_no_gpus() -> None:
+    text = job().replace("      containers", "      nodeSelector: {kubernetes.io/os: linux}\n      containers")
+    assert NOT_GPU in conditions(placed(text))
+
+
 @pytest.mark.parametrize("limits", ["{nvidia.com/gpu: 1}", '{nvidia.com/gpu: "${trialParameters.gpus}"}'])
 def test_work_with_gpus_is_kept_off_nothing(limits: str) -> None:
     assert NOT_GPU not in conditions(placed(job(limits)))

@@ -543,9 +543,13 @@ def is_spot_node(node_labels: Mapping[str, str], taint_keys: Collection[str]) ->
     return False if _ON_DEMAND_LABELS & node_labels.items() else None
 
 
+_DEVICES = frozenset({"accelerator", "gpu", "gpus", "tpu"})
+
+
 def is_gpu_taint(taint: Taint) -> bool:
-    """True if this taint repels work without GPUs."""
-    return taint.key in GPU_TAINT_KEYS or (taint.key, taint.value) == ("sku", "gpu")
+    """True if this taint repels work without GPUs or TPUs: it is named by a device, or by the word for it (``gpu=true``)."""
+    word = taint.key.rpartition("/")[2]
+    return taint.key in GPU_TAINT_KEYS or is_accelerator(taint.key) or word in _DEVICES or taint.value in _DEVICES
 
 
 def is_tolerated_by_cluster(pool: Pool, taint: Taint, requests: Mapping[str, int]) -> bool:

@@ -97,7 +97,8 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
             taints = providers.taints(pool)
             added = _added_tolerations(pool, taints, work, policy, named=named)
             why = _refusal(pool, taints, work, added)
-            if why and not _refusal(pool, (), work, ()) and not _idles(pool, work):
+            asks = bool(work.constraints.selector or work.constraints.required)
+            if why and not _refusal(pool, (), work, ()) and (asks or not _idles(pool, work)):
                 tainted.append(pool)
         if why:
             refusals[name] = why
@@ -196,7 +197,7 @@ def has_accelerators(resources: Resources) -> bool:
 def _without_idle_gpus(
     fitting: list[tuple[Pool, tuple[Toleration, ...]]], work: Work, refusals: dict[str, str]
 ) -> list[tuple[Pool, tuple[Toleration, ...]]]:
-    """Take GPU pools out for work without GPUs, unless its own selector or affinity asks for nodes, or no other pool fits."""
+    """Take GPU pools out for work without GPUs, unless no other pool fits, so that its own selector asks for them."""
     idle = [pool.name for pool, _ in fitting if _idles(pool, work)]
     if len(idle) == len(fitting):
         return fitting
@@ -205,9 +206,8 @@ def _without_idle_gpus(
 
 
 def _idles(pool: Pool, work: Work) -> bool:
-    """Whether the work would let GPUs of the pool stand idle, and does not ask for its nodes itself."""
-    asks = work.constraints.selector or work.constraints.required or has_accelerators(work.requests)
-    return not asks and has_accelerators(pool.node or {})
+    """Whether the work would let GPUs of the pool stand idle."""
+    return not has_accelerators(work.requests) and has_accelerators(pool.node or {})
 
 
 def _price_order(pool: Pool) -> tuple[bool, Fraction | int]:
