@@ -1,19 +1,23 @@
-"""Signs that a node goes: the taints, conditions and events of each handler and controller, ordered by their meaning.
+"""Signs on nodes: that a node goes, that it is a spot node, which pool it belongs to, and what no pool is made of.
 
 They are data, so that :mod:`spotwright.scheduling.cause` decides by meaning, and a new handler is one line here. Two meanings
 must never be mixed: the *provider* takes the node (an interruption), or *our own side* removes the node or the pod (a
-disruption).
+disruption). Beside them stand the labels of provisioners other than the clouds of :mod:`spotwright.clouds.providers`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 __all__ = [
     "AUTO_DRAIN_TAINTS",
+    "CAPACITY_SIGNS",
     "GONE_EVENTS",
     "GONE_TAINTS",
+    "POOL_SIGNS",
     "REMOVED_EVENTS",
     "REMOVED_TAINTS",
     "TAKEN_CONDITIONS",
@@ -22,7 +26,12 @@ __all__ = [
     "TAKEN_VM_EVENTS",
     "UNREACHABLE_TAINTS",
     "VM_EVENT_CONDITION",
+    "CapacitySign",
+    "capacity_by_words",
+    "is_control_plane",
     "is_passing_taint",
+    "is_set_by_system",
+    "is_virtual",
 ]
 
 TAKEN_TAINTS: frozenset[str] = frozenset(
@@ -91,7 +100,7 @@ UNREACHABLE_TAINTS: frozenset[str] = frozenset({"node.kubernetes.io/unreachable"
 """Taints on a node that does not report. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
 
 _PASSING = re.compile(
-    r"node\.(kubernetes\.io|cloudprovider\.kubernetes\.io)/|DeletionCandidateOf|karpenter\.sh/(disrupt|unregistered)"
+    r"node\.(kubernetes\.io/(?!os$)|cloudprovider\.kubernetes\.io/)|DeletionCandidateOf|karpenter\.sh/(disrupt|unregistered)"
     r"|(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/|.*agent-not-ready$"
 )
 
@@ -99,6 +108,156 @@ _PASSING = re.compile(
 def is_passing_taint(key: str) -> bool:
     """Whether a taint comes and goes with the state of a node: its conditions, its start, and signs that it goes.
 
-    Every other taint belongs to the pool.
+    Every other taint belongs to the pool, also ``node.kubernetes.io/os``, which stays on Windows nodes.
     """
     return _PASSING.match(key) is not None or key in TAKEN_TAINTS | AUTO_DRAIN_TAINTS | REMOVED_TAINTS.keys()
+
+
+class CapacitySign(NamedTuple):
+    """The values of a label by which nodes are spot, and those by which they are on-demand."""
+
+    spot: tuple[str, ...] = ()
+    on_demand: tuple[str, ...] = ()
+
+
+CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
+    # CAST AI documentation, "Autoscaler Node Labels and Taints"; castai/spot-handler, the chart's node selector
+    "scheduling.cast.ai/spot": CapacitySign(("true",)),
+    # Spot Ocean documentation, "Labels and Taints" (od and spot)
+    "spotinst.io/node-lifecycle": CapacitySign(("spot",), ("od", "on-demand")),
+    # kubernetes-sigs/cluster-api, api/core/v1beta2/common_types.go (InterruptibleLabel), set without a value
+    "cluster.x-k8s.io/interruptible": CapacitySign(("", "true")),
+    # openshift/machine-api-operator, machine-api-termination-handler, set without a value
+    "machine.openshift.io/interruptible-instance": CapacitySign(("", "true")),
+    # Oracle, "Scheduling Pods on Worker Nodes Hosted on Preemptible Instances"
+    "oci.oraclecloud.com/oke-is-preemptible": CapacitySign(("true",)),
+    # Yandex Managed Service for Kubernetes, "Working with node labels"
+    "yandex.cloud/preemptible": CapacitySign(("true",), ("false",)),
+    # Alibaba Cloud, release notes of the cloud controller manager 2.10
+    "node.alibabacloud.com/spot-strategy": CapacitySign(("SpotAsPriceGo", "SpotWithPriceLimit"), ("NoSpot",)),
+    # pusher/k8s-spot-rescheduler, README; castai/spot-handler, pkg/labels, for instance groups of kOps
+    "node-role.kubernetes.io/spot-worker": CapacitySign(("true", "")),
+    "spot": CapacitySign(("true",), ("false",)),
+    # Values beside those of spotwright.clouds.providers: capacity that is paid as reserved or regular, and is not taken away
+    "karpenter.sh/capacity-type": CapacitySign((), ("reserved",)),
+    "eks.amazonaws.com/capacityType": CapacitySign((), ("CAPACITY_BLOCK",)),
+    "cloud.google.com/gke-provisioning": CapacitySign(("preemptible",), ("flex-start", "reservation")),
+}
+"""Labels that provisioners and clouds set by themselves, or that the guides of their users set."""
+
+_WORD = re.compile(r"[-_.]")
+_FLAGS = frozenset(
+    "spot isspot spotinstance isspotinstance spotnode isspotnode spotworker spotvm preemptible ispreemptible "
+    "preemptiblenode interruptible isinterruptible interruptibleinstance okeispreemptible gkespot gkepreemptible "
+    "lowpriority".split()
+)
+_KINDS = frozenset(
+    "lifecycle nodelifecycle k8snodelifecycle instancelifecycle capacity capacitytype nodecapacity nodecapacitytype "
+    "instancecapacitytype purchasetype purchaseoption purchasingoption purchasemodel pricingmodel markettype "
+    "instancemarket instancemarkettype provisioning provisioningmodel scalesetpriority vmpriority instancepriority "
+    "nodetype nodeclass nodegrouptype instanceclass".split()
+)
+_YES = frozenset("true yes 1 on enabled present spot".split()) | {""}
+_NO = frozenset("false no 0 off disabled".split())
+_SPOT = frozenset("spot ec2spot awsspot spotinstance spotvm preemptible interruptible lowpriority".split())
+_ON_DEMAND = frozenset("ondemand od ec2ondemand normal regular standard reserved nonspot".split())
+
+
+@lru_cache(maxsize=4096)
+def capacity_by_words(key: str, value: str) -> bool | None:
+    """Whether a label or taint that people set says spot (True) or on-demand (False), by the words in it; None: neither.
+
+    Groups that people manage have labels of their own: ``node-lifecycle=spot``, ``lifecycle=Ec2Spot``, ``example.com/spot=true``,
+    ``node-role.kubernetes.io/spot``, ``capacity-type=ON_DEMAND``. The last part of the key is the word for capacity, alone.
+    """
+    name = _WORD.sub("", key.rpartition("/")[2]).lower()
+    said = _WORD.sub("", value).lower()
+    if name in _FLAGS:
+        return True if said in _YES else False if said in _NO else None
+    if name in _KINDS:
+        return True if said in _SPOT else False if said in _ON_DEMAND else None
+    return None
+
+
+POOL_SIGNS: tuple[str, ...] = (
+    "scheduling.cast.ai/node-template",  # CAST AI, which sets agentpool=castai on all its nodes on AKS
+    "spotinst.io/ocean-vng-id",  # Spot Ocean, the virtual node group
+    "hypershift.openshift.io/nodePool",  # openshift/hypershift
+    "kops.k8s.io/instancegroup",  # kubernetes/kops
+    "worker.gardener.cloud/pool",  # gardener/gardener
+    "doks.digitalocean.com/node-pool",  # DigitalOcean
+    "lke.linode.com/pool-id",  # Akamai (Linode)
+    "k8s.scaleway.com/pool-name",  # Scaleway
+    "ibm-cloud.kubernetes.io/worker-pool-name",  # IBM Cloud
+    "node.alibabacloud.com/nodepool-id",  # Alibaba Cloud
+    "alibabacloud.com/nodepool-id",
+    "yandex.cloud/node-group-id",  # Yandex Cloud
+    "vke.vultr.com/node-pool",  # Vultr
+)
+"""Labels whose value names the pool of a node, by provisioners that are no :class:`~spotwright.model.pools.Provider`."""
+
+_SYSTEM_DOMAINS = tuple(
+    "kubernetes.io k8s.io k8s.aws amazonaws.com eksctl.io azure.com google.com gke.io karpenter.sh nvidia.com amd.com intel.com "
+    "habana.ai cast.ai spotinst.io openshift.io x-k8s.io gardener.cloud sapcloud.io oraclecloud.com yandex.cloud "
+    "alibabacloud.com aliyun.com digitalocean.com linode.com scaleway.com vultr.com cattle.io k3s.io microk8s.io juju.is "
+    "cilium.io projectcalico.org".split()
+)
+_CHOSEN_DOMAINS = frozenset(
+    {
+        "node-role.kubernetes.io",  # roles, which people give
+        "node-restriction.kubernetes.io",  # Kubernetes reference, "NodeRestriction": for labels of people
+        "node.cluster.x-k8s.io",  # kubernetes-sigs/cluster-api: labels of a Machine that are copied to its node
+        "node.kubernetes.io",  # kubelet, --node-labels: one of the two prefixes that its own labels may have
+        "kubelet.kubernetes.io",
+    }
+)
+_CHOSEN_KEYS = frozenset(
+    {
+        "cloud.google.com/compute-class",
+        "cloud.google.com/gke-accelerator",
+        "cloud.google.com/gke-gpu-partition-size",
+        "cloud.google.com/gke-tpu-accelerator",
+        "cloud.google.com/gke-tpu-topology",
+    }
+)
+_SYSTEM_KEYS = frozenset(
+    {
+        "agentpool",  # AKS, beside kubernetes.azure.com/agentpool; the next two as well
+        "storageprofile",
+        "storagetier",
+        "node-role.kubernetes.io/agent",
+        "node.kubernetes.io/instance-type",
+        "node.kubernetes.io/windows-build",
+        "node.kubernetes.io/exclude-from-external-load-balancers",
+    }
+)
+
+
+def is_set_by_system(key: str) -> bool:
+    """Whether Kubernetes, a cloud or a controller sets a label on nodes by itself, and no work is expected to choose by it.
+
+    Labels of people are kept with a pool: those without a domain, those of a domain that is no provider's, and roles. So are
+    the few labels of GKE that say which accelerator a pool has.
+    """
+    domain, _, _ = key.rpartition("/")
+    if key in _SYSTEM_KEYS:
+        return True
+    if not domain or key in _CHOSEN_KEYS or domain in _CHOSEN_DOMAINS:
+        return False
+    return any(domain == one or domain.endswith(f".{one}") for one in _SYSTEM_DOMAINS)
+
+
+_CONTROL_PLANE = frozenset(
+    f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "controlplane", "etcd", "api-server")
+)
+
+
+def is_control_plane(labels: Mapping[str, str], taint_keys: Collection[str]) -> bool:
+    """Whether a node has a role of the control plane, by a label or a taint (also those of kOps, RKE and before Kubernetes 1.24)."""
+    by_role = labels.get("kubernetes.io/role") == "master"
+    return by_role or not _CONTROL_PLANE.isdisjoint(labels) or not _CONTROL_PLANE.isdisjoint(taint_keys)
+
+
+def is_virtual(labels: Mapping[str, str]) -> bool:
+    """Whether a node stands for a service that runs pods without nodes of a pool: Fargate, a virtual kubelet."""
+    return labels.get("eks.amazonaws.com/compute-type") == "fargate" or labels.get("type") == "virtual-kubelet"

@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
+from spotwright.clouds.node_signs import CAPACITY_SIGNS, POOL_SIGNS, capacity_by_words
 from spotwright.model.pools import Capacity, Pool, PriceSource, Provider, Simulate
 from spotwright.model.scheduling_terms import Taint
 
@@ -52,6 +53,7 @@ __all__ = [
     "is_azure",
     "is_gpu",
     "is_gpu_taint",
+    "is_spot_label",
     "is_spot_node",
     "is_spot_taint",
     "is_tolerated_by_cluster",
@@ -92,8 +94,20 @@ def is_gpu(resource: str) -> bool:
 
 
 def is_accelerator(resource: str) -> bool:
-    """True for GPUs and TPUs: work that asks for none is kept off nodes that have them."""
-    return is_gpu(resource) or resource.endswith("/tpu")
+    """True for GPUs, TPUs and other accelerators: work that asks for none is kept off nodes that have them.
+
+    Sources: Google Cloud, "About TPUs in GKE" (``google.com/tpu``) and Cloud TPU before GKE 1.27 (``cloud-tpus.google.com/v2``);
+    AWS Neuron documentation, "Neuron device plugin" (``aws.amazon.com/neuron``, ``neuroncore``, ``neurondevice``);
+    HabanaAI/habana-k8s-device-plugin (``habana.ai/gaudi``); Ascend/ascend-device-plugin (``huawei.com/Ascend910``);
+    quic/cloud-ai-containers (``qualcomm.com/qaic``).
+    """
+    domain, _, name = resource.rpartition("/")
+    if is_gpu(resource) or domain in _ACCELERATOR_DOMAINS or (domain and name == "tpu"):
+        return True
+    return domain == "aws.amazon.com" and name.startswith("neuron")
+
+
+_ACCELERATOR_DOMAINS = frozenset({"cloud-tpus.google.com", "habana.ai", "huawei.com", "qualcomm.com"})
 
 
 class Form(NamedTuple):
@@ -400,7 +414,10 @@ _FACTS: Mapping[Provider, Facts] = {
     Provider.GENERIC: GENERIC,
 }
 
-_ON_DEMAND_LABELS = {pair for facts in _FACTS.values() for pair in facts.on_demand_labels.items()}
+_ON_DEMAND_LABELS = {
+    *(pair for facts in _FACTS.values() for pair in facts.on_demand_labels.items()),
+    *((key, value) for key, sign in CAPACITY_SIGNS.items() for value in sign.on_demand),
+}
 
 
 def _spot_labels() -> Mapping[str, tuple[str, ...]]:
@@ -409,32 +426,42 @@ def _spot_labels() -> Mapping[str, tuple[str, ...]]:
     for labels_of_spot in (*forms, PAST_SPOT_LABELS):
         for key, value in labels_of_spot.items():
             values[key] = tuple(dict.fromkeys((*values.get(key, ()), value)))
+    for key, sign in CAPACITY_SIGNS.items():
+        if sign.spot:
+            values[key] = tuple(dict.fromkeys((*values.get(key, ()), *sign.spot)))
     return values
 
 
 SPOT_LABELS: Mapping[str, tuple[str, ...]] = _spot_labels()
-"""Labels that mean spot, of all providers and of the past: the values of each key, that of today first."""
+"""Labels that mean spot, of all providers, of other provisioners and of the past: the values of each key, that of today first."""
 
 CAPACITY_LABELS: tuple[str, ...] = tuple(
     next(iter(facts.spot_labels)) for facts in _FACTS.values() if facts.spot_labels
 )
 """The key of each provider by which spot nodes are selected, the usual one where it has several."""
 
+_SET_BY_PEOPLE = frozenset({"spot", "node-role.kubernetes.io/spot-worker", *UNMANAGED_SPOT_LABELS})
+
 ONLY_SPOT_LABELS: frozenset[str] = frozenset(
     SPOT_LABELS.keys() - {key for key, _ in _ON_DEMAND_LABELS} - UNMANAGED_SPOT_LABELS.keys()
 )
 """Keys of :data:`SPOT_LABELS` that no on-demand node has, with whatever value."""
 
-SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(*(facts.spot_taint_keys for facts in _FACTS.values()))
+SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(
+    *(facts.spot_taint_keys for facts in _FACTS.values()), CAPACITY_SIGNS.keys() & ONLY_SPOT_LABELS
+)
 """Keys of taints that mean spot, of all providers together: clusters are mixed, and people copy taints between them."""
 
 POOL_LABELS: Mapping[str, Provider] = {
-    **{_FACTS[one].pool_label: one for one in (Provider.KARPENTER, Provider.AKS, Provider.GKE, Provider.EKS)},
+    KARPENTER.pool_label: Provider.KARPENTER,
+    **dict.fromkeys(POOL_SIGNS, Provider.GENERIC),
+    **{_FACTS[one].pool_label: one for one in (Provider.AKS, Provider.GKE, Provider.EKS)},
     "agentpool": Provider.GENERIC,  # aks-engine
     "karpenter.sh/provisioner-name": Provider.GENERIC,  # Karpenter before 0.32
     "alpha.eksctl.io/nodegroup-name": Provider.GENERIC,  # unmanaged groups of eksctl
 }
-"""Labels of nodes whose value is the name of their pool, with who sets them. Karpenter's is first: its nodes may have another."""
+"""Labels of nodes whose value is the name of their pool, with who sets them. Provisioners stand before clouds, whose labels their
+nodes may have as well."""
 
 GPU_TAINT_KEYS: frozenset[str] = frozenset({NVIDIA_GPU, "amd.com/gpu"})
 """Keys of taints that repel work without GPUs: the resource names of device plugins. ``sku=gpu`` (AKS) means the same."""
@@ -525,9 +552,10 @@ def taints(pool: Pool) -> tuple[Taint, ...]:
 def is_spot_taint(pool: Pool, taint: Taint) -> bool:
     """True if this taint of this pool only marks spot nodes, so that a spot policy tolerates it.
 
-    Known keys mean spot everywhere. In a generic spot pool, which has no provider, every taint but a GPU taint means spot.
+    Known keys and the words of :func:`~spotwright.clouds.node_signs.capacity_by_words` mean spot everywhere. In a generic spot
+    pool, which has no provider, every taint but a GPU taint means spot.
     """
-    if taint.key in SPOT_TAINT_KEYS:
+    if taint.key in SPOT_TAINT_KEYS or capacity_by_words(taint.key, taint.value):
         return True
     return pool.provider is Provider.GENERIC and pool.is_spot and not is_gpu_taint(taint)
 
@@ -535,12 +563,22 @@ def is_spot_taint(pool: Pool, taint: Taint) -> bool:
 def is_spot_node(node_labels: Mapping[str, str], taint_keys: Collection[str]) -> bool | None:
     """True if a node has a label or taint of any provider's spot nodes, False for a label of on-demand nodes, else None.
 
-    None is common: AKS labels no on-demand nodes, and a generic pool is known by the user's configuration alone.
+    What a cloud or a provisioner says counts before what people say, and a label of spot before one of on-demand. None is common:
+    AKS labels no on-demand nodes, and a generic pool is known by the user's configuration alone.
     """
-    is_labelled = any(node_labels.get(key) in values for key, values in SPOT_LABELS.items())
-    if is_labelled or not SPOT_TAINT_KEYS.isdisjoint(taint_keys):
+    if any(is_spot_label(key, value) for key, value in node_labels.items() if key not in _SET_BY_PEOPLE):
         return True
-    return False if _ON_DEMAND_LABELS & node_labels.items() else None
+    if _ON_DEMAND_LABELS & node_labels.items():
+        return False
+    if not SPOT_TAINT_KEYS.isdisjoint(taint_keys) or any(capacity_by_words(key, "") for key in taint_keys):
+        return True
+    said = {capacity_by_words(key, value) for key, value in node_labels.items()}
+    return True if True in said else False if False in said else None
+
+
+def is_spot_label(key: str, value: str) -> bool:
+    """True if a cloud, a provisioner or a guide of theirs sets this label on spot nodes."""
+    return value in SPOT_LABELS.get(key, ())
 
 
 _DEVICES = frozenset({"accelerator", "gpu", "gpus", "tpu"})
