@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent, shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
@@ -29,6 +29,9 @@ from spotwright.pools.ground import (
     pod_works,
     read_objects,
 )
+
+if TYPE_CHECKING:
+    from spotwright.cluster.found_pools import FoundPool
 
 __all__ = ["ask_cluster", "check_json", "check_pools", "cluster_options", "import_pools", "read_file"]
 
@@ -167,7 +170,7 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
     if objects.api_models:
         past = [pool for model in objects.api_models for pool in pools_of_api_model(model, name)]
         _print_pools(
-            f"Read from {name}, an API model of aks-engine. AKS took its place; the forms are those of today.",
+            (f"Read from {name}, an API model of aks-engine. AKS took its place; the forms are those of today.",),
             ((pool.name, "", pool.settings, pool.notes) for pool in past),
         )
         return SUCCEEDED
@@ -175,28 +178,37 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
         raise InputError("the cluster has no nodes, and no NodePool of Karpenter: there is nothing to read pools off")
     if not objects.node_pools:
         objects.require_nodes(name)
-    _print_pools(
-        "Read off the nodes of a cluster. Prices, limits and times of notice are yours to add.", _found(objects)
-    )
+    from spotwright.cluster.found_pools import UNKNOWN_CAPACITY, found_pools, left_out
+
+    found = found_pools(objects.nodes, objects.node_pools)
+    if not found:
+        raise InputError(
+            f"{name}: none of the {len(objects.nodes)} nodes is one to place work on. {' '.join(left_out(objects.nodes))}"
+        )
+    title = "Read off the nodes of a cluster. Prices, limits and times of notice are yours to add."
+    _print_pools((title, *left_out(objects.nodes)), _described(found, objects))
+    for pool in found:
+        if not pool.is_known:
+            click.echo(f"warning: pool {pool.name}: {UNKNOWN_CAPACITY}", err=True)
     return SUCCEEDED
 
 
 _Described = tuple[str, str, Mapping[str, Any], Iterable[str]]
 
 
-def _found(objects: Objects) -> Iterable[_Described]:
-    from spotwright.cluster.found_pools import found_pools
+def _described(found: Iterable[FoundPool], objects: Objects) -> Iterable[_Described]:
     from spotwright.pools.node_facts import notes_on
 
     by_name = {str((node.get("metadata") or {}).get("name")): node for node in objects.nodes}
-    for pool in found_pools(objects.nodes, objects.node_pools):
+    for pool in found:
         shown = ", ".join(pool.nodes) or "no node now"
-        notes = notes_on([by_name[name] for name in pool.nodes])
+        notes = [*pool.notes, *notes_on([by_name[name] for name in pool.nodes])]
         yield pool.name, shorten(shown, width=90, placeholder=" ..."), pool.settings, notes
 
 
-def _print_pools(title: str, pools: Iterable[_Described]) -> None:
-    click.echo(f"# {title}")
+def _print_pools(titles: Sequence[str], pools: Iterable[_Described]) -> None:
+    for title in titles:
+        click.echo(f"# {title}")
     click.echo("version: 1\npools:")
     for name, remark, settings, notes in pools:
         click.echo(f"  {name}:  # {remark}" if remark else f"  {name}:")

@@ -13,10 +13,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = [
+    "ARCH",
     "AUTO_DRAIN_TAINTS",
     "CAPACITY_SIGNS",
     "GONE_EVENTS",
     "GONE_TAINTS",
+    "OS",
+    "PLATFORM_TAINTS",
     "POOL_SIGNS",
     "REMOVED_EVENTS",
     "REMOVED_TAINTS",
@@ -30,6 +33,7 @@ __all__ = [
     "capacity_by_words",
     "is_control_plane",
     "is_passing_taint",
+    "is_refused_by_kubelet",
     "is_set_by_system",
     "is_virtual",
 ]
@@ -113,6 +117,20 @@ def is_passing_taint(key: str) -> bool:
     return _PASSING.match(key) is not None or key in TAKEN_TAINTS | AUTO_DRAIN_TAINTS | REMOVED_TAINTS.keys()
 
 
+ARCH = "kubernetes.io/arch"
+"""Set by every kubelet. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
+
+OS = "kubernetes.io/os"
+"""Set by every kubelet. Source: as of :data:`ARCH`."""
+
+PLATFORM_TAINTS: Mapping[str, str] = {ARCH: ARCH, OS: OS, "node.kubernetes.io/os": OS, "os": OS}
+"""Keys of taints on nodes of another architecture or operating system, with the label that says the same.
+
+Sources: Google Cloud, "Prepare an Arm workload for deployment" (``kubernetes.io/arch``); Kubernetes, "Guide for Running Windows
+Containers" (``os``); Google Cloud, "Creating a cluster using Windows Server node pools" (``node.kubernetes.io/os``).
+"""
+
+
 class CapacitySign(NamedTuple):
     """The values of a label by which nodes are spot, and those by which they are on-demand."""
 
@@ -145,22 +163,19 @@ CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
 }
 """Labels that provisioners and clouds set by themselves, or that the guides of their users set."""
 
-_WORD = re.compile(r"[-_.]")
-_FLAGS = frozenset(
-    "spot isspot spotinstance isspotinstance spotnode isspotnode spotworker spotvm preemptible ispreemptible "
-    "preemptiblenode interruptible isinterruptible interruptibleinstance okeispreemptible gkespot gkepreemptible "
-    "lowpriority".split()
+_SEPARATOR = re.compile(r"[-_.]")
+_FLAG = re.compile(
+    r"(k8s|node|instance)?(is|use|gke|okeis)?(spot|preemptible|interruptible|lowpriority)(instance|node|worker|pool|vm)?s?"
 )
-_KINDS = frozenset(
-    "lifecycle nodelifecycle k8snodelifecycle instancelifecycle capacity capacitytype nodecapacity nodecapacitytype "
-    "instancecapacitytype purchasetype purchaseoption purchasingoption purchasemodel pricingmodel markettype "
-    "instancemarket instancemarkettype provisioning provisioningmodel scalesetpriority vmpriority instancepriority "
-    "nodetype nodeclass nodegrouptype instanceclass".split()
+_MODEL = re.compile(
+    r"(k8s|gke)?(node|instance|vm|scaleset|nodegroup|nodepool)?"
+    r"(lifecycle|capacitytype|purchase(type|option|model)|purchasing(option|model)|markettype|provisioning(model)?|priority)"
 )
-_YES = frozenset("true yes 1 on enabled present spot".split()) | {""}
-_NO = frozenset("false no 0 off disabled".split())
-_SPOT = frozenset("spot ec2spot awsspot spotinstance spotvm preemptible interruptible lowpriority".split())
-_ON_DEMAND = frozenset("ondemand od ec2ondemand normal regular standard reserved nonspot".split())
+_KIND = re.compile(r"(k8s)?(node|instance|vm|nodegroup|nodepool)?(capacity|pricing(model)?|market|type|class|kind)")
+_YES, _NO = re.compile(r"(true|yes|1|on|enabled|present|spot)?"), re.compile(r"false|no|0|off|disabled")
+_SPOT = re.compile(r"((ec2|aws)?spot(instances?|vm)?|preemptible|interruptible|lowpriority)")
+_ON_DEMAND = re.compile(r"(ec2)?ondemand|od|nonspot|nospot")
+_REGULAR = re.compile(r"normal|regular|standard|reserved")
 
 
 @lru_cache(maxsize=4096)
@@ -170,13 +185,17 @@ def capacity_by_words(key: str, value: str) -> bool | None:
     Groups that people manage have labels of their own: ``node-lifecycle=spot``, ``lifecycle=Ec2Spot``, ``example.com/spot=true``,
     ``node-role.kubernetes.io/spot``, ``capacity-type=ON_DEMAND``. The last part of the key is the word for capacity, alone.
     """
-    name = _WORD.sub("", key.rpartition("/")[2]).lower()
-    said = _WORD.sub("", value).lower()
-    if name in _FLAGS:
-        return True if said in _YES else False if said in _NO else None
-    if name in _KINDS:
-        return True if said in _SPOT else False if said in _ON_DEMAND else None
-    return None
+    name = _SEPARATOR.sub("", key.rpartition("/")[2]).lower()
+    said = _SEPARATOR.sub("", value).lower()
+    if _FLAG.fullmatch(name):
+        return True if _YES.fullmatch(said) else False if _NO.fullmatch(said) else None
+    is_model = _MODEL.fullmatch(name)
+    if not (is_model or _KIND.fullmatch(name)):
+        return None
+    if _SPOT.fullmatch(said):
+        return True
+    is_on_demand = _ON_DEMAND.fullmatch(said) or (is_model and _REGULAR.fullmatch(said))
+    return False if is_on_demand else None
 
 
 POOL_SIGNS: tuple[str, ...] = (
@@ -196,11 +215,11 @@ POOL_SIGNS: tuple[str, ...] = (
 )
 """Labels whose value names the pool of a node, by provisioners that are no :class:`~spotwright.model.pools.Provider`."""
 
-_SYSTEM_DOMAINS = tuple(
-    "kubernetes.io k8s.io k8s.aws amazonaws.com eksctl.io azure.com google.com gke.io karpenter.sh nvidia.com amd.com intel.com "
-    "habana.ai cast.ai spotinst.io openshift.io x-k8s.io gardener.cloud sapcloud.io oraclecloud.com yandex.cloud "
-    "alibabacloud.com aliyun.com digitalocean.com linode.com scaleway.com vultr.com cattle.io k3s.io microk8s.io juju.is "
-    "cilium.io projectcalico.org".split()
+_SYSTEM_DOMAIN = re.compile(
+    r"(.+\.)?(kubernetes\.io|k8s\.io|x-k8s\.io|k8s\.aws|amazonaws\.com|eksctl\.io|azure\.com|google\.com|gke\.io|karpenter\.sh"
+    r"|nvidia\.com|amd\.com|intel\.com|habana\.ai|cast\.ai|spotinst\.io|openshift\.io|gardener\.cloud|sapcloud\.io"
+    r"|oraclecloud\.com|yandex\.cloud|alibabacloud\.com|aliyun\.com|digitalocean\.com|linode\.com|scaleway\.com|vultr\.com"
+    r"|cattle\.io|k3s\.io|microk8s\.io|juju\.is|cilium\.io|projectcalico\.org)"
 )
 _CHOSEN_DOMAINS = frozenset(
     {
@@ -244,7 +263,20 @@ def is_set_by_system(key: str) -> bool:
         return True
     if not domain or key in _CHOSEN_KEYS or domain in _CHOSEN_DOMAINS:
         return False
-    return any(domain == one or domain.endswith(f".{one}") for one in _SYSTEM_DOMAINS)
+    return _SYSTEM_DOMAIN.fullmatch(domain) is not None
+
+
+_OF_KUBERNETES = re.compile(r"(.+\.)?(kubernetes\.io|k8s\.io)")
+_OF_KUBELETS = re.compile(r"(.+\.)?(kubelet|node)\.kubernetes\.io")
+
+
+def is_refused_by_kubelet(key: str) -> bool:
+    """Whether a kubelet does not start with this label among its own, so that only somebody else can set it on the node.
+
+    Source: Kubernetes reference, "kubelet", ``--node-labels``.
+    """
+    domain, _, _ = key.rpartition("/")
+    return _OF_KUBERNETES.fullmatch(domain) is not None and _OF_KUBELETS.fullmatch(domain) is None
 
 
 _CONTROL_PLANE = frozenset(
@@ -253,7 +285,7 @@ _CONTROL_PLANE = frozenset(
 
 
 def is_control_plane(labels: Mapping[str, str], taint_keys: Collection[str]) -> bool:
-    """Whether a node has a role of the control plane, by a label or a taint (also those of kOps, RKE and before Kubernetes 1.24)."""
+    """Whether a node has a role of the control plane, by a label or a taint, also those of kOps, RKE and past Kubernetes."""
     by_role = labels.get("kubernetes.io/role") == "master"
     return by_role or not _CONTROL_PLANE.isdisjoint(labels) or not _CONTROL_PLANE.isdisjoint(taint_keys)
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from spotwright.clouds.node_signs import CAPACITY_SIGNS, POOL_SIGNS, capacity_by_words
+from spotwright.clouds.node_signs import ARCH, CAPACITY_SIGNS, OS, POOL_SIGNS, capacity_by_words
 from spotwright.model.pools import Capacity, Pool, PriceSource, Provider, Simulate
 from spotwright.model.scheduling_terms import Taint
 
@@ -508,6 +508,8 @@ def own_labels(pool: Pool) -> Mapping[str, str]:
     by_provider = {
         INSTANCE_TYPE,
         ZONE,
+        ARCH,
+        OS,
         facts.pool_label,
         *(key for form in facts.spot for key in form.labels),
         *facts.on_demand_labels,

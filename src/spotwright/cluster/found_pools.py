@@ -1,128 +1,428 @@
 """Reads pools off the nodes of a cluster and off Karpenter's NodePools, as a configuration to start from.
 
-Nodes of one pool carry the pool's name in a label of their provider. What they have in common becomes the pool: capacity,
-machine, zones, resources and taints. Prices, limits and notices are in no object of the API, so they are left out. A pool without
-nodes is known only where Karpenter has a NodePool for it. Each pool that is written here fits the nodes that it was read off.
+Nodes of one pool carry the pool's name in a label of their provider or provisioner. Where they differ in capacity, architecture,
+operating system or accelerators, each class of them becomes a pool; nodes without such a label are one pool for each set of
+labels, taints and accelerators. What the nodes of a class have in common becomes the pool. Prices, limits and notices are in no
+object of the API, so they are left out. A pool without nodes is known only where Karpenter has a NodePool for it. What is left
+out, and what the nodes do not say, is said.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
-from spotwright.clouds.node_signs import is_passing_taint
-from spotwright.clouds.providers import INSTANCE_TYPE, NVIDIA_GPU, ZONE, azure_zone
+from spotwright.clouds.node_signs import (
+    ARCH,
+    OS,
+    is_control_plane,
+    is_passing_taint,
+    is_set_by_system,
+    is_virtual,
+)
+from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, azure_zone
 from spotwright.cluster.workloads import metadata
+from spotwright.errors import InputError
 from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import Taint
+from spotwright.pools.ground import labels_of, name_of, names, taints_of
+from spotwright.pools.karpenter import NODE_CLASS_LABELS, NodePool, read_node_pool
 
-__all__ = ["FoundPool", "found_pools"]
+__all__ = ["UNKNOWN_CAPACITY", "FoundPool", "found_pools", "left_out"]
 
 
-_SET_BY_TOOLS = ("agentpool", "storageprofile", "storagetier", "lifecycle", "node-lifecycle")
-_CAPACITY_TYPE = "karpenter.sh/capacity-type"
+UNKNOWN_CAPACITY = "capacity unknown: no label or taint says spot or on-demand; on-demand is an assumption, correct it"
+"""The note on a pool whose capacity nothing says."""
+
 _REGION = "topology.kubernetes.io/region"
-_EFFECTS = ("NoSchedule", "NoExecute")
+_NODE_POOL = providers.KARPENTER.pool_label
+_MANAGED = (Provider.AKS, Provider.GKE, Provider.EKS)  # all nodes of one of their pools are made alike
+_MARKING = (Provider.AKS, Provider.GKE)  # their spot nodes are always marked
+_CAST_AI = "provisioner.cast.ai/managed-by"  # a label; CAST AI always marks its spot nodes
+_MACHINE_API = "machine.openshift.io/machine"  # an annotation; the Machine API of OpenShift always marks its spot nodes
+_AFTER_BOOT = ("nvidia.com/", "amd.com/", "feature.node.kubernetes.io/")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_IDENTITY = re.compile(r"i-[0-9a-f]{8,32}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_MANY = 4  # nodes from which on a label that is different on each of them names the node
+_SHOWN = 3
 
 
 class FoundPool(NamedTuple):
-    """A pool that a cluster shows. ``settings`` are those of ``pools`` in spotwright.yaml; ``nodes`` are the nodes' names."""
+    """A pool that a cluster shows. ``settings`` are those of ``pools`` in spotwright.yaml; ``nodes`` are the nodes' names.
+
+    ``notes`` say what a person must know of it. ``is_known``: whether something says its capacity.
+    """
 
     name: str
     settings: Mapping[str, Any]
     nodes: Sequence[str]
+    notes: Sequence[str] = ()
+    is_known: bool = True
+
+
+class _Node(NamedTuple):
+    """What of a node becomes part of a pool. ``pool``: the label that names its pool, and the value; empty texts without one."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: frozenset[Taint]
+    offers: Mapping[str, str]
+    is_spot: bool | None
+    os: str
+    arch: str
+    pool: tuple[str, str]
+    cloud: str
+
+    @property
+    def accelerators(self) -> frozenset[str]:
+        """The accelerators that it offers, by resource."""
+        return frozenset(name for name in self.offers if providers.is_accelerator(name))
+
+
+class _Class(NamedTuple):
+    """Nodes that become one pool. ``telling``: the label of its accelerators, where other nodes of the pool have none of them."""
+
+    pool: tuple[str, str]
+    is_spot: bool | None
+    os: str
+    arch: str
+    accelerators: frozenset[str]
+    nodes: Sequence[_Node]
+    telling: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def common(self) -> dict[str, str]:
+        """The labels that all of the nodes have, in order."""
+        sets = [node.labels.items() for node in self.nodes]
+        return dict(sorted(set(sets[0]).intersection(*sets[1:]))) if sets else {}
 
 
 def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = ()) -> list[FoundPool]:
     """The pools of these nodes, and of Karpenter's NodePools that have none, by name."""
-    groups: dict[tuple[str, str, bool], list[Mapping[str, Any]]] = {}
-    for node in nodes:
-        label, value = _pool_label(node)
-        groups.setdefault((label, value, _is_spot(node)), []).append(node)
+    every = [_node(node) for node in _sorted_out(nodes).workers]
+    asked = {one.name: one for one in map(read_node_pool, node_pools)}
+    by_pool: dict[tuple[str, str], list[_Node]] = {(_NODE_POOL, name): [] for name in asked}
+    for node in every:
+        by_pool.setdefault(node.pool, []).append(node)
+    cluster = _Cluster.of(every, asked)
     found: dict[str, FoundPool] = {}
-    for (label, value, is_spot), members in groups.items():
-        others = (label, value, not is_spot) in groups
-        name = _name(value, suffix=("-spot" if is_spot else "-on-demand") if others else "", taken=found)
-        settings = _settings(label, value, members, name, is_spot=is_spot)
-        found[name] = FoundPool(name, settings, sorted(str(metadata(node).get("name")) for node in members))
-    for pool in _without_nodes(node_pools, groups):
-        if pool.name not in found:
-            found[pool.name] = pool
-    return sorted(found.values(), key=lambda pool: pool.name)
+    pools: dict[str, Pool] = {}
+    for (label, value), members in by_pool.items():
+        node_pool = asked.get(value) if label == _NODE_POOL else None
+        classes = _classes((label, value), members, cluster, node_pool)
+        for one in classes:
+            name = _unused(_name(one, classes, cluster), found)
+            pools[name], found[name] = _found(one, name, classes, cluster, node_pool)
+    return sorted(_told_apart(found, pools, every), key=lambda pool: pool.name)
 
 
-def _settings(
-    label: str, value: str, nodes: Sequence[Mapping[str, Any]], name: str, *, is_spot: bool
-) -> dict[str, Any]:
-    """The settings of a pool, with the labels that its provider does not set by itself."""
-    provider = providers.POOL_LABELS.get(label, Provider.GENERIC)
-    capacity = Capacity.SPOT if is_spot else Capacity.ON_DEMAND
-    machine, (region, zones) = _common(nodes, INSTANCE_TYPE), _zones(nodes, provider)
-    node = _smallest(nodes)
-    labels = {label: value} if label and (provider is Provider.GENERIC or name != value) else {}
-    labels |= _own_labels(nodes)
-    pool = Pool(name, capacity, provider, machine, tuple(zones), region, labels=labels)
-    if provider is not Provider.GENERIC and not all(providers.pool_of(_labels(node), {name: pool}) for node in nodes):
-        provider, labels = Provider.GENERIC, {label: value, **_capacity_labels(nodes), **_own_labels(nodes)}
-        region, zones = _zones(nodes, provider)
-    taints = _taints(nodes, Pool(name, capacity, provider))
-    return {
-        "capacity": str(capacity.value),
-        **({"provider": str(provider.value)} if provider is not Provider.GENERIC else {}),
-        **({"machine": machine} if machine else {}),
-        **({"region": region} if region else {}),
-        **({"zones": zones} if zones else {}),
+class _SortedOut(NamedTuple):
+    workers: Sequence[Mapping[str, Any]]
+    control_plane: Sequence[Mapping[str, Any]]
+    virtual: Sequence[Mapping[str, Any]]
+
+
+def left_out(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What was not made a pool, a sentence for each kind of node."""
+    _, control_plane, virtual = _sorted_out(nodes)
+    if control_plane:
+        yield f"Left out, because they are the control plane: {names([name_of(node) for node in control_plane])}."
+    if virtual:
+        yield f"Left out, because they are no machines (Fargate, virtual kubelet): {names([name_of(node) for node in virtual])}."
+
+
+def _sorted_out(nodes: Sequence[Mapping[str, Any]]) -> _SortedOut:
+    """The nodes by what they are for. Where a cluster has no workers (k3s, kind), its untainted control plane does their work."""
+    virtual = [node for node in nodes if is_virtual(labels_of(node))]
+    machines = [node for node in nodes if not is_virtual(labels_of(node))]
+    untainted = [node for node in machines if not is_control_plane({}, _taint_keys(node))]
+    workers = [node for node in untainted if not is_control_plane(labels_of(node), ())] or untainted
+    kept = {id(node) for node in workers}
+    return _SortedOut(workers, [node for node in machines if id(node) not in kept], virtual)
+
+
+def _taint_keys(node: Mapping[str, Any]) -> list[str]:
+    return [taint.key for taint in taints_of(node)]
+
+
+def _node(node: Mapping[str, Any]) -> _Node:
+    labels, status = labels_of(node), node.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    pool = next(((label, labels[label]) for label in providers.POOL_LABELS if labels.get(label)), ("", ""))
+    is_spot = providers.is_spot_node(labels, _taint_keys(node))
+    is_marked = providers.POOL_LABELS.get(pool[0]) in _MARKING or _CAST_AI in labels
+    if is_spot is None and (is_marked or _MACHINE_API in (metadata(node).get("annotations") or {})):
+        is_spot = False
+    return _Node(
+        name_of(node),
+        labels,
+        frozenset(one for one in taints_of(node) if one.effect in _EFFECTS and not is_passing_taint(one.key)),
+        dict(_offers(status, name_of(node))),
+        is_spot,
+        labels.get(OS) or str(info.get("operatingSystem") or "linux"),
+        labels.get(ARCH) or str(info.get("architecture") or ""),
+        pool,
+        str((node.get("spec") or {}).get("providerID") or "").partition("://")[0],
+    )
+
+
+def _offers(status: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
+    """What a node offers to pods: CPUs, memory and every device, also one that is out of order now.
+
+    Raises :class:`InputError` for an amount that is none.
+    """
+    capacity = status.get("capacity") or {}
+    allocatable = status.get("allocatable") or capacity
+    for resource in ("cpu", "memory", *sorted({*allocatable, *capacity} - {"cpu", "memory"})):
+        is_device = "/" in resource or resource.startswith("hugepages-")
+        if not is_device and resource not in ("cpu", "memory"):
+            continue
+        given = [one[resource] for one in (allocatable, capacity) if one.get(resource) not in (None, "0", 0)]
+        if given:
+            try:
+                parse_resource(resource, given[0])
+            except ValueError as error:
+                raise InputError(f"node {name}: status.allocatable: {resource}: {error}") from None
+            yield resource, str(given[0])
+
+
+class _Cluster(NamedTuple):
+    """What is true of all nodes together. ``naming``: labels that name single nodes. ``archs``: the architectures."""
+
+    naming: frozenset[str]
+    archs: frozenset[str]
+
+    @classmethod
+    def of(cls, nodes: Sequence[_Node], asked: Mapping[str, NodePool]) -> _Cluster:
+        """Read it off the nodes, and off the NodePools that were asked for."""
+        holders = Counter(key for node in nodes for key in node.labels)
+        values = Counter(key for key, _ in {pair for node in nodes for pair in node.labels.items()})
+        naming = (key for key, count in holders.items() if count >= _MANY and values[key] == count)
+        archs = {node.arch for node in nodes} | {arch for one in asked.values() for arch in one.archs}
+        return cls(frozenset(naming), frozenset(archs - {""}))
+
+    def chosen(self, labels: Mapping[str, str], node: str) -> dict[str, str]:
+        """The labels by which work may choose a node: those that people set, and none that names it alone."""
+        return {
+            key: value
+            for key, value in labels.items()
+            if not (is_set_by_system(key) or key in self.naming or value == node or _IDENTITY.fullmatch(value))
+        }
+
+
+def _classes(
+    pool: tuple[str, str], nodes: Sequence[_Node], cluster: _Cluster, node_pool: NodePool | None
+) -> list[_Class]:
+    """The classes of the nodes of one pool; a capacity that a NodePool may ask for, and has no node of, is one too."""
+    provider = providers.POOL_LABELS.get(pool[0])
+
+    def kind(node: _Node) -> Hashable:
+        if provider in _MANAGED:
+            return node.is_spot
+        made = (node.is_spot, node.os, node.arch)
+        if pool[0]:
+            return made
+        return (*made, node.taints, node.accelerators, frozenset(cluster.chosen(node.labels, node.name).items()))
+
+    classes = [_class_of(pool, members) for members in _split(nodes, kind)]
+    if pool[0] and provider not in _MANAGED:
+        classes = [part for one in classes for part in _by_accelerators(one)]
+    if node_pool is not None:
+        arch = node_pool.archs[0] if len(node_pool.archs) == 1 else ""
+        there = {one.is_spot for one in classes}
+        classes += [
+            _Class(pool, is_spot, node_pool.os, arch, frozenset(), ())
+            for is_spot in node_pool.capacities
+            if is_spot not in there
+        ]
+    return classes
+
+
+def _split(nodes: Sequence[_Node], kind: Callable[[_Node], Hashable]) -> list[list[_Node]]:
+    groups: dict[Hashable, list[_Node]] = {}
+    for node in nodes:
+        groups.setdefault(kind(node), []).append(node)
+    return list(groups.values())
+
+
+def _class_of(pool: tuple[str, str], nodes: Sequence[_Node]) -> _Class:
+    archs = {node.arch for node in nodes}
+    accelerators = frozenset[str]().union(*(node.accelerators for node in nodes))
+    return _Class(pool, nodes[0].is_spot, nodes[0].os, archs.pop() if len(archs) == 1 else "", accelerators, nodes)
+
+
+def _by_accelerators(whole: _Class) -> list[_Class]:
+    """The parts of a class by their accelerators, if labels tell them apart; else the whole."""
+    parts = [_class_of(whole.pool, nodes) for nodes in _split(whole.nodes, lambda node: node.accelerators)]
+    told = [part._replace(telling=_telling(part, parts)) for part in parts]
+    is_told = len(parts) > 1 and all(part.telling for part in told if part.accelerators)
+    return [part if part.accelerators else part._replace(telling=()) for part in told] if is_told else [whole]
+
+
+def _telling(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ...]:
+    """A label that all nodes of a class have, and none of the others; the label of a machine or an accelerator first."""
+    foreign = {pair for other in parts if other is not part for node in other.nodes for pair in node.labels.items()}
+    own = [
+        (key, value)
+        for key, value in part.common.items()
+        if (key, value) not in foreign and key != ZONE and "hostname" not in key and not _IDENTITY.fullmatch(value)
+    ]
+    own.sort(key=lambda pair: (pair[0].startswith(_AFTER_BOOT), not re.search("gpu|accelerator", pair[0]), pair))
+    return tuple(own[:1])
+
+
+def _name(one: _Class, classes: Sequence[_Class], cluster: _Cluster) -> str:
+    """A name for spotwright.yaml: that of the pool, with what is different in this class where the pool has several."""
+    words = [one.pool[1] or (_word_for(one, classes, cluster) if len(classes) > 1 else "") or "other-nodes"]
+    if len({other.is_spot for other in classes}) > 1:
+        words.append({True: "spot", False: "on-demand", None: "unknown"}[one.is_spot])
+    if len({other.os for other in classes}) > 1 and one.os != "linux":
+        words.append(one.os)
+    if len({other.arch for other in classes}) > 1 and one.arch not in ("", "amd64"):
+        words.append(one.arch)
+    if len({other.accelerators for other in classes}) > 1 and one.accelerators:
+        words.append(min(one.accelerators).rpartition("/")[2])
+    slugs = [re.sub(r"[^a-z0-9-]+", "-", word.lower()).strip("-") for word in words]
+    return "-".join(slug for number, slug in enumerate(slugs) if slug and slug not in slugs[:number]) or "other-nodes"
+
+
+def _word_for(one: _Class, classes: Sequence[_Class], cluster: _Cluster) -> str:
+    """The word for nodes whose pool no label names: a role or another value that no other class has."""
+    others = {pair for other in classes if other is not one for pair in _chosen(other, cluster).items()}
+    for key, value in sorted(_chosen(one, cluster).items(), key=lambda pair: ("node-role" not in pair[0], pair)):
+        if (key, value) not in others and providers.is_spot_node({key: value}, ()) is None:
+            return key.rpartition("/")[2] if value in ("", "true") else value
+    return ""
+
+
+def _unused(name: str, taken: Mapping[str, object]) -> str:
+    return next(one for one in (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))) if one not in taken)
+
+
+def _chosen(one: _Class, cluster: _Cluster) -> dict[str, str]:
+    return cluster.chosen(one.common, one.nodes[0].name if len(one.nodes) == 1 else "")
+
+
+def _found(
+    one: _Class, name: str, classes: Sequence[_Class], cluster: _Cluster, node_pool: NodePool | None
+) -> tuple[Pool, FoundPool]:
+    pool = _pool(one, name, _own_labels(one, classes, cluster, node_pool), node_pool)
+    node = _largest(one.nodes)
+    taints = _taints(one.nodes, pool) if one.nodes else [str(taint) for taint in node_pool.taints] if node_pool else []
+    flags = dict(_flags(one, pool, node_pool))
+    classes_group = str(flags.get("nodeClassRef", {}).get("group", ""))
+    is_azure = pool.provider is Provider.KARPENTER and (
+        any(node.cloud == "azure" for node in one.nodes) or classes_group == "karpenter.azure.com"
+    )
+    settings = {
+        "capacity": str(pool.capacity.value),
+        **({"provider": str(pool.provider.value)} if pool.provider is not Provider.GENERIC else {}),
+        **({"machine": pool.machine} if pool.machine else {}),
+        **({"region": pool.region} if pool.region else {}),
+        **({"zones": list(pool.zones)} if pool.zones else {}),
+        **({"os": pool.os} if pool.os != "linux" else {}),
         **({"node": node} if node else {}),
-        **({"max_nodes": len(nodes)} if len(nodes) > pool.max_nodes else {}),
-        **({"labels": labels} if labels else {}),
+        **({"max_nodes": len(one.nodes)} if len(one.nodes) > pool.max_nodes else {}),
+        **({"labels": dict(pool.labels)} if pool.labels else {}),
         **({"taints": taints} if taints else {}),
+        **({"notice": "30s"} if is_azure and pool.is_spot else {}),
+        **({"lifetime": node_pool.lifetime} if node_pool and node_pool.lifetime else {}),
+        **({"create_flags": flags} if flags else {}),
     }
+    notes = list(_notes(one, pool, taints))
+    return pool, FoundPool(name, settings, sorted(each.name for each in one.nodes), notes, one.is_spot is not None)
 
 
-def _without_nodes(
-    node_pools: Sequence[Mapping[str, Any]], groups: Mapping[tuple[str, str, bool], object]
+def _own_labels(
+    one: _Class, classes: Sequence[_Class], cluster: _Cluster, node_pool: NodePool | None
+) -> dict[str, str]:
+    """The labels of a class by which work may choose it, or by which it is told apart: also those that say its capacity."""
+    common = one.common
+    own = {**(node_pool.labels if node_pool else {}), **_chosen(one, cluster), **dict(one.telling)}
+    if one.is_spot is not None:
+        own |= {key: value for key, value in common.items() if providers.is_spot_node({key: value}, ()) is one.is_spot}
+    differs = one.arch != "amd64" or len(cluster.archs) > 1
+    if one.arch and differs and (ARCH in common or not one.nodes):
+        own[ARCH] = one.arch
+    if OS in common and len({other.os for other in classes}) > 1:
+        own[OS] = one.os
+    return dict(sorted(own.items()))
+
+
+def _pool(one: _Class, name: str, own: Mapping[str, str], node_pool: NodePool | None) -> Pool:
+    """The pool of a class, whose labels its nodes have: a generic one where they lack labels of their provider."""
+    label, value = one.pool
+    capacity, common = Capacity.SPOT if one.is_spot else Capacity.ON_DEMAND, one.common
+    machine = node_pool.machine if node_pool else common.get(INSTANCE_TYPE, "")
+    os = "windows" if one.os == "windows" else "linux"
+    for provider in dict.fromkeys((providers.POOL_LABELS.get(label, Provider.GENERIC), Provider.GENERIC)):
+        by_provider = providers.labels(Pool(name, capacity, provider, machine))
+        labels = {label: value} if label and (provider is Provider.GENERIC or name != value) else {}
+        labels |= {key: text for key, text in own.items() if by_provider.get(key) != text}
+        region, zones = ("", node_pool.zones) if node_pool else _zones(one.nodes, provider)
+        pool = Pool(name, capacity, provider, machine, tuple(zones), region, os, labels=labels)
+        if provider is Provider.GENERIC or all(providers.pool_of(node.labels, {name: pool}) for node in one.nodes):
+            break
+    return pool
+
+
+def _flags(one: _Class, pool: Pool, node_pool: NodePool | None) -> Iterator[tuple[str, Any]]:
+    """The settings of a tool that no field of a pool has, so that ``pools command`` makes what was there."""
+    if pool.provider is Provider.KARPENTER:
+        if node_pool is not None:
+            yield from node_pool.flags.items()
+        else:
+            named = [(key, one.common[key]) for key in NODE_CLASS_LABELS if key in one.common]
+            yield from (("nodeClassRef", {**NODE_CLASS_LABELS[key], "name": value}) for key, value in named)
+    machines = _values(one.nodes, INSTANCE_TYPE)
+    if pool.provider is Provider.EKS and len(machines) > 1:
+        yield "instanceTypes", machines
+
+
+def _notes(one: _Class, pool: Pool, taints: Sequence[str]) -> Iterator[str]:
+    if one.is_spot is None:
+        yield UNKNOWN_CAPACITY
+    machines = _values(one.nodes, INSTANCE_TYPE)
+    if len(machines) > 1:
+        yield f"machines of several sizes ({names(machines)}): node is the largest amount of each resource"
+    if pool.os != one.os:
+        yield f"operating system {one.os}: spotwright.yaml knows linux and windows"
+    partial = {str(taint) for node in one.nodes for taint in node.taints} - {
+        str(taint) for taint in providers.taints(pool)
+    }
+    for taint in sorted(partial - set(taints)):
+        holders = [node.name for node in one.nodes if taint in map(str, node.taints)]
+        if len(holders) < len(one.nodes):
+            yield f"the taint {taint} is on {names(holders)} alone, so it is left out"
+
+
+def _told_apart(
+    found: Mapping[str, FoundPool], pools: Mapping[str, Pool], nodes: Sequence[_Node]
 ) -> Iterator[FoundPool]:
-    """NodePools of Karpenter for which there is no node now: a pool for each capacity type that they may ask for."""
-    for node_pool in node_pools:
-        value = str(metadata(node_pool).get("name", ""))
-        spec = ((node_pool.get("spec") or {}).get("template") or {}).get("spec") or {}
-        kinds = next(
-            (each.get("values") or [] for each in spec.get("requirements") or () if each.get("key") == _CAPACITY_TYPE),
-            ["on-demand"],  # Karpenter's default
+    """The pools, with a note on those whose nodes no label tells from nodes of another pool."""
+    of_node = {node: name for name, one in found.items() for node in one.nodes}
+    taken: dict[str, set[str]] = {}
+    for node in nodes:
+        matching = providers.pool_of(node.labels, pools)
+        if matching is None or matching.name != of_node[node.name]:
+            taken.setdefault(of_node[node.name], set()).add(matching.name if matching else "")
+    for name, one in found.items():
+        others = sorted(taken.get(name, set()) - {""})
+        if name not in taken:
+            yield one
+            continue
+        what = f"from those of {', '.join(others)}" if others else "from any other"
+        fix = (
+            f"kubectl label node {' '.join(one.nodes[:_SHOWN])}{' ...' if len(one.nodes) > _SHOWN else ''} pool={name}"
         )
-        for kind in kinds:
-            is_spot = kind == "spot"
-            if kind not in ("spot", "on-demand") or ("karpenter.sh/nodepool", value, is_spot) in groups:
-                continue
-            many = len(kinds) > 1
-            name = _name(value, suffix=("-spot" if is_spot else "-on-demand") if many else "", taken={})
-            labels = {"karpenter.sh/nodepool": value} if name != value else {}
-            taints = [_written(taint) for taint in spec.get("taints") or ()]
-            settings = {"capacity": "spot" if is_spot else "on-demand", "provider": "karpenter"}
-            more = {**({"labels": labels} if labels else {}), **({"taints": taints} if taints else {})}
-            yield FoundPool(name, {**settings, **more}, ())
+        yield one._replace(notes=[*one.notes, f"no label tells these nodes {what}: {fix}, and add it under labels"])
 
 
-def _pool_label(node: Mapping[str, Any]) -> tuple[str, str]:
-    labels = _labels(node)
-    return next(((label, labels[label]) for label in providers.POOL_LABELS if labels.get(label)), ("", ""))
-
-
-def _is_spot(node: Mapping[str, Any]) -> bool:
-    taints = tuple(str(taint.get("key", "")) for taint in (node.get("spec") or {}).get("taints") or ())
-    return bool(providers.is_spot_node(_labels(node), taints))
-
-
-def _name(value: str, *, suffix: str, taken: Mapping[str, object]) -> str:
-    """A name for spotwright.yaml: small letters, digits and dashes."""
-    base = re.sub(r"[^a-z0-9-]+", "-", value.lower()).strip("-") or "other-nodes"
-    names = (f"{base}{suffix}", *(f"{base}{suffix}-{number}" for number in range(2, 1000)))
-    return next(name for name in names if name not in taken)
-
-
-def _zones(nodes: Sequence[Mapping[str, Any]], provider: Provider) -> tuple[str, list[str]]:
+def _zones(nodes: Sequence[_Node], provider: Provider) -> tuple[str, list[str]]:
     """The region and the zones of these nodes: on AKS zones are numbers, as in its commands; elsewhere they name the region."""
     labels = _values(nodes, ZONE)
     if provider is not Provider.AKS:
@@ -134,54 +434,21 @@ def _zones(nodes: Sequence[Mapping[str, Any]], provider: Provider) -> tuple[str,
     return regions.pop(), [number for _, number in found]
 
 
-def _values(nodes: Sequence[Mapping[str, Any]], label: str) -> list[str]:
-    return sorted({str(value) for node in nodes if (value := _labels(node).get(label))})
+def _values(nodes: Sequence[_Node], label: str) -> list[str]:
+    return sorted({value for node in nodes if (value := node.labels.get(label))})
 
 
-def _common(nodes: Sequence[Mapping[str, Any]], label: str) -> str:
-    values = [_labels(node).get(label) for node in nodes]
-    return str(values[0]) if values[0] and len(set(values)) == 1 else ""
-
-
-def _capacity_labels(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The labels that say spot, or not, and that all of these nodes have."""
-    common = set.intersection(*(set(_labels(node).items()) for node in nodes))
-    return {key: value for key, value in sorted(common) if providers.is_spot_node({key: value}, ()) is not None}
-
-
-def _own_labels(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The labels without a domain that all of these nodes have: people set those, for selectors such as ``gpu: "true"``."""
-    common = set.intersection(*(set(_labels(node).items()) for node in nodes))
-    return {key: value for key, value in sorted(common) if "/" not in key and key not in _SET_BY_TOOLS}
-
-
-def _smallest(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the smallest of these nodes offers to pods. Amounts are compared as texts of one unit only, else left out."""
-    offers = [(node.get("status") or {}).get("allocatable") or {} for node in nodes]
-    result: dict[str, Any] = {}
-    for resource in ("cpu", "memory", NVIDIA_GPU):
-        amounts = {str(offer[resource]) for offer in offers if offer.get(resource) not in (None, "0")}
-        if len(amounts) == 1 and all(resource in offer for offer in offers):
-            result[resource] = next(iter(amounts))
+def _largest(nodes: Sequence[_Node]) -> dict[str, str]:
+    """The largest amount of each resource that one of these nodes offers to pods: what ran on one of them fits."""
+    result: dict[str, str] = {}
+    for node in nodes:
+        for resource, amount in node.offers.items():
+            if resource not in result or parse_resource(resource, amount) > parse_resource(resource, result[resource]):
+                result[resource] = amount
     return result
 
 
-def _taints(nodes: Sequence[Mapping[str, Any]], pool: Pool) -> list[str]:
-    """The taints that all nodes have, without those of the provider and those that come and go."""
-    by_provider = {str(taint) for taint in providers.taints(pool)}
-    all_taints = [
-        {_written(taint) for taint in (node.get("spec") or {}).get("taints") or () if _stays(taint)} for node in nodes
-    ]
-    return sorted(set.intersection(*all_taints) - by_provider) if all_taints else []
-
-
-def _stays(taint: Mapping[str, Any]) -> bool:
-    return not is_passing_taint(str(taint.get("key", ""))) and taint.get("effect") in _EFFECTS
-
-
-def _written(taint: Mapping[str, Any]) -> str:
-    return str(Taint(str(taint.get("key", "")), str(taint.get("value") or ""), str(taint.get("effect", "NoSchedule"))))
-
-
-def _labels(node: Mapping[str, Any]) -> dict[str, str]:
-    return dict(metadata(node).get("labels") or {})
+def _taints(nodes: Sequence[_Node], pool: Pool) -> list[str]:
+    """The taints that all nodes have, without those of the provider."""
+    common = frozenset.intersection(*(node.taints for node in nodes))
+    return sorted(str(taint) for taint in common - set(providers.taints(pool)))

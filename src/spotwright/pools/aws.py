@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spotwright.clouds import providers
+from spotwright.clouds.node_signs import ARCH
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
@@ -30,6 +31,7 @@ from spotwright.pools.request import (
     heredoc,
     introduction,
     items,
+    labels_at_start,
     name_at_provider,
     own_fields,
     section,
@@ -76,7 +78,7 @@ def aws_script(request: Request) -> Iterator[str]:
 
 def refuse_managed_group(pool: Pool, tool: str) -> None:
     """Refuse what no managed node group can be. Raises :class:`InputError`."""
-    if not pool.machine:
+    if not machines_of(pool):
         raise InputError(
             f"pool {pool.name}: {tool} needs the machine: set machine: m5.xlarge or the like in spotwright.yaml"
         )
@@ -86,27 +88,46 @@ def refuse_managed_group(pool: Pool, tool: str) -> None:
 
 def _flags(request: Request, name: str) -> dict[str, tuple[Word, ...]]:
     pool = request.pool
-    labels = providers.own_labels(pool)
+    labels = labels_at_start(request)
     flags: dict[str, tuple[Word, ...]] = {
         "cluster-name": (request.cluster or _CLUSTER,),
         "nodegroup-name": (name,),
         **({"region": (pool.region,)} if pool.region else {}),
         "capacity-type": ("SPOT" if pool.is_spot else "ON_DEMAND",),
-        "instance-types": (pool.machine,),
-        **({"ami-type": (_ami(pool),)} if gpus(pool) or pool.os == "windows" else {}),
+        "instance-types": tuple(machines_of(pool)),
+        **({"ami-type": (_ami(pool),)} if gpus(pool) or pool.os == "windows" or _is_arm(pool) else {}),
         "scaling-config": (f"minSize={pool.min_nodes},maxSize={pool.max_nodes},desiredSize={pool.min_nodes}",),
         "subnets": (_SUBNETS,),
         "node-role": (_ROLE,),
         **({"labels": (",".join(f"{key}={value}" for key, value in labels.items()),)} if labels else {}),
         **({"taints": tuple(map(_taint, pool.taints))} if pool.taints else {}),
     }
-    return with_create_flags(request, flags, _AWS_SAID_BY)
+    merged = with_create_flags(request, flags, _AWS_SAID_BY)
+    merged.pop("instanceTypes", None)  # the word of eksctl, whose values are among instance-types
+    return merged
 
 
 def _ami(pool: Pool) -> str:
     if pool.os == "windows":
         return "WINDOWS_CORE_2022_x86_64"
-    return "AL2023_ARM_64_NVIDIA" if pool.machine.startswith("g5g.") else "AL2023_x86_64_NVIDIA"
+    if not gpus(pool):
+        return "AL2023_ARM_64_STANDARD"
+    return "AL2023_ARM_64_NVIDIA" if _is_arm(pool) else "AL2023_x86_64_NVIDIA"
+
+
+def _is_arm(pool: Pool) -> bool:
+    return pool.labels.get(ARCH) == "arm64" or pool.machine.startswith("g5g.")
+
+
+_MACHINES = ("instanceTypes", "instance-types")  # of create_flags: the words of eksctl and of aws
+
+
+def machines_of(pool: Pool) -> list[str]:
+    """The machines of the group: those of ``create_flags`` in the words of either tool, else the pool's own."""
+    given = next((pool.create_flags[key] for key in _MACHINES if key in pool.create_flags), None)
+    if given is None:
+        return [pool.machine] if pool.machine else []
+    return [str(one) for one in given] if isinstance(given, list | tuple) else [str(given)]
 
 
 def _taint(taint: Taint) -> str:
@@ -289,11 +310,11 @@ def eksctl_config(request: Request) -> Iterator[str]:
 
 def _group(request: Request, name: str) -> dict[str, Any]:
     pool = request.pool
-    labels = providers.own_labels(pool)
+    labels = labels_at_start(request)
     return {
         "name": name,
         "spot": pool.is_spot,
-        "instanceTypes": [pool.machine],
+        "instanceTypes": machines_of(pool),
         "amiFamily": _FAMILIES[pool.os],
         "minSize": pool.min_nodes,
         "maxSize": pool.max_nodes,

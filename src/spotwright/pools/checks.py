@@ -79,9 +79,10 @@ def check_growth(ground: Ground) -> Iterator[Finding]:
     for pool in from_zero:
         for key, value in pool.labels.items():
             if key.startswith(_AFTER_BOOT):
+                is_role = key.startswith("node-role.") and ground.members[pool.name]
                 yield Finding(
                     "label-unknown-at-zero",
-                    Severity.ERROR,
+                    Severity.WARNING if is_role else Severity.ERROR,
                     f"pool {pool.name}",
                     f"the label {key}={value} is put on a node after it has booted: the autoscaler does not know it "
                     "while the pool has no node, and never makes one for work that selects it",

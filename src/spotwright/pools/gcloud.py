@@ -3,7 +3,8 @@
 Sources: Google Cloud, gcloud reference, ``container node-pools create`` (the flags; ``--num-nodes``, ``--min-nodes`` and
 ``--max-nodes`` count for each zone, ``--total-min-nodes`` and ``--total-max-nodes`` for the pool); "Run fault-tolerant workloads
 with Spot VMs" (taints, price), "Run GPUs in GKE Standard node pools" (``--accelerator`` and its driver, the taint that GKE adds),
-"Spot VMs in GKE" (30 seconds, 15 of them for pods), "About custom compute classes".
+"Spot VMs in GKE" (30 seconds, 15 of them for pods), "About custom compute classes", "Run multi-instance GPUs" (partition sizes
+and how many of them a GPU has), "Deploy TPU workloads in GKE Standard" (``--tpu-topology``, the taint ``google.com/tpu``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 
 from spotwright.clouds import providers
 from spotwright.clouds.node_labels import machine_accelerator
+from spotwright.clouds.node_signs import PLATFORM_TAINTS
 from spotwright.clouds.providers import COMPUTE_CLASS, PREEMPTIBLE
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Provider
@@ -36,6 +38,11 @@ _LOCATION = Variable("LOCATION", "the region or zone of the cluster")
 _REGION = Variable("REGION", "the region of the cluster")
 _ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
 _RESERVED = ("cloud.google.com/", "kubernetes.io/", "k8s.io/")
+_PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
+_TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
+_SAID_BY_MACHINE = (_ACCELERATOR_LABEL, _PARTITION_LABEL, _TOPOLOGY_LABEL, "cloud.google.com/gke-tpu-accelerator")
+_SLICES = 7  # compute slices of a GPU that MIG partitions
+_TAINTS_BY_GOOGLE = ("google.com/tpu", *PLATFORM_TAINTS)
 _SAID_BY = {
     "spot": "capacity",
     "preemptible": "capacity",
@@ -90,12 +97,16 @@ def _flags(request: Request) -> dict[str, tuple[Word, ...]]:
     pool = request.pool
     labels = {key: value for key, value in providers.own_labels(pool).items() if _is_ours(key)}
     by_google = providers.taints(Pool(pool.name, pool.capacity, pool.provider, node=pool.node))
-    taints = [taint.with_equals for taint in pool.taints if taint not in by_google]
+    taints = [
+        taint.with_equals for taint in pool.taints if taint not in by_google and taint.key not in _TAINTS_BY_GOOGLE
+    ]
+    topology = pool.labels.get(_TOPOLOGY_LABEL)
     flags: dict[str, tuple[Word, ...]] = {
         "cluster": (request.cluster or _CLUSTER,),
         "location": (_LOCATION,),
         "machine-type": (pool.machine,),
         **({"accelerator": (_accelerators(pool),)} if gpus(pool) else {}),
+        **({"tpu-topology": (topology,)} if topology else {}),
         **({"preemptible" if PREEMPTIBLE in pool.labels else "spot": ()} if pool.is_spot else {}),
         **({"image-type": ("WINDOWS_LTSC_CONTAINERD",)} if pool.os == "windows" else {}),
         **({"node-locations": (",".join(pool.zones),)} if pool.zones else {}),
@@ -115,7 +126,11 @@ def _is_ours(key: str) -> bool:
 
 
 def _accelerators(pool: Pool) -> str:
-    return f"type={accelerator(pool)},count={gpus(pool)},gpu-driver-version=default"
+    """The value of ``--accelerator``. Partitions are offered as GPUs; their size begins with their slices (1g.5gb)."""
+    size = pool.labels.get(_PARTITION_LABEL, "")
+    parts = _SLICES // int(size[0]) if size[:1] in tuple("1234567") else 1
+    partition = f",gpu-partition-size={size}" if size else ""
+    return f"type={accelerator(pool)},count={max(gpus(pool) // parts, 1)},gpu-driver-version=default{partition}"
 
 
 def _availability(pool: Pool) -> Iterator[str]:
@@ -166,7 +181,7 @@ def _meanings(request: Request) -> Iterator[str]:
         "of labels, taints and GPUs of the pool, so that a pool of 0 nodes is known to fit."
     )
     reserved = [
-        key for key in providers.own_labels(pool) if not _is_ours(key) and key not in (_ACCELERATOR_LABEL, PREEMPTIBLE)
+        key for key in providers.own_labels(pool) if not _is_ours(key) and key not in (*_SAID_BY_MACHINE, PREEMPTIBLE)
     ]
     if reserved:
         yield request.warn(f"not given to gcloud, because Google reserves their prefix: {', '.join(reserved)}")

@@ -21,7 +21,18 @@ from spotwright.placing.kueue_flavors import flavor_order
 from spotwright.placing.retries import expander_objects
 from spotwright.placing.yaml_writer import flow
 from spotwright.pools.gcloud import accelerator
-from spotwright.pools.request import Request, Variable, command, comment, gpus, heredoc, introduction, items, section
+from spotwright.pools.request import (
+    Request,
+    Variable,
+    command,
+    comment,
+    gpus,
+    heredoc,
+    introduction,
+    items,
+    labels_at_start,
+    section,
+)
 
 __all__ = ["DEFAULT_CLASS", "compute_class_lines", "generic_script"]
 
@@ -40,15 +51,18 @@ def generic_script(request: Request) -> Iterator[str]:
             "spotwright.yaml"
         )
     taints = [taint.with_equals for taint in pool.taints]
-    label_list = ",".join(f"{key}={value}" for key, value in labels.items())
+    label_list, start_list = (
+        ",".join(f"{key}={value}" for key, value in some.items()) for some in (labels, labels_at_start(request))
+    )
     yield from introduction(request, "a cluster without a provider that Spotwright knows")
     yield from section(
         "Nodes that register themselves: options of their kubelet.",
         "Labels and taints that are set at the start are there before the first pod is.",
     )
-    flags = [f"--node-labels={label_list}"] if labels else []
+    flags = [f"--node-labels={start_list}"] if start_list else []
     flags += [f"--register-with-taints={','.join(taints)}"] if taints else []
-    yield from comment(f"kubelet {' '.join(flags)}")
+    if flags:
+        yield from comment(f"kubelet {' '.join(flags)}")
     yield from section("Nodes that are there already.")
     if labels:
         yield from command(

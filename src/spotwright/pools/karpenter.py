@@ -1,8 +1,9 @@
 """The NodePool of Karpenter for a pool, and the node class that it refers to: EC2NodeClass on AWS, AKSNodeClass on Azure.
 
-A NodePool has one capacity type here, as pools of ``spotwright.yaml`` have; weights put spot first. Where spot has no capacity,
-Karpenter leaves that offering out for some minutes and takes the NodePool with the next weight: this is what ``spot: prefer``
-means there.
+Pools of ``spotwright.yaml`` have one capacity type. Pools that carry one name at Karpenter, such as those that ``pools import``
+reads off a NodePool of both capacity types, are one NodePool here; weights put spot first among the others. Where spot has no
+capacity, Karpenter leaves that offering out for some minutes and takes on-demand of the same NodePool, or the NodePool with the
+next weight: this is what ``spot: prefer`` means there.
 
 Sources: kubernetes-sigs/karpenter, the CRD ``karpenter.sh_nodepools`` v1, and "NodePools" (weight from 1 to 100, the highest
 first; consolidateAfter is required), "Disruption"; aws/karpenter-provider-aws, the CRD EC2NodeClass v1;
@@ -12,19 +13,107 @@ Azure/karpenter-provider-azure, the CRD AKSNodeClass v1beta1; Microsoft Learn, "
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
-from spotwright.clouds.providers import is_azure, zone_label
+from spotwright.clouds.node_signs import ARCH, OS
+from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, is_azure, zone_label
 from spotwright.errors import InputError
 from spotwright.kinds.kueue import quantity
 from spotwright.model.pools import Pool, Provider
+from spotwright.model.quantities import parse_duration
+from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.kueue_flavors import flavor_order
 from spotwright.placing.yaml_writer import flow
 from spotwright.pools.request import Request, comment, counted, gpus, items, name_at_provider, own_fields
 
-__all__ = ["karpenter_objects"]
+__all__ = ["NODE_CLASS_LABELS", "NodePool", "karpenter_objects", "read_node_pool"]
+
+
+_CAPACITY_TYPE = "karpenter.sh/capacity-type"
+_AWS_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"}
+_AZURE_CLASS = {"group": "karpenter.azure.com", "kind": "AKSNodeClass"}
+_AUTO_MODE_CLASS = {"group": "eks.amazonaws.com", "kind": "NodeClass"}
+
+NODE_CLASS_LABELS: Mapping[str, Mapping[str, str]] = {
+    "karpenter.k8s.aws/ec2nodeclass": _AWS_CLASS,
+    "karpenter.azure.com/aksnodeclass": _AZURE_CLASS,
+    "eks.amazonaws.com/nodeclass": _AUTO_MODE_CLASS,
+}
+"""Labels of nodes whose value names their node class, with its group and kind."""
+
+
+class NodePool(NamedTuple):
+    """What a NodePool of a cluster asks for. ``capacities``: True for spot. ``flags`` are settings for ``create_flags``."""
+
+    name: str
+    capacities: tuple[bool, ...]
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    machine: str
+    zones: tuple[str, ...]
+    archs: tuple[str, ...]
+    os: str
+    lifetime: str
+    flags: Mapping[str, Any]
+
+
+def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
+    """Read a NodePool (``karpenter.sh/v1``, ``v1beta1``). Without a capacity type Karpenter makes on-demand nodes."""
+    spec = node_pool.get("spec") or {}
+    template = spec.get("template") or {}
+    made = template.get("spec") or {}
+    left = [dict(one) for one in made.get("requirements") or ()]
+    capacities = _allowed(left, _CAPACITY_TYPE, ("spot", "on-demand", "reserved")) or ("on-demand",)
+    archs, systems = _allowed(left, ARCH, ("amd64", "arm64")), _allowed(left, OS, ("linux", "windows"))
+    machines, zones = _allowed(left, INSTANCE_TYPE, ()), _allowed(left, ZONE, ())
+    said = {_CAPACITY_TYPE}
+    said |= {OS} if len(systems) == 1 else set()
+    said |= {ARCH} if len(archs) == 1 else set()
+    said |= {INSTANCE_TYPE} if len(machines) == 1 else set()
+    said |= {ZONE} if zones else set()
+    others = [one for one in left if one.get("key") not in said]
+    expires = str(made.get("expireAfter") or (spec.get("disruption") or {}).get("expireAfter") or "Never")
+    flags = {
+        **({"requirements": others} if others else {}),
+        **({"nodeClassRef": dict(made["nodeClassRef"])} if made.get("nodeClassRef") else {}),
+        **({"limits": dict(spec["limits"])} if spec.get("limits") else {}),
+    }
+    return NodePool(
+        str((node_pool.get("metadata") or {}).get("name", "")),
+        tuple(dict.fromkeys(kind == "spot" for kind in sorted(capacities, reverse=True))),
+        {str(key): str(value) for key, value in ((template.get("metadata") or {}).get("labels") or {}).items()},
+        tuple(Taint(one["key"], one.get("value") or "", one["effect"]) for one in made.get("taints") or ()),
+        machines[0] if len(machines) == 1 else "",
+        zones,
+        archs,
+        "windows" if systems == ("windows",) else "linux",
+        expires if _is_duration(expires) else "",
+        flags,
+    )
+
+
+def _allowed(requirements: Iterable[Mapping[str, Any]], key: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The values of a label that the requirements allow, of those that are known where they name what they exclude."""
+    allowed: tuple[str, ...] = ()
+    for one in requirements:
+        if one.get("key") == key:
+            values = tuple(map(str, one.get("values") or ()))
+            if one.get("operator", "In") == "In":
+                allowed = tuple(value for value in values if not allowed or value in allowed)
+            else:
+                allowed = tuple(
+                    value for value in allowed or known if one["operator"] != "NotIn" or value not in values
+                )
+    return allowed
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        return parse_duration(text) > 0
+    except ValueError:
+        return False
 
 
 _HEAVIEST = 100
@@ -33,7 +122,6 @@ _SAID_BY = {
     "labels": "labels",
     "taints": "taints",
     "zones": "zones",
-    "limits": "max_nodes and node",
     "weight": "the ladder and the prices",
 }
 
@@ -49,17 +137,41 @@ def karpenter_objects(request: Request) -> Iterator[str]:
             "region: set region: of the pool in spotwright.yaml"
         )
     name = name_at_provider(request)
-    yield from comment(f"{pool.name}: {counted(pool)}, made by Karpenter.")
+    members = _members(request, name)
+    reference = own.pop("nodeClassRef", None)
+    own = {key: value for key, value in own.items() if key not in ("requirements", "limits")}
+    yield from comment(f"{', '.join(f'{one.name}: {counted(one)}' for one in members)}, made by Karpenter.")
     yield from comment("Nothing has been run. Read it, then pass it to kubectl apply -f -")
-    yield from items((*request.warnings, *_meanings(request)))
-    yield from _node_pool(request, name)
+    yield from items((*request.warnings, *_meanings(request, members)))
+    if reference is not None:
+        yield from _node_pool(request, name, members, reference)
+        return
+    yield from _node_pool(request, name, members, {**(_AZURE_CLASS if is_azure(pool) else _AWS_CLASS), "name": name})
     yield "---"
     yield from _azure_class(own, name) if is_azure(pool) else _aws_class(request, own, name)
 
 
-def _meanings(request: Request) -> Iterator[str]:
+def _members(request: Request, name: str) -> list[Pool]:
+    """The pools that are this NodePool. Raises :class:`InputError` where one NodePool cannot be all of them."""
+    ours = [one for one in request.pools.values() if one.provider is Provider.KARPENTER]
+    members = [one for one in ours if providers.pool_name(one) == name] or [request.pool]
+    for other in members:
+        if set(other.taints) != set(request.pool.taints):
+            raise InputError(
+                f"pools {request.pool.name} and {other.name} are both the NodePool {name}, whose nodes have the same "
+                f"taints: give them the same taints, or labels: {{{providers.pool_label(other)}: NAME}} of their own"
+            )
+    return members
+
+
+def _meanings(request: Request, members: Sequence[Pool]) -> Iterator[str]:
     pool = request.pool
-    if pool.is_spot:
+    if len(members) > 1:
+        yield (
+            f"{', '.join(one.name for one in members)} are one NodePool: its requirements and its limits are those of all of "
+            "them together, and each of these pools gives this same text."
+        )
+    if any(one.is_spot for one in members):
         yield (
             "Karpenter hears of the notice only from a queue (settings.interruptionQueue on AWS); without it pods die "
             "with the node. It sets the label karpenter.sh/capacity-type and no taint but yours."
@@ -69,75 +181,102 @@ def _meanings(request: Request) -> Iterator[str]:
                 'the pool has no taint: add taints: ["spot=true:NoSchedule"] in spotwright.yaml, or any work may '
                 "land on it"
             )
-        if pool.max_price is not None:
+        if any(one.max_price is not None for one in members):
             yield request.warn("max_price is not given to Karpenter: it pays the spot price, and has no ceiling")
         if is_azure(pool) and pool.notice > 60:
             yield request.warn("on Azure the notice is 30 seconds: set notice: 30s in the pool")
-    if pool.min_nodes:
-        yield request.warn(f"min_nodes {pool.min_nodes} is not given to Karpenter, which keeps no empty nodes")
+    for one in members:
+        if one.min_nodes:
+            yield request.warn(f"min_nodes {one.min_nodes} is not given to Karpenter, which keeps no empty nodes")
     yield (
         "consolidationPolicy WhenEmpty: a node is removed when no work is left on it. WhenEmptyOrUnderutilized would "
         "move running work to save money, which interrupts it more often than spot does."
     )
 
 
-def _node_pool(request: Request, name: str) -> Iterator[str]:
+def _node_pool(request: Request, name: str, members: Sequence[Pool], reference: Mapping[str, Any]) -> Iterator[str]:
     pool = request.pool
-    group, kind = ("karpenter.azure.com", "AKSNodeClass") if is_azure(pool) else ("karpenter.k8s.aws", "EC2NodeClass")
-    labels = {key: value for key, value in providers.own_labels(pool).items() if not key.startswith(_RESTRICTED)}
     yield "apiVersion: karpenter.sh/v1"
     yield "kind: NodePool"
     yield f"metadata: {flow({'name': name})}"
     yield "spec:"
-    weight, among = _weight(request)
+    weight, among = _weight(request, members)
     yield f"  weight: {weight}  # the highest is tried first: {among}"
     yield "  template:"
+    labels = set.intersection(*(set(providers.own_labels(one).items()) for one in members))
+    labels = {(key, value) for key, value in labels if not key.startswith(_RESTRICTED)}
     if labels:
-        yield f"    metadata: {flow({'labels': labels})}"
+        yield f"    metadata: {flow({'labels': dict(one for one in pool.labels.items() if one in labels)})}"
     yield "    spec:"
-    yield f"      nodeClassRef: {flow({'group': group, 'kind': kind, 'name': name})}"
+    yield f"      nodeClassRef: {flow(dict(reference))}"
     yield "      requirements:"
-    for requirement in _requirements(pool):
+    for requirement in _requirements(members):
         yield f"      - {flow(requirement)}"
     if pool.taints:
         yield "      taints:"
         yield from (f"      - {flow(taint.fields)}" for taint in pool.taints)
-    if pool.lifetime is not None:
-        yield f"      expireAfter: {max(int(pool.lifetime), 1)}s  # lifetime"
+    lifetimes = [one.lifetime for one in members if one.lifetime is not None]
+    if lifetimes:
+        yield f"      expireAfter: {max(int(min(lifetimes)), 1)}s  # lifetime"
     yield "  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 5m}"
-    yield from _limits(pool)
+    yield from _limits(members)
 
 
-def _weight(request: Request) -> tuple[int, str]:
-    """The pool's weight, and the order of all NodePools of the configuration."""
+def _weight(request: Request, members: Sequence[Pool]) -> tuple[int, str]:
+    """The NodePool's weight, and the order of all pools of the configuration that Karpenter makes."""
     ours = {name: one for name, one in request.pools.items() if one.provider is Provider.KARPENTER}
     ordered = sorted(flavor_order(ours, request.ladder), key=lambda pool: not pool.is_spot)
     step = max(1, min(10, (_HEAVIEST - 1) // max(len(ordered), 1)))
-    place = [one.name for one in ordered].index(request.pool.name)
+    names = [one.name for one in members]
+    place = next(number for number, one in enumerate(ordered) if one.name in names)
     return max(_HEAVIEST - step * place, 1), ", ".join(one.name for one in ordered)
 
 
-def _requirements(pool: Pool) -> Iterator[dict[str, Any]]:
-    def one_of(key: str, *values: str) -> dict[str, Any]:
-        return {"key": key, "operator": "In", "values": list(values)}
+def _requirements(members: Sequence[Pool]) -> Iterator[dict[str, Any]]:
+    """What all of the pools need together; a requirement that one of them has not is none of the NodePool."""
 
-    yield one_of("karpenter.sh/capacity-type", str(pool.capacity.value))
-    yield one_of("kubernetes.io/os", pool.os)
-    if pool.machine:
-        yield one_of("node.kubernetes.io/instance-type", pool.machine)
-    if pool.zones:
-        yield one_of("topology.kubernetes.io/zone", *(zone_label(pool, zone) or zone for zone in pool.zones))
+    def one_of(key: str, *values: str) -> Iterator[dict[str, Any]]:
+        if all(values):
+            yield {"key": key, "operator": "In", "values": list(dict.fromkeys(values))}
+
+    given = [one for pool in members for one in _given(pool)]
+    given = [one for number, one in enumerate(given) if one not in given[:number]]
+    said = {one["key"] for one in given}
+    yield from one_of(_CAPACITY_TYPE, *(one.labels.get(_CAPACITY_TYPE, str(one.capacity.value)) for one in members))
+    yield from () if OS in said else one_of(OS, *(one.os for one in members))
+    yield from () if ARCH in said else one_of(ARCH, *(one.labels.get(ARCH, "") for one in members))
+    yield from () if INSTANCE_TYPE in said else one_of(INSTANCE_TYPE, *(one.machine for one in members))
+    if ZONE not in said and all(one.zones for one in members):
+        yield from one_of(ZONE, *(zone_label(one, zone) or zone for one in members for zone in one.zones))
+    yield from given
 
 
-def _limits(pool: Pool) -> Iterator[str]:
-    amounts = {
-        name: quantity(name, amount * pool.max_nodes)
-        for name, amount in (pool.node or {}).items()
-        if amount and name in ("cpu", "memory", "nvidia.com/gpu", "amd.com/gpu")
-    }
-    if amounts:
-        yield f"  limits: {flow(amounts)}  # max_nodes {pool.max_nodes} x node"
-    else:
+def _given(pool: Pool) -> Sequence[dict[str, Any]]:
+    """The requirements of ``create_flags``. Raises :class:`InputError` if they are of another form."""
+    given = pool.create_flags.get("requirements", ())
+    if not isinstance(given, list | tuple) or not all(isinstance(one, dict) and one.get("key") for one in given):
+        raise InputError(
+            f"pool {pool.name}: create_flags: requirements: expected a list such as "
+            "[{key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}]"
+        )
+    return given
+
+
+def _limits(members: Sequence[Pool]) -> Iterator[str]:
+    given = next((one.create_flags["limits"] for one in members if "limits" in one.create_flags), None)
+    if given is not None:
+        yield f"  limits: {flow(given)}"
+        return
+    amounts: dict[str, int] = {}
+    for pool in members:
+        for name, amount in (pool.node or {}).items():
+            if amount and name in ("cpu", "memory", "nvidia.com/gpu", "amd.com/gpu"):
+                amounts[name] = amounts.get(name, 0) + amount * pool.max_nodes
+    unknown = [pool for pool in members if not pool.node]
+    if amounts and not unknown:
+        products = " + ".join(f"max_nodes {pool.max_nodes} x node" for pool in members)
+        yield f"  limits: {flow({name: quantity(name, amount) for name, amount in amounts.items()})}  # {products}"
+    for pool in unknown[:1]:
         yield (
             f"  # limits: SET node: of {pool.name} in spotwright.yaml; without it nothing bounds the pool to "
             f"{pool.max_nodes} nodes"

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.clouds import providers
+from spotwright.clouds.node_signs import is_refused_by_kubelet
 from spotwright.clouds.providers import naming_rule
 from spotwright.errors import InputError
-from spotwright.model.pools import Pool
+from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import parse_duration
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "heredoc",
     "introduction",
     "items",
+    "labels_at_start",
     "name_at_provider",
     "own_fields",
     "section",
@@ -87,13 +89,30 @@ _LIMITS = {"min-nodes": _NUMBER, "max-nodes": _NUMBER}
 NODE: Mapping[str, Any] = {
     "metadata": {"name": _TEXT, "labels": {"*": _TEXT}},
     "spec": {"taints": _TAINTS, "providerID": _TEXT},
-    "status": {"allocatable": {"*": _SCALAR}, "capacity": {"*": _SCALAR}, "conditions": [{"type": _TEXT}]},
+    "status": {
+        "allocatable": {"*": _SCALAR},
+        "capacity": {"*": _SCALAR},
+        "conditions": [{"type": _TEXT}],
+        "nodeInfo": {"operatingSystem": _TEXT, "architecture": _TEXT},
+    },
 }
 """A Node of Kubernetes."""
 
 NODE_POOL: Mapping[str, Any] = {
     "metadata": {"name": _TEXT},
-    "spec": {"template": {"spec": {"requirements": [{"key": _TEXT, "values": [_TEXT]}], "taints": _TAINTS}}},
+    "spec": {
+        "template": {
+            "metadata": {"labels": {"*": _TEXT}},
+            "spec": {
+                "requirements": [{"key": _TEXT, "operator": _TEXT, "values": [_TEXT]}],
+                "taints": _TAINTS,
+                "nodeClassRef": {"*": _TEXT},
+                "expireAfter": _TEXT,
+            },
+        },
+        "disruption": {"expireAfter": _TEXT},
+        "limits": {"*": _SCALAR},
+    },
 }
 """A NodePool of Karpenter."""
 
@@ -263,7 +282,11 @@ def introduction(request: Request, where: str) -> Iterator[str]:
 
 
 def name_at_provider(request: Request) -> str:
-    """The pool's name at its provider. Warns where the configuration has another; refuses a name without a form there."""
+    """The pool's name at its provider. Warns where the configuration has another.
+
+    Raises :class:`InputError` for a name without a form there, and for one that two pools have: at Karpenter they are one NodePool,
+    other providers have one pool of a name.
+    """
     pool = request.pool
     name = providers.pool_name(pool)
     label = providers.pool_label(pool)
@@ -273,12 +296,32 @@ def name_at_provider(request: Request) -> str:
             f"pool {pool.name}: {str(pool.provider).upper()} allows no pool of the name {wanted}: {naming_rule(pool)}; "
             f"rename the pool in spotwright.yaml, or set labels: {{{label}: NAME}} there"
         )
+    twins = [
+        one.name for one in request.pools.values() if one.provider is pool.provider and name == providers.pool_name(one)
+    ]
+    if len(twins) > 1 and pool.provider is not Provider.KARPENTER:
+        raise InputError(
+            f"pools {', '.join(twins)}: all of them are called {name} at {str(pool.provider).upper()}, where a name has one pool: "
+            f"rename one in spotwright.yaml, or set labels: {{{label}: NAME}} there"
+        )
     if name != wanted:
         request.warn(
             f"the pool is called {name} there, because a name has {naming_rule(pool)}. Rename it in spotwright.yaml, "
             f"or add labels: {{{label}: {name}}}: placement looks for {label}={wanted}, which no node will have"
         )
     return name
+
+
+def labels_at_start(request: Request) -> Mapping[str, str]:
+    """The pool's own labels that its nodes can register with. Warns of those that only a controller or a person can set later."""
+    own = providers.own_labels(request.pool)
+    later = [key for key in own if is_refused_by_kubelet(key)]
+    if later:
+        request.warn(
+            f"no kubelet may set {', '.join(later)}: a controller or kubectl label sets it on a node that is there, and no "
+            "autoscaler knows it while the pool has no node"
+        )
+    return {key: value for key, value in own.items() if key not in later}
 
 
 def with_create_flags(

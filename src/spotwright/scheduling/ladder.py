@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from spotwright.clouds import node_labels, providers
+from spotwright.clouds.node_signs import PLATFORM_TAINTS
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
@@ -168,8 +169,8 @@ def _added_tolerations(
     """Tolerations that Spotwright adds to the work for a pool.
 
     - The ladder names the pool: for all taints of the pool.
-    - The policy sets ``spot``: for the taint that marks spot, and for a GPU taint if the work asks for GPUs. Other taints reserve
-      the nodes for someone, and stay untolerated.
+    - The policy sets ``spot``: for the taint that marks spot, for a GPU taint if the work asks for GPUs, and for the taint of an
+      architecture or operating system that the work selects. Other taints reserve the nodes for someone, and stay untolerated.
     - Neither: those that the cluster itself adds to every pod with these requests.
     """
     if policy.spot is None and not named:
@@ -186,7 +187,9 @@ def _added_tolerations(
 
 
 def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: Work) -> bool:
-    return providers.is_spot_taint(pool, taint) or (providers.is_gpu_taint(taint) and has_accelerators(work.requests))
+    if providers.is_spot_taint(pool, taint) or (providers.is_gpu_taint(taint) and has_accelerators(work.requests)):
+        return True
+    return work.constraints.selector.get(PLATFORM_TAINTS.get(taint.key, "")) == taint.value
 
 
 def has_accelerators(resources: Resources) -> bool:
