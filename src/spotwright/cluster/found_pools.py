@@ -310,8 +310,9 @@ def _chosen(one: _Class, cluster: _Cluster) -> dict[str, str]:
 def _found(
     one: _Class, name: str, classes: Sequence[_Class], cluster: _Cluster, node_pool: NodePool | None
 ) -> tuple[Pool, FoundPool]:
-    pool = _pool(one, name, _own_labels(one, classes, cluster, node_pool), node_pool)
     node = _largest(one.nodes)
+    offers = {resource: parse_resource(resource, amount) for resource, amount in node.items()}
+    pool = _pool(one, name, offers, _own_labels(one, classes, cluster, node_pool), node_pool)
     taints = _taints(one.nodes, pool) if one.nodes else [str(taint) for taint in node_pool.taints] if node_pool else []
     flags = dict(_flags(one, pool, node_pool))
     classes_group = str(flags.get("nodeClassRef", {}).get("group", ""))
@@ -342,7 +343,8 @@ def _own_labels(
 ) -> dict[str, str]:
     """The labels of a class by which work may choose it, or by which it is told apart: also those that say its capacity."""
     common = one.common
-    own = {**(node_pool.labels if node_pool else {}), **_chosen(one, cluster), **dict(one.telling)}
+    asked = node_pool.labels if node_pool and not one.nodes else {}
+    own = {**asked, **_chosen(one, cluster), **dict(one.telling)}
     if one.is_spot is not None:
         own |= {key: value for key, value in common.items() if providers.is_spot_node({key: value}, ()) is one.is_spot}
     differs = one.arch != "amd64" or len(cluster.archs) > 1
@@ -353,19 +355,26 @@ def _own_labels(
     return dict(sorted(own.items()))
 
 
-def _pool(one: _Class, name: str, own: Mapping[str, str], node_pool: NodePool | None) -> Pool:
-    """The pool of a class, whose labels its nodes have: a generic one where they lack labels of their provider."""
+def _pool(
+    one: _Class, name: str, offers: Mapping[str, int], own: Mapping[str, str], node_pool: NodePool | None
+) -> Pool:
+    """The pool of a class, whose labels its nodes have.
+
+    Where they have other machines and zones than the NodePool asks for now, theirs count; where they lack labels of their
+    provider, the pool is a generic one.
+    """
     label, value = one.pool
     capacity, common = Capacity.SPOT if one.is_spot else Capacity.ON_DEMAND, one.common
-    machine = node_pool.machine if node_pool else common.get(INSTANCE_TYPE, "")
     os = "windows" if one.os == "windows" else "linux"
-    for provider in dict.fromkeys((providers.POOL_LABELS.get(label, Provider.GENERIC), Provider.GENERIC)):
-        by_provider = providers.labels(Pool(name, capacity, provider, machine))
+    named = providers.POOL_LABELS.get(label, Provider.GENERIC)
+    for provider, asked in ((named, node_pool), (named, None), (Provider.GENERIC, None)):
+        machine = asked.machine if asked else common.get(INSTANCE_TYPE, "")
+        by_provider = providers.labels(Pool(name, capacity, provider, machine, node=offers))
         labels = {label: value} if label and (provider is Provider.GENERIC or name != value) else {}
         labels |= {key: text for key, text in own.items() if by_provider.get(key) != text}
-        region, zones = ("", node_pool.zones) if node_pool else _zones(one.nodes, provider)
-        pool = Pool(name, capacity, provider, machine, tuple(zones), region, os, labels=labels)
-        if provider is Provider.GENERIC or all(providers.pool_of(node.labels, {name: pool}) for node in one.nodes):
+        region, zones = ("", asked.zones) if asked else _zones(one.nodes, provider)
+        pool = Pool(name, capacity, provider, machine, tuple(zones), region, os, node=offers, labels=labels)
+        if all(providers.pool_of(node.labels, {name: pool}) for node in one.nodes):
             break
     return pool
 

@@ -284,8 +284,8 @@ def introduction(request: Request, where: str) -> Iterator[str]:
 def name_at_provider(request: Request) -> str:
     """The pool's name at its provider. Warns where the configuration has another.
 
-    Raises :class:`InputError` for a name without a form there, and for one that two pools have: at Karpenter they are one NodePool,
-    other providers have one pool of a name.
+    Raises :class:`InputError` for a name without a form there, and for one that two pools have: at Karpenter they are one
+    NodePool, other providers have one pool of a name.
     """
     pool = request.pool
     name = providers.pool_name(pool)
@@ -301,7 +301,7 @@ def name_at_provider(request: Request) -> str:
     ]
     if len(twins) > 1 and pool.provider is not Provider.KARPENTER:
         raise InputError(
-            f"pools {', '.join(twins)}: all of them are called {name} at {str(pool.provider).upper()}, where a name has one pool: "
+            f"pools {', '.join(twins)}: all are {name} at {str(pool.provider).upper()}, where a name has one pool: "
             f"rename one in spotwright.yaml, or set labels: {{{label}: NAME}} there"
         )
     if name != wanted:
