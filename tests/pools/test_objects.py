@@ -85,6 +85,77 @@ def test_two_hundred_nodepools_still_have_weights() -> None:
     assert pool["spec"]["weight"] == 1
 
 
+SHARED: dict[str, dict[str, Any]] = {
+    f"general-{capacity}": {
+        "capacity": capacity,
+        "provider": "karpenter",
+        "machine": "m5.xlarge",
+        "node": {"cpu": 4, "memory": "16Gi"},
+        "labels": {"karpenter.sh/nodepool": "general", "team": "a"},
+        "taints": ["dedicated=train:NoSchedule"],
+    }
+    for capacity in ("spot", "on-demand")
+}
+
+
+def shared(pool: str, **changes: Any) -> list[Any]:
+    """What is printed for one of two pools that are one NodePool; the changes are made to the on-demand one."""
+    pools = {**SHARED, "general-on-demand": {**SHARED["general-on-demand"], **changes}}
+    config = configuration.from_mapping({"version": 1, "pools": pools})
+    return list(plain_yaml.load_all("\n".join(script(request_for(config, pool)))))
+
+
+def test_pools_of_one_nodepool_are_one_object_whichever_of_them_is_named() -> None:
+    node_pool, node_class = shared("general-spot")
+    assert shared("general-on-demand") == [node_pool, node_class]
+    assert node_pool["metadata"]["name"] == node_class["metadata"]["name"] == "general"
+    made = node_pool["spec"]["template"]
+    asked = {one["key"]: one["values"] for one in made["spec"]["requirements"]}
+    assert sorted(asked["karpenter.sh/capacity-type"]) == ["on-demand", "spot"]
+    assert asked["node.kubernetes.io/instance-type"] == ["m5.xlarge"]
+    assert made["metadata"]["labels"] == {"team": "a"}
+    assert made["spec"]["taints"] == [{"key": "dedicated", "value": "train", "effect": "NoSchedule"}]
+    assert node_pool["spec"]["limits"] == {"cpu": 80, "memory": "320Gi"}
+
+
+def test_one_nodepool_requires_what_all_of_its_pools_need() -> None:
+    node_pool, _ = shared("general-spot", machine="c5.xlarge", labels={"karpenter.sh/nodepool": "general"}, zones=["a"])
+    asked = {one["key"]: one["values"] for one in node_pool["spec"]["template"]["spec"]["requirements"]}
+    assert asked["node.kubernetes.io/instance-type"] == ["m5.xlarge", "c5.xlarge"]
+    assert "topology.kubernetes.io/zone" not in asked
+    assert "metadata" not in node_pool["spec"]["template"]
+
+
+def test_one_nodepool_cannot_have_two_sets_of_taints() -> None:
+    with pytest.raises(InputError, match="general-spot and general-on-demand are both the NodePool general"):
+        shared("general-spot", taints=[])
+
+
+def test_a_nodepool_that_was_read_keeps_its_node_class_requirements_and_limits() -> None:
+    requirement = {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m"]}
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    flags = {"requirements": [requirement], "nodeClassRef": reference, "limits": {"cpu": "1000"}}
+    pools = {name: {**one, "create_flags": flags} for name, one in SHARED.items()}
+    config = configuration.from_mapping({"version": 1, "pools": pools})
+    [node_pool] = plain_yaml.load_all("\n".join(script(request_for(config, "general-spot"))))
+    made = node_pool["spec"]["template"]["spec"]
+    assert made["nodeClassRef"] == reference
+    assert made["requirements"].count(requirement) == 1
+    assert node_pool["spec"]["limits"] == {"cpu": "1000"}
+
+
+def test_requirements_of_another_form_are_refused_with_an_example() -> None:
+    with pytest.raises(InputError, match=r"create_flags: requirements: expected a list such as \[\{key:"):
+        shared("general-on-demand", create_flags={"requirements": "c, m"})
+
+
+def test_two_pools_of_one_name_are_refused_where_a_name_has_one_pool() -> None:
+    pools = {name: {"capacity": "spot", "provider": "aks", "machine": "D4"} for name in ("gpu-spot", "gpuspot")}
+    config = configuration.from_mapping({"version": 1, "pools": pools})
+    with pytest.raises(InputError, match="pools gpu-spot, gpuspot: all are gpuspot at AKS"):
+        script(request_for(config, "gpu-spot"))
+
+
 def test_a_compute_class_tries_spot_pools_first_and_waits_rather_than_take_any_machine() -> None:
     [one] = classes((HERE / "pools_gke.yaml").read_text().replace("compute-class: train", "other: x"))
     assert list(strange(as_schema(FIELDS["ComputeClass"]), one["spec"], "ComputeClass")) == []
