@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pools.checked_pools import PLUGIN, aks
+from tests.pools.listed_node_pools import AWS, AZ, EKSCTL, GCLOUD, SHOWN, STATE
 
 from spotwright.cli import cli
 from spotwright.errors import InputError
@@ -72,7 +73,8 @@ def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
     return result
 
 
-PLACES = [(document, path) for document in (WHOLE, API_MODEL) for path in paths(document)]
+LISTS = (AZ, [GCLOUD], AWS, [EKSCTL], SHOWN, STATE)
+PLACES = [(document, path) for document in (WHOLE, API_MODEL, *LISTS) for path in paths(document)]
 CHANGES = st.builds(lambda place, value: (*place, value), st.sampled_from(PLACES), st.sampled_from(JUNK))
 
 

@@ -29,6 +29,7 @@ from spotwright.pools.ground import (
     pod_works,
     read_objects,
 )
+from spotwright.pools.request import UNKNOWN_CAPACITY, ListedPool
 
 if TYPE_CHECKING:
     from spotwright.cluster.found_pools import FoundPool
@@ -155,15 +156,19 @@ def _print_findings(ground: Ground, findings: Sequence[Finding], objects: Object
 @click.argument("nodes", required=False, type=click.Path(path_type=Path))
 @cluster_options
 def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
-    """Print the pools that the nodes of a cluster show, as a spotwright.yaml to start from.
+    """Print the pools that the nodes of a cluster, or a list of node pools, show, as a spotwright.yaml to start from.
 
     NODES is what kubectl get nodes -o json wrote; - is standard input. Pools are read off the labels of nodes and off Karpenter's
-    NodePools; prices, limits and times of notice are in neither. Labels of the past are named with the form of today, and the API
-    model of aks-engine is read as pools of AKS.
+    NodePools; prices, limits and times of notice are in neither. Labels of the past are named with the form of today. What no
+    label says, such as the capacity, is said.
+
+    Pools that have no node now are read off what their provider's tool lists: az aks nodepool list, gcloud container node-pools
+    list, aws eks describe-nodegroup, eksctl get nodegroup (each as JSON), terraform show -json, and the API model of aks-engine.
     """
     if cluster == (nodes is not None):
         raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
     from spotwright.pools.azure import pools_of_api_model
+    from spotwright.pools.node_pool_files import listed_pools
 
     objects = ask_cluster(context) if nodes is None else read_file(nodes)
     name = "the cluster" if nodes is None else str(nodes)
@@ -174,11 +179,17 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
             ((pool.name, "", pool.settings, pool.notes) for pool in past),
         )
         return SUCCEEDED
+    if objects.listings and not objects.nodes:
+        tools, listed = listed_pools(objects.listings, name)
+        title = f"Read from {name}, node pools as {tools} lists them. Prices and times of notice are yours to add."
+        _print_pools((title,), ((pool.name, "", pool.settings, pool.notes) for pool in listed))
+        _warn_of_unknown(listed)
+        return SUCCEEDED
     if nodes is None and not objects.nodes and not objects.node_pools:
         raise InputError("the cluster has no nodes, and no NodePool of Karpenter: there is nothing to read pools off")
     if not objects.node_pools:
         objects.require_nodes(name)
-    from spotwright.cluster.found_pools import UNKNOWN_CAPACITY, found_pools, left_out
+    from spotwright.cluster.found_pools import found_pools, left_out
 
     found = found_pools(objects.nodes, objects.node_pools)
     if not found:
@@ -187,10 +198,15 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
         )
     title = "Read off the nodes of a cluster. Prices, limits and times of notice are yours to add."
     _print_pools((title, *left_out(objects.nodes)), _described(found, objects))
-    for pool in found:
+    _warn_of_unknown(found)
+    return SUCCEEDED
+
+
+def _warn_of_unknown(pools: Iterable[FoundPool | ListedPool]) -> None:
+    """Name the pools whose capacity nothing says on standard error, because standard output goes to a file."""
+    for pool in pools:
         if not pool.is_known:
             click.echo(f"warning: pool {pool.name}: {UNKNOWN_CAPACITY}", err=True)
-    return SUCCEEDED
 
 
 _Described = tuple[str, str, Mapping[str, Any], Iterable[str]]

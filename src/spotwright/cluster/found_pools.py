@@ -31,12 +31,10 @@ from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import Taint
 from spotwright.pools.ground import labels_of, name_of, names, taints_of
 from spotwright.pools.karpenter import NODE_CLASS_LABELS, NodePool, read_node_pool
+from spotwright.pools.request import UNKNOWN_CAPACITY, name_for
 
-__all__ = ["UNKNOWN_CAPACITY", "FoundPool", "found_pools", "left_out"]
+__all__ = ["FoundPool", "found_pools", "left_out"]
 
-
-UNKNOWN_CAPACITY = "capacity unknown: no label or taint says spot or on-demand; on-demand is an assumption, correct it"
-"""The note on a pool whose capacity nothing says."""
 
 _REGION = "topology.kubernetes.io/region"
 _NODE_POOL = providers.KARPENTER.pool_label
@@ -115,7 +113,7 @@ def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping
         node_pool = asked.get(value) if label == _NODE_POOL else None
         classes = _classes((label, value), members, cluster, node_pool)
         for one in classes:
-            name = _unused(_name(one, classes, cluster), found)
+            name = name_for(_name(one, classes, cluster), taken=found)
             pools[name], found[name] = _found(one, name, classes, cluster, node_pool)
     return sorted(_told_apart(found, pools, every), key=lambda pool: pool.name)
 
@@ -276,7 +274,7 @@ def _telling(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ..
 
 
 def _name(one: _Class, classes: Sequence[_Class], cluster: _Cluster) -> str:
-    """A name for spotwright.yaml: that of the pool, with what is different in this class where the pool has several."""
+    """The name of the pool, with what is different in this class where the pool has several."""
     words = [one.pool[1] or (_word_for(one, classes, cluster) if len(classes) > 1 else "") or "other-nodes"]
     if len({other.is_spot for other in classes}) > 1:
         words.append({True: "spot", False: "on-demand", None: "unknown"}[one.is_spot])
@@ -286,8 +284,7 @@ def _name(one: _Class, classes: Sequence[_Class], cluster: _Cluster) -> str:
         words.append(one.arch)
     if len({other.accelerators for other in classes}) > 1 and one.accelerators:
         words.append(min(one.accelerators).rpartition("/")[2])
-    slugs = [re.sub(r"[^a-z0-9-]+", "-", word.lower()).strip("-") for word in words]
-    return "-".join(slug for number, slug in enumerate(slugs) if slug and slug not in slugs[:number]) or "other-nodes"
+    return "-".join(word for number, word in enumerate(words) if word not in words[:number])
 
 
 def _word_for(one: _Class, classes: Sequence[_Class], cluster: _Cluster) -> str:
@@ -297,10 +294,6 @@ def _word_for(one: _Class, classes: Sequence[_Class], cluster: _Cluster) -> str:
         if (key, value) not in others and providers.is_spot_node({key: value}, ()) is None:
             return key.rpartition("/")[2] if value in ("", "true") else value
     return ""
-
-
-def _unused(name: str, taken: Mapping[str, object]) -> str:
-    return next(one for one in (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3))) if one not in taken)
 
 
 def _chosen(one: _Class, cluster: _Cluster) -> dict[str, str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import azure_zone
@@ -22,6 +22,7 @@ from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Provider
 from spotwright.placing.retries import expander_objects
 from spotwright.pools.request import (
+    ListedPool,
     Request,
     Variable,
     Word,
@@ -36,7 +37,7 @@ from spotwright.pools.request import (
     with_create_flags,
 )
 
-__all__ = ["PastPool", "az_script", "pools_of_api_model"]
+__all__ = ["az_script", "pools_of_api_model"]
 
 
 _GROUP = Variable("RESOURCE_GROUP", "the resource group of the cluster")
@@ -258,15 +259,7 @@ def _preference(request: Request) -> Iterator[str]:
 _SPOT = ("low", "spot")
 
 
-class PastPool(NamedTuple):
-    """A pool of the API model: its settings for spotwright.yaml, and what has changed since."""
-
-    name: str
-    settings: Mapping[str, Any]
-    notes: tuple[str, ...]
-
-
-def pools_of_api_model(model: Mapping[str, Any], name: str) -> list[PastPool]:
+def pools_of_api_model(model: Mapping[str, Any], name: str) -> list[ListedPool]:
     """The agent pools of an API model. ``name`` is how messages call the file. Raises :class:`InputError`."""
     properties = model.get("properties") or {}
     profiles = properties.get("agentPoolProfiles")
@@ -276,7 +269,7 @@ def pools_of_api_model(model: Mapping[str, Any], name: str) -> list[PastPool]:
     return [_pool(profile, limits) for profile in profiles]
 
 
-def _pool(profile: Mapping[str, Any], limits: Mapping[str, tuple[int, int]]) -> PastPool:
+def _pool(profile: Mapping[str, Any], limits: Mapping[str, tuple[int, int]]) -> ListedPool:
     given = str(profile["name"])
     name = re.sub(r"[^a-z0-9]", "", given.lower())[:12] or "pool"
     priority = str(profile.get("scaleSetPriority") or "Regular")
@@ -294,7 +287,7 @@ def _pool(profile: Mapping[str, Any], limits: Mapping[str, tuple[int, int]]) -> 
         **({"labels": labels} if labels else {}),
         **({"create_flags": flags} if (flags := dict(_profile_flags(profile))) else {}),
     }
-    return PastPool(name, settings, tuple(_notes(profile, name, priority, is_spot=is_spot)))
+    return ListedPool(name, settings, tuple(_notes(profile, name, priority, is_spot=is_spot)))
 
 
 def _profile_flags(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ node is shut down.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.placing.documents import ManifestError, Path, parse, show
 from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_constraints, pod_requests
+from spotwright.pools.node_pool_files import TOOLS, is_listing
 from spotwright.pools.request import API_MODEL, KUBELET, NODE, NODE_POOL, PRIORITY_CLASS, find_wrong, word_for
 from spotwright.scheduling.ladder import too_large
 
@@ -105,12 +107,15 @@ def read_shutdown(settings: Mapping[str, Any], name: str) -> Shutdown:
 
 _LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList", "PriorityClassList")
 _ASK = "kubectl get nodes -o json"
+_NO_KIND = "object without a kind"
+_GAP = re.compile(r"[ \t\r\n]*")
 
 
 @dataclass(slots=True)
 class Objects:
     """The objects of a file or a cluster by kind. ``others`` counts the kinds that were left out.
 
+    ``listings`` are lists of node pools that their provider's tools wrote (:mod:`~spotwright.pools.node_pool_files`).
     ``kubelets`` are how kubelets end; ``priorities`` the values of priority classes, under the empty name the default.
     ``no_daemon_sets`` says why a cluster does not show its DaemonSets.
     """
@@ -121,6 +126,7 @@ class Objects:
     kubelets: list[Shutdown] = field(default_factory=list)
     priorities: dict[str, int] = field(default_factory=lambda: dict(SYSTEM_CLASSES))
     api_models: list[Mapping[str, Any]] = field(default_factory=list)
+    listings: list[Mapping[str, Any]] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
     no_daemon_sets: str = ""
 
@@ -130,7 +136,10 @@ class Objects:
             return
         found = ", ".join(f"{count} {kind}" for kind, count in self.others.most_common(3))
         found = found or ("a List without items" if not self.daemon_sets else f"{len(self.daemon_sets)} DaemonSet")
-        raise InputError(f"{name}: expected nodes, found {found}: write the file with {_ASK}")
+        if self.listings:
+            found = "a list of node pools, which pools import reads"
+        others = f", or for pools import {TOOLS}" if _NO_KIND in self.others else ""
+        raise InputError(f"{name}: expected nodes, found {found}: write the file with {_ASK}{others}")
 
 
 def read_objects(text: str, name: str) -> Objects:
@@ -152,11 +161,21 @@ def _documents(text: str, name: str) -> Iterable[Any]:
     if not stripped.startswith(("{", "[")):
         return [document.get(()) for document in parse(text, name)]
     try:
-        return [json.loads(stripped)]
+        return list(_json_documents(stripped))
     except json.JSONDecodeError as error:
         raise InputError(f"{name}:{error.lineno}: not valid JSON: {error.msg}; write the file with {_ASK}") from None
     except RecursionError:
         raise InputError(f"{name}: nested too deep to be nodes; write the file with {_ASK}") from None
+
+
+def _json_documents(text: str) -> Iterator[Any]:
+    """The values of a text, one after another: a loop over describe commands writes several."""
+    decoder, position = json.JSONDecoder(), 0
+    while position < len(text):
+        value, position = decoder.raw_decode(text, position)
+        yield value
+        gap = _GAP.match(text, position)
+        position = gap.end() if gap else position
 
 
 def _flattened(document: Any, name: str) -> Iterator[Mapping[str, Any]]:
@@ -190,8 +209,10 @@ def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
         if wrong:
             raise InputError(f"{name}: an API model of aks-engine: {wrong}")
         objects.api_models.append(one)
+    elif is_listing(one):
+        objects.listings.append(one)
     else:
-        objects.others[kind or "object without a kind"] += 1
+        objects.others[kind or _NO_KIND] += 1
 
 
 def add_settings(one: Mapping[str, Any], objects: Objects, name: str) -> bool:

@@ -84,7 +84,11 @@ def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
         str((node_pool.get("metadata") or {}).get("name", "")),
         tuple(dict.fromkeys(kind == "spot" for kind in sorted(capacities, reverse=True))),
         {str(key): str(value) for key, value in ((template.get("metadata") or {}).get("labels") or {}).items()},
-        tuple(Taint(one["key"], one.get("value") or "", one["effect"]) for one in made.get("taints") or ()),
+        tuple(
+            Taint(one["key"], one.get("value") or "", one.get("effect") or "NoSchedule")
+            for one in made.get("taints") or ()
+            if one.get("key")
+        ),
         machines[0] if len(machines) == 1 else "",
         zones,
         archs,

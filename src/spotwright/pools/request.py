@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,8 +28,13 @@ __all__ = [
     "KUBELET",
     "NODE",
     "NODE_POOL",
+    "NUMBER",
     "PRIORITY_CLASS",
+    "SCALAR",
+    "TEXT",
+    "UNKNOWN_CAPACITY",
     "Flags",
+    "ListedPool",
     "Request",
     "Variable",
     "Word",
@@ -44,6 +49,7 @@ __all__ = [
     "items",
     "labels_at_start",
     "name_at_provider",
+    "name_for",
     "own_fields",
     "section",
     "with_create_flags",
@@ -63,7 +69,8 @@ _WORDS: Mapping[type, str] = {
     type(None): "nothing",
 }
 
-_TEXT, _SCALAR, _NUMBER = "a text", "a text or a number", "a whole number"
+TEXT, SCALAR, NUMBER = "a text", "a text or a number", "a whole number"
+"""The types of fields in shapes, in the words of messages."""
 _DURATION, _PRIORITY = "a duration such as 30s", "a priority, which is a whole number"
 
 
@@ -76,42 +83,42 @@ def _is_duration(value: Any) -> bool:
 
 
 _IS: Mapping[str, Callable[[Any], bool]] = {
-    _TEXT: lambda value: isinstance(value, str),
-    _SCALAR: lambda value: isinstance(value, str | int | float),
-    _NUMBER: lambda value: not isinstance(value, bool) and _DIGITS.fullmatch(str(value)) is not None,
+    TEXT: lambda value: isinstance(value, str),
+    SCALAR: lambda value: isinstance(value, str | int | float),
+    NUMBER: lambda value: not isinstance(value, bool) and _DIGITS.fullmatch(str(value)) is not None,
     _DURATION: _is_duration,
     _PRIORITY: lambda value: isinstance(value, int) and not isinstance(value, bool),
 }
 
-_TAINTS = [{"key": _TEXT, "value": _TEXT, "effect": _TEXT}]
-_LIMITS = {"min-nodes": _NUMBER, "max-nodes": _NUMBER}
+_TAINTS = [{"key": TEXT, "value": TEXT, "effect": TEXT}]
+_LIMITS = {"min-nodes": NUMBER, "max-nodes": NUMBER}
 
 NODE: Mapping[str, Any] = {
-    "metadata": {"name": _TEXT, "labels": {"*": _TEXT}},
-    "spec": {"taints": _TAINTS, "providerID": _TEXT},
+    "metadata": {"name": TEXT, "labels": {"*": TEXT}},
+    "spec": {"taints": _TAINTS, "providerID": TEXT},
     "status": {
-        "allocatable": {"*": _SCALAR},
-        "capacity": {"*": _SCALAR},
-        "conditions": [{"type": _TEXT}],
-        "nodeInfo": {"operatingSystem": _TEXT, "architecture": _TEXT},
+        "allocatable": {"*": SCALAR},
+        "capacity": {"*": SCALAR},
+        "conditions": [{"type": TEXT}],
+        "nodeInfo": {"operatingSystem": TEXT, "architecture": TEXT},
     },
 }
 """A Node of Kubernetes."""
 
 NODE_POOL: Mapping[str, Any] = {
-    "metadata": {"name": _TEXT},
+    "metadata": {"name": TEXT},
     "spec": {
         "template": {
-            "metadata": {"labels": {"*": _TEXT}},
+            "metadata": {"labels": {"*": TEXT}},
             "spec": {
-                "requirements": [{"key": _TEXT, "operator": _TEXT, "values": [_TEXT]}],
+                "requirements": [{"key": TEXT, "operator": TEXT, "values": [TEXT]}],
                 "taints": _TAINTS,
-                "nodeClassRef": {"*": _TEXT},
-                "expireAfter": _TEXT,
+                "nodeClassRef": {"*": TEXT},
+                "expireAfter": TEXT,
             },
         },
-        "disruption": {"expireAfter": _TEXT},
-        "limits": {"*": _SCALAR},
+        "disruption": {"expireAfter": TEXT},
+        "limits": {"*": SCALAR},
     },
 }
 """A NodePool of Karpenter."""
@@ -119,33 +126,33 @@ NODE_POOL: Mapping[str, Any] = {
 KUBELET: Mapping[str, Any] = {
     "shutdownGracePeriod": _DURATION,
     "shutdownGracePeriodCriticalPods": _DURATION,
-    "shutdownGracePeriodByPodPriority": [{"priority": _PRIORITY, "shutdownGracePeriodSeconds": _NUMBER}],
+    "shutdownGracePeriodByPodPriority": [{"priority": _PRIORITY, "shutdownGracePeriodSeconds": NUMBER}],
 }
 """The settings of a kubelet, as far as they are about the end of its node."""
 
-PRIORITY_CLASS: Mapping[str, Any] = {"metadata": {"name": _TEXT}, "value": _PRIORITY}
+PRIORITY_CLASS: Mapping[str, Any] = {"metadata": {"name": TEXT}, "value": _PRIORITY}
 """A PriorityClass of Kubernetes."""
 
 API_MODEL: Mapping[str, Any] = {
     "properties": {
         "agentPoolProfiles": [
             {
-                "name": _TEXT,
-                "count": _NUMBER,
-                "vmSize": _TEXT,
-                "scaleSetPriority": _TEXT,
-                "scaleSetEvictionPolicy": _TEXT,
-                "osType": _TEXT,
-                "availabilityZones": [_SCALAR],
-                "customNodeLabels": {"*": _SCALAR},
-                "vnetSubnetId": _TEXT,
-                "OSDiskSizeGB": _NUMBER,
-                "osDiskSizeGB": _NUMBER,
+                "name": TEXT,
+                "count": NUMBER,
+                "vmSize": TEXT,
+                "scaleSetPriority": TEXT,
+                "scaleSetEvictionPolicy": TEXT,
+                "osType": TEXT,
+                "availabilityZones": [SCALAR],
+                "customNodeLabels": {"*": SCALAR},
+                "vnetSubnetId": TEXT,
+                "OSDiskSizeGB": NUMBER,
+                "osDiskSizeGB": NUMBER,
             }
         ],
         "orchestratorProfile": {
             "kubernetesConfig": {
-                "addons": [{"name": _TEXT, "config": _LIMITS, "pools": [{"name": _TEXT, "config": _LIMITS}]}]
+                "addons": [{"name": TEXT, "config": _LIMITS, "pools": [{"name": TEXT, "config": _LIMITS}]}]
             }
         },
     }
@@ -175,6 +182,28 @@ def find_wrong(value: Any, shape: Any, path: str = "") -> str:
 def word_for(value: Any) -> str:
     """What a value is, for people."""
     return _WORDS.get(type(value), "another value")
+
+
+UNKNOWN_CAPACITY = "capacity unknown: nothing says spot or on-demand; on-demand is an assumption, correct it"
+"""The note on a pool that was read and whose capacity nothing says."""
+
+
+class ListedPool(NamedTuple):
+    """A pool that was read from a file: its settings for spotwright.yaml, and what a person must know of it.
+
+    ``is_known``: whether the file says its capacity.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    is_known: bool = True
+
+
+def name_for(value: str, *, taken: Container[str] = ()) -> str:
+    """A name for spotwright.yaml that is not taken: small letters, digits and dashes, numbered where it must be."""
+    base = re.sub(r"[^a-z0-9-]+", "-", value.lower()).strip("-") or "other-nodes"
+    return next(name for name in (base, *(f"{base}-{number}" for number in range(2, 100_000))) if name not in taken)
 
 
 _WIDTH = 110
