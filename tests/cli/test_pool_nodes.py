@@ -204,3 +204,84 @@ def test_a_manifest_without_pods_is_refused(folder: Path) -> None:
     assert "service.yaml: neither pods nor settings" in str(
         run("check", str(NODES / "aks.json"), "service.yaml").exception
     )
+
+
+FITTING = """\
+kind: Job
+metadata: {name: fits}
+spec: {template: {spec: {containers: [{image: a}]}}}
+"""
+
+
+def test_check_goes_on_after_a_manifest_that_cannot_be_read(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(CONFIG.replace('"true"}', '"true"}, taints: ["sku=gpu:NoSchedule"]'))
+    (folder / "service.yaml").write_text("kind: Service\nmetadata: {name: a}\n")
+    (folder / "chart.yaml").write_text("kind: Job\nspec: {{ .Values.spec }}\n  x: [\n")
+    (folder / "selects.yaml").write_text(
+        FITTING.replace("spec: {containers", "spec: {nodeSelector: {a: b}, containers")
+    )
+    (folder / "fits.yaml").write_text(FITTING)
+    manifests = ("service.yaml", "chart.yaml", "missing.yaml", "selects.yaml", "fits.yaml")
+    result = run("check", str(NODES / "aks.json"), *manifests)
+    assert result.return_value == 1
+    assert "error: service.yaml: neither pods nor settings of a kubelet are in it" in result.stdout
+    assert "error: chart.yaml:" in result.stdout
+    assert "error: missing.yaml: cannot be read: No such file" in result.stdout
+    assert result.stdout.count("[manifest-not-readable]") == 3
+    assert "error: selects.yaml: Job fits: no pool admits it" in result.stdout
+    assert "pod templates: 2; errors: 4" in result.stdout
+    refused = str(run("check", str(NODES / "aks.json"), "service.yaml", "missing.yaml").exception)
+    assert len(refused.splitlines()) == 2
+
+
+def test_a_cpu_manifest_is_not_blamed_for_the_taints_of_gpu_pools(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(CONFIG.replace('"true"}', '"true"}, taints: ["sku=gpu:NoSchedule"]'))
+    (folder / "cpu.yaml").write_text(FITTING)
+    result = run("check", str(NODES / "aks.json"), "cpu.yaml")
+    assert result.return_value == 0, result.stdout
+    limits = "{image: a, resources: {limits: {nvidia.com/gpu: 1}}}"
+    (folder / "gpu.yaml").write_text(FITTING.replace("{image: a}", limits))
+    result = run("check", str(NODES / "aks.json"), "cpu.yaml", "gpu.yaml")
+    assert "none of the 1 pod templates that fit there tolerates the taint sku=gpu:NoSchedule" in result.stdout
+
+
+def test_the_listed_pools_and_the_unknown_capacity_are_said(folder: Path) -> None:
+    eksctl = {"Cluster": "c", "Name": "ng", "InstanceType": "m5.large", "MaxSize": 4, "MinSize": 0, "Type": "managed"}
+    result = run("import", "-", stdin=json.dumps([eksctl]))
+    assert result.stdout.startswith("# Read from -, node pools as eksctl lists them.")
+    assert plain_yaml.load(result.stdout)["pools"]["ng"]["max_nodes"] == 4
+    assert result.stderr.startswith("warning: pool ng: capacity unknown")
+    (folder / "spotwright.yaml").write_text(CONFIG)
+    refused = str(run("check", "-", stdin=json.dumps([eksctl])).exception)
+    assert "expected nodes, found a list of node pools, which pools import reads" in refused
+
+
+def test_nodes_that_are_left_out_and_unknown_capacities_stand_above_the_pools() -> None:
+    control = node("c1", {"node-role.kubernetes.io/control-plane": ""})
+    items = [control, node("w1", {"kops.k8s.io/instancegroup": "nodes"})]
+    result = run("import", "-", stdin=json.dumps({"kind": "List", "items": items}))
+    assert "# Left out, because they are the control plane: c1." in result.stdout
+    assert "    # capacity unknown: nothing says spot or on-demand" in result.stdout
+    assert result.stderr.startswith("warning: pool nodes: capacity unknown")
+    tainted = node("c1", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}])
+    refused = str(run("import", "-", stdin=json.dumps(tainted)).exception)
+    assert "none of the 1 nodes is one to place work on" in refused
+
+
+def test_a_nodepool_of_both_capacities_is_made_as_one_object_again(folder: Path) -> None:
+    requirement = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    made = {"requirements": [requirement], "nodeClassRef": reference}
+    node_pool = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "general"},
+        "spec": {"limits": {"cpu": 100}, "template": {"spec": made}},
+    }
+    (folder / "spotwright.yaml").write_text(run("import", "-", stdin=json.dumps(node_pool)).stdout)
+    texts = [run("command", f"general-{capacity}").stdout for capacity in ("spot", "on-demand")]
+    assert plain_yaml.load(texts[0]) == plain_yaml.load(texts[1])
+    spec = plain_yaml.load(texts[0])["spec"]
+    assert spec["template"]["spec"]["nodeClassRef"] == reference
+    assert sorted(spec["template"]["spec"]["requirements"][0]["values"]) == ["on-demand", "spot"]
+    assert spec["limits"] == {"cpu": 100}

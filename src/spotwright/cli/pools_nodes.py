@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent, shorten
@@ -109,22 +110,45 @@ def check_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
-    """The pods of the manifests; settings of kubelets and PriorityClasses among them join those of the nodes' file."""
+    """The pods of the manifests; settings of kubelets and PriorityClasses among them join those of the nodes' file.
+
+    A manifest that cannot be read is a finding beside the others. Raises :class:`InputError` where none can.
+    """
     works: list[PodWork | Finding] = []
+    errors: dict[Path, str] = {}
     for path in files:
-        found = 0
-        for document in parse(read_input(path), str(path)):
-            value = document.get(())
-            items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
-            for one in items if items and isinstance(items, list) else [value]:
-                pods = list(pod_works(one, str(path)))
-                works += pods
-                found += len(pods) or (isinstance(one, dict) and add_settings(one, objects, str(path)))
-        if not found:
-            raise InputError(
-                f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile pipelines "
-                "first"
-            )
+        try:
+            works += _works_of(path, objects)
+        except InputError as error:
+            errors[path] = str(error)
+    if errors and len(errors) == len(set(files)):
+        raise InputError("\n".join(errors.values()))
+    return [*works, *(_unread(path, text) for path, text in errors.items())]
+
+
+def _unread(path: Path, text: str) -> Finding:
+    """The finding for a manifest; its place is the file, and the line where the message names one."""
+    place = re.match(rf"{re.escape(str(path))}(:[0-9]+)?(?=: )", text)
+    where = place[0] if place else str(path)
+    said = text.removeprefix(f"{where}: ")
+    return Finding("manifest-not-readable", Severity.ERROR, where, said, "correct the manifest, or leave it out")
+
+
+def _works_of(path: Path, objects: Objects) -> list[PodWork | Finding]:
+    """The pods of one manifest. Raises :class:`InputError` for a file in which there is nothing to compare."""
+    works: list[PodWork | Finding] = []
+    has_settings = False
+    for document in parse(read_input(path), str(path)):
+        value = document.get(())
+        items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
+        for one in items if items and isinstance(items, list) else [value]:
+            pods = list(pod_works(one, str(path)))
+            works += pods
+            has_settings |= not pods and isinstance(one, dict) and add_settings(one, objects, str(path))
+    if not works and not has_settings:
+        raise InputError(
+            f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile pipelines first"
+        )
     return works
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from spotwright.config import Config
 from spotwright.model.policy import BUILT_IN, Policy, Spot, imply_spot, resolve
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import format_duration
+from spotwright.model.scheduling_terms import Toleration
 from spotwright.placing.pod_spec import pod_constraints
 from spotwright.placing.pods import longest_grace, shortest_notice
 from spotwright.pools.ground import Finding, Ground, PodWork, Severity, Shutdown
@@ -29,6 +31,7 @@ from spotwright.pools.node_facts import (
     check_taints,
     check_zones,
 )
+from spotwright.scheduling.ladder import has_accelerators
 
 __all__ = ["CHECKS", "check", "check_daemon_sets", "check_endings", "check_growth", "check_landing", "check_readable"]
 
@@ -51,23 +54,34 @@ def check_landing(ground: Ground) -> Iterator[Finding]:
                 f"no pool admits it: {told}",
                 "spotwright place adds what the pools ask for; correct a selector that no pool has",
             )
-    if not ground.works:
-        return
     for pool in ground.pools.values():
+        works = [work for work in ground.works if _is_meant_for(ground, pool, work)]
         for taint in {
             taint for _, taints in ground.kinds_of_node(pool) for taint in taints if taint.effect != "PreferNoSchedule"
         }:
             if taint.key.startswith("node.kubernetes.io/") or any(
-                ground.tolerates(pool, work, taint) for work in ground.works
+                ground.tolerates(pool, work, taint) for work in works
             ):
                 continue
-            yield Finding(
-                "taint-no-work-tolerates",
-                Severity.ERROR if pool.is_spot else Severity.WARNING,
-                f"pool {pool.name}",
-                f"none of the {len(ground.works)} pod templates tolerates the taint {taint}: nothing of it lands there",
-                "spotwright place adds the toleration where the policy allows the pool",
-            )
+            if works:
+                yield Finding(
+                    "taint-no-work-tolerates",
+                    Severity.ERROR if pool.is_spot else Severity.WARNING,
+                    f"pool {pool.name}",
+                    f"none of the {len(works)} pod templates that fit there tolerates the taint {taint}: nothing of it lands "
+                    "there",
+                    "spotwright place adds the toleration where the policy allows the pool",
+                )
+
+
+def _is_meant_for(ground: Ground, pool: Pool, work: PodWork) -> bool:
+    """Whether a toleration would bring the work to the pool: its size and labels fit, and it asks for the pool's accelerators."""
+    offers = pool.node or {}
+    is_idle = has_accelerators(offers) or any(providers.is_gpu_taint(taint) for taint in providers.taints(pool))
+    if is_idle and not has_accelerators(work.requests):
+        return False
+    everything = replace(work.constraints, tolerations=(Toleration(operator="Exists"),))
+    return not ground.refusal(pool, work._replace(constraints=everything))
 
 
 _AFTER_BOOT = ("nvidia.com/", "amd.com/", "feature.node.kubernetes.io/", "gpu.intel.com/", "node-role.kubernetes.io/")
