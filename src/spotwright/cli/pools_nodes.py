@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent, shorten
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["ask_cluster", "check_json", "check_pools", "cluster_options", "import_pools", "read_file"]
 
 
+_SHOWN = 3
 _MOST = 400 * 2**20  # bytes: 20,000 nodes as kubectl writes them are 200 MB
 
 
@@ -206,7 +207,8 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
     if objects.listings and not objects.nodes:
         tools, listed = listed_pools(objects.listings, name)
         title = f"Read from {name}, node pools as {tools} lists them. Prices and times of notice are yours to add."
-        _print_pools((title,), ((pool.name, "", pool.settings, pool.notes) for pool in listed))
+        titles = (title, *_left_beside(objects))
+        _print_pools(titles, ((pool.name, "", pool.settings, pool.notes) for pool in listed))
         _warn_of_unknown(listed)
         return SUCCEEDED
     if nodes is None and not objects.nodes and not objects.node_pools:
@@ -221,9 +223,18 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
             f"{name}: none of the {len(objects.nodes)} nodes is one to place work on. {' '.join(left_out(objects.nodes))}"
         )
     title = "Read off the nodes of a cluster. Prices, limits and times of notice are yours to add."
-    _print_pools((title, *left_out(objects.nodes)), _described(found, objects))
+    _print_pools((title, *left_out(objects.nodes), *_left_beside(objects)), _described(found, objects))
     _warn_of_unknown(found)
     return SUCCEEDED
+
+
+def _left_beside(objects: Objects) -> Iterator[str]:
+    """What else the file has, and no pool is read off."""
+    if objects.listings and objects.nodes:
+        yield "Left out, because nodes stand beside it: a list of node pools. Import it from a file of its own."
+    if objects.others:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in objects.others.most_common(_SHOWN))
+        yield f"Left out, because no pool can be read off it: {kinds}{' and others' if len(objects.others) > _SHOWN else ''}."
 
 
 def _warn_of_unknown(pools: Iterable[FoundPool | ListedPool]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
@@ -82,21 +83,42 @@ class _Node(NamedTuple):
 
 
 class _Class(NamedTuple):
-    """Nodes that become one pool. ``telling``: the label of its accelerators, where other nodes of the pool have none of them."""
+    """Nodes that become one pool. ``common`` are the labels that all of them have, in order.
+
+    ``telling``: the label of its accelerators, where other nodes of the pool have none of them.
+    """
 
     pool: tuple[str, str]
     is_spot: bool | None
     os: str
     arch: str
-    accelerators: frozenset[str]
-    nodes: Sequence[_Node]
+    accelerators: frozenset[str] = frozenset()
+    nodes: Sequence[_Node] = ()
+    common: Mapping[str, str] = MappingProxyType({})
     telling: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def common(self) -> dict[str, str]:
-        """The labels that all of the nodes have, in order."""
-        sets = [node.labels.items() for node in self.nodes]
-        return dict(sorted(set(sets[0]).intersection(*sets[1:]))) if sets else {}
+
+class _Differences(NamedTuple):
+    """In what the classes of one pool differ. ``chosen`` counts the classes that have a label by which work may choose."""
+
+    is_one: bool
+    capacity: bool
+    os: bool
+    arch: bool
+    accelerators: bool
+    chosen: Mapping[tuple[str, str], int]
+
+    @classmethod
+    def of(cls, classes: Sequence[_Class], cluster: _Cluster) -> _Differences:
+        """Compare the classes."""
+        return cls(
+            len(classes) == 1,
+            len({one.is_spot for one in classes}) > 1,
+            len({one.os for one in classes}) > 1,
+            len({one.arch for one in classes}) > 1,
+            len({one.accelerators for one in classes}) > 1,
+            Counter(pair for one in classes for pair in _chosen(one, cluster).items()),
+        )
 
 
 def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping[str, Any]] = ()) -> list[FoundPool]:
@@ -112,9 +134,10 @@ def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping
     for (label, value), members in by_pool.items():
         node_pool = asked.get(value) if label == _NODE_POOL else None
         classes = _classes((label, value), members, cluster, node_pool)
+        differences = _Differences.of(classes, cluster)
         for one in classes:
-            name = name_for(_name(one, classes, cluster), taken=found)
-            pools[name], found[name] = _found(one, name, classes, cluster, node_pool)
+            name = name_for(_name(one, differences, cluster), taken=found)
+            pools[name], found[name] = _found(one, name, differences, cluster, node_pool)
     return sorted(_told_apart(found, pools, every), key=lambda pool: pool.name)
 
 
@@ -233,9 +256,7 @@ def _classes(
         arch = node_pool.archs[0] if len(node_pool.archs) == 1 else ""
         there = {one.is_spot for one in classes}
         classes += [
-            _Class(pool, is_spot, node_pool.os, arch, frozenset(), ())
-            for is_spot in node_pool.capacities
-            if is_spot not in there
+            _Class(pool, is_spot, node_pool.os, arch) for is_spot in node_pool.capacities if is_spot not in there
         ]
     return classes
 
@@ -250,7 +271,10 @@ def _split(nodes: Sequence[_Node], kind: Callable[[_Node], Hashable]) -> list[li
 def _class_of(pool: tuple[str, str], nodes: Sequence[_Node]) -> _Class:
     archs = {node.arch for node in nodes}
     accelerators = frozenset[str]().union(*(node.accelerators for node in nodes))
-    return _Class(pool, nodes[0].is_spot, nodes[0].os, archs.pop() if len(archs) == 1 else "", accelerators, nodes)
+    sets = [node.labels.items() for node in nodes]
+    common = dict(sorted(set(sets[0]).intersection(*sets[1:])))
+    arch = archs.pop() if len(archs) == 1 else ""
+    return _Class(pool, nodes[0].is_spot, nodes[0].os, arch, accelerators, nodes, common)
 
 
 def _by_accelerators(whole: _Class) -> list[_Class]:
@@ -273,25 +297,26 @@ def _telling(part: _Class, parts: Sequence[_Class]) -> tuple[tuple[str, str], ..
     return tuple(own[:1])
 
 
-def _name(one: _Class, classes: Sequence[_Class], cluster: _Cluster) -> str:
+def _name(one: _Class, differences: _Differences, cluster: _Cluster) -> str:
     """The name of the pool, with what is different in this class where the pool has several."""
-    words = [one.pool[1] or (_word_for(one, classes, cluster) if len(classes) > 1 else "") or "other-nodes"]
-    if len({other.is_spot for other in classes}) > 1:
+    words = [one.pool[1] or _word_for(one, differences, cluster) or "other-nodes"]
+    if differences.capacity:
         words.append({True: "spot", False: "on-demand", None: "unknown"}[one.is_spot])
-    if len({other.os for other in classes}) > 1 and one.os != "linux":
+    if differences.os and one.os != "linux":
         words.append(one.os)
-    if len({other.arch for other in classes}) > 1 and one.arch not in ("", "amd64"):
+    if differences.arch and one.arch not in ("", "amd64"):
         words.append(one.arch)
-    if len({other.accelerators for other in classes}) > 1 and one.accelerators:
+    if differences.accelerators and one.accelerators:
         words.append(min(one.accelerators).rpartition("/")[2])
     return "-".join(word for number, word in enumerate(words) if word not in words[:number])
 
 
-def _word_for(one: _Class, classes: Sequence[_Class], cluster: _Cluster) -> str:
+def _word_for(one: _Class, differences: _Differences, cluster: _Cluster) -> str:
     """The word for nodes whose pool no label names: a role or another value that no other class has."""
-    others = {pair for other in classes if other is not one for pair in _chosen(other, cluster).items()}
+    if differences.is_one:
+        return ""
     for key, value in sorted(_chosen(one, cluster).items(), key=lambda pair: ("node-role" not in pair[0], pair)):
-        if (key, value) not in others and providers.is_spot_node({key: value}, ()) is None:
+        if differences.chosen[key, value] == 1 and providers.is_spot_node({key: value}, ()) is None:
             return key.rpartition("/")[2] if value in ("", "true") else value
     return ""
 
@@ -301,11 +326,11 @@ def _chosen(one: _Class, cluster: _Cluster) -> dict[str, str]:
 
 
 def _found(
-    one: _Class, name: str, classes: Sequence[_Class], cluster: _Cluster, node_pool: NodePool | None
+    one: _Class, name: str, differences: _Differences, cluster: _Cluster, node_pool: NodePool | None
 ) -> tuple[Pool, FoundPool]:
     node = _largest(one.nodes)
     offers = {resource: parse_resource(resource, amount) for resource, amount in node.items()}
-    pool = _pool(one, name, offers, _own_labels(one, classes, cluster, node_pool), node_pool)
+    pool = _pool(one, name, offers, _own_labels(one, differences, cluster, node_pool), node_pool)
     taints = _taints(one.nodes, pool) if one.nodes else [str(taint) for taint in node_pool.taints] if node_pool else []
     flags = dict(_flags(one, pool, node_pool))
     classes_group = str(flags.get("nodeClassRef", {}).get("group", ""))
@@ -332,7 +357,7 @@ def _found(
 
 
 def _own_labels(
-    one: _Class, classes: Sequence[_Class], cluster: _Cluster, node_pool: NodePool | None
+    one: _Class, differences: _Differences, cluster: _Cluster, node_pool: NodePool | None
 ) -> dict[str, str]:
     """The labels of a class by which work may choose it, or by which it is told apart: also those that say its capacity."""
     common = one.common
@@ -343,7 +368,7 @@ def _own_labels(
     differs = one.arch != "amd64" or len(cluster.archs) > 1
     if one.arch and differs and (ARCH in common or not one.nodes):
         own[ARCH] = one.arch
-    if OS in common and len({other.os for other in classes}) > 1:
+    if OS in common and differences.os:
         own[OS] = one.os
     return dict(sorted(own.items()))
 
@@ -408,8 +433,15 @@ def _told_apart(
     """The pools, with a note on those whose nodes no label tells from nodes of another pool."""
     of_node = {node: name for name, one in found.items() for node in one.nodes}
     taken: dict[str, set[str]] = {}
+    holders: dict[tuple[str, str], dict[str, Pool]] = {}  # pools by one of their labels, the one that the fewest have
+    counts = Counter(pair for pool in pools.values() for pair in providers.labels(pool).items())
+    for name, pool in pools.items():
+        rarest = min(providers.labels(pool).items(), key=lambda pair: counts[pair], default=None)
+        if rarest is not None:
+            holders.setdefault(rarest, {})[name] = pool
     for node in nodes:
-        matching = providers.pool_of(node.labels, pools)
+        near = {name: pool for pair in node.labels.items() for name, pool in holders.get(pair, {}).items()}
+        matching = providers.pool_of(node.labels, near)
         if matching is None or matching.name != of_node[node.name]:
             taken.setdefault(of_node[node.name], set()).add(matching.name if matching else "")
     for name, one in found.items():

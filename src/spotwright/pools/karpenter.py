@@ -77,7 +77,7 @@ def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
     expires = str(made.get("expireAfter") or (spec.get("disruption") or {}).get("expireAfter") or "Never")
     flags = {
         **({"requirements": others} if others else {}),
-        **({"nodeClassRef": dict(made["nodeClassRef"])} if made.get("nodeClassRef") else {}),
+        **({"nodeClassRef": reference} if (reference := _reference(made.get("nodeClassRef") or {})) else {}),
         **({"limits": dict(spec["limits"])} if spec.get("limits") else {}),
     }
     return NodePool(
@@ -96,6 +96,14 @@ def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
         expires if _is_duration(expires) else "",
         flags,
     )
+
+
+def _reference(given: Mapping[str, str]) -> dict[str, str]:
+    """The reference to a node class as v1 writes it: v1beta1 names the group in ``apiVersion``; empty where it names no kind."""
+    group = given.get("group") or str(given.get("apiVersion", "")).partition("/")[0]
+    if not (group and given.get("kind") and given.get("name")):
+        return {}
+    return {"group": group, "kind": given["kind"], "name": given["name"]}
 
 
 def _allowed(requirements: Iterable[Mapping[str, Any]], key: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ configuration does not know is a variable.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import textwrap
@@ -203,7 +204,8 @@ class ListedPool(NamedTuple):
 def name_for(value: str, *, taken: Container[str] = ()) -> str:
     """A name for spotwright.yaml that is not taken: small letters, digits and dashes, numbered where it must be."""
     base = re.sub(r"[^a-z0-9-]+", "-", value.lower()).strip("-") or "other-nodes"
-    return next(name for name in (base, *(f"{base}-{number}" for number in range(2, 100_000))) if name not in taken)
+    numbered = (f"{base}-{number}" for number in itertools.count(2))
+    return next(name for name in itertools.chain([base], numbered) if name not in taken)
 
 
 _WIDTH = 110

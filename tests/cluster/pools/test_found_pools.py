@@ -315,6 +315,20 @@ def test_a_node_pool_is_read_in_full_beside_its_nodes() -> None:
     assert pools["general-spot"].settings == {"capacity": "spot", "node": {"cpu": "2"}, **shared}
 
 
+@pytest.mark.parametrize(
+    ("reference", "flags"),
+    [
+        ({"apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass", "name": "default"}, REFERENCE),
+        ({"name": "default"}, None),
+    ],
+)
+def test_the_node_class_of_a_past_version_is_named_as_today(
+    reference: dict[str, str], flags: dict[str, str] | None
+) -> None:
+    [pool, _] = found(node_pools=(a_node_pool(nodeClassRef=reference),)).values()
+    assert pool.settings["create_flags"].get("nodeClassRef") == flags
+
+
 def test_nodes_in_other_zones_than_their_node_pool_asks_for_now_are_still_its_pool() -> None:
     node = a_node("n1", {**KARPENTER_SPOT, "topology.kubernetes.io/zone": "us-east-1b"})
     pools = found(node, node_pools=(a_node_pool(),))
