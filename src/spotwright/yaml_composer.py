@@ -28,7 +28,11 @@ __all__ = [
     "Node",
     "ScalarNode",
     "SequenceNode",
+    "Shared",
+    "anchor_of",
+    "anchored",
     "compose",
+    "data_of",
     "events_of",
     "is_null",
     "join",
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
         value: Any  # a text
         style: str | None
         tag: str | None
+        anchor: str | None
         implicit: tuple[bool, bool]
 
 else:
@@ -135,15 +140,22 @@ class SequenceNode(CollectionNode):
 Node: TypeAlias = ScalarNode | MappingNode | SequenceNode
 
 
+class Shared(NamedTuple):
+    """A node with an anchor, and the parser's events of the aliases that name it, in the order of the text."""
+
+    node: Node
+    aliases: list[Any]
+
+
 class Composed(NamedTuple):
     """One document. ``line`` is that of its ``---``, or of its beginning.
 
-    ``shared`` has the identities of the nodes that aliases name, each with the line of the first alias.
+    ``shared`` has the nodes that aliases name, by their identity.
     """
 
     line: int
     root: Node
-    shared: dict[int, int]
+    shared: dict[int, Shared]
 
 
 def compose(
@@ -195,7 +207,7 @@ class _Composer:
         lenient: bool,
         max_unfolded: int,
     ) -> None:
-        self.shared: dict[int, int] = {}
+        self.shared: dict[int, Shared] = {}
         self._get = get
         self._reveal = reveal
         self._above = above
@@ -290,7 +302,7 @@ class _Composer:
         self._unfolded += size
         if self._unfolded > self._max_unfolded:
             raise self._refusal(event, f"the aliases unfold to more than {self._max_unfolded:,} values")
-        self.shared.setdefault(id(node), self._line(event))
+        self.shared.setdefault(id(node), Shared(node, [])).aliases.append(event)
         return node, value
 
     def _refusal(self, event: Any, text: str) -> ComposeError:
@@ -320,8 +332,28 @@ def value_of(node: ScalarNode) -> Any:
     return _plain(text) if len(text) < _CACHED_LENGTH else _plain.__wrapped__(text)
 
 
+def data_of(node: Node) -> Any:
+    """The plain value of a node."""
+    return value_of(node) if isinstance(node, ScalarNode) else node.data
+
+
+def anchor_of(node: Node) -> str | None:
+    """The name of the anchor of a node; ``None`` if it has none."""
+    anchor: str | None = node.anchor if isinstance(node, ScalarNode) else node.start.anchor
+    return anchor
+
+
+def anchored(root: Node) -> Iterator[tuple[str, Node]]:
+    """The names and the nodes with an anchor in a document, in the order of the text."""
+    return ((name, node) for node in _nodes_of(root) if (name := anchor_of(node)) is not None)
+
+
 def events_of(root: Node) -> Iterator[Any]:
     """The parser's events that begin the nodes of a document, in the order of the text; a node that aliases share comes once."""
+    return (node if isinstance(node, ScalarNode) else node.start for node in _nodes_of(root))
+
+
+def _nodes_of(root: Node) -> Iterator[Node]:
     seen: set[int] = set()
     stack = [root]
     while stack:
@@ -329,19 +361,18 @@ def events_of(root: Node) -> Iterator[Any]:
         if id(node) in seen:
             continue
         seen.add(id(node))
+        yield node
         if isinstance(node, ScalarNode):
-            yield node
             continue
-        yield node.start
         children = node.value if isinstance(node, SequenceNode) else [one for pair in node.value for one in pair]
         stack += reversed(children)
 
 
-def join(roots: list[Node]) -> SequenceNode:
+def join(roots: list[MappingNode]) -> SequenceNode:
     """The roots of documents that are one object, as the items of a list."""
-    node = SequenceNode(roots[0])
+    node = SequenceNode(roots[0].start)
     node.end_mark, node.flow_style = roots[-1].end_mark, False
-    node.value, node.data = roots, [root.data for root in roots if isinstance(root, MappingNode)]
+    node.value, node.data = roots, [root.data for root in roots]
     return node
 
 
@@ -362,6 +393,6 @@ def _tagged(tag: str, text: str) -> Any:
     if tag.removeprefix(_TAG) in ("int", "float", "bool", "null"):
         try:
             return _CONSTRUCTOR.yaml_constructors[tag](_CONSTRUCTOR, yaml.ScalarNode(tag, text))
-        except ValueError:
+        except (ValueError, LookupError, OverflowError):  # !!int "", !!bool maybe, 1:00:00[and so on].0
             return text
     return text

@@ -99,26 +99,6 @@ def test_an_item_that_is_wrong_is_named_at_its_own_line() -> None:
     assert refusal(wrong) == "work.yaml:14: the key 'tolerations' stands here and on line 12"
 
 
-def test_an_anchor_that_two_items_share_is_refused_with_both_lines() -> None:
-    text = """\
-apiVersion: v1
-kind: List
-items:
-- apiVersion: v1
-  kind: Pod
-  metadata: {name: a}
-  spec: &pod
-    containers: [{name: a, image: b}]
-- apiVersion: v1
-  kind: Pod
-  metadata: {name: b}
-  spec: *pod
-"""
-    message = refusal(text)
-    assert message.startswith("work.yaml:7: ")
-    assert "the anchor of line 7, which line 12 shares" in message
-
-
 SHARED_LABELS = """\
 apiVersion: v1
 kind: List

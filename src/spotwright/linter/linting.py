@@ -56,7 +56,7 @@ from spotwright.placing.documents import (
     parse,
 )
 from spotwright.placing.patch import Editor
-from spotwright.placing.yaml_writer import edit_objects, split
+from spotwright.placing.text_objects import edit_objects, split
 
 __all__ = [
     "ALL_IDS",

@@ -30,6 +30,7 @@ from spotwright.manifests.record import (
     reserve,
     unplaced,
 )
+from spotwright.placing.aliases import refuse_changed
 from spotwright.placing.context import Finding, Level, PlaceContext, PlaceOptions, RoleReport, name_of
 from spotwright.placing.document_pair import AT as PAIR_AT
 from spotwright.placing.document_pair import KIND, PipelinePair, objects_of
@@ -43,7 +44,8 @@ from spotwright.placing.documents import (
     parse,
 )
 from spotwright.placing.patch import Editor
-from spotwright.placing.yaml_writer import Removal, block, edit_objects, flow, has_directives, remove, split
+from spotwright.placing.text_objects import edit_objects, has_directives, split
+from spotwright.placing.yaml_writer import Removal, block, flow, remove
 
 __all__ = [
     "Additions",
@@ -264,6 +266,7 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
     api_version, kind = _kind_of(document)
     place = _how_to_place(document, api_version, kind, work)
     if place is None:
+        refuse_changed(document)
         left = list(pass_through(document, api_version, kind, work.options.pod_paths))
         if any("--pod-path" in finding.text for finding in left):
             work.answered_paths.update(work.options.pod_paths)
@@ -276,6 +279,7 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
     rules = ObjectRules(work.config, work.references, work.options, add)
     rules.apply(place, editor, result.findings, result.roles)
     if editor.changes == reserved:
+        refuse_changed(document)
         return document.text  # no edits, so no record
     return placed_text(editor, at, None if isinstance(document, PipelinePair) else MAX_RECORD, work.outside)
 

@@ -1,9 +1,9 @@
 """The record that ``place`` leaves in an object, how it is written, and how ``unplace`` uses it.
 
 One annotation holds a version, the digests of the document's text before and after, and for each edit its position, its length,
-the text that it replaced, its path and the digests of its values. While the digest of the text matches, ``unplace`` restores the
-same bytes. After another tool has reformatted the document, each edit is looked up by its path: a value that is still as placed
-is removed, a changed one is left and named.
+the text that it replaced, its path and the digests of its values. An alias that is written out is an edit without digests. While
+the digest of the text matches, ``unplace`` restores the same bytes. After another tool has reformatted the document, each edit is
+looked up by its path: a value that is still as placed is removed, a changed one is left and named.
 
 The record is the first edit (:func:`reserve`), so that further annotations of the object stand beside it. A record that is too
 large for an annotation is kept outside of the document, and the annotation holds its digest.
@@ -125,11 +125,10 @@ def placed_text(editor: Editor, at: Path = AT, limit: int | None = MAX_RECORD, o
     """
     document, pairs = editor.document, splices(editor.document, editor.final_edits())
     record_edit = editor.edits[0]
-    rest = [(edit, change) for edit, change in pairs if edit is not record_edit]
-    [record_change] = [change for edit, change in pairs if edit is record_edit]
-    entries, after = _entries(document, rest)
-    token = inline(document, _TOKEN)
-    prefix = record_change.text.index(token)
+    holder, record_change = _holder(pairs, record_edit)
+    entries, after = _entries(document, [pair for pair in pairs if pair[0] is not holder])
+    token, lead = inline(document, _TOKEN), f"{inline(document, at[-1])}: "
+    prefix = record_change.text.index(lead + token) + len(lead)
     annotations = value_at(editor.data, at[:-1])
     original = document.get(at[:-1])
     record = {
@@ -155,12 +154,20 @@ def placed_text(editor: Editor, at: Path = AT, limit: int | None = MAX_RECORD, o
     if limit is not None and len(written.encode()) > limit:
         written = _put_outside(document, at, written, record, outside)
     scalar = inline(document, written)
-    whole = record_change._replace(text=record_change.text.replace(token, scalar, 1))
-    text = apply(document.text, [whole if edit is record_edit else change for edit, change in pairs])
+    before, behind = record_change.text[:prefix], record_change.text[prefix + len(token) :]
+    whole = record_change._replace(text=f"{before}{scalar}{behind}")
+    text = apply(document.text, [whole if edit is holder else change for edit, change in pairs])
     if not is_quoted(scalar, written):
         raise document.problem((), _UNREADABLE)
     _check(editor, pairs, text, record, at, len(scalar) - len(token))
     return text
+
+
+def _holder(pairs: Sequence[tuple[Edit, Splice]], record_edit: Edit) -> tuple[Edit, Splice]:
+    """The change that adds the record: its own edit, or the alias around it that is written out."""
+    path = record_edit.path
+    written = (pair for pair in pairs if pair[0].kind == "write" and path[: len(pair[0].path)] == pair[0].path)
+    return next(written, None) or next(pair for pair in pairs if pair[0] is record_edit)
 
 
 def _put_outside(document: Document, at: Path, written: str, record: Mapping[str, Any], outside: Outside | None) -> str:
@@ -190,6 +197,8 @@ def _entries(document: Document, pairs: Sequence[tuple[Edit, Splice]]) -> tuple[
     for edit, change in pairs:
         extent = [change.at + delta, len(change.text)]
         digests = [] if _parts(document, edit) else _value_digests(edit)
+        if edit.kind == "replace" and not change.old:  # made with another edit, which keeps the text of before
+            digests.append(inline(document, document.get(edit.path)))
         entries.append([_kind(document, edit), _in_result(edit.path, lengths), *extent, change.old, digests])
         delta += len(change.text) - len(change.old)
     text = apply(document.text, [change for _, change in pairs])
@@ -262,7 +271,7 @@ def _extents(editor: Editor, text: str, pairs: Sequence[tuple[Edit, Splice]], at
 
 
 def _value_digests(edit: Edit) -> list[str]:
-    if edit.kind == "embed":
+    if edit.kind in ("embed", "write"):
         return []
     if edit.kind == "extend":
         return [value_digest(item) for item in edit.value]
@@ -376,7 +385,7 @@ def _removal(document: Document, kind: str, path: Path, old: str, digests: list[
     if value_digest(present) != digests[0]:
         return _CHANGED
     if kind == "replace":
-        return Removal(path, (), replacement=_parsed(old, document.file))
+        return Removal(path, (), replacement=_parsed(old or digests[-1], document.file))
     if kind == "fill":
         return Removal(path, (), replacement=None)
     return Removal(path, ())

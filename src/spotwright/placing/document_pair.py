@@ -92,7 +92,7 @@ def _keys(document: Document) -> set[str]:
 
 def _pair(pipeline: Document, platforms: Document | None) -> PipelinePair:
     last = platforms or pipeline
-    roots = [pipeline.root] if platforms is None else [pipeline.root, platforms.root]
+    roots = [one.root for one in (pipeline, platforms) if one is not None and isinstance(one.root, MappingNode)]
     return PipelinePair(
         pipeline.file,
         pipeline.text,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -26,6 +26,7 @@ from spotwright.yaml_composer import (
     Node,
     ScalarNode,
     SequenceNode,
+    Shared,
     compose,
     is_null,
     value_of,
@@ -90,8 +91,8 @@ class NoPoolFitsError(ManifestError):
 class Document:
     """One YAML document of a file. ``start`` and ``end`` are its extent in ``text``, in characters.
 
-    ``above`` is the number of lines of the file above ``text``, which may be a part of the file. ``shared`` maps the identity of
-    each node that aliases name to the line of the first alias.
+    ``above`` is the number of lines of the file above ``text``, which may be a part of the file. ``shared`` has the nodes that
+    aliases name, by their identity. ``foreign`` has the values that nodes outside the document have now, where it shares them.
     """
 
     file: str
@@ -101,7 +102,8 @@ class Document:
     end: int
     index: int  # of the document in the file
     above: int = 0
-    shared: dict[int, int] = field(default_factory=dict)
+    shared: dict[int, Shared] = field(default_factory=dict)
+    foreign: Mapping[int, Any] = field(default_factory=dict)
     _nodes: dict[Path, Node | None] = field(default_factory=dict)  # those that were looked up
 
     def node(self, path: Path) -> Node | None:
@@ -131,11 +133,11 @@ class Document:
 
     @property
     def is_json(self) -> bool:
-        """Whether the document is JSON, so that additions must be JSON too."""
+        """Whether the document is JSON, so that additions must be JSON too. With aliases it is none."""
         root = self.root
         if isinstance(root, SequenceNode) and root.value:
             root = root.value[0]  # a pipeline
-        if not isinstance(root, MappingNode) or not root.flow_style:
+        if self.shared or not isinstance(root, MappingNode) or not root.flow_style:
             return False
         return all(key.style == '"' for key, _ in root.value[:1])
 
@@ -190,14 +192,6 @@ class Document:
     def removable_parts(self, path: Path, value: Any) -> list[Path]:  # noqa: ARG002 (a pair of documents has parts)
         """Paths inside a value added at ``path`` that can be removed one by one; none if it is removed as a whole."""
         return []
-
-    def aliased(self, path: Path) -> tuple[int, int] | None:
-        """The lines of the anchor and of an alias if a value on the way to ``path`` is shared by an alias; else ``None``."""
-        if not self.shared:
-            return None
-        nodes = (self.node(path[:length]) for length in range(len(path) + 1))
-        shared = (node for node in nodes if node is not None and id(node) in self.shared)
-        return next(((self._line(node), self.shared[id(node)]) for node in shared), None)
 
     def _line(self, node: Node) -> int:
         return int(node.start_mark.line) + 1 + self.above

@@ -56,9 +56,6 @@ class _Merged(Editor):
     def _writable(self, path: Path) -> Any:
         return Editor._writable(self, path[len(self.root) :])  # noqa: SLF001
 
-    def _guard(self, path: Path) -> None:
-        """Allow every edit: no alias shares the merged value, and the edits that write the result are guarded."""
-
 
 def place_merged(
     ctx: PlaceContext, role: Role, value: dict[str, Any], places: Mapping[Path, Path] | None = None

@@ -29,6 +29,7 @@ __all__ = [
     "Splice",
     "clone",
     "data_document",
+    "edited",
     "is_same",
     "json_patch",
     "json_pointer",
@@ -109,7 +110,6 @@ class Editor:
         self.changes += 1
         self._writable(path[:depth])[added[-1]] = value
         if not self._is_added(added):
-            self._guard(path[:depth])
             self._added.add(added)
             self._lengths.add(len(added))
             self.edits.append(Edit("add", added, value))
@@ -138,7 +138,6 @@ class Editor:
         self._writable(path).extend(new)
         if self._is_added(path):
             return
-        self._guard(path)
         earlier = self._changed.get(path)
         if earlier is not None:
             earlier.value.extend(new)
@@ -154,7 +153,6 @@ class Editor:
         self._writable(path[:-1])[path[-1]] = value
         if self._is_added(path):
             return
-        self._guard(path[:-1])
         earlier = self._changed.get(path)
         if earlier is not None:
             earlier.value = value
@@ -166,7 +164,6 @@ class Editor:
         """Change a text that is YAML itself to ``text``. ``inner`` are the changes, by rising position."""
         self.changes += 1
         self._writable(path[:-1])[path[-1]] = text
-        self._guard(path[:-1])
         self.edits.append(Edit("embed", path, text, tuple(inner)))
 
     def is_edited(self, path: Path) -> bool:
@@ -189,19 +186,7 @@ class Editor:
 
         The edits in ``short`` have :data:`STAND_IN` instead of their values.
         """
-        shortened = {id(edit) for edit in short}
-        holder: list[Any] = [self.document.get(())]
-        copies: dict[Path, Any] = {}
-        for edit in sorted(self.final_edits(), key=lambda edit: -len(edit.path)):
-            parent = _copied(holder, edit.path[:-1], copies)
-            if edit.kind == "extend":
-                new = [STAND_IN] if id(edit) in shortened else edit.value
-                parent[edit.path[-1]] = [*new, *parent[edit.path[-1]]]
-            elif edit.kind == "append":
-                parent.append(edit.value)
-            else:
-                parent[edit.path[-1]] = STAND_IN if id(edit) in shortened else edit.value
-        return holder[0]
+        return edited(self.document.get(()), self.final_edits(), short)
 
     def _is_added(self, path: Path) -> bool:
         """Whether an edit has added the value at a path, or a value around it."""
@@ -231,12 +216,25 @@ class Editor:
         self.data = holder[0]
         return value
 
-    def _guard(self, path: Path) -> None:
-        """Refuse an edit inside a value that an alias shares: it would change both places."""
-        lines = self.document.aliased(path) if self.document.shared else None
-        if lines is not None:
-            text = f"this stands inside the anchor of line {lines[0]}, which line {lines[1]} shares"
-            raise self.problem(path, f"{text}; write it out in one of the two")
+
+def edited(data: Any, edits: Sequence[Edit], short: Collection[Edit] = ()) -> Any:
+    """A document's data with edits that have their final values; :meth:`Editor.result` says more.
+
+    What no edit changes is shared with ``data``.
+    """
+    shortened = {id(edit) for edit in short}
+    holder: list[Any] = [data]
+    copies: dict[Path, Any] = {}
+    for edit in sorted(edits, key=lambda edit: -len(edit.path)):
+        parent = _copied(holder, edit.path[:-1], copies)
+        if edit.kind == "extend":
+            new = [STAND_IN] if id(edit) in shortened else edit.value
+            parent[edit.path[-1]] = [*new, *parent[edit.path[-1]]]
+        elif edit.kind == "append":
+            parent.append(edit.value)
+        else:
+            parent[edit.path[-1]] = STAND_IN if id(edit) in shortened else edit.value
+    return holder[0]
 
 
 def _copied(holder: list[Any], path: Path, copies: dict[Path, Any]) -> Any:
@@ -268,6 +266,8 @@ def clone(value: _T) -> _T:
 
 def is_same(one: Any, other: Any) -> bool:
     """Whether plain data is equal and of the same types: to Python 1, 1.0 and true are equal, and NaN is not equal to itself."""
+    if one is other:
+        return True
     kind = one.__class__
     if kind is not other.__class__:
         return False

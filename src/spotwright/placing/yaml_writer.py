@@ -4,7 +4,6 @@ A key is inserted before an existing key, an item before the first item, in the 
 order and line ends of everything else stay as they are. A replaced scalar keeps its old text for the way back. Nothing is
 inserted at the end of a mapping, because the parser's end marks lie behind later comments and blank lines.
 
-A file is split into objects, each edited in a text of its own, so that the cost does not grow with the length of the file.
 From a document that another tool has reformatted, values are removed one by one.
 """
 
@@ -13,38 +12,34 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-from spotwright.placing.document_pair import PipelinePair, objects_of
-from spotwright.placing.documents import Document, ManifestError, Path, parse
+from spotwright.placing.aliases import AsWritten, InLine, WriteOut, content_start, sharing
+from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import STAND_IN, Edit, Splice, clone, value_at
-from spotwright.yaml_composer import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
+from spotwright.yaml_composer import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode, anchor_of
 
 __all__ = [
-    "ObjectEdit",
     "Removal",
     "apply",
     "block",
-    "edit_objects",
     "flow",
-    "has_directives",
     "in_brief",
     "inline",
     "is_quoted",
     "remove",
     "splices",
-    "split",
     "within_block",
 ]
 
 
 def within_block(text: str, node: Node, value: str, inner: Sequence[Splice]) -> list[Splice] | None:
     """Changes of a block's ``value`` as changes of the file's ``text``; ``None`` if the lines of the two do not correspond."""
-    begin = text.find("\n", node.start_mark.index) + 1
+    begin = text.find("\n", content_start(text, node)) + 1
     written, lines = text[begin : node.end_mark.index].split("\n"), value.split("\n")
     margin = _margin(written, lines)
     if not isinstance(node, ScalarNode) or node.style != "|" or margin is None:
@@ -82,9 +77,16 @@ _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splice]]:
-    """The changes of the text that make the edits, by position; at one position in the order of the edits."""
+    """The changes of the text that make the edits, by position; at one position insertions in the order of the edits.
+
+    In a document with aliases there are also changes that no edit asks for, which write values out (their edits are of kind
+    ``write``), and edits that others make, whose changes change nothing.
+    """
     writer = _Writer(document)
-    pairs = [(edit, change) for edit in edits for change in writer.changes(edit)]
+    if document.shared:
+        pairs = _shared_splices(writer, document, edits)
+    else:
+        pairs = [(edit, change) for edit in edits for change in writer.changes(edit)]
     pairs.sort(key=_position)
     for index, ((edit, change), (later, _)) in enumerate(pairwise(pairs)):
         if change.ends_flow and edit.path[:-1] == later.path[:-1]:
@@ -95,8 +97,17 @@ def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splic
     return pairs
 
 
-def _position(pair: tuple[Edit, Splice]) -> int:
-    return pair[1].at
+def _shared_splices(writer: _Writer, document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splice]]:
+    """The changes of a document with aliases. None has a short form, because an alias repeats what stands at its anchor."""
+    shared = sharing(document, edits)
+    pairs = [(edit, change) for edit in shared.edits for change in writer.changes(edit)]
+    pairs += [(edit, Splice(document.start, "")) for edit in shared.silent]
+    pairs += [pair for one in shared.written for pair in writer.write_out(one)]
+    return [(edit, change._replace(short="")) for edit, change in pairs]
+
+
+def _position(pair: tuple[Edit, Splice]) -> tuple[int, bool]:
+    return pair[1].at, bool(pair[1].old)
 
 
 def in_brief(change: Splice) -> Splice:
@@ -139,7 +150,7 @@ class _Writer:
                 return within
         start, end = node.start_mark.index, node.end_mark.index
         old = document.text[start:end].rstrip()  # the end mark of a block stands behind its line end
-        return [Splice(start, inline(document, edit.value), old)]
+        return [Splice(start, f"{_before(node)}{inline(document, edit.value)}", old)]
 
     def _into_mapping(self, edit: Edit) -> Splice:
         document, key = self._document, str(edit.path[-1])
@@ -150,12 +161,16 @@ class _Writer:
             existing = _existing(document, edit.path)
             start, end = existing.start_mark.index, existing.end_mark.index
             space = "" if start and text[start - 1] in " \t\n" else " "
-            return Splice(start, f"{space}{inline(document, edit.value)}", text[start:end])
+            return Splice(start, f"{space}{_before(existing)}{inline(document, edit.value)}", text[start:end])
+        return self._new_key(parent, key, edit.value)
+
+    def _new_key(self, parent: MappingNode, key: str, value: Any) -> Splice:
+        document = self._document
         if not parent.flow_style:
-            return _block_splice(self._margin(parent), {key: edit.value}, f"{_scalar(key)}: {STAND_IN}")
-        entry = f"{inline(document, key)}: {inline(document, edit.value)}"
+            return _block_splice(self._margin(parent), {key: value}, f"{_scalar(key)}: {STAND_IN}")
+        entry = f"{inline(document, key)}: {inline(document, value)}"
         if not parent.value:
-            return Splice(parent.start_mark.index + 1, entry, ends_flow=True)
+            return Splice(content_start(document.text, parent) + 1, entry, ends_flow=True)
         return Splice(parent.value[0][0].start_mark.index, f"{entry}, ")
 
     def _margin(self, parent: MappingNode) -> tuple[int, int, str]:
@@ -167,11 +182,81 @@ class _Writer:
 
     def _into_list(self, edit: Edit) -> Splice:
         document, node = self._document, _existing(self._document, edit.path)
+        start = content_start(document.text, node)
         if isinstance(node, CollectionNode) and node.flow_style:
-            at = node.value[0].start_mark.index if node.value else node.start_mark.index + 1
             items = ", ".join(inline(document, item) for item in edit.value)
-            return Splice(at, f"{items}, " if node.value else items)
-        return _block_splice(_margin_of(document.text, node), edit.value, f"- {STAND_IN}")
+            first = node.value[0].start_mark.index if node.value else 0  # an alias has the position of its anchor
+            return Splice(max(first, start + 1), f"{items}, " if node.value else items)
+        column = start - document.text.rfind("\n", 0, start) - 1
+        return _block_splice((start, column, _newline(document.text, start)), edit.value, f"- {STAND_IN}")
+
+    def write_out(self, one: WriteOut) -> Iterator[tuple[Edit, Splice]]:
+        """The changes that write a value out."""
+        if one.kind == "key" and isinstance(one.parent, MappingNode):
+            yield Edit("write", one.path, None), self._new_key(one.parent, str(one.path[-1]), one.value)
+        elif one.kind == "merge":
+            yield from self._in_place_of_merge(one)
+        else:
+            yield Edit("write", one.path, None), self._in_place_of_alias(one)
+
+    def _in_place_of_alias(self, one: WriteOut) -> Splice:
+        text, start, end = self._document.text, one.start, one.end
+        if one.parent.flow_style:
+            return Splice(start, flow(one.value), text[start:end])
+        rest, newline = _rest_of_line(text, end), _newline(text, end)
+        if isinstance(one.parent, SequenceNode):
+            is_long = isinstance(one.value, dict | list) and one.value
+            lines = block(one.value, one.column) if is_long else [flow(one.value)]
+            new = newline.join(lines).lstrip(" ")
+            lead = f"{rest.strip()}{newline}{' ' * one.column}" if len(lines) > 1 and rest.strip() else ""
+            new = f"{lead}{new}"
+        else:
+            lines = block({"": one.value}, one.column)
+            head = lines[0][one.column + len('"":') :]
+            while text[start - 1] == " ":
+                start -= 1
+            if text[start - 1] != ":":  # the alias stands on a line of its own
+                start, head = one.start, head.lstrip(" ")
+            remark = f" {rest.strip()}" if len(lines) > 1 and rest.strip() else ""
+            new = newline.join([head + remark, *lines[1:]])
+        if len(lines) == 1:
+            return Splice(start, new, text[start:end])
+        return Splice(start, new + _at_the_end(text, end), text[start : end + len(rest)])
+
+    def _in_place_of_merge(self, one: WriteOut) -> Iterator[tuple[Edit, Splice]]:
+        text, keys, path, is_flow = self._document.text, one.value, one.path, one.parent.flow_style
+        if not keys:
+            yield Edit("write", (*path, "<<"), None), Splice(one.start, "<<: {}", text[one.start : one.end])
+            return
+        newline, rest = _newline(text, one.end), _rest_of_line(text, one.end)
+        between = ", " if is_flow else newline + " " * one.column
+        remark = "" if is_flow else rest.lstrip(" ")
+        old = text[one.start : one.end + (len(rest) - len(remark) if remark else 0)]
+        behind = between if remark else "" if is_flow else _at_the_end(text, one.end)
+        entries = [
+            flow({key: value})[1:-1] if is_flow else newline.join(block({key: value}, one.column)).lstrip(" ")
+            for key, value in keys.items()
+        ]
+        for number, (key, entry) in enumerate(zip(keys, entries, strict=True), 1):
+            is_last = number == len(keys)
+            splice = Splice(one.start, entry + (behind if is_last else between), old if is_last else "")
+            yield Edit("write", (*path, str(key)), None), splice
+
+
+def _rest_of_line(text: str, position: int) -> str:
+    """The text up to the line end, without spaces before it."""
+    end = text.find("\n", position)
+    return text[position : end if end >= 0 else len(text)].rstrip()
+
+
+def _at_the_end(text: str, position: int) -> str:
+    """A line end where a block would be the end of a text that has none."""
+    return "" if text.find("\n", position) >= 0 else "\n"
+
+
+def _before(node: Node) -> str:
+    """The anchor of a node as it stands before a new value; empty if it has none."""
+    return "" if anchor_of(node) is None else f"&{anchor_of(node)} "
 
 
 def _existing(document: Document, path: Path) -> Node:
@@ -248,7 +333,7 @@ def _write(value: Any, lead: str, indent: str, lines: list[str]) -> None:
                 lines.append(f"{lead}{_scalar(key)}: {_scalar(item)}")
             elif isinstance(item, str):
                 lines.append(f"{lead}{_scalar(key)}: |")
-                lines += [f"{inner}{line}" for line in item.splitlines()]
+                lines += _block_lines(item, inner)
             elif item and isinstance(item, dict | list):
                 lines.append(f"{lead}{_scalar(key)}:")
                 below = inner if isinstance(item, dict) else indent
@@ -260,17 +345,27 @@ def _write(value: Any, lead: str, indent: str, lines: list[str]) -> None:
     for item in value:
         if item and isinstance(item, dict | list):
             _write(item, f"{lead}- ", inner, lines)
+        elif isinstance(item, str) and _fits_block(item):
+            lines.append(f"{lead}- |")
+            lines += _block_lines(item, inner)
         else:
             lines.append(f"{lead}- {flow(item)}")
         lead = indent
 
 
 def _fits_block(text: str) -> bool:
-    """Whether a text can be written as a literal block: whole lines of printable characters, the first of them not indented."""
-    if not text.endswith("\n"):
+    """Whether a text can be written as a literal block: whole lines of printable characters, the first of them not indented.
+
+    Neither the first nor the last line is empty.
+    """
+    if not text.endswith("\n") or text.endswith("\n\n") or text[0] in " \n":
         return False
     lines = text.split("\n")
-    return len(lines) > 2 and text[0] != " " and all(line and line.isprintable() for line in lines[:-1])
+    return len(lines) > 2 and all(map(str.isprintable, lines))
+
+
+def _block_lines(text: str, indent: str) -> list[str]:
+    return [indent + line if line else "" for line in text.split("\n")[:-1]]
 
 
 def inline(document: Document, value: Any) -> str:
@@ -280,6 +375,8 @@ def inline(document: Document, value: Any) -> str:
 
 def flow(value: Any) -> str:
     """A value as one line of flow-style YAML."""
+    if isinstance(value, InLine):
+        return f"{value.tag} {flow(value.value)}".lstrip(" ")
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -290,6 +387,8 @@ def flow(value: Any) -> str:
 @lru_cache(maxsize=4096, typed=True)
 def _scalar(value: Any) -> str:
     """A scalar that every YAML reader reads alike: plain if it looks like a word or a path, else quoted."""
+    if isinstance(value, AsWritten):
+        return str(value)
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if isinstance(value, str) and '"' in value and value.isprintable():
@@ -333,16 +432,26 @@ def remove(document: Document, removals: Sequence[Removal]) -> str:
     """The file's text after the removals from one document; other documents stay as they are."""
     expected = _expected(document, removals)
     text = document.text
-    for removal in sorted(removals, key=lambda r: _start_of(document, r.path), reverse=True):
+    once = {_place_of(document, removal): removal for removal in removals}
+    for removal in sorted(once.values(), key=lambda r: _start_of(document, r.path), reverse=True):
         text = _cut_once(document, text, removal)
     if _reads_as(text, document, expected):
         return text
-    written = document.serialize(expected).rstrip("\n")
+    margin = " " * document.root.start_mark.column  # of an item of a list
+    written = document.serialize(expected).rstrip("\n").replace("\n", f"\n{margin}")
     end = "" if document.is_flow else "\n"  # a block document ends behind its line end
     text = document.text[: document.start] + written + end + document.text[document.end :]
     if not _reads_as(text, document, expected):
         raise document.problem((), "cannot be unplaced: the text that is left would not have the expected values")
     return text
+
+
+def _place_of(document: Document, removal: Removal) -> tuple[Any, ...]:
+    """Where a removal is made: several paths lead there if the value is shared by an alias."""
+    path = removal.path
+    if removal.items or removal.replacement is not _KEEP:
+        return id(document.node(path) or removal), *removal.items
+    return id(document.node(path[:-1]) or removal), path[-1:]
 
 
 def _start_of(document: Document, path: Path) -> int:
@@ -376,37 +485,41 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
     except ManifestError:
         return text  # the comparison at the end notices
     node = current.node(removal.path) if current is not None else None
-    if current is None or node is None:
-        return text
+    if current is None or node is None or not current.start <= node.start_mark.index < current.end:
+        return text  # removed at its anchor
     if removal.replacement is not _KEEP:
         within = within_block(text, node, current.get(removal.path), removal.inner) if removal.inner else None
-        return apply(text, within or [_replacing(document, text, node, removal.replacement)])
+        return apply(text, within or [_replacing(current, node, removal.replacement)])
     if removal.items:
-        return apply(text, _without_items(text, node, removal.items))
+        return apply(text, _without_items(current, node, removal.items))
     parent = current.node(removal.path[:-1])
     if not isinstance(parent, MappingNode):
         return apply(text, [_without_document(text, node)])
-    return apply(text, [_without_key(text, parent, str(removal.path[-1]))])
+    return apply(text, _without_key(current, parent, str(removal.path[-1])))
 
 
-def _replacing(document: Document, text: str, node: Node, value: Any) -> Splice:
-    start, end = node.start_mark.index, _end(node)
+def _replacing(document: Document, node: Node, value: Any) -> Splice:
+    start, end = node.start_mark.index, _end(document, node)
+    old = document.text[start:end]
     is_block = isinstance(node, ScalarNode) and node.style in ("|", ">")  # its end mark stands behind the line end
-    old = text[start:end].rstrip() if is_block else text[start:end]
-    return Splice(start, "" if value is None else inline(document, value), old)
+    new = "" if value is None else inline(document, value)
+    return Splice(start, (_before(node) + new).strip(), old.rstrip() if is_block else old)
 
 
-def _without_key(text: str, parent: MappingNode, key: str) -> Splice:
-    entries = parent.value
-    index = next(i for i, (name, _) in enumerate(entries) if name.value == key)
+def _without_key(document: Document, parent: MappingNode, key: str) -> list[Splice]:
+    """Removes a key of a mapping; nothing if it is only merged into it."""
+    text, entries = document.text, parent.value
+    index = next((i for i, (name, _) in enumerate(entries) if name.value == key), None)
+    if index is None:
+        return []
     if len(entries) == 1:
-        start, end = parent.start_mark.index, _end(parent)
-        return Splice(start, "{}", text[start:end])
+        start, end = content_start(text, parent), _end(document, parent)
+        return [Splice(start, "{}", text[start:end])]
     if index + 1 < len(entries):
         start, end = entries[index][0].start_mark.index, entries[index + 1][0].start_mark.index
     else:
-        start, end = _end(entries[index - 1][1]), _end(entries[index][1])
-    return Splice(start, "", text[start:end])
+        start, end = (_extent(document, value, key.end_mark.index)[1] for key, value in entries[index - 1 :])
+    return [Splice(start, "", text[start:end])]
 
 
 def _without_document(text: str, node: Node) -> Splice:
@@ -415,25 +528,33 @@ def _without_document(text: str, node: Node) -> Splice:
     return Splice(start, "", text[start:end])
 
 
-def _without_items(text: str, node: Node, items: Sequence[int]) -> list[Splice]:
-    children = node.value
+_SPACE = re.compile(r"(?:\s+|#.*)*")
+
+
+def _without_items(document: Document, node: Node, items: Sequence[int]) -> list[Splice]:
+    text, children = document.text, node.value
     if len(items) == len(children):
-        return [_emptied(text, node)]
-    starts = [_item_start(text, node, child) for child in children]
-    cuts = []
-    for index in items:
-        if index + 1 < len(children):
-            start, end = starts[index], starts[index + 1]
-        else:
-            kept = max(i for i in range(len(children)) if i not in items)
-            start, end = _end(children[kept]), _end(children[index])
-        cuts.append(Splice(start, "", text[start:end]))
-    return cuts
+        return [_emptied(document, node)]
+    is_flow = isinstance(node, CollectionNode) and node.flow_style
+    position = content_start(text, node)
+    starts, ends = [], []
+    for child in children:
+        start, end = _extent(document, child, position)
+        space = _SPACE.match(text, position)  # an item of a block begins with its dash
+        starts.append(start if is_flow or space is None else space.end())
+        ends.append(end)
+        position = end
+    kept = max(index for index in range(len(children)) if index not in items)
+    cuts = [(starts[index], starts[index + 1]) for index in items if index < kept]
+    if kept + 1 < len(children):
+        cuts.append((ends[kept], ends[-1]))
+    return [Splice(start, "", text[start:end]) for start, end in cuts]
 
 
-def _emptied(text: str, node: Node) -> Splice:
+def _emptied(document: Document, node: Node) -> Splice:
     """Empties a list. A block list may begin in the column of its key, where ``[]`` may not stand."""
-    start, end = int(node.start_mark.index), _end(node)
+    text = document.text
+    start, end = content_start(text, node), _end(document, node)
     if isinstance(node, CollectionNode) and node.flow_style:
         return Splice(start, "[]", text[start:end])
     key = len(text[:start].rstrip())
@@ -442,18 +563,25 @@ def _emptied(text: str, node: Node) -> Splice:
     return Splice(start, "  []", text[start:end])
 
 
-def _item_start(text: str, node: Node, child: Node) -> int:
-    start = int(child.start_mark.index)
-    return start if isinstance(node, CollectionNode) and node.flow_style else text.rindex("-", 0, start)
+def _extent(document: Document, node: Node, position: int) -> tuple[int, int]:
+    """The extent of the value that stands at or behind a position: of the node itself, or of an alias that names it."""
+    if node.start_mark.index < position and id(node) in document.shared:
+        for alias in document.shared[id(node)].aliases:
+            if alias.start_mark.index >= position:
+                return alias.start_mark.index, alias.end_mark.index
+    return node.start_mark.index, _end(document, node)
 
 
-def _end(node: Node) -> int:
+def _end(document: Document, node: Node) -> int:
     """The position behind a value. The parser's end mark of a collection lies behind later comments and blank lines."""
-    if node.value and isinstance(node, MappingNode) and not node.flow_style:
-        return _end(node.value[-1][1])
-    if node.value and isinstance(node, SequenceNode) and not node.flow_style:
-        return _end(node.value[-1])
-    return int(node.end_mark.index)
+    if isinstance(node, ScalarNode) or node.flow_style or not node.value:
+        return int(node.end_mark.index)
+    last = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
+    aliases = document.shared[id(last)].aliases if id(last) in document.shared else []
+    inside = [
+        one.end_mark.index for one in aliases if node.start_mark.index < one.start_mark.index < node.end_mark.index
+    ]
+    return int(inside[-1]) if inside else _end(document, last)
 
 
 def _reads_as(text: str, document: Document, expected: Any) -> bool:
@@ -462,169 +590,3 @@ def _reads_as(text: str, document: Document, expected: Any) -> bool:
     except ManifestError:
         return False
     return bool(current is not None and current.get(()) == expected)
-
-
-ObjectEdit = Callable[[Document], str | None]
-"""Edits an object and returns the whole text around it; ``None`` if the object is removed."""
-
-_MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_PIPELINE = "pipelineInfo"  # stands in every compiled pipeline
-_ITEMS: Path = ("items",)
-
-
-def has_directives(text: str) -> bool:
-    """Whether a text has YAML directives (``%YAML``), which belong to the document behind them."""
-    return text.startswith("%") or "\n%" in text
-
-
-def split(text: str) -> Iterator[tuple[int, str]]:
-    """The documents of a text, each after the number of lines above it.
-
-    The two documents of a compiled pipeline stay together. A text with directives stays whole.
-    """
-    if has_directives(text):
-        yield 0, text
-        return
-    starts = [0, *(match.start() for match in _MARKER.finditer(text) if match.start()), len(text)]
-    parts = [text[start:end] for start, end in pairwise(starts)]
-    above = position = 0
-    while position < len(parts):
-        length = _length(parts, position)
-        piece = "".join(parts[position : position + length])
-        position += length
-        yield above, piece
-        above += piece.count("\n")
-
-
-def _length(parts: Sequence[str], first: int) -> int:
-    """How many parts from ``first`` on are one object: the platform document is the next one that is not empty."""
-    if _PIPELINE in parts[first]:
-        for number in range(first + 1, len(parts)):
-            if "platforms" in parts[number]:
-                return number + 1 - first
-            if any(line and not line.startswith(("#", "---")) for line in map(str.strip, parts[number].splitlines())):
-                break
-    return 1
-
-
-def edit_objects(text: str, objects: Sequence[Document], edit: ObjectEdit) -> str | None:
-    """Edit the ``objects`` of a text; ``None`` if its only object is removed."""
-    if len(objects) > 1:
-        return _edit_each(text, objects, edit)
-    for document in objects:
-        items = _items(document)
-        if items is not None:
-            return _edit_items(text, document, items, edit)
-        return edit(document)
-    return text
-
-
-def _edit_each(text: str, objects: Sequence[Document], edit: ObjectEdit) -> str:
-    """Edit the documents of a text that cannot be split, each in its own part of it."""
-    parts, position, line = [], 0, 0
-    for document in objects:
-        start = document.start
-        line_start = text.rfind("\n", 0, start) + 1
-        if not text[line_start:start].strip():
-            start = line_start  # the first key's indentation belongs to the document
-        part = text[start : document.end]
-        line += text.count("\n", position, start)
-        inner = list(objects_of(parse(part, document.file, document.above + line)))
-        parts += [text[position:start], edit_objects(part, inner, edit) or ""]
-        line += part.count("\n")
-        position = document.end
-    return "".join([*parts, text[position:]])
-
-
-def _items(document: Document) -> Sequence[Node] | None:
-    """The items of a ``List``; ``None`` for any other document."""
-    if isinstance(document, PipelinePair) or not str(document.get(("kind",), "")).endswith("List"):
-        return None
-    items = document.node(_ITEMS)
-    return items.value if isinstance(items, SequenceNode) else None
-
-
-def _edit_items(text: str, document: Document, items: Sequence[Node], edit: ObjectEdit) -> str:
-    """Edit the items of a list, each as a document that is indented as the item is."""
-    if _is_shared(document, items):
-        return _edit_shared_items(document, len(items), edit)
-    parts, position, removed = [], 0, []
-    for index, node in enumerate(items):
-        start, end = node.start_mark.index, node.end_mark.index
-        margin = "" if isinstance(node, MappingNode) and node.flow_style else " " * node.start_mark.column
-        objects = parse(margin + text[start:end], document.file, document.above + node.start_mark.line)
-        edited = edit_objects(margin + text[start:end], objects, edit)
-        if edited is None:
-            removed.append(index)
-        else:
-            parts += [text[position:start], edited[len(margin) :]]
-            position = end
-    return _without("".join([*parts, text[position:]]), document, removed)
-
-
-def _without(text: str, document: Document, removed: Sequence[int]) -> str:
-    """The text of a list without some of its items."""
-    if not removed:
-        return text
-    [current] = parse(text, document.file, document.above)
-    return remove(current, [Removal(_ITEMS, tuple(removed))])
-
-
-@dataclass(slots=True)
-class _Item(Document):
-    """An item of a list that shares an anchor with another item, so that it cannot be parsed alone."""
-
-    number: int = 0
-
-    def reparse(self, text: str) -> Document | None:
-        """Parse another version of the file's text and return this item in it."""
-        document = Document.reparse(self, text)
-        return None if document is None else _item(document, self.number)
-
-
-def _item(document: Document, number: int) -> Document | None:
-    nodes = _items(document) or ()
-    if number >= len(nodes):
-        return None
-    node = nodes[number]
-    extent = (node.start_mark.index, node.end_mark.index)
-    return _Item(
-        document.file, document.text, node, *extent, document.index, document.above, document.shared, number=number
-    )
-
-
-def _is_shared(document: Document, items: Sequence[Node]) -> bool:
-    """Whether an anchor is used by two items of a list."""
-    earlier: set[int] = set()
-    for node in items if document.shared else ():
-        shared = set(_inside(node)) & document.shared.keys()
-        if shared & earlier:
-            return True
-        earlier |= shared
-    return False
-
-
-def _inside(node: Node) -> Iterator[int]:
-    """The identities of a node and of all nodes inside it."""
-    yield id(node)
-    if isinstance(node, MappingNode):
-        for _, child in node.value:
-            yield from _inside(child)
-    elif isinstance(node, SequenceNode):
-        for child in node.value:
-            yield from _inside(child)
-
-
-def _edit_shared_items(document: Document, count: int, edit: ObjectEdit) -> str:
-    """Edit the items of a list in its whole text, which is parsed again for each of them."""
-    removed = []
-    for number in range(count):
-        [document] = parse(document.text, document.file, document.above)
-        item = _item(document, number)
-        if item is not None and isinstance(item.root, MappingNode):
-            edited = edit(item)
-            if edited is None:
-                removed.append(number)
-            else:
-                document.text = edited
-    return _without(document.text, document, removed)
