@@ -42,7 +42,7 @@ from spotwright.placing.context import QUEUE_LABEL, Group, Level, PlaceContext
 from spotwright.placing.document_pair import EXECUTORS
 from spotwright.placing.documents import Path
 from spotwright.placing.environment import CHECKPOINT_PATH
-from spotwright.placing.pod_spec import tell_assumptions
+from spotwright.placing.pod_spec import TEXT, check, tell_assumptions
 from spotwright.placing.pods import (
     Placed,
     add_pod_metadata,
@@ -131,6 +131,7 @@ def list_tasks(ctx: PlaceContext, paths: PipelinePaths) -> list[CompiledTask]:
         raise ctx.problem((*paths.pipeline, *error.keys), str(error)) from error
     for label in {use.label for use in uses}:
         mapping_at(ctx, (*paths.executor(label), "container"))
+        check(ctx, (*paths.executor(label), "container"), {"env": [{"name": TEXT}]})
     return [_task(ctx, paths, use) for use in uses if use.has_pod]
 
 
