@@ -107,6 +107,7 @@ def read_shutdown(settings: Mapping[str, Any], name: str) -> Shutdown:
 
 _LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList", "PriorityClassList")
 _ASK = "kubectl get nodes -o json"
+_OR_A_LIST = f", or for pools import with {TOOLS}"
 _NO_KIND = "object without a kind"
 _GAP = re.compile(r"[ \t\r\n]*")
 
@@ -138,7 +139,7 @@ class Objects:
         found = found or ("a List without items" if not self.daemon_sets else f"{len(self.daemon_sets)} DaemonSet")
         if self.listings:
             found = "a list of node pools, which pools import reads"
-        others = f", or for pools import {TOOLS}" if _NO_KIND in self.others else ""
+        others = _OR_A_LIST if _NO_KIND in self.others else ""
         raise InputError(f"{name}: expected nodes, found {found}: write the file with {_ASK}{others}")
 
 
@@ -189,7 +190,7 @@ def _flattened(document: Any, name: str) -> Iterator[Mapping[str, Any]]:
     for item in items if isinstance(items, list) else [items]:
         if not isinstance(item, Mapping):
             raise InputError(
-                f"{name}: expected objects of Kubernetes, found {word_for(item)}: write the file with {_ASK}"
+                f"{name}: expected objects of Kubernetes, found {word_for(item)}: write the file with {_ASK}{_OR_A_LIST}"
             )
         yield {**common, **item}
 
