@@ -314,3 +314,28 @@ def test_work_that_asks_for_gpus_lands_on_gke_whose_taint_the_cluster_tolerates_
     landing = {"work-lands-nowhere", "taint-no-work-tolerates"}
     assert codes(limits) & landing == set()
     assert codes({"cpu": 1}) & landing == {"work-lands-nowhere"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "advice"),
+    [
+        ({}, "spotwright place adds the tolerations"),
+        ({"nodeSelector": {"team": "nobody"}}, "correct what it asks of nodes"),
+        ({"containers": [{"name": "a", "resources": {"requests": {"memory": "9Ti"}}}]}, "make a pool of larger nodes"),
+    ],
+)
+def test_work_that_lands_nowhere_is_sent_to_place_only_where_place_helps(spec: dict[str, Any], advice: str) -> None:
+    config = configuration.parse(
+        "version: 1\npools:\n  spot: {capacity: spot, provider: aks, node: {cpu: 4, memory: 16Gi, nvidia.com/gpu: 1}}\n"
+        "policy: {default: {spot: prefer}}\n"
+    )
+    assert found({"kind": "List", "items": []}, job(**spec), config=config)["work-lands-nowhere"].fix.startswith(advice)
+
+
+def test_work_that_a_custom_taint_keeps_out_is_sent_to_a_ladder() -> None:
+    config = configuration.parse(
+        'version: 1\npools:\n  own: {capacity: spot, provider: aks, taints: ["team=a:NoSchedule"]}\n'
+        "policy: {default: {spot: prefer}}\n"
+    )
+    codes = found({"kind": "List", "items": []}, job(), config=config)
+    assert codes["work-lands-nowhere"].fix.startswith("name own in the ladder of its policy")

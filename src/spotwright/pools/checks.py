@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.config import Config
-from spotwright.model.policy import BUILT_IN, Policy, Spot, imply_spot, resolve
+from spotwright.model.policy import BUILT_IN, Layer, Policy, Spot, imply_spot, resolve
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import format_duration
 from spotwright.model.scheduling_terms import Toleration
@@ -31,7 +31,7 @@ from spotwright.pools.node_facts import (
     check_taints,
     check_zones,
 )
-from spotwright.scheduling.ladder import has_accelerators
+from spotwright.scheduling.ladder import Work, build, has_accelerators
 
 __all__ = ["CHECKS", "check", "check_daemon_sets", "check_endings", "check_growth", "check_landing", "check_readable"]
 
@@ -52,7 +52,7 @@ def check_landing(ground: Ground) -> Iterator[Finding]:
                 Severity.ERROR,
                 work.where,
                 f"no pool admits it: {told}",
-                "spotwright place adds what the pools ask for; correct a selector that no pool has",
+                _advice(ground, work, reasons),
             )
     for pool in ground.pools.values():
         works = [work for work in ground.works if _is_meant_for(ground, pool, work)]
@@ -70,8 +70,26 @@ def check_landing(ground: Ground) -> Iterator[Finding]:
                     f"pool {pool.name}",
                     f"none of the {len(works)} pod templates that fit there tolerates the taint {taint}: nothing of it lands "
                     "there",
-                    "spotwright place adds the toleration where the policy allows the pool",
+                    "spotwright place adds the toleration where the policy allows the pool"
+                    if providers.is_spot_taint(pool, taint) or providers.is_gpu_taint(taint)
+                    else f"spotwright place adds it for work whose policy names the pool: ladder: [{pool.name}]",
                 )
+
+
+_WISH = resolve([Layer("any work", {"spot": Spot.PREFER})])
+
+
+def _advice(ground: Ground, work: PodWork, reasons: Mapping[str, str]) -> str:
+    """What helps work that lands nowhere: ``place`` only where it would not refuse the work too."""
+    ladder = build(Work(work.requests, work.constraints), _WISH, ground.pools)
+    if ladder.rungs:
+        return "spotwright place adds the tolerations that the pools ask for"
+    if ladder.tainted:
+        named = ", ".join(ladder.tainted)
+        return f"name {named} in the ladder of its policy: spotwright place then adds the tolerations"
+    if all(reason.startswith("it asks for") for reason in reasons.values()):
+        return "make a pool of larger nodes (spotwright pools command), or let it ask for less"
+    return "correct what it asks of nodes, or add a label that they have under labels: of their pool in spotwright.yaml"
 
 
 def _is_meant_for(ground: Ground, pool: Pool, work: PodWork) -> bool:

@@ -67,10 +67,11 @@ def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
             taint for taint in providers.taints(pool) if not providers.is_tolerated_by_cluster(pool, taint, requests)
         ]
         refused = [one for one in taints if one.effect != "PreferNoSchedule" and not given.tolerates(one)]
-        if not refused:
-            return
-        keeping += refused
-    others = [taint for taint in dict.fromkeys(keeping) if taint.key not in settings.spot_taints]
+        others = [taint for taint in refused if taint.key not in settings.spot_taints]
+        if not others:
+            return  # another rule names the taint of spot nodes
+        keeping += others
+    others = list(dict.fromkeys(keeping))
     if others:
         names = ", ".join(pool.name for pool in meant)
         yield Problem(pods.selector, f"{pods.label} selects {names} and does not tolerate its taint {others[0]}")
