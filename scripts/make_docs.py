@@ -24,7 +24,7 @@ from spotwright.cli import cli
 from spotwright.cli.pools_list import pool_json
 from spotwright.cli.pools_nodes import check_json
 from spotwright.cli.prune import prune_json
-from spotwright.clouds import providers
+from spotwright.clouds import node_labels, providers
 from spotwright.forecast.policy_comparison import comparison_json
 from spotwright.forecast.report import beside_json, forecast_json
 from spotwright.linter.formats import lint_json
@@ -217,8 +217,27 @@ def json_page() -> str:
 def providers_page() -> str:
     """Labels, taints and notices, computed by what the scheduler here uses."""
     rows = [_provider(provider, capacity, gpu) for provider in Provider for capacity, gpu in _KINDS]
-    return _PROVIDERS + "".join(dict.fromkeys(rows))
+    setters = "".join(map(_setter, node_labels.SETTERS))
+    return _PROVIDERS + "".join(dict.fromkeys(rows)) + _SET_BY_OTHERS + setters
 
+
+def _setter(one: node_labels.Setter) -> str:
+    where = ", ".join(sorted(one.on)) or "everywhere"
+    devices = {"gpu": ", with GPUs", "tpu": ", with TPUs", "": ""}[one.devices]
+    return f"| {one.name} | {where}{devices} | {'<br>'.join(f'`{key}`' for key in one.keys)} | {one.source} |\n"
+
+
+_SET_BY_OTHERS = """
+## Labels that nobody writes
+
+Kubernetes, clouds, autoscalers and device plugins set these labels on nodes; `*` stands for any rest of a name. Your own
+selectors and affinity may name them. Where `machine`, `zones`, `region`, `os` and `node` of a pool tell the value (the
+accelerator of `g2-standard-8`, the family of `g5.2xlarge`, the architecture, the zone), it is compared. Otherwise nodes may
+have any value: the condition counts as met, with a note, until the pool states the label under `labels`.
+
+| set by | on pools of | labels | source |
+|---|---|---|---|
+"""
 
 _HELPERS = ("sklearn", "xgboost", "lightgbm", "keras", "torch")
 

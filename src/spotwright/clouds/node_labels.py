@@ -2,13 +2,8 @@
 
 People select nodes by them, and no configuration lists them. Where the pool's machine, zones, region, system and devices tell
 the value, it is derived; otherwise nodes may carry the label with any value, so a condition on it counts as met, and whoever
-shows the result says so (:func:`setter`). :func:`refusal` is the one rule by which every command compares work with a pool.
-
-Sources of the names: Kubernetes reference, "Well-Known Labels, Annotations and Taints"; Microsoft Learn, "Use labels in an Azure
-Kubernetes Service (AKS) cluster"; Google Cloud, "About GPUs in GKE", "About TPUs in GKE" and labels of nodes seen there; AWS,
-"Amazon EKS managed node groups" and "EKS Auto Mode"; Karpenter, "Scheduling", with ``pkg/apis/v1/labels.go`` of
-karpenter-provider-aws and ``pkg/apis/v1beta1/labels.go`` of karpenter-provider-azure; NVIDIA/k8s-device-plugin (GPU feature
-discovery), node-feature-discovery, ROCm/k8s-device-plugin (node labeller); Ray, "Use labels to control scheduling".
+shows the result says so (:func:`setter`). :func:`refusal` is the one rule by which every command compares work with a pool. The
+table names its sources.
 """
 
 from __future__ import annotations
@@ -24,30 +19,38 @@ from spotwright.clouds.providers import NVIDIA_GPU, ZONE
 from spotwright.model.pools import Pool, PriceSource, Provider
 from spotwright.model.scheduling_terms import Constraints, Taint
 
-__all__ = ["known", "known_in", "machine_accelerator", "refusal", "setter", "unknown"]
+__all__ = ["SETTERS", "Setter", "known", "known_in", "machine_accelerator", "refusal", "setter", "unknown"]
 
 
-class _Setter(NamedTuple):
+class Setter(NamedTuple):
     """Who sets labels, and on which nodes. A key that ends with ``*`` stands for every key that begins so.
 
     ``on``: the sorts of pools (:func:`_sorts`), empty for all. ``devices``: only on nodes with such devices: ``gpu`` or ``tpu``.
+    ``source``: where the names are from.
     """
 
     name: str
     keys: tuple[str, ...]
     on: frozenset[str] = frozenset()
     devices: str = ""
+    source: str = ""
 
     def sets(self, key: str) -> bool:
+        """Whether it sets a label."""
         return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in self.keys)
 
+
+_SEEN = "nodes and manifests shown in public repositories"
+_AKS_SOURCE = (
+    'Microsoft Learn, "Use labels in an Azure Kubernetes Service (AKS) cluster"; nodes shown in public repositories'
+)
 
 _AZURE = frozenset({"AKS", "Karpenter on Azure"})
 _GOOGLE = frozenset({"GKE", "Karpenter on Google Cloud"})
 _AWS = frozenset({"EKS", "Karpenter on AWS"})
 
-_SETTERS = (
-    _Setter(
+SETTERS = (
+    Setter(
         "Kubernetes",
         (
             "beta.kubernetes.io/arch",
@@ -65,17 +68,21 @@ _SETTERS = (
             "topology.kubernetes.io/region",
             "topology.kubernetes.io/zone",
         ),
+        source='Kubernetes reference, "Well-Known Labels, Annotations and Taints"',
     ),
-    _Setter(
+    Setter(
         "AKS",
         (
             "agentpool",
             "kubernetes.azure.com/agentpool",
+            "kubernetes.azure.com/azure-cni-overlay",
             "kubernetes.azure.com/cluster",
             "kubernetes.azure.com/consolidated-additional-properties",
             "kubernetes.azure.com/ebpf-dataplane",
             "kubernetes.azure.com/fips_enabled",
             "kubernetes.azure.com/kubelet-identity-client-id",
+            "kubernetes.azure.com/kubelet-serving-ca",
+            "kubernetes.azure.com/localdns-state",
             "kubernetes.azure.com/mode",
             "kubernetes.azure.com/network-*",
             "kubernetes.azure.com/node-image-version",
@@ -84,6 +91,7 @@ _SETTERS = (
             "kubernetes.azure.com/os-sku",
             "kubernetes.azure.com/os-sku-*",
             "kubernetes.azure.com/podnetwork-*",
+            "kubernetes.azure.com/priority",
             "kubernetes.azure.com/role",
             "kubernetes.azure.com/security-type",
             "kubernetes.azure.com/sku-*",
@@ -94,9 +102,16 @@ _SETTERS = (
             "topology.disk.csi.azure.com/zone",
         ),
         _AZURE,
+        source=_AKS_SOURCE,
     ),
-    _Setter("AKS", ("accelerator", "kubernetes.azure.com/accelerator"), _AZURE, "gpu"),
-    _Setter(
+    Setter(
+        "AKS",
+        ("accelerator", "kubernetes.azure.com/accelerator"),
+        _AZURE,
+        "gpu",
+        source=_SEEN,
+    ),
+    Setter(
         "GKE",
         (
             "addon.gke.io/*",
@@ -105,6 +120,7 @@ _SETTERS = (
             "cloud.google.com/gke-confidential-nodes-instance-type",
             "cloud.google.com/gke-container-runtime",
             "cloud.google.com/gke-cpu-scaling-level",
+            "cloud.google.com/gke-dpv2-ready",
             "cloud.google.com/gke-ephemeral-storage-local-ssd",
             "cloud.google.com/gke-image-streaming",
             "cloud.google.com/gke-local-nvme-ssd",
@@ -121,13 +137,15 @@ _SETTERS = (
             "cloud.google.com/machine-family",
             "cloud.google.com/private-node",
             "cloud.google.com/reservation-*",
+            "disk-type.gke.io/*",
             "iam.gke.io/gke-metadata-server-enabled",
             "sandbox.gke.io/runtime",
             "topology.gke.io/zone",
         ),
         _GOOGLE,
+        source=_SEEN,
     ),
-    _Setter(
+    Setter(
         "GKE",
         (
             "cloud.google.com/gke-accelerator",
@@ -138,14 +156,16 @@ _SETTERS = (
         ),
         _GOOGLE,
         "gpu",
+        source=_SEEN,
     ),
-    _Setter(
+    Setter(
         "GKE",
         ("cloud.google.com/gke-accelerator-count", "cloud.google.com/gke-tpu-*"),
         _GOOGLE,
         "tpu",
+        source=_SEEN,
     ),
-    _Setter(
+    Setter(
         "EKS",
         (
             "alpha.eksctl.io/cluster-name",
@@ -158,8 +178,9 @@ _SETTERS = (
             "eks.amazonaws.com/sourceLaunchTemplateVersion",
         ),
         frozenset({"EKS"}),
+        source=_SEEN,
     ),
-    _Setter(
+    Setter(
         "AWS",
         (
             "k8s.io/cloud-provider-aws",
@@ -168,22 +189,40 @@ _SETTERS = (
             "vpc.amazonaws.com/*",
         ),
         _AWS,
+        source=_SEEN,
     ),
-    _Setter("eksctl", ("k8s.amazonaws.com/accelerator",), _AWS, "gpu"),
-    _Setter(
+    Setter("eksctl", ("k8s.amazonaws.com/accelerator",), _AWS, "gpu", source=_SEEN),
+    Setter(
         "Karpenter",
         ("karpenter.sh/do-not-sync-taints", "karpenter.sh/initialized", "karpenter.sh/registered"),
         frozenset({"Karpenter on AWS", "Karpenter on Azure", "Karpenter on Google Cloud"}),
+        source="karpenter, pkg/apis/v1/labels.go",
     ),
-    _Setter(
+    Setter(
         "EKS Auto Mode",
         ("eks.amazonaws.com/compute-type", "eks.amazonaws.com/instance-*", "eks.amazonaws.com/nodeclass"),
         frozenset({"Karpenter on AWS"}),
+        source=_SEEN,
     ),
-    _Setter("Karpenter", ("karpenter.k8s.aws/*",), frozenset({"Karpenter on AWS"})),
-    _Setter("Karpenter", ("karpenter.azure.com/*",), frozenset({"Karpenter on Azure"})),
-    _Setter("Karpenter", ("karpenter.k8s.gcp/*",), frozenset({"Karpenter on Google Cloud"})),
-    _Setter(
+    Setter(
+        "Karpenter",
+        ("karpenter.k8s.aws/*",),
+        frozenset({"Karpenter on AWS"}),
+        source="karpenter-provider-aws, pkg/apis/v1/labels.go",
+    ),
+    Setter(
+        "Karpenter",
+        ("karpenter.azure.com/*",),
+        frozenset({"Karpenter on Azure"}),
+        source="karpenter-provider-azure, pkg/apis/v1beta1/labels.go",
+    ),
+    Setter(
+        "Karpenter",
+        ("karpenter.k8s.gcp/*",),
+        frozenset({"Karpenter on Google Cloud"}),
+        source="karpenter-provider-gcp, pkg/apis/v1alpha1",
+    ),
+    Setter(
         "GPU feature discovery",
         (
             "nvidia.com/cuda*",
@@ -194,11 +233,26 @@ _SETTERS = (
             "nvidia.com/vgpu*",
         ),
         devices="gpu",
+        source="NVIDIA/k8s-device-plugin, GPU feature discovery",
     ),
-    _Setter("AMD's node labeller", ("amd.com/gpu.*", "beta.amd.com/gpu.*"), devices="gpu"),
-    _Setter("Intel's device plugins", ("gpu.intel.com/*",), devices="gpu"),
-    _Setter("node feature discovery", ("feature.node.kubernetes.io/*", "intel.feature.node.kubernetes.io/*")),
-    _Setter("Ray", ("ray.io/*",)),
+    Setter(
+        "AMD's node labeller",
+        ("amd.com/gpu.*", "beta.amd.com/gpu.*"),
+        devices="gpu",
+        source="ROCm/k8s-device-plugin, node labeller",
+    ),
+    Setter(
+        "Intel's device plugins",
+        ("gpu.intel.com/*",),
+        devices="gpu",
+        source="intel/intel-device-plugins-for-kubernetes",
+    ),
+    Setter(
+        "node feature discovery",
+        ("feature.node.kubernetes.io/*", "intel.feature.node.kubernetes.io/*"),
+        source='node-feature-discovery documentation, "Feature labels"',
+    ),
+    Setter("Ray", ("ray.io/*",), source='Ray documentation, "Use labels to control scheduling"'),
 )
 
 _ZONES = (
@@ -213,7 +267,7 @@ _ZONES = (
 def setter(pool: Pool, key: str) -> str:
     """Who sets a label on the pool's nodes beside the configuration; empty if nobody does."""
     sorts = _sorts(pool)
-    for one in _SETTERS:
+    for one in SETTERS:
         if one.sets(key) and (not one.on or one.on & sorts) and _has(pool, one.devices):
             return one.name
     return ""
@@ -325,7 +379,9 @@ def _architecture(pool: Pool) -> str:
 
 
 def _of_aks(pool: Pool) -> dict[str, str]:
-    labels = {"agentpool": providers.labels(pool)[providers.AKS.pool_label]}
+    labels = {"kubernetes.azure.com/priority": "spot" if pool.is_spot else "regular"}
+    if name := providers.labels(pool).get(providers.AKS.pool_label):
+        labels["agentpool"] = name
     if (pool.node or {}).get(NVIDIA_GPU):
         labels["accelerator"] = "nvidia"
     return labels

@@ -139,6 +139,8 @@ class CapacitySign(NamedTuple):
 
 
 CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
+    # AKS, Microsoft Learn, "Use labels in an Azure Kubernetes Service (AKS) cluster"; beside the older scalesetpriority
+    "kubernetes.azure.com/priority": CapacitySign(("spot",), ("regular",)),
     # CAST AI documentation, "Autoscaler Node Labels and Taints"; castai/spot-handler, the chart's node selector
     "scheduling.cast.ai/spot": CapacitySign(("true",)),
     # Spot Ocean documentation, "Labels and Taints" (od and spot)
