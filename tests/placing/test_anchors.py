@@ -45,7 +45,7 @@ CONTAINERS = "      containers:\n      - {name: m, image: a}\n"
         f"      nodeSelector: &none\n{CONTAINERS}",
         "      containers: &c\n      - &m\n        name: m\n        image: a\n        env: &e\n        - {name: A, value: b}\n",
         "      containers: !list\n      - !container\n        name: m\n        image: !image a\n        env: !!seq []\n",
-        "      containers: &c [&m {name: m, image: &i a, env: &e [], args: &a {}}]\n",
+        "      containers: &c [&m {name: m, image: &i a, env: &e [], resources: &a {}}]\n",
     ],
     ids=["block", "tag", "remark", "empty", "flow", "null", "nested", "own tags", "flow nested"],
 )
@@ -196,7 +196,7 @@ def test_scalars_that_are_written_out_keep_their_words() -> None:
     text = training(
         f" &pod\n        spec:\n          containers:\n          - name: pytorch\n            image: a\n            args:\n{args}"
         "            - |\n              one\n\n              two\n            - >-\n              folded\n              text\n"
-        "            - !t {a: [b, c]}\n            - plain, with [ends]\n",
+        "            - plain, with [ends]\n            resources: !t {limits: {cpu: 1}}\n",
         " *pod\n",
     )
     placed = assert_placed_as_written_out(text)
@@ -205,7 +205,7 @@ def test_scalars_that_are_written_out_keep_their_words() -> None:
             word == "!vault abc"
         )
     assert placed.count("            - |\n              one\n\n              two\n") == 2
-    assert placed.count("- !t {a: [b, c]}\n") == 2
+    assert placed.count("resources: !t {limits: {cpu: 1}}\n") == 2
 
 
 def test_an_anchor_name_that_is_used_twice_names_the_last_one() -> None:

@@ -7,6 +7,7 @@ They are read both to run a pipeline and to place a compiled file for a cluster,
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -194,21 +195,29 @@ def _read_expressions(entries: Any) -> tuple[Expression, ...]:
     )
 
 
+_MAX_COUNT = 2**31  # an int32, by pipeline_spec.proto of kubeflow/pipelines
+
+
 def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer | None:
     """The policy layer of ``set_retry`` and ``set_timeout``; ``None`` when neither was called.
 
     The SDK writes a first backoff of zero where the user gave none (``structures.py``, ``RetryPolicy.to_proto``), so zero
     counts as left out, and the backoff of the policy holds. With a policy of newer SDKs that names errors of the cluster
-    only, failures of the code are not retried, as in Argo. Raises ``ValueError`` for a value that is no duration.
+    only, failures of the code are not retried, as in Argo. Raises ``ValueError`` for a value that is no duration, or no number.
     """
     values: dict[str, Any] = {}
     if retry is not None:
         of_code = RETRY_POLICIES.get(str(retry.get("policy") or ""), True)
-        values["errors.retries"] = int(retry.get("maxRetryCount") or 0) if of_code else 0
+        count, factor = retry.get("maxRetryCount") or 0, float(retry.get("backoffFactor") or 2.0)
+        if not float(count) < _MAX_COUNT or not math.isfinite(factor):
+            raise ValueError(
+                f"maxRetryCount {count} with backoffFactor {factor:g}: expected an int32 and a finite number"
+            )
+        values["errors.retries"] = int(count) if of_code else 0
         first = parse_duration(retry.get("backoffDuration") or 0)
         if first:
             values["errors.backoff"] = first
-            values["errors.factor"] = max(1.0, float(retry.get("backoffFactor") or 2.0))
+            values["errors.factor"] = max(1.0, factor)
             values["errors.ceiling"] = parse_duration(retry.get("backoffMaxDuration") or "3600s")
     if timeout is not None:
         values["timeout"] = timeout

@@ -17,7 +17,7 @@ from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
-from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, TEXT, check, refuse_at_template, refuse_misplaced
+from spotwright.placing.pod_spec import JOB, JOB_FIELDS, POD_FIELDS, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
     counted_endings,
@@ -60,18 +60,6 @@ _MAX_RULES = 20
 _POD_FAILURE_POLICY = (1, 26)  # enabled by default since this version
 _INDEX_LIMITS = (1, 29)  # backoffLimitPerIndex, likewise
 _OF_BOTH = frozenset({"activeDeadlineSeconds"})  # a field of Job specs and of pod specs, but of no template
-_SHAPE = {
-    "podFailurePolicy": {
-        "rules": [
-            {"action": TEXT, "onPodConditions": [{"type": TEXT, "status": TEXT}], "onExitCodes": {"values": [TEXT]}}
-        ]
-    },
-    "activeDeadlineSeconds": TEXT,
-    "backoffLimit": TEXT,
-    "template": {},
-}
-"""The fields of a Job spec that are read."""
-
 _FROZEN = (
     "completions, podFailurePolicy, backoffLimitPerIndex and the pod template cannot be changed, except its tolerations, node "
     "selector and node affinity while the Job is suspended and has not started; backoffLimit and activeDeadlineSeconds can be "
@@ -123,9 +111,9 @@ def _settle_on_demand(job: _JobSpec) -> None:
 
 
 def refuse_in_job(ctx: PlaceContext, at: Path) -> None:
-    """Refuse fields at the wrong level of a Job spec or its template."""
+    """Refuse fields of another shape, or at the wrong level, of a Job spec or its template."""
+    check(ctx, at, JOB)
     template = (*at, "template")
-    check(ctx, at, _SHAPE)
     refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS)
     refuse_misplaced(ctx, template, at, JOB_FIELDS | _OF_BOTH)
     refuse_misplaced(ctx, (*template, "spec"), at, JOB_FIELDS)

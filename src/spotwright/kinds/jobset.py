@@ -21,7 +21,7 @@ from spotwright.kinds.kind import PlaceObject
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
-from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, TEXT, check, refuse_misplaced
+from spotwright.placing.pod_spec import JOB_FIELDS, METADATA, POD_FIELDS, TEMPLATE, TEXT, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
     counted_endings,
@@ -45,6 +45,13 @@ _LEADERS = re.compile(
 )
 _RULE = "spotwright_interrupted"
 _ERROR_RULE = "spotwright_error"
+_SET = {
+    "failurePolicy": {
+        "maxRestarts": TEXT,
+        "rules": [{"action": TEXT, "onJobFailureReasons": [TEXT], "targetReplicatedJobs": [TEXT]}],
+    },
+    "replicatedJobs": [{"name": TEXT, "template": {"metadata": METADATA, "spec": {"template": TEMPLATE}}}],
+}
 _OF_JOBS = JOB_FIELDS | {"activeDeadlineSeconds"}
 _OF_SETS = frozenset({"successPolicy", "ttlSecondsAfterFinished"})  # fields of a JobSet too
 
@@ -60,7 +67,7 @@ class SetMember:
 
 def _place_jobset(ctx: PlaceContext) -> None:
     at = ctx.at("spec")
-    check(ctx, at, {"replicatedJobs": [{"name": TEXT, "template": {}}]})
+    check(ctx, at, _SET)
     jobs: Sequence[Any] = ctx.editor.get((*at, "replicatedJobs")) or ()
     _refuse_misplaced(ctx, at, len(jobs))
     names = [str(job.get("name") or index) for index, job in enumerate(jobs)]

@@ -123,6 +123,9 @@ class CompiledTask:
     on_demand_reason: str = ""
 
 
+_CONTAINER = {"image": TEXT, "command": [TEXT], "args": [TEXT], "env": [{"name": TEXT}]}
+
+
 def list_tasks(ctx: PlaceContext, paths: PipelinePaths) -> list[CompiledTask]:
     """Every task that runs in a pod, with its path. Raises :class:`ManifestError` where the document contradicts itself."""
     try:
@@ -130,8 +133,7 @@ def list_tasks(ctx: PlaceContext, paths: PipelinePaths) -> list[CompiledTask]:
     except IrError as error:
         raise ctx.problem((*paths.pipeline, *error.keys), str(error)) from error
     for label in {use.label for use in uses}:
-        mapping_at(ctx, (*paths.executor(label), "container"))
-        check(ctx, (*paths.executor(label), "container"), {"env": [{"name": TEXT}]})
+        check(ctx, (*paths.executor(label), "container"), _CONTAINER)
     return [_task(ctx, paths, use) for use in uses if use.has_pod]
 
 
@@ -239,10 +241,19 @@ def _retries_of(own: Mapping[str, Any]) -> int:
 
 def _factor(wait: Backoff, count: int) -> int:
     """The policy's factor as a whole number, smaller if the last wait would be too long."""
-    factor = max(1, int(wait.factor))
-    while factor > 1 and wait.first * float(factor) ** (count - 1) > max(wait.ceiling, LONGEST_WAIT):
+    factor, longest = max(1, int(wait.factor)), max(wait.ceiling, LONGEST_WAIT)
+    if wait.first and count > 1:
+        factor = min(factor, int((longest / wait.first) ** (1 / (count - 1))) + 1)
+    while factor > 1 and _wait(wait, factor, count - 1) > longest:
         factor -= 1
     return factor
+
+
+def _wait(wait: Backoff, factor: int, number: int) -> float:
+    try:
+        return wait.first * float(factor) ** number
+    except OverflowError:
+        return math.inf
 
 
 def _window(placed: Placed, count: int) -> int:
@@ -250,7 +261,7 @@ def _window(placed: Placed, count: int) -> int:
     policy = placed.policy
     wait = policy.interruption_backoff if placed.on_spot else policy.error_backoff
     factor = _factor(wait, count)
-    waits = sum(wait.first * float(factor) ** number for number in range(count))
+    waits = wait.first * count if factor == 1 else (_wait(wait, factor, count) - wait.first) / (factor - 1)
     attempts = (count + 1) * (policy.timeout + policy.pending_timeout) if policy.timeout is not None else 0.0
     return max(_SHORTEST_WINDOW, math.ceil(waits + attempts))
 
@@ -658,7 +669,8 @@ def named_constant(name: str, value: str, parameter: str = "secretNameParameter"
 
 
 def _names(ctx: PlaceContext, path: Path, *fields: str) -> Iterator[Any]:
-    for entry in ctx.editor.get(path) or ():
+    entries = ctx.editor.get(path)
+    for entry in entries if isinstance(entries, list) else ():
         yield from _named(entry, *fields)
 
 

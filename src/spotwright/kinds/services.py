@@ -179,6 +179,7 @@ def _place_deployment(ctx: PlaceContext) -> None:
     template = ctx.at("spec", "template")
     refuse_misplaced(ctx, ctx.at("spec"), (*template, "spec"), POD_FIELDS)
     refuse_at_template(ctx, template)
+    check(ctx, (*template, "spec"), POD)
     is_bound = has_claim(ctx)  # by a volume of the user's
     role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name)
     placed = place_pod(ctx, role)

@@ -237,8 +237,10 @@ def parse_policy(mapping: Mapping[str, Any], source: str) -> Layer:
     """Read one policy in the shape of ``spotwright.yaml`` as a layer of this ``source``.
 
     Durations become seconds, ``spot`` a :class:`Spot`, ``deadline`` a :class:`Deadline`, lists become tuples.
-    Raises :class:`PolicyValueError` for the first wrong value or unknown field.
+    Raises :class:`PolicyValueError` for the first wrong value or unknown field, and for what is no mapping.
     """
+    if not isinstance(mapping, Mapping):  # an annotation may hold any JSON
+        raise PolicyValueError("policy", "a mapping", mapping)
     values: dict[str, Any] = {}
     for key, value in mapping.items():
         if key in _GROUPS:

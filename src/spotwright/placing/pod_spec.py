@@ -29,6 +29,7 @@ from spotwright.placing.patch import value_at
 
 __all__ = [
     "CONTAINER",
+    "JOB",
     "JOB_FIELDS",
     "METADATA",
     "POD",
@@ -243,6 +244,8 @@ _TERM = {
 }
 CONTAINER = {
     "name": TEXT,
+    "command": [TEXT],
+    "args": [TEXT],
     "env": [{"name": TEXT}],
     "volumeMounts": [{"mountPath": TEXT}],
     "resources": {OPEN: TEXT, "limits": {OPEN: TEXT}, "requests": {OPEN: TEXT}},
@@ -250,6 +253,7 @@ CONTAINER = {
 """The fields of a container that are read or added to."""
 
 POD: Mapping[str, Any] = {
+    "activeDeadlineSeconds": TEXT,
     "affinity": {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]},
@@ -260,6 +264,7 @@ POD: Mapping[str, Any] = {
     "imagePullSecrets": [{"name": TEXT}],
     "initContainers": [CONTAINER],
     "nodeSelector": {},
+    "terminationGracePeriodSeconds": TEXT,
     "tolerations": [{"key": TEXT}],
     "volumes": [{"name": TEXT}],
 }
@@ -267,6 +272,14 @@ POD: Mapping[str, Any] = {
 
 TEMPLATE: Mapping[str, Any] = {"metadata": METADATA, "spec": POD}
 """A pod template."""
+
+
+JOB: Mapping[str, Any] = {
+    "activeDeadlineSeconds": TEXT,
+    "backoffLimit": TEXT,
+    "podFailurePolicy": {"rules": [{"action": TEXT, "onPodConditions": [{"type": TEXT, "status": TEXT}]}]},
+}
+"""The fields of a Job spec that are read or added to. Source: Kubernetes API reference, JobSpec."""
 
 
 class Place(Protocol):

@@ -419,6 +419,7 @@ def longest_grace(notice: float) -> int:
 
 def add_pod_metadata(ctx: PlaceContext, metadata: Path, placed: Placed, used: Sequence[Pool]) -> None:
     """Add the label and the policy to the pod, and annotations that keep autoscalers from evicting it."""
+    check(ctx, metadata, METADATA)
     spot = str(placed.policy.spot)
     text = _policy_text(spot, placed.policy.max_interruptions, placed.policy.retries)
     if ctx.options.has_webhook:  # it decides about each pod by what the pod carries

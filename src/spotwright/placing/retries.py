@@ -112,8 +112,9 @@ def whole_number(value: Any, default: int | None = None) -> int | None:
 
 
 def seconds_text(seconds: Any) -> str:
-    """Seconds as a number and as a duration: ``46200 (12h50m)``; a value of the user's that is no number as it stands."""
-    return str(seconds) if whole_number(seconds) is None else f"{seconds} ({format_duration(seconds)})"
+    """Seconds as a number and as a duration: ``46200 (12h50m)``; a placeholder as it is."""
+    number = whole_number(seconds)
+    return str(seconds) if number is None else f"{number} ({format_duration(number)})"
 
 
 EXPANDER = "the expander 'priority' with the spot pools first (spotwright explain prints it)"

@@ -268,7 +268,7 @@ def _renew(document: Document, ties: _Ties, index: int, edited: str) -> None:
     try:
         anchors = {name: node for one in parse(edited, document.file) for name, node in anchored(one.root)}
     except ManifestError:
-        return  # unplaced to its own bytes: an alias is back whose anchor is outside, and later items write out what they need
+        return  # an alias is back whose anchor stands outside the item; later items write out what they need
     for node, alias, is_item in ties.named[index]:
         value = data_of(anchors[alias.anchor]) if alias.anchor in anchors else MISSING
         if is_same(value, data_of(node)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,18 @@ def test_a_json_file_is_refused_because_it_holds_one_document() -> None:
         (
             lambda spec: spec["root"]["dag"]["tasks"]["train"].update(retryPolicy={"maxRetryCount": "x"}),
             "cannot be read",
+        ),
+        (
+            lambda spec: spec["root"]["dag"]["tasks"]["train"].update(retryPolicy={"maxRetryCount": math.inf}),
+            "expected an int32 and a finite number",
+        ),
+        (
+            lambda spec: spec["root"]["dag"]["tasks"]["train"].update(retryPolicy={"backoffFactor": math.nan}),
+            "expected an int32 and a finite number",
+        ),
+        (
+            lambda spec: spec["deploymentSpec"]["executors"]["exec-train"]["container"].update(image=["a"]),
+            "expected a text or a number, found ['a']",
         ),
     ],
 )

@@ -37,6 +37,15 @@ def test_the_factor_is_whole_and_no_wait_grows_beyond_an_hour(factor: float, wri
     assert task_of(place(one_task(), policy).documents)["retryPolicy"]["backoffFactor"] == written
 
 
+@pytest.mark.parametrize(("count", "factor"), [(10**9, 1), (10**9, 2), (50, 900), (1, 900)])
+def test_any_number_of_retries_is_written_at_once(count: int, factor: int) -> None:
+    policy = f"{{default: {{spot: prefer, interruptions: {{max: {count}, factor: {factor}}}}}}}"
+    retry = task_of(place(one_task(), policy).documents)["retryPolicy"]
+
+    assert retry["maxRetryCount"] == count
+    assert retry["backoffFactor"] >= 1
+
+
 def test_a_task_that_stays_on_on_demand_has_its_error_budget_only() -> None:
     policy = "{default: {spot: never, errors: {retries: 2}}}"
 

@@ -13,7 +13,7 @@ from spotwright.kfp.compiled import merged_executors
 from spotwright.kinds.kfp_tasks import backend_of
 from spotwright.linter.rule import KFP_ON_SPOT, KFP_TASK, Checks, Problem, Rule, Severity, kfp
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import Pipeline, Task, items_of, mapping_at, mapping_of, pipeline_pods
+from spotwright.linter.subjects import Pipeline, Task, is_whole, items_of, mapping_at, mapping_of, pipeline_pods
 from spotwright.model.quantities import parse_duration
 from spotwright.placing.document_pair import EXECUTORS, PLATFORMS
 
@@ -32,8 +32,9 @@ def _on_spot(pipeline: Pipeline, settings: Settings) -> set[str]:
 
 
 def _retries(task: Task) -> int:
-    count = (task.retry or {}).get("maxRetryCount")
-    return int(count) if isinstance(count, int | float) or (isinstance(count, str) and count.isdecimal()) else 0
+    count: Any = (task.retry or {}).get("maxRetryCount")
+    is_number = is_whole(count) or (isinstance(count, float) and count.is_integer())
+    return int(count) if is_number or (isinstance(count, str) and count.isdecimal()) else 0
 
 
 def _window(pipeline: Pipeline, settings: Settings) -> Iterator[Problem]:
