@@ -372,3 +372,25 @@ def test_a_command_that_removes_the_saves_before_it_trains_is_found() -> None:
     volumes = "      volumes: [{name: saves, persistentVolumeClaim: {claimName: saves}}]\n"
     selector = '      nodeSelector: {cloud.google.com/gke-spot: "true"}\n'
     assert "/saves/run1" in found(a_job(volumes + selector, container))["saves-removed-at-start"]
+
+
+THREE = "---\n".join(a_job().replace("name: train", f"name: {name}") for name in ("one", "two", "three"))
+
+
+def messages(*options: str) -> list[str]:
+    with_files(THREE, AKS)
+    return run("place", "work.yaml", "-o", "out.yaml", *options).stderr.splitlines()
+
+
+def test_a_message_that_holds_for_several_objects_is_one_line_with_their_places_and_the_last_line_sums_up() -> None:
+    *findings, summary = messages()
+    warnings = [line for line in findings if "warning: job: the cluster autoscaler" in line]
+    assert len(warnings) == 1
+    assert warnings[0].endswith("(also line 18, line 29)")
+    assert summary.startswith("placed 3 roles in 1 file, 3 of them on spot (")
+
+
+def test_notes_are_left_out_by_severity_and_everything_by_quiet() -> None:
+    assert any(": note: " in line for line in messages())
+    assert not any(": note: " in line for line in messages("--severity", "warning"))
+    assert messages("--quiet") == []

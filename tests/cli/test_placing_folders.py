@@ -75,7 +75,8 @@ def test_equal_findings_of_300_objects_are_one_line_with_their_number(project: P
     done = project.here("place", "-R", "work")
 
     assert done.err.splitlines() == [
-        "work/000.yaml:2: warning: a bare Pod is not scheduled again after an interruption; use a Job (and 299 more like it)"
+        "work/000.yaml:2: warning: a bare Pod is not scheduled again after an interruption; use a Job (and 299 more like it)",
+        "placed 300 roles in 300 files, 300 of them on spot (300 warnings)",
     ]
 
 
@@ -149,4 +150,5 @@ def test_a_folder_without_manifests_is_named(project: Project, folder: Path) -> 
     assert done.err.splitlines() == [
         "work: warning: no manifest in this folder can be placed",
         "work: note: skipped files without a Kubernetes object: 1",
+        "nothing was placed",
     ]

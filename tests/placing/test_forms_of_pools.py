@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
+from tests.placing.placed import assert_unplaces
 
 from spotwright import config
 from spotwright.clouds import node_labels, providers
@@ -26,11 +27,13 @@ LOW = "{capacity: spot, provider: aks, node: {cpu: 8}, labels: {kubernetes.azure
 AKS = "{capacity: on-demand, provider: aks, node: {cpu: 8}}"
 
 
-def pod(spot: str, pools: dict[str, str]) -> Any:
+def pod(spot: str, pools: dict[str, str], text: str = JOB) -> Any:
     """The pod spec of a Job that is placed with these pools."""
     listed = "".join(f"  {name}: {text}\n" for name, text in pools.items())
     settings = config.parse(f"version: 1\npools:\n{listed}policy: {{default: {{spot: {spot}, timeout: 1h}}}}\n")
-    placed = plain_yaml.load(place_text(JOB, "work.yaml", settings).text)["spec"]["template"]["spec"]
+    whole = place_text(text, "work.yaml", settings).text
+    assert_unplaces(text, whole)
+    placed = plain_yaml.load(whole)["spec"]["template"]["spec"]
     for (
         name,
         one,
@@ -74,6 +77,40 @@ def test_work_that_never_uses_spot_is_kept_off_each_form_and_not_bound_to_a_pool
 ) -> None:
     spec = pod("never", {"regular": REGULAR, **pools})
     assert required(spec) == [Expression(f"cloud.google.com/{form}", "NotIn", ("true",)) for form in forms]
+
+
+MIXED = {
+    "regular": "{capacity: on-demand, provider: aks, node: {cpu: 8}}",
+    "spot": "{capacity: spot, provider: aks, node: {cpu: 8}}",
+    "auto": "{capacity: on-demand, provider: karpenter, machine: Standard_D8s_v5, node: {cpu: 8}}",
+    "auto-spot": "{capacity: spot, provider: karpenter, machine: Standard_D8s_v5, node: {cpu: 8}}",
+}
+EITHER = [
+    [Expression("kubernetes.azure.com/scalesetpriority", "In", ("spot",))],
+    [Expression("karpenter.sh/capacity-type", "In", ("spot",))],
+]
+
+
+def test_forms_without_a_common_label_are_alternatives() -> None:
+    assert [list(term.expressions) for term in pod_constraints(pod("require", MIXED)).required] == EITHER
+
+
+def test_each_alternative_has_the_conditions_of_the_user() -> None:
+    given = "{key: kubernetes.io/os, operator: In, values: [linux]}, {key: kubernetes.io/arch, operator: Exists}"
+    terms = f"nodeSelectorTerms: [{{matchExpressions: [{given}]}}]"
+    own = f"affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{{terms}}}}}}}, restartPolicy"
+    placed = pod_constraints(pod("require", MIXED, JOB.replace("restartPolicy", own)))
+    kept = [Expression("kubernetes.io/os", "In", ("linux",)), Expression("kubernetes.io/arch", "Exists")]
+    assert {frozenset(term.expressions) for term in placed.required} == {frozenset([*kept, *form]) for form in EITHER}
+
+
+def test_work_that_prefers_spot_prefers_each_form() -> None:
+    wishes = pod_constraints(pod("prefer", MIXED)).preferred
+    assert [list(wish.term.expressions) for wish in wishes] == EITHER
+
+
+def test_work_that_never_uses_spot_is_kept_off_all_forms() -> None:
+    assert [one.operator for one in required(pod("never", MIXED))] == ["NotIn", "NotIn"]
 
 
 def test_a_low_priority_pool_is_led_to_by_its_own_value_and_taint() -> None:

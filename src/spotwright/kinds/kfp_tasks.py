@@ -10,6 +10,7 @@ kind of ending depends on its version, and on settings that an admin can change:
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,6 +51,7 @@ from spotwright.placing.pods import (
     tolerations_of,
     warn_of_preference,
     warn_of_undecided,
+    with_condition,
 )
 from spotwright.placing.retries import write_unless_set
 from spotwright.scheduling.ladder import Work
@@ -615,8 +617,22 @@ def _attract(
     if required and not alternatives:
         entries.insert(0, {"matchExpressions": required})
     ctx.editor.extend(at, entries)
+    _require_any(ctx, at, wanted.any_of)
     if preferred:
         warn_of_preference(ctx, (*paths.pipeline, "pipelineInfo"), "tasks that prefer spot", used)
+
+
+def _require_any(ctx: PlaceContext, at: Path, expressions: Sequence[Expression]) -> None:
+    """Require one of these conditions beside every alternative: each is there once with each of them."""
+    if not expressions:
+        return
+    first, *others = expressions
+    paths = list(_alternatives(ctx, at))
+    present = [copy.deepcopy(ctx.editor.get(path)) for path in paths] or [{}]
+    for path in paths:
+        ctx.editor.extend((*path, "matchExpressions"), [first])
+    added = [with_condition(term, one) for one in others for term in present]
+    ctx.editor.extend(at, ([] if paths else [with_condition({}, first)]) + added)
 
 
 def _alternatives(ctx: PlaceContext, at: Path) -> Iterator[Path]:

@@ -38,15 +38,19 @@ _NO_LABEL = "spotwright.dev/any-node"
 
 @dataclass(frozen=True, slots=True)
 class Attraction:
-    """The node affinity of a placement: conditions that must hold, and conditions that are preferred."""
+    """The node affinity of a placement: conditions that must hold, and conditions that are preferred.
+
+    ``any_of``: conditions of which one must hold too, where the pools are of several forms without a common label.
+    """
 
     required: tuple[Expression, ...] = ()
     preferred: tuple[Expression, ...] = ()
+    any_of: tuple[Expression, ...] = ()
 
     @property
     def as_wish(self) -> Attraction:
         """The same with every condition preferred."""
-        return Attraction((), (*self.required, *self.preferred))
+        return Attraction((), (*self.required, *self.any_of, *self.preferred))
 
 
 def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) -> Attraction:
@@ -73,13 +77,17 @@ def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bo
     named = _names_expression(used, pools) if is_named else []
     named += [one for one in _class_expression(used) if one not in named]
     kinds = {pool.is_spot for pool in used}
+    forms = _forms(used, every) if True in kinds else ()
+    if len(kinds) == 1 and forms:
+        return Attraction(tuple(named), any_of=() if named else forms)
     if len(kinds) == 1:
         of_capacity = capacity_expressions(used, every, spot=kinds == {True})
         return Attraction((*named, *(one for one in of_capacity if one not in named)))
     if all(pool.provider is Provider.KARPENTER for pool in used):
         both = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
         return Attraction((*named, both))
-    return Attraction(tuple(named), tuple(capacity_expressions([p for p in used if p.is_spot], every, spot=True)))
+    wishes = forms or tuple(capacity_expressions([p for p in used if p.is_spot], every, spot=True))
+    return Attraction(tuple(named), wishes)
 
 
 def is_ordered(used: Sequence[Pool]) -> bool:
@@ -142,9 +150,10 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
             return without  # GKE may make pools of its own at any time, with names that nobody knows
     if positive:
         return positive
-    negative = list(_negative(selected, others)) or [
-        {**expression, "operator": "NotIn"} for expression in _positive(others, selected, _by_capacity)
-    ]
+    negative = list(_negative(selected, others))
+    if not all(any(_excludes(one, pool) for one in negative) for pool in others):
+        shared = _positive(others, selected, _by_capacity)
+        negative = [{**expression, "operator": "NotIn"} for expression in shared]
     if negative:
         return negative
     kind = "spot" if spot else "on-demand"
@@ -152,6 +161,27 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     raise ConfigError(
         f"no label distinguishes the {kind} pools ({names}) from the others: give them one under labels: in spotwright.yaml"
     )
+
+
+def _forms(used: Sequence[Pool], every: Sequence[Pool]) -> tuple[Expression, ...]:
+    """A condition for each form of spot capacity among the pools, of which one must hold; none if one condition serves all.
+
+    Node pools of AKS beside those that Karpenter makes there are such forms: no label is on the nodes of both.
+    """
+    try:
+        capacity_expressions(used, every, spot=True)
+    except ConfigError:
+        selected, others = [pool for pool in used if pool.is_spot], [pool for pool in every if not pool.is_spot]
+        each = [_positive([pool], others, _by_capacity) for pool in selected]
+        if not all(each):
+            raise
+        values: dict[str, list[str]] = {}
+        for one in (condition for conditions in each for condition in conditions):
+            values.setdefault(one["key"], []).extend(one["values"])
+        return tuple(
+            {"key": key, "operator": "In", "values": list(dict.fromkeys(all_))} for key, all_ in values.items()
+        )
+    return ()
 
 
 def _excludes(condition: Expression, pool: Pool) -> bool:

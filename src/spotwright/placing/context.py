@@ -379,7 +379,7 @@ def own_layer(labels: Mapping[str, Any], annotations: Mapping[str, Any], source:
         return None
     try:
         if POLICY_ANNOTATION in annotations:
-            return parse_policy(_json_object(annotations[POLICY_ANNOTATION]), source)
+            return parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
         return parse_policy({"spot": labels[SPOT_LABEL]}, source)
     except (TypeError, ValueError) as error:  # a policy that is no text is a TypeError
         raise ValueError(f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
@@ -403,13 +403,6 @@ def hook_of(metadata: Any) -> str:
         if when and when != "Skip":
             return f"{tool} ({when})"
     return ""
-
-
-def _json_object(text: Any) -> dict[str, Any]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise TypeError("the policy is no JSON object")
-    return value
 
 
 def name_of(metadata: Any) -> str:

@@ -277,7 +277,11 @@ TEMPLATE: Mapping[str, Any] = {"metadata": METADATA, "spec": POD}
 JOB: Mapping[str, Any] = {
     "activeDeadlineSeconds": TEXT,
     "backoffLimit": TEXT,
-    "podFailurePolicy": {"rules": [{"action": TEXT, "onPodConditions": [{"type": TEXT, "status": TEXT}]}]},
+    "podFailurePolicy": {
+        "rules": [
+            {"action": TEXT, "onPodConditions": [{"type": TEXT, "status": TEXT}], "onExitCodes": {"values": [TEXT]}}
+        ]
+    },
 }
 """The fields of a Job spec that are read or added to. Source: Kubernetes API reference, JobSpec."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -58,6 +59,7 @@ __all__ = [
     "tolerations_of",
     "warn_of_preference",
     "warn_of_undecided",
+    "with_condition",
 ]
 
 
@@ -241,6 +243,7 @@ def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
             required += settle_queue(ctx, role.spec, placed, work, required, queue)
     for expression in required:
         _require(ctx, role, expression)
+    _require_any(ctx, role, wanted.any_of)
     items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
     if items and not queue:
         ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)
@@ -355,6 +358,25 @@ def _require(ctx: PlaceContext, role: Role, expression: dict[str, object]) -> No
     for index, term in enumerate(present):
         if any(term.values()):  # a term without a condition matches no node, and has to stay so
             ctx.editor.extend((*terms, index, "matchExpressions"), [expression])
+
+
+def _require_any(ctx: PlaceContext, role: Role, expressions: Sequence[Expression]) -> None:
+    """Require one of these conditions beside every required term: each term is there once with each of them."""
+    terms = (*role.spec, *REQUIRED_TERMS)
+    if not expressions:
+        return
+    first, *others = expressions
+    present = [deepcopy(term) for term in ctx.editor.get(terms) or [{}]]
+    copies = [
+        with_condition(term, one) for one in others for term in present if any(term.values()) or len(present) == 1
+    ]
+    _require(ctx, role, first)
+    ctx.editor.extend(terms, copies)
+
+
+def with_condition(term: Mapping[str, Any], condition: Expression) -> dict[str, Any]:
+    """A copy of a node selector term with one more condition."""
+    return {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), condition]}
 
 
 def warn_of_undecided(ctx: PlaceContext, path: Path, name: str, placed: Placed) -> None:
