@@ -161,8 +161,12 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
     if not kind:
         yield from _no_object(document)
         return
+    if kind == "List":
+        text = "this List has no items, so there is nothing to place; it stays unchanged"
+        yield Finding(Level.WARNING, document.file, document.line(("kind",)), ("kind",), text)
+        return
     name = name_of(document.get(("metadata",), {}))
-    text = f"{kind} {name} ({api_version}): this kind is not placed; it stays unchanged"
+    text = f"{f'{kind} {name}'.strip()} ({api_version}): this kind is not placed; it stays unchanged"
     level = Level.NOTE
     if kind in SERVED and not api_version:
         level, text = (
