@@ -86,14 +86,16 @@ def test_items_of_a_list_are_mended() -> None:
     assert unfix_text(fixed(text), "work.yaml").text == text
 
 
-def test_a_value_that_an_alias_shares_stays_with_its_finding() -> None:
-    shared = "seconds: &long {terminationGracePeriodSeconds: 300}\n"
-    text = shared + GRACE.replace("      terminationGracePeriodSeconds: 300  # too long\n", "").replace(
-        "      restartPolicy: Never\n", "      <<: *long\n      restartPolicy: Never\n"
-    )
+@pytest.mark.parametrize("line", ["<<: *long", "terminationGracePeriodSeconds: *seconds"])
+def test_a_value_that_an_alias_shares_is_mended_in_its_own_place(line: str) -> None:
+    shared = "seconds: &long {terminationGracePeriodSeconds: &seconds 300}\n"
+    text = shared + GRACE.replace("terminationGracePeriodSeconds: 300  # too long", line)
 
-    assert fixed(text) == text
-    assert "grace-longer-than-notice" in {finding.rule for finding in linted(text).findings}
+    assert "      terminationGracePeriodSeconds: 25\n" in fixed(text)
+    assert fixed(text).startswith(shared)
+    assert "grace-longer-than-notice" not in {finding.rule for finding in linted(fixed(text)).findings}
+    assert fixed(fixed(text)) == fixed(text)
+    assert unfix_text(fixed(text), "work.yaml").text == text
 
 
 def test_a_misspelt_argument_is_renamed_beside_letters_of_several_bytes() -> None:

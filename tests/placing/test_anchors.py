@@ -298,6 +298,13 @@ def test_items_that_share_megabytes_by_aliases_are_refused_at_once() -> None:
     assert "share too much by aliases" in refusal(f"{shared}{LIST}{items}")
 
 
+def test_templates_that_share_megabytes_by_aliases_are_refused_at_once() -> None:
+    container = f"  - &t\n    name: main\n    container: {{image: a, args: [{'y' * 1_000_000}]}}\n"
+    others = "".join(f"  - {{<<: *t, name: t{index}}}\n" for index in range(30))
+    text = f"{WORKFLOW[: WORKFLOW.index('  - &cpu')].replace('cpu', 'main')}{container}{others}"
+    assert "more than 20,000,000 characters that aliases share would be written out" in refusal(text)
+
+
 def test_a_value_of_an_anchor_that_somebody_changed_stays_with_a_warning() -> None:
     text = training(" &pod\n        spec:\n          containers:\n          - {name: pytorch, image: a}\n", " *pod\n")
     placed = place(text).text

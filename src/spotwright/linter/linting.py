@@ -304,8 +304,8 @@ def _extent(document: Document) -> Extent:
 def fixed_text(text: str, linted: LintedFile, settings: Settings) -> str:
     """The text of a linted file after every safe mend; the same text if there is none. To mend twice is to mend once.
 
-    A mend that the text does not allow (a value that an alias shares) is left out, and its finding stays. Raises
-    :class:`InputError` as :func:`~spotwright.linter.linting.lint_text` does.
+    A mend that the text does not allow is left out, and its finding stays. Raises :class:`InputError` as
+    :func:`~spotwright.linter.linting.lint_text` does.
     """
     wanted = {(finding.rule, finding.line) for finding in linted.findings if finding.can_fix}
     if not wanted:
@@ -327,7 +327,7 @@ def fixed_text(text: str, linted: LintedFile, settings: Settings) -> str:
 def _mended(document: Document, settings: Settings, wanted: set[tuple[str, int]]) -> str:
     """The whole text around a document after its mends."""
     repairs = [one for one in repairs_in(document, settings) if (one.finding.rule, one.finding.line) in wanted]
-    mends = [mend for repair in repairs for mend in repair.mends if _is_own(document, mend)]
+    mends = [mend for repair in repairs for mend in repair.mends]
     if not mends or document.get(FIXED_AT) is not MISSING:
         return document.text
     editor = Editor(document)
@@ -337,12 +337,6 @@ def _mended(document: Document, settings: Settings, wanted: set[tuple[str, int]]
         return placed_text(editor, FIXED_AT, MAX_RECORD)
     except ManifestError:
         return document.text  # the findings stay, so nothing is lost in silence
-
-
-def _is_own(document: Document, mend: Mend) -> bool:
-    """Whether a value that is replaced stands in its own mapping, and is not merged into it from an anchor."""
-    is_key = mend.kind == "replace" and isinstance(mend.path[-1], str)
-    return not is_key or document.key_node(mend.path) is not None
 
 
 def _apply(editor: Editor, mends: Iterable[Mend]) -> None:

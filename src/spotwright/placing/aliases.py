@@ -32,6 +32,7 @@ from spotwright.yaml_composer import (
 )
 
 __all__ = [
+    "MAX_WRITTEN_OUT",
     "AsWritten",
     "InLine",
     "Sharing",
@@ -42,6 +43,10 @@ __all__ = [
     "remedy",
     "sharing",
 ]
+
+
+MAX_WRITTEN_OUT = 20_000_000
+"""How many characters of what aliases share are written out in one document, or repeated for the items of one list."""
 
 
 def remedy(file: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from spotwright.placing.aliases import as_written, remedy
+from spotwright.placing.aliases import MAX_WRITTEN_OUT, as_written, remedy
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import MISSING, Document, ManifestError, Path, parse
 from spotwright.placing.patch import is_same
@@ -138,10 +138,6 @@ def _without(text: str, document: Document, removed: Sequence[int]) -> str:
     return text if current is None else remove(current, [Removal(_ITEMS, tuple(removed))])
 
 
-_MAX_REPEATED = 20_000_000
-"""How many characters of anchors are repeated for the items of a list that name them."""
-
-
 @dataclass(slots=True)
 class _Ties:
     """How aliases tie the items of a list to what stands outside them, by the items' indexes.
@@ -226,7 +222,7 @@ def _frame(document: Document, ties: _Ties, index: int, *, is_flow: bool) -> _Fr
         head.append(old.ljust(width))
         now.append(new.ljust(width))
     ties.length += sum(map(len, head))
-    if ties.length > _MAX_REPEATED:
+    if ties.length > MAX_WRITTEN_OUT:
         text = "the items of this list share too much by aliases"
         raise document.problem((*_ITEMS, index), f"{text}; {remedy(document.file)}")
     if is_flow:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-from spotwright.placing.aliases import AsWritten, InLine, WriteOut, content_start, sharing
+from spotwright.placing.aliases import MAX_WRITTEN_OUT, AsWritten, InLine, WriteOut, content_start, sharing
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import STAND_IN, Edit, Splice, clone, value_at
 from spotwright.yaml_composer import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode, anchor_of
@@ -102,7 +102,15 @@ def _shared_splices(writer: _Writer, document: Document, edits: Sequence[Edit]) 
     shared = sharing(document, edits)
     pairs = [(edit, change) for edit in shared.edits for change in writer.changes(edit)]
     pairs += [(edit, Splice(document.start, "")) for edit in shared.silent]
-    pairs += [pair for one in shared.written for pair in writer.write_out(one)]
+    length = 0
+    for one in shared.written:
+        written = list(writer.write_out(one))
+        length += sum(len(change.text) for _, change in written)
+        if length > MAX_WRITTEN_OUT:
+            raise document.problem(
+                one.path, f"more than {MAX_WRITTEN_OUT:,} characters that aliases share would be written out"
+            )
+        pairs += written
     return [(edit, change._replace(short="")) for edit, change in pairs]
 
 
