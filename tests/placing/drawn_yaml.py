@@ -31,6 +31,12 @@ def drawn_text(value: dict[str, Any], chance: Random) -> str:
     return plain_yaml.dump(value, sort_keys=False)
 
 
+class _Sources(str):
+    """What a merge key names."""
+
+    __slots__ = ()
+
+
 class _Writer:
     def __init__(self, chance: Random) -> None:
         self._chance = chance
@@ -50,14 +56,8 @@ class _Writer:
                     found += [f"{indent}-{head}", *below]
             return found
         found = []
-        pairs = list(value.items())
-        merged = self._merge(value)
-        if merged:
-            names, keys = merged
-            pairs = [pair for pair in pairs if pair[0] not in keys]
-            pairs.insert(self._chance.randint(0, len(pairs)), ("<<", names))
-        for key, item in pairs:
-            if key == "<<" and merged:
+        for key, item in self._pairs(value):
+            if isinstance(item, _Sources):
                 found.append(f"{indent}<<: {item}{self._remark()}")
                 continue
             head, below = self._value(item, column + 2) if key not in _KEEP_PLAIN else (f" {flow(item)}", [])
@@ -65,6 +65,16 @@ class _Writer:
                 below = [line[2:] for line in below]
             found += [f"{indent}{self._key(key)}:{head}", *below]
         return found
+
+    def _pairs(self, value: dict[str, Any]) -> list[tuple[str, Any]]:
+        """The pairs of a mapping, perhaps with a merge key in place of some."""
+        pairs = list(value.items())
+        merged = self._merge(value)
+        if merged is not None:
+            sources, keys = merged
+            pairs = [pair for pair in pairs if pair[0] not in keys]
+            pairs.insert(self._chance.randint(0, len(pairs)), ("<<", sources))
+        return pairs
 
     def _key(self, key: str) -> str:
         written = flow(key)
@@ -91,7 +101,15 @@ class _Writer:
 
     def _flow(self, value: Any) -> str:
         if isinstance(value, dict) and value:
-            return "{" + ", ".join(f"{flow(key)}: {self._inside(item)}" for key, item in value.items()) + "}"
+            pairs = self._pairs(value)
+            inside = (item if isinstance(item, _Sources) else self._inside(item) for _, item in pairs)
+            return (
+                "{"
+                + ", ".join(
+                    f"{flow(key) if key != '<<' else key}: {item}" for (key, _), item in zip(pairs, inside, strict=True)
+                )
+                + "}"
+            )
         if isinstance(value, list) and value:
             return "[" + ", ".join(self._inside(item) for item in value) + "]"
         return flow(value)
@@ -106,7 +124,7 @@ class _Writer:
 
     def _alias(self, value: Any) -> str | None:
         names = [name for name, known in self._anchors.items() if known == value and type(known) is type(value)]
-        if names and self._chance.random() < 0.8:
+        if names and self._chance.random() < (0.5 if isinstance(value, dict) else 0.8):
             return f"*{self._chance.choice(names)}"
         return None
 
@@ -128,14 +146,14 @@ class _Writer:
             if part[0] == "&":
                 self._anchors[part[1:]] = value
 
-    def _merge(self, value: dict[str, Any]) -> tuple[str, set[str]] | None:
+    def _merge(self, value: dict[str, Any]) -> tuple[_Sources, set[str]] | None:
         """Anchors that a merge key may name here, and the keys that need not be written beside it."""
         sources = [
             name
             for name, known in self._anchors.items()
             if isinstance(known, dict) and known and known.keys() <= value.keys()
         ]
-        if not sources or self._chance.random() < 0.3:
+        if not sources or self._chance.random() < 0.2:
             return None
         chosen = self._chance.sample(sources, min(len(sources), self._chance.choice([1, 1, 2])))
         brought: dict[str, Any] = {}
@@ -143,4 +161,4 @@ class _Writer:
             brought |= self._anchors[name]
         same = {key for key, item in brought.items() if item == value[key] and key not in _KEEP_PLAIN}
         names = [f"*{name}" for name in chosen]
-        return (names[0] if len(names) == 1 else f"[{', '.join(names)}]"), same
+        return _Sources(names[0] if len(names) == 1 else f"[{', '.join(names)}]"), same
