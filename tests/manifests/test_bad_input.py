@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests import plain_yaml
@@ -138,9 +139,27 @@ def test_an_annotation_with_an_unknown_pool_is_refused() -> None:
         place_text(text, FILE, a_config(PREFER))
 
 
-def test_a_record_that_is_none_is_refused_with_the_way_out() -> None:
-    text = JOB.replace("  name: train\n", "  name: train\n  annotations: {spotwright.dev/placed: mine}\n")
-    assert refusal(text).endswith("remove the annotation")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("", "mine"),
+        ("edits", [["add", ["spec"], 0, 0, ""]]),
+        ("edits", [["add", [], 0, 0, "", ["a"]]]),
+        ("edits", "add"),
+        ("made", ["add"]),
+        ("cut", [0, 0]),
+        ("inside", [[["spec"], "a", [1]]]),
+        ("before", None),
+    ],
+)
+def test_a_record_that_is_none_is_refused_with_the_way_out(name: str, value: Any) -> None:
+    placed = place_text(JOB, FILE, a_config(PREFER)).text
+    annotations = plain_yaml.load(placed)["metadata"]["annotations"]
+    record = annotations["spotwright.dev/placed"]
+    damaged = json.dumps({**json.loads(record), name: value}) if name else value
+    message = refusal(placed.replace(record.replace("'", "''"), damaged.replace("'", "''")))
+    assert message.startswith("work.yaml:5: metadata.annotations.spotwright.dev/placed: is not a record")
+    assert message.endswith("remove the annotation")
 
 
 def test_thousands_of_items_take_a_time_that_grows_with_their_number() -> None:

@@ -7,6 +7,7 @@ from tests.placing.placed import FILE, PREFER, a_config, place, refusal
 from tests.placing.written_out import assert_placed_as_written_out, values
 
 from spotwright.manifests.files import place_text, unplace_text
+from spotwright.placing.documents import ManifestError
 
 
 def job(spec: str, metadata: str = "{name: a}", template: str = "") -> str:
@@ -326,3 +327,12 @@ def test_comments_and_anchors_stay_when_the_rest_was_changed_by_hand() -> None:
     undone = unplace_text(placed.replace("replicas: 3", "replicas: 4"), FILE).text
     assert values(undone) == values(text.replace("replicas: 3", "replicas: 4"))
     assert "template: &pod  # all roles\n" in undone
+
+
+def test_an_item_whose_anchor_was_renamed_since_is_refused_and_not_broken() -> None:
+    placed = place_text(LISTS["alias"], FILE, a_config(PREFER)).text
+    renamed = placed.replace("spec: &pod", "spec: &other")
+    with pytest.raises(
+        ManifestError, match=r"^work.yaml:3: items: .* an anchor was changed since it was placed: work.yaml:\d+: "
+    ):
+        unplace_text(renamed, FILE)

@@ -62,19 +62,46 @@ def is_placed(document: Document, at: Path = AT) -> bool:
 
 def read_record(document: Document, at: Path, annotation: Any, outside: Outside | None) -> dict[str, Any]:
     """The record in an annotation. Raises :class:`ManifestError` if it is none, or is kept outside and not in ``outside``."""
+    no_record = "is not a record of spotwright, so nothing can be unplaced; remove the annotation"
     try:
         stored = json.loads(annotation)
         if "record" in stored:
             stored = json.loads(_from_outside(document, at, stored["record"], outside))
         is_newer = stored["v"] > VERSION
-        record = {key: stored[key] for key in ("before", "after", "cut", "made", "beside", "edits")}
-        record |= {key: stored.get(key, []) for key in ("inside", "parts")}
-    except (TypeError, ValueError, KeyError) as error:
-        text = "is not a record of spotwright, so nothing can be unplaced; remove the annotation"
-        raise document.problem(at, text) from error
+        record = {"inside": [], "parts": [], **stored}
+    except (TypeError, ValueError, KeyError, RecursionError) as error:
+        raise document.problem(at, no_record) from error
     if is_newer:
         raise document.problem(at, f"placed by a newer version of spotwright (record {stored['v']}): upgrade")
+    if not all(_fits(record.get(key), shape) for key, shape in _SHAPES.items()):
+        raise document.problem(at, no_record)
     return record
+
+
+_PATH = [str | int]
+_SHAPES: Mapping[str, Any] = {
+    "before": str,
+    "after": str,
+    "cut": (int, int, str),
+    "made": (str, _PATH),
+    "beside": dict,
+    "edits": [(str, _PATH, int, int, str, [str])],
+    "inside": [(_PATH, str, [(int, int, str)])],
+    "parts": [(_PATH, str)],
+}
+"""The fields of a record: a tuple is a list of so many values, a list one of any number; a path is not empty."""
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    if isinstance(shape, tuple):
+        return isinstance(value, list) and len(value) == len(shape) and all(map(_fits, value, shape))
+    if isinstance(shape, list):
+        return (
+            isinstance(value, list)
+            and (shape is not _PATH or value != [])
+            and all(_fits(one, shape[0]) for one in value)
+        )
+    return isinstance(value, shape)
 
 
 def _from_outside(document: Document, at: Path, key: str, outside: Outside | None) -> str:

@@ -66,8 +66,24 @@ def _length(parts: Sequence[str], first: int) -> int:
     return 1
 
 
+_ALIAS = re.compile(r"[\s\[{,]\*\S")
+
+
 def edit_objects(text: str, objects: Sequence[Document], edit: ObjectEdit) -> str | None:
     """Edit the ``objects`` of a text; ``None`` if its only object is removed."""
+    edited = _edit(text, objects, edit)
+    if edited is not None and edited != text and any(map(_items, objects)) and _ALIAS.search(edited):
+        try:
+            parse(edited, objects[0].file, objects[0].above)
+        except (
+            ManifestError
+        ) as error:  # an item has its own bytes again, and the anchor that it names is in another one
+            text = "cannot be edited, because an anchor was changed since it was placed"
+            raise objects[0].problem(_ITEMS, f"{text}: {error}") from error
+    return edited
+
+
+def _edit(text: str, objects: Sequence[Document], edit: ObjectEdit) -> str | None:
     if len(objects) > 1:
         return _edit_each(text, objects, edit)
     for document in objects:
@@ -89,7 +105,7 @@ def _edit_each(text: str, objects: Sequence[Document], edit: ObjectEdit) -> str:
         part = text[start : document.end]
         line += text.count("\n", position, start)
         inner = list(objects_of(parse(part, document.file, document.above + line)))
-        parts += [text[position:start], edit_objects(part, inner, edit) or ""]
+        parts += [text[position:start], _edit(part, inner, edit) or ""]
         line += part.count("\n")
         position = document.end
     return "".join([*parts, text[position:]])
@@ -119,7 +135,7 @@ def _edit_items(text: str, document: Document, items: Sequence[Node], edit: Obje
         objects = parse(body, document.file, above)
         if frame.head:
             objects = [_last_item(objects[0], frame)]
-        edited = edit_objects(body, objects, edit)
+        edited = _edit(body, objects, edit)
         if edited is None:
             removed.append(index)
             continue
