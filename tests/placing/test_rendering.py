@@ -56,7 +56,7 @@ def test_a_block_reads_as_its_value_at_any_column(value: Any, column: int) -> No
     lines = block(value, column)
 
     assert is_same(_read("\n".join(lines) + "\n"), value)
-    assert all(line.startswith(" " * column) for line in lines)
+    assert all(line.startswith(" " * column) for line in lines if line)
 
 
 @given(value=_VALUES)

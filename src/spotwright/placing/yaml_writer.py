@@ -325,7 +325,7 @@ def _appended(document: Document, edit: Edit) -> Splice:
 
 
 def block(value: Any, column: int) -> Sequence[str]:
-    """Lines of block-style YAML for a mapping or list that is not empty, every line indented to ``column``."""
+    """Lines of block-style YAML for a mapping or list that is not empty, each indented to ``column`` unless it is empty."""
     lines: list[str] = []
     indent = " " * column
     _write(value, indent, indent, lines)
