@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from tests.placing.placed import assert_unplaces
 from spotwright import config
 from spotwright.clouds import node_labels, providers
 from spotwright.manifests.files import place_text
+from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.scheduling_terms import Expression
+from spotwright.placing.affinity import rung_conditions
 from spotwright.placing.pod_spec import pod_constraints
 
 JOB = """\
@@ -117,3 +120,19 @@ def test_a_low_priority_pool_is_led_to_by_its_own_value_and_taint() -> None:
     spec = pod("require", {"regular": AKS, "low": LOW})
     assert required(spec) == [Expression("kubernetes.azure.com/scalesetpriority", "In", ("low",))]
     assert [one["value"] for one in spec["tolerations"]] == ["low"]
+
+
+@pytest.mark.parametrize("provider", ["aks", "gke", "eks", "karpenter", "generic"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_conditions_of_a_rung_hold_none_twice(provider: str, others: int) -> None:
+    """The webhook of a cluster writes them into each pod."""
+    pools = {
+        name: Pool(name, capacity, Provider(provider), labels={"market": name})
+        for name, capacity in [("spot", Capacity.SPOT), ("regular", Capacity.ON_DEMAND), ("more", Capacity.SPOT)][
+            : 2 + others
+        ]
+    }
+    for pool in pools.values():
+        conditions = [json.dumps(one) for one in rung_conditions([pool], pools)]
+        assert conditions
+        assert len(conditions) == len(set(conditions))
