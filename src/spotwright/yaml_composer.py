@@ -34,6 +34,7 @@ __all__ = [
     "compose",
     "data_of",
     "events_of",
+    "is_merge",
     "is_null",
     "join",
     "value_of",
@@ -251,6 +252,8 @@ class _Composer:
                 continue
             if reveal is not None:
                 key.value = reveal(key.value)
+            if key.anchor is not None:
+                self._anchors[key.anchor] = (key, value_of(key), 1)
             name, child = key.value, get()
             if child.__class__ is _SCALAR and child.anchor is None and child.tag is None and reveal is None:
                 value = child.value
@@ -262,7 +265,7 @@ class _Composer:
                 child, value = self._node(child)
             pair = (key, child)
             pairs.append(pair)
-            if name == "<<" and key.implicit[0]:
+            if name == "<<" and is_merge(key):
                 merged.append(child)
             elif name not in own:
                 own[name] = pair
@@ -278,7 +281,11 @@ class _Composer:
     def _strange_pair(self, key: Any) -> tuple[Node, Node]:
         """The pair whose key is a mapping, a list or an alias, for a caller who says what is wrong with it."""
         if not self._lenient:
-            raise self._refusal(key, "a key must be a text; a template marker such as {{...}} needs quotes")
+            is_alias = key.__class__ is yaml.AliasEvent
+            why = (
+                "write the key in place of its alias" if is_alias else "a template marker such as {{...}} needs quotes"
+            )
+            raise self._refusal(key, f"a key must be a text; {why}")
         name, _ = self._node(key)
         return name, self._node(self._get())[0]
 
@@ -374,6 +381,11 @@ def join(roots: list[MappingNode]) -> SequenceNode:
     node.end_mark, node.flow_style = roots[-1].end_mark, False
     node.value, node.data = roots, [root.data for root in roots]
     return node
+
+
+def is_merge(key: ScalarNode) -> bool:
+    """Whether a key is a merge key; yq gives it a tag (``!!merge <<``)."""
+    return key.value == "<<" and (key.implicit[0] or key.tag == f"{_TAG}merge")
 
 
 def is_null(node: Node) -> bool:

@@ -43,12 +43,13 @@ spec:
         (JOB.replace("python", "py\x07thon"), r"work.yaml:10: not valid YAML: the character U\+0007 is not allowed"),
         (JOB + "      containers: []\n", "work.yaml:11: the key 'containers' stands here and on line 8"),
         (JOB.replace("python", "*nothing"), r"work.yaml:10: the alias \*nothing names no anchor that ended before it"),
+        ("a: &a b\n*a : c\n", "work.yaml:2: a key must be a text; write the key in place of its alias"),
         ("a: &a\n  b: *a\n", r"work.yaml:2: the alias \*a names no anchor that ended before it"),
         ("[" * 1000 + "]" * 1000, "work.yaml:1: nested deeper than 200 levels"),
         ("- {a: [b, {c: }\n", "work.yaml:2: not valid YAML"),
     ],
     ids=[
-        "tab", "colon", "marker", "chart", "quote", "null", "bell", "twice", "alias", "cycle", "deep", "open",
+        "tab", "colon", "marker", "chart", "quote", "null", "bell", "twice", "alias", "key", "cycle", "deep", "open",
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_at_its_line(text: str, message: str) -> None:

@@ -231,6 +231,26 @@ def test_a_replaced_number_keeps_its_anchor() -> None:
     assert unplace_text(placed, FILE).text == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        job(CONTAINERS, "{name: a, annotations: &x {a: b}}", "    metadata: {annotations: {!!merge <<: *x}}\n"),
+        job(CONTAINERS, "{name: a, annotations: &x {1: a, true: b}}", "    metadata: {labels: *x}\n"),
+        job(
+            CONTAINERS,
+            "\n  ? name\n  : a\n  ? labels\n  : &x\n    ? a\n    : b",
+            "    metadata:\n      ? labels\n      : *x\n",
+        ),
+        f"%TAG !e! tag:example.com,2020:\n---\n{job(CONTAINERS, '!e!meta &x {name: a}')}x: *x\n",
+        job("      containers:\n      - &c\n        &n name: m\n        image: *n\n      - *c\n"),
+        job(CONTAINERS, "\t&x {name: a}", "    metadata:\t*x \t# tab\n"),
+    ],
+    ids=["merge tag", "keys of other types", "explicit keys", "tag handles", "anchor of a key", "tabs"],
+)
+def test_whatever_yaml_allows_around_an_alias_is_placed(text: str) -> None:
+    assert_placed_as_written_out(text)
+
+
 def test_two_documents_share_no_anchors() -> None:
     text = job("      tolerations: &t []\n" + CONTAINERS) + "---\n" + job("      tolerations: *t\n" + CONTAINERS)
     assert refusal(text).startswith("work.yaml:19: the alias *t names no anchor")

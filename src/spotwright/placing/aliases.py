@@ -28,6 +28,7 @@ from spotwright.yaml_composer import (
     anchor_of,
     anchored,
     data_of,
+    is_merge,
     value_of,
 )
 
@@ -207,7 +208,7 @@ class _Walk:
                 continue  # a strict composer refuses it
             if anchor_of(key) is not None:
                 self._finals[id(key)] = value_of(key)
-            if key.value == "<<" and key.implicit[0]:
+            if is_merge(key):
                 for source in self._sources(child):
                     brought = {**source, **brought}
                 merges.append((key, self._end))

@@ -300,10 +300,12 @@ def _newline(text: str, position: int) -> str:
     return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
-def _margin_of(text: str, neighbour: Node) -> tuple[int, int, str]:
-    """The position and the column of a key or an item, and the line end in use there."""
-    mark = neighbour.start_mark
-    return mark.index, mark.column, _newline(text, mark.index)
+def _margin_of(text: str, key: Node) -> tuple[int, int, str]:
+    """The position and the column of a key, with the ``?`` before it if it has one, and the line end in use there."""
+    mark = key.start_mark
+    head = text[text.rfind("\n", 0, mark.index) + 1 : mark.index]
+    back = len(head) - head.rindex("?") if head.split()[-1:] == ["?"] else 0
+    return mark.index - back, mark.column - back, _newline(text, mark.index)
 
 
 def _block_splice(margin: tuple[int, int, str], value: Any, short: str) -> Splice:
