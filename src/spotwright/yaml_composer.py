@@ -250,10 +250,8 @@ class _Composer:
             if key.__class__ is not _SCALAR:
                 pairs.append(self._strange_pair(key))
                 continue
-            if reveal is not None:
-                key.value = reveal(key.value)
-            if key.anchor is not None:
-                self._anchors[key.anchor] = (key, value_of(key), 1)
+            if reveal is not None or key.anchor is not None:
+                self._node(key)  # which names the anchor
             name, child = key.value, get()
             if child.__class__ is _SCALAR and child.anchor is None and child.tag is None and reveal is None:
                 value = child.value

@@ -184,13 +184,3 @@ def test_json_that_keeps_to_ascii_is_read_as_it_is_meant(indent: int | None) -> 
     assert place_text(placed, FILE, settings).text == placed
     assert unplace_text(placed, FILE).text == text
     assert json.loads(unplace_text(json.dumps(json.loads(placed), indent=1), FILE).text) == job
-
-
-@pytest.mark.parametrize("items", ["items: null\n", ""])
-def test_a_list_without_items_is_one_sentence(items: str) -> None:
-    text = f"apiVersion: v1\nkind: List\n{items}"
-    placed = place_text(text, FILE, config.built_in())
-    assert placed.text == text
-    assert [finding.text for finding in placed.findings] == [
-        "this List has no items, so there is nothing to place; it stays unchanged"
-    ]

@@ -147,6 +147,16 @@ def test_items_that_are_no_objects_pass_or_are_named(items: str) -> None:
         assert str(error).startswith("work.yaml:3: ")  # noqa: PT017 (either is right)
 
 
+@pytest.mark.parametrize("items", ["", "items:\n", "items: []\n", "items: {}\n", "items: text\n"])
+def test_a_list_without_items_passes_with_a_note(items: str) -> None:
+    text = f"apiVersion: v1\nkind: List\n{items}"
+    result = place_text(text, FILE, a_config(REQUIRE))
+    assert result.text == text
+    assert [str(one) for one in result.findings] == [
+        "work.yaml:2: note: List (v1) has no items, or they are no list: nothing is placed"
+    ]
+
+
 EMPTY = """\
 # mine
 apiVersion: v1

@@ -161,18 +161,17 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
     if not kind:
         yield from _no_object(document)
         return
-    if kind == "List":
-        text = "this List has no items, so there is nothing to place; it stays unchanged"
-        yield Finding(Level.WARNING, document.file, document.line(("kind",)), ("kind",), text)
-        return
     name = name_of(document.get(("metadata",), {}))
-    text = f"{f'{kind} {name}'.strip()} ({api_version}): this kind is not placed; it stays unchanged"
+    named = f"{kind} {name}".rstrip()
+    text = f"{named} ({api_version}): this kind is not placed; it stays unchanged"
     level = Level.NOTE
     if kind in SERVED and not api_version:
         level, text = (
             Level.WARNING,
-            f"{kind} {name} has no apiVersion: write {SERVED[kind]}; it stays unchanged",
+            f"{named} has no apiVersion: write {SERVED[kind]}; it stays unchanged",
         )
+    elif kind == "List" or (kind.endswith("List") and document.node(("items",)) is not None):
+        text = f"{named} ({api_version}) has no items, or they are no list: nothing is placed"
     elif kind in SERVED or _has_pods(document.get((), None)):
         hint = "name the path of its pod spec with --pod-path"
         if patterns:

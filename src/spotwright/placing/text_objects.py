@@ -88,7 +88,7 @@ def _edit(text: str, objects: Sequence[Document], edit: ObjectEdit) -> str | Non
         return _edit_each(text, objects, edit)
     for document in objects:
         items = _items(document)
-        if items is not None:
+        if items:
             return _edit_items(text, document, items, edit)
         return edit(document)
     return text
@@ -112,7 +112,7 @@ def _edit_each(text: str, objects: Sequence[Document], edit: ObjectEdit) -> str:
 
 
 def _items(document: Document) -> Sequence[Node] | None:
-    """The items of a ``List``; ``None`` for any other document."""
+    """The items of a ``List``, if it has any; ``None`` for any other document."""
     if isinstance(document, PipelinePair) or not str(document.get(("kind",), "")).endswith("List"):
         return None
     items = document.node(_ITEMS)
