@@ -214,7 +214,7 @@ class _Composer:
         self._above = above
         self._lenient = lenient
         self._max_unfolded = max_unfolded
-        self._anchors: dict[str, tuple[Node, Any, int]] = {}
+        self._anchors: dict[str, Any] = {}  # a node with its plain value and size; the event of one that has not ended
         self._depth = self._size = self._unfolded = 0
 
     def root(self) -> Node:
@@ -233,11 +233,15 @@ class _Composer:
         if event.__class__ is yaml.AliasEvent:
             return self._alias(event)
         before, self._depth = self._size, self._depth + 1
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (
+                event  # until the node has ended; an anchor of the same name inside it counts instead
+            )
         if self._depth > MAX_DEPTH:
             raise self._refusal(event, f"nested deeper than {MAX_DEPTH} levels")
         node = self._mapping(event) if event.__class__ is yaml.MappingStartEvent else self._sequence(event)
         self._depth -= 1
-        if event.anchor is not None:
+        if event.anchor is not None and self._anchors[event.anchor] is event:
             self._anchors[event.anchor] = (node, node.data, self._size - before + 1)
         return node, node.data
 
@@ -299,10 +303,11 @@ class _Composer:
         return node
 
     def _alias(self, event: Any) -> tuple[Node, Any]:
-        if event.anchor not in self._anchors:
+        anchor = self._anchors.get(event.anchor)
+        if not isinstance(anchor, tuple):
             text = f"the alias *{event.anchor} names no anchor that ended before it; a text that begins with * needs quotes"
             raise self._refusal(event, text)
-        node, value, size = self._anchors[event.anchor]
+        node, value, size = anchor
         self._size += size - 1
         self._unfolded += size
         if self._unfolded > self._max_unfolded:

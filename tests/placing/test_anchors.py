@@ -302,6 +302,8 @@ def test_an_object_that_is_not_placed_keeps_its_value_or_the_file_is_refused_wit
         "work.yaml:12: spec.selector: this shares an anchor with another object, which is changed; write its aliases out "
         "first: yq --yaml-fix-merge-anchor-to-spec -i 'explode(.)' work.yaml"
     )
+    whole = POD.replace("- a", "- &all\n  a", 1) + "- <<: *all\n  kind: Service\n  spec: {}\n"
+    assert "this shares an anchor with another object" in refusal(f"{LIST}{whole}")
     first = service.replace("*l", "&l {app: a}") + POD.replace("name: a}", "name: a, labels: *l}", 1)
     assert "spec: {selector: &l {app: a}}\n" in assert_placed_as_written_out(f"{LIST}{first}")
 

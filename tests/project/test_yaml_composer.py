@@ -69,3 +69,26 @@ def test_a_lenient_caller_finds_equal_keys_among_the_pairs() -> None:
     assert isinstance(composed.root, MappingNode)
     assert composed.root.data == {"a": 1}
     assert [key.value for key, _ in composed.root.value] == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: &x {b: &x 1}\nc: *x\n", 1),
+        ("a: &x {b: &x 1, c: *x}\nd: &x 2\nc: *x\n", 2),
+        ("&x a: 1\nc: *x\n", "a"),
+        ("a: &x [&x one, &x two]\nc: *x\n", "two"),
+        ("a: &x {b: 1}\nc: {!!merge <<: *x}\n", {"b": 1}),
+    ],
+)
+def test_an_alias_names_the_last_anchor_that_began_before_it(text: str, value: object) -> None:
+    [composed] = compose(text)
+    assert isinstance(composed.root, MappingNode)
+    assert composed.root.data["c"] == value
+
+
+@pytest.mark.parametrize("word", ["!!int ''", "!!int '-'", "!!float ''", "!!bool maybe", "1" + ":00" * 200 + ".5"])
+def test_a_scalar_that_its_tag_does_not_fit_is_a_text(word: str) -> None:
+    [composed] = compose(f"a: {word}\n")
+    assert isinstance(composed.root, MappingNode)
+    assert isinstance(composed.root.data["a"], str)

@@ -188,7 +188,8 @@ def _ties(document: Document, items: Sequence[Node]) -> _Ties:
             user = item_at(alias.start_mark.index)
             if user is not None and user != home:
                 ties.outside.setdefault(user, {})[alias.anchor] = node
-            if home is not None and user != home and node is not items[home]:
+            is_item = user is None and home is not None and node is items[home]  # which follows the other one
+            if home is not None and user != home and not is_item:
                 ties.named.setdefault(home, []).append((node, alias, user is not None))
     return ties
 
