@@ -99,4 +99,5 @@ def test_a_text_with_aliases_is_placed_as_what_it_reads_as(value: dict[str, Any]
         assert value["kind"] == "List"
         assert "yq" in message
     else:
-        assert_placed_as_written_out(text, config)
+        # items of a list that a tool ties by aliases of its own may be refused when they are unplaced
+        assert_placed_as_written_out(text, config, anew=value["kind"] != "List")

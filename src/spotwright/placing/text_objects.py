@@ -142,7 +142,7 @@ def _edit_items(text: str, document: Document, items: Sequence[Node], edit: Obje
         if edited != body and index in ties.named:
             _renew(document, ties, index, edited)
         if frame.is_broken:
-            objects[0].reparse(edited)  # refuses an alias that is left without its anchor
+            _refuse_broken(document, index, objects[0], edited)
         parts += [text[position:start], edited[len(frame.head) + len(margin) : len(edited) - len(frame.tail)]]
         position = end
     return _without("".join([*parts, text[position:]]), document, removed)
@@ -248,6 +248,15 @@ def _frame(document: Document, ties: _Ties, index: int, *, is_flow: bool) -> _Fr
         texts = ["".join(f"- {one}\n" for one in those) + "-\n" for those in (head, now)]
     lines = tuple(document.above + int(node.start_mark.line) + 1 for node in nodes.values())
     return _Frame(texts[0], texts[1], "]" if is_flow else "", lines, tuple(values), MISSING in values)
+
+
+def _refuse_broken(document: Document, index: int, item: Document, edited: str) -> None:
+    """Refuse an item with an alias whose anchor is gone: the item with the anchor had to be written anew to be unplaced."""
+    try:
+        item.reparse(edited)
+    except ManifestError as error:
+        text = f"an alias here names an anchor of an item that had to be written anew; {remedy(document.file)}"
+        raise document.problem((*_ITEMS, index), text) from error
 
 
 @dataclass(slots=True)
