@@ -98,6 +98,14 @@ def test_a_value_that_an_alias_shares_is_mended_in_its_own_place(line: str) -> N
     assert unfix_text(fixed(text), "work.yaml").text == text
 
 
+def test_an_object_without_a_finding_does_not_change_with_an_anchor_of_another_one() -> None:
+    item = GRACE.replace("metadata:", "metadata: &all", 1).replace("\n", "\n  ").rstrip(" ")
+    text = f"apiVersion: v1\nkind: List\nitems:\n- {item}- apiVersion: v1\n  kind: Service\n  metadata: *all\n"
+
+    assert fixed(text) == text
+    assert fixed(text.replace("*all", "{name: a}")) != text.replace("*all", "{name: a}")
+
+
 def test_a_misspelt_argument_is_renamed_beside_letters_of_several_bytes() -> None:
     text = (
         "from kfp import dsl\n\n\n@dsl.pipeline\ndef main():\n    t = f('ä'); t.set_retry(2, backoff_dureation='5m')\n"

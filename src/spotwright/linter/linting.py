@@ -8,6 +8,7 @@ gives the same bytes back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from spotwright.config import Config
@@ -44,6 +45,7 @@ from spotwright.linter.subjects import (
 )
 from spotwright.manifests.files import refusal_of, unfix_text
 from spotwright.manifests.record import FIXED_AT, MAX_RECORD, placed_text, reserve
+from spotwright.placing.aliases import refuse_changed
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import (
     MISSING,
@@ -320,23 +322,25 @@ def fixed_text(text: str, linted: LintedFile, settings: Settings) -> str:
     parts = []
     for above, part in split(body):
         objects = list(objects_of(parse(part, linted.file, above)))
-        parts.append(edit_objects(part, objects, lambda document: _mended(document, settings, wanted)) or "")
+        try:
+            parts.append(edit_objects(part, objects, lambda document: _mended(document, settings, wanted)) or "")
+        except ManifestError:  # an item that is not mended would change with an anchor of one that is
+            parts.append(part)
     return bom + "".join(parts)
 
 
 def _mended(document: Document, settings: Settings, wanted: set[tuple[str, int]]) -> str:
-    """The whole text around a document after its mends."""
+    """The whole text around a document after its mends; the same text if they cannot be made, and then the findings stay."""
     repairs = [one for one in repairs_in(document, settings) if (one.finding.rule, one.finding.line) in wanted]
     mends = [mend for repair in repairs for mend in repair.mends]
-    if not mends or document.get(FIXED_AT) is not MISSING:
-        return document.text
-    editor = Editor(document)
-    try:
-        reserve(editor, FIXED_AT)
-        _apply(editor, mends)
-        return placed_text(editor, FIXED_AT, MAX_RECORD)
-    except ManifestError:
-        return document.text  # the findings stay, so nothing is lost in silence
+    if mends and document.get(FIXED_AT) is MISSING:
+        editor = Editor(document)
+        with suppress(ManifestError):
+            reserve(editor, FIXED_AT)
+            _apply(editor, mends)
+            return placed_text(editor, FIXED_AT, MAX_RECORD)
+    refuse_changed(document)
+    return document.text
 
 
 def _apply(editor: Editor, mends: Iterable[Mend]) -> None:

@@ -77,7 +77,7 @@ def edit_objects(text: str, objects: Sequence[Document], edit: ObjectEdit) -> st
             parse(edited, objects[0].file, objects[0].above)
         except (
             ManifestError
-        ) as error:  # an item has its own bytes again, and the anchor that it names is in another one
+        ) as error:  # an item has its own bytes again, but the anchor that it names is in another item
             text = "cannot be edited, because an anchor was changed since it was placed"
             raise objects[0].problem(_ITEMS, f"{text}: {error}") from error
     return edited
