@@ -300,7 +300,7 @@ def test_an_object_that_is_not_placed_keeps_its_value_or_the_file_is_refused_wit
     pods = POD.replace("name: a}", "name: a, labels: &l {app: a}}", 1)
     assert refusal(f"{LIST}{pods}{service}") == (
         "work.yaml:12: spec.selector: this shares an anchor with another object, which is changed; write its aliases out "
-        "first: yq --yaml-fix-merge-anchor-to-spec -i 'explode(.)' work.yaml"
+        "first, with mikefarah's yq 4.47 or later: yq --yaml-fix-merge-anchor-to-spec -i 'explode(.)' work.yaml"
     )
     whole = POD.replace("- a", "- &all\n  a", 1) + "- <<: *all\n  kind: Service\n  spec: {}\n"
     assert "this shares an anchor with another object" in refusal(f"{LIST}{whole}")

@@ -55,7 +55,8 @@ def remedy(file: str) -> str:
 
     Source: mikefarah/yq, "Anchor and Alias Operators"; without the flag a merge key would win over keys beside it.
     """
-    return f"write its aliases out first: yq --yaml-fix-merge-anchor-to-spec -i 'explode(.)' {shlex.quote(file)}"
+    command = f"yq --yaml-fix-merge-anchor-to-spec -i 'explode(.)' {shlex.quote(file)}"
+    return f"write its aliases out first, with mikefarah's yq 4.47 or later: {command}"
 
 
 class AsWritten(str):
