@@ -26,6 +26,7 @@ from spotwright.linter.rules import (
     python,
     retries,
     selectors,
+    stateful,
     storage,
     timing,
     training,
@@ -77,7 +78,7 @@ __all__ = [
 GROUPS: Mapping[str, tuple[Rule, ...]] = {
     "Where pods run": placement.RULES,
     "What no node meets": selectors.RULES,
-    "What must not be lost": storage.STATEFUL_RULES,
+    "What must not be lost": stateful.RULES,
     "Volumes and checkpoints": storage.RULES,
     "Retries": retries.RULES,
     "The end of a pod, and moves": timing.RULES,

@@ -1,0 +1,270 @@
+"""Rules on work that must not be lost: datastores, services, notebooks, hooks, and the role that all others of a job need.
+
+It stands on on-demand nodes, and each rule finds another way by which it comes to spot nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spotwright.kinds.kind import Duty
+from spotwright.linter.rule import ON_SPOT, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
+from spotwright.linter.settings import Settings
+from spotwright.linter.subjects import (
+    KubeObject,
+    Pods,
+    Reach,
+    Shape,
+    items_of,
+    mapping_at,
+    mapping_of,
+    pods_of,
+    reach_of,
+    texts_of,
+)
+from spotwright.model.scheduling_terms import Constraints, Expression
+from spotwright.placing.context import hook_of
+from spotwright.placing.documents import ManifestError
+from spotwright.placing.pod_spec import POD, check_value, pod_constraints
+
+__all__ = ["RULES"]
+
+_STORES = re.compile(
+    r"(?:^|/)(minio|mysql|mariadb|postgres(?:ql)?|redis|valkey|mongo(?:db)?|etcd|elasticsearch|opensearch|cassandra|kafka|zookeeper"
+    r"|rabbitmq|clickhouse(?:-server)?|weaviate|milvus|qdrant)(?:[:@-]|$)"
+)
+_CLAIMED = "persistentVolumeClaim"
+
+
+def _store_of(pods: Pods) -> str:
+    """Why pods look like a datastore: their kind, or their image; empty if they do not."""
+    if pods.duty is Duty.DATASTORE:
+        return f"a {pods.owner.kind} keeps its data in volumes" if pods.owner else ""
+    if pods.duty is not Duty.SERVING or pods.owner is None or pods.owner.group != "apps":
+        return ""
+    for container in pods.containers:
+        match = _STORES.search(str(container.value.get("image") or "").lower())
+        if match:
+            return f"{match[1]} is a datastore"
+    if any(_CLAIMED in volume for _, volume in pods.volumes):
+        return "it has a volume of its own"
+    return ""
+
+
+def _placed_by(pods: Pods) -> str:
+    """By what pods come to spot nodes, in words."""
+    return {
+        Reach.REQUIRED: "requires spot nodes",
+        Reach.PREFERRED: "prefers spot nodes",
+        Reach.TOLERATED: "tolerates the taint of spot nodes",
+        Reach.OPEN: "may land on a spot pool, which has no taint",
+    }[pods.reach]
+
+
+def _path(pods: Pods) -> tuple[str | int, ...]:
+    if pods.reach is Reach.OPEN:
+        return pods.spec
+    if pods.reach is Reach.TOLERATED:
+        return pods.at("tolerations")
+    return pods.selector if pods.constraints.selector else pods.at("affinity")
+
+
+def _datastores(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    store = _store_of(pods) if pods.asks_for_spot else ""
+    if store:
+        yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and {store}")
+
+
+def _services(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.asks_for_spot and pods.duty is Duty.SERVING and not _store_of(pods):
+        yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)} and answers requests")
+
+
+def _interactive(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.asks_for_spot and pods.duty is Duty.INTERACTIVE:
+        yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and people work in it")
+
+
+def _hooks(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.asks_for_spot and pods.duty is Duty.HOOK and pods.owner is not None:
+        tool = hook_of(pods.owner.value.get("metadata"))
+        yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and it is a hook of {tool}")
+
+
+def _pod_defaults(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
+    """A PodDefault that lets pods onto spot nodes which must not be lost: those of the file, or whoever has its label."""
+    if (subject.group, subject.kind) != ("kubeflow.org", "PodDefault"):
+        return
+    spec, selector = subject.mapping("spec"), subject.get("spec", "selector")
+    try:
+        check_value(subject.document, subject.at("spec"), spec, POD)
+    except ManifestError:
+        return  # the API server refuses it
+    added = pod_constraints(spec)
+    if reach_of(added, settings) <= Reach.OPEN or not isinstance(selector, dict):
+        return
+    path = subject.at("spec", "tolerations") if added.tolerations else subject.at("spec")
+    reached = [pods.label for pods in _fragile_pods(subject, settings) if _is_reached(pods, selector, added, settings)]
+    if reached:
+        yield Problem(
+            path, f"{subject.label} lets {' and '.join(reached)} onto spot nodes: its selector matches the labels"
+        )
+    elif not any(_OF_WORK.match(key) for key in _keys_of(selector)):
+        label = ", ".join(f"{key}={value}" for key, value in mapping_of(selector.get("matchLabels")).items())
+        whom = f"every pod labelled {label}" if label else "every pod that it selects"
+        yield Problem(path, f"{subject.label} lets {whom} onto spot nodes, and each new notebook is offered it")
+
+
+def _fragile_pods(subject: KubeObject, settings: Settings) -> Iterator[Pods]:
+    """The pods of the same file that must not be lost."""
+    for other in subject.beside:
+        for pods in pods_of(other, settings):
+            if isinstance(pods, Pods) and pods.duty in (Duty.SERVING, Duty.DATASTORE, Duty.INTERACTIVE):
+                yield pods
+
+
+def _is_reached(pods: Pods, selector: Shape, added: Constraints, settings: Settings) -> bool:
+    """Whether a PodDefault is laid over the pods and brings them to spot nodes. A Notebook gives its labels to its pods."""
+    own = mapping_at(pods.owner.value, "metadata", "labels") if pods.owner and pods.duty is Duty.INTERACTIVE else {}
+    labels = {str(key): str(value) for key, value in {**own, **mapping_at(pods.metadata, "labels")}.items()}
+    wanted = [
+        Expression(str(key), "In", (str(value),)) for key, value in mapping_of(selector.get("matchLabels")).items()
+    ]
+    for one in items_of(selector.get("matchExpressions")):
+        values = tuple(texts_of(mapping_of(one).get("values")))
+        wanted.append(Expression(str(mapping_of(one).get("key")), str(mapping_of(one).get("operator")), values))
+    together = replace(
+        pods.constraints,
+        tolerations=(*pods.constraints.tolerations, *added.tolerations),
+        selector={**pods.constraints.selector, **added.selector},
+        preferred=(*pods.constraints.preferred, *added.preferred),
+    )
+    return all(one.matches(labels) for one in wanted) and reach_of(together, settings) > Reach.OPEN
+
+
+def _keys_of(selector: Shape) -> Iterator[str]:
+    yield from map(str, mapping_of(selector.get("matchLabels")))
+    yield from (str(mapping_of(one).get("key")) for one in items_of(selector.get("matchExpressions")))
+
+
+_OF_WORK = re.compile(
+    r"(?:[a-z0-9.-]+\.)?(?:pipelines\.kubeflow\.org|argoproj\.io|training\.kubeflow\.org|katib\.kubeflow\.org|batch\.kubernetes\.io"
+    r"|jobset\.sigs\.k8s\.io|ray\.io|volcano\.sh|spark-role|job-name)(?:/|$)"
+)
+"""Labels that controllers put on the pods of work that ends, and on no notebook."""
+
+
+def _not_kept_off(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.reach is Reach.OPEN and pods.duty in (Duty.SERVING, Duty.DATASTORE, Duty.INTERACTIVE, Duty.HOOK):
+        yield Problem(pods.spec, f"{pods.label} {_placed_by(pods)}, and must not be lost")
+
+
+def _coordinators(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.reach > Reach.OPEN and pods.duty is Duty.COORDINATOR:
+        yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and the other pods need it")
+
+
+_UNTAINTED = """\
+version: 1
+pools:
+  spot: {capacity: spot, provider: eks}
+  regular: {capacity: on-demand, provider: eks}
+"""
+_POD_DEFAULT = (
+    "apiVersion: kubeflow.org/v1alpha1\nkind: PodDefault\nmetadata:\n  name: spot\nspec:\n  selector: {{matchLabels: {{{label}: "
+    "'true'}}}}\n" + "".join(f"  {line.replace('{', '{{').replace('}', '}}')}\n" for line in TOLERATION.splitlines())
+)
+_AS_HOOK = ("  name: train\n", "  name: train\n  annotations: {helm.sh/hook: pre-upgrade}\n")
+_STAY = "Remove the toleration and the affinity; spotwright place keeps such work on on-demand."
+_MASTER = (
+    "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: mnist\nspec:\n  pytorchReplicaSpecs:\n    "
+    "Master:\n"
+    "      restartPolicy: ExitCode\n      template:\n        spec:\n{lines}          containers:\n"
+    "          - name: pytorch\n            image: training:1\n"
+)
+
+RULES = (
+    Rule(
+        id="datastore-on-spot",
+        severity=Severity.ERROR,
+        title="A datastore on spot nodes",
+        why="An interruption takes the datastore from everybody who uses it, and its volume may be bound to a zone in "
+        "which no node is to be had. MinIO and MySQL of Kubeflow are Deployments with a volume, so the kind alone does "
+        "not tell.",
+        fix=_STAY,
+        fails=pod(TOLERATION, image="minio/minio:latest"),
+        passes=pod("", image="minio/minio:latest"),
+        checks=Checks(pods=_datastores),
+    ),
+    Rule(
+        id="serving-on-spot",
+        severity=Severity.ERROR,
+        title="A service on spot nodes",
+        why="Each interruption is an outage for those who ask it: the notice is shorter than most models take to load.",
+        fix=_STAY + " A Deployment that only takes work from a queue is labelled spotwright.dev/role: worker.",
+        fails=pod(ON_SPOT),
+        passes=pod(ON_SPOT).replace("  name: app\n", "  name: app\n  labels: {spotwright.dev/role: worker}\n"),
+        checks=Checks(pods=_services),
+    ),
+    Rule(
+        id="interactive-on-spot",
+        severity=Severity.ERROR,
+        title="A notebook or a viewer on spot nodes",
+        why="Whoever works in it loses what is not saved, and its volume may be bound to a zone.",
+        fix=_STAY,
+        fails=pod(ON_SPOT, kind="Notebook", api_version="kubeflow.org/v1"),
+        passes=pod("", kind="Notebook", api_version="kubeflow.org/v1"),
+        checks=Checks(pods=_interactive),
+    ),
+    Rule(
+        id="hook-on-spot",
+        severity=Severity.WARNING,
+        title="A hook of Helm or Argo CD on spot nodes",
+        why="The release waits for the hook and fails with it, and an interruption may leave a migration half done. More "
+        "retries are no remedy for what must not be done twice.",
+        fix=_STAY + " Work that can be done again is labelled spotwright.dev/spot: prefer.",
+        fails=job(ON_SPOT, spec="backoffLimit: 0\n").replace(*_AS_HOOK),
+        passes=job("", spec="backoffLimit: 0\n").replace(*_AS_HOOK),
+        checks=Checks(pods=_hooks),
+        source='Helm documentation, "Chart Hooks"; Argo CD documentation, "Resource Hooks"',
+    ),
+    Rule(
+        id="poddefault-on-spot",
+        severity=Severity.WARNING,
+        title="A PodDefault that lets notebooks onto spot nodes",
+        why="Kubeflow lays a PodDefault over every pod with its label, and offers it to each notebook that is made, so a "
+        "toleration there brings notebooks and services to nodes that are taken away.",
+        fix="Write the toleration into the work itself (spotwright place), or select by a label that only work has; spotwright "
+        "place keeps a Notebook with the label spotwright.dev/spot: never on on-demand.",
+        fails=_POD_DEFAULT.format(label="use-spot"),
+        passes=_POD_DEFAULT.format(label="pipelines.kubeflow.org/v2_component"),
+        checks=Checks(objects=_pod_defaults),
+        source="kubeflow/kubeflow, ``components/admission-webhook``",
+    ),
+    Rule(
+        id="not-kept-off-spot",
+        severity=Severity.WARNING,
+        title="What must not be lost may land on a spot pool that has no taint",
+        why="EKS and Karpenter set no taint on spot nodes, so everything that selects nothing may land there.",
+        fix="Taint the spot pool, or require on-demand nodes; spotwright place writes the affinity.",
+        fails=pod("", kind="StatefulSet"),
+        passes=pod("nodeSelector: {eks.amazonaws.com/capacityType: ON_DEMAND}\n", kind="StatefulSet"),
+        checks=Checks(pods=_not_kept_off),
+        config=_UNTAINTED,
+    ),
+    Rule(
+        id="coordinator-on-spot",
+        severity=Severity.WARNING,
+        title="The role that all others need runs on spot nodes",
+        why="A chief, a parameter server, an MPI launcher, a Ray head or a Spark driver is small, and its loss ends or "
+        "restarts the whole job. On on-demand it costs little.",
+        fix="Keep this role on on-demand, and only the workers on spot.",
+        fails=_MASTER.format(lines="".join(f"          {line}\n" for line in ON_SPOT.splitlines())),
+        passes=training_job(ON_SPOT, role="restartPolicy: ExitCode\n"),
+        checks=Checks(pods=_coordinators),
+        place_says=True,
+    ),
+)
+"""The rules of this module."""
