@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright.clouds import node_labels, providers
+from spotwright.clouds.pool_order import compute_class_of
 from spotwright.clouds.providers import COMPUTE_CLASS, INSTANCE_TYPE, ZONE
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Policy
@@ -97,10 +98,8 @@ def is_ordered(used: Sequence[Pool]) -> bool:
 
 def _class_expression(used: Sequence[Pool]) -> list[Expression]:
     """The condition that selects the ComputeClass of these pools; none if they are not all of one. It orders its pools."""
-    found = {pool.labels.get(COMPUTE_CLASS) for pool in used if pool.provider is Provider.GKE}
-    if len(found) != 1 or None in found or any(pool.provider is not Provider.GKE for pool in used):
-        return []
-    return [{"key": COMPUTE_CLASS, "operator": "In", "values": [str(found.pop())]}]
+    compute_class = compute_class_of(used)
+    return [{"key": COMPUTE_CLASS, "operator": "In", "values": [compute_class]}] if compute_class else []
 
 
 def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping[str, Pool]) -> list[Expression]:

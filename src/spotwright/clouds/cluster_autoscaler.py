@@ -1,0 +1,218 @@
+"""The cluster autoscaler's word on groups of nodes: their state, their priorities, and the pools that they are.
+
+It grows groups: scale sets of AKS, autoscaling groups of AWS, instance groups of GKE. It tells their state in the ConfigMap
+``cluster-autoscaler-status`` of kube-system, and its expander ``priority`` reads patterns for their names from
+``cluster-autoscaler-priority-expander`` there. Nothing says which pool of ``spotwright.yaml`` a group is but its name.
+
+Sources: kubernetes/autoscaler, ``cluster-autoscaler/clusterstate/api/types.go`` and ``clusterstate.go`` (the status as YAML,
+from 1.30 on; numbers that are 0 are left out), ``expander/priority/priority.go`` and its readme (a group has the highest
+priority whose patterns match anywhere in its name; one that none matches is not chosen beside one that has a priority; where
+none of the groups has one, the choice is random).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from spotwright.clouds.providers import pool_name
+from spotwright.model.pools import Pool, Provider
+
+__all__ = [
+    "PRIORITIES",
+    "STATUS",
+    "Group",
+    "Priorities",
+    "Status",
+    "groups_of_pools",
+    "likely_group",
+    "read_priorities",
+    "read_status",
+]
+
+STATUS = "cluster-autoscaler-status"
+"""The ConfigMap of kube-system with the state of all groups, under the key ``status``."""
+
+PRIORITIES = "cluster-autoscaler-priority-expander"
+"""The ConfigMap of kube-system with the patterns of the expander ``priority``, under the key ``priorities``."""
+
+_MOST_GROUPS = 5_000
+_MOST_PATTERNS = 1_000
+_LONGEST = 500  # characters of a name or a pattern
+
+
+class Group(NamedTuple):
+    """A group of nodes. ``target`` is how many it shall have, ``ready`` how many of them are ready.
+
+    ``since`` (Unix seconds): when its scale-up got the state ``scale_up`` (``NoActivity``, ``InProgress``, ``Backoff``). In a
+    backoff ``error`` says why: a code and a message of the cloud.
+    """
+
+    name: str
+    target: int = 0
+    ready: int = 0
+    min_size: int = 0
+    max_size: int | None = None
+    scale_up: str = ""
+    since: float | None = None
+    error: str = ""
+
+    @property
+    def is_in_backoff(self) -> bool:
+        """Whether it is not tried for a while, because it could not be grown."""
+        return self.scale_up == "Backoff"
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether nodes of it are on their way."""
+        return self.target > self.ready or self.scale_up == "InProgress"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has all nodes that it may have, and none is on its way."""
+        return self.max_size is not None and self.target >= self.max_size and not self.is_coming
+
+    @property
+    def obstacle(self) -> str:
+        """Why it gives no node now, for people; empty if it may."""
+        if self.is_in_backoff:
+            return f"in backoff after a failed scale-up{f' ({self.error})' if self.error else ''}"
+        return f"at its maximum of {self.max_size}" if self.is_full else ""
+
+
+class Status(NamedTuple):
+    """All groups by name, as they were at ``at`` (Unix seconds; None: it does not say)."""
+
+    groups: Mapping[str, Group]
+    at: float | None = None
+
+
+class Priorities(NamedTuple):
+    """The patterns of each priority, the highest first."""
+
+    rules: Sequence[tuple[int, Sequence[re.Pattern[str]]]]
+
+    def of(self, group: str) -> int | None:
+        """The priority of a group; None: no pattern matches its name."""
+        name = group[:_LONGEST]
+        return next((priority for priority, patterns in self.rules if any(one.search(name) for one in patterns)), None)
+
+
+def read_status(data: Any) -> Status:
+    """Read the status from its YAML as data. Raises :class:`ValueError` for anything else, such as the text before 1.30."""
+    groups = data.get("nodeGroups") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or not isinstance(groups or [], list):
+        raise ValueError("expected the status of a cluster autoscaler from 1.30 on, which lists its nodeGroups")
+    listed = [_group(one) for one in (groups or [])[:_MOST_GROUPS] if isinstance(one, Mapping) and one.get("name")]
+    moments = [_moment(_mapping(one.get(part)).get("lastProbeTime")) for one in _mappings(groups) for part in _PARTS]
+    return Status({one.name: one for one in listed}, max((at for at in moments if at is not None), default=None))
+
+
+_PARTS = ("health", "scaleUp")
+
+
+def _group(data: Mapping[str, Any]) -> Group:
+    health, scale_up = (_mapping(data.get(part)) for part in _PARTS)
+    registered = _mapping(_mapping(health.get("nodeCounts")).get("registered"))
+    backoff = _mapping(scale_up.get("backoffInfo"))
+    words = [str(backoff[key])[:_LONGEST] for key in ("errorCode", "errorMessage") if backoff.get(key)]
+    return Group(
+        str(data["name"])[:_LONGEST],
+        _count(health.get("cloudProviderTarget")),
+        _count(registered.get("ready")),
+        _count(health.get("minSize")),
+        _count(health.get("maxSize")) if "maxSize" in health else None,
+        str(scale_up.get("status") or ""),
+        _moment(scale_up.get("lastTransitionTime")),
+        ": ".join(words),
+    )
+
+
+def read_priorities(data: Any) -> Priorities:
+    """Read the priorities from their YAML as data: lists of patterns by number. Raises :class:`ValueError`, as the expander does.
+
+    The expander is written in Go: a pattern whose syntax Python does not know is an error here alone.
+    """
+    if not isinstance(data, Mapping) or not data:
+        raise ValueError("expected lists of patterns by their priority, such as 10: [.*spot.*]")
+    rules: list[tuple[int, Sequence[re.Pattern[str]]]] = []
+    for priority, patterns in data.items():
+        if isinstance(priority, bool) or not isinstance(priority, int) or not isinstance(patterns, list):
+            raise ValueError(f"{str(priority)[:_LONGEST]!r}: expected a number with a list of patterns")
+        rules.append((priority, tuple(_pattern(one) for one in patterns)))
+    if sum(len(patterns) for _, patterns in rules) > _MOST_PATTERNS:
+        raise ValueError(f"more than {_MOST_PATTERNS} patterns")
+    return Priorities(sorted(rules, key=lambda rule: -rule[0]))
+
+
+def _pattern(text: Any) -> re.Pattern[str]:
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise ValueError(f"{str(text)[:80]!r}: expected a pattern of at most {_LONGEST} characters")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no pattern ({error})") from None
+
+
+def likely_group(pool: Pool) -> str:
+    """The name that a group of this pool is likely to have, where no status tells it.
+
+    AKS names scale sets ``aks-POOL-NUMBER-vmss``, EKS autoscaling groups ``eks-GROUP-UUID``, GKE instance groups
+    ``gke-CLUSTER-POOL-HASH-grp``.
+    """
+    name = pool_name(pool) or pool.name
+    likely = {
+        Provider.AKS: f"aks-{name}-12345678-vmss",
+        Provider.EKS: f"eks-{name}-12345678-1234-1234-1234-123456789abc",
+        Provider.GKE: f"gke-cluster-{name}-12345678-grp",
+    }
+    return likely.get(pool.provider, name)
+
+
+def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> dict[str, list[str]]:
+    """The names of the groups of each pool, by its name. A group belongs to the pool whose name it holds as whole words.
+
+    Of several such pools it is the one with the longest name: the group of ``gpu-spot`` is none of ``gpu``.
+    """
+    words = {
+        pool.name: _words(pool_name(pool) or pool.name) for pool in pools if pool.provider is not Provider.KARPENTER
+    }
+    found: dict[str, list[str]] = {name: [] for name in words}
+    for group in groups:
+        own = _words(group.rpartition("/")[2])
+        holders = [name for name, part in words.items() if _holds(own, part)]
+        if holders:
+            found[max(holders, key=lambda name: (len(words[name]), len(name)))].append(group)
+    return found
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[-_./]", name.lower()[:_LONGEST])
+
+
+def _holds(words: Sequence[str], part: Sequence[str]) -> bool:
+    return any(list(words[start : start + len(part)]) == list(part) for start in range(len(words) - len(part) + 1))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(values: Any) -> list[Mapping[str, Any]]:
+    return [one for one in values or () if isinstance(one, Mapping)]
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _moment(value: Any) -> float | None:
+    """A moment in Unix seconds; YAML has it as a date or as a text."""
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    try:
+        return datetime.fromisoformat(str(value)).timestamp()
+    except ValueError:
+        return None
