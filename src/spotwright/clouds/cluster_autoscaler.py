@@ -102,8 +102,9 @@ class Priorities(NamedTuple):
 
 def read_status(data: Any) -> Status:
     """Read the status from its YAML as data. Raises :class:`ValueError` for anything else, such as the text before 1.30."""
-    groups = data.get("nodeGroups") if isinstance(data, Mapping) else None
-    if not isinstance(data, Mapping) or not isinstance(groups or [], list):
+    is_status = isinstance(data, Mapping) and ("nodeGroups" in data or "autoscalerStatus" in data)
+    groups = data.get("nodeGroups") if is_status else None
+    if not is_status or not isinstance(groups or [], list):
         raise ValueError("expected the status of a cluster autoscaler from 1.30 on, which lists its nodeGroups")
     listed = [_group(one) for one in (groups or [])[:_MOST_GROUPS] if isinstance(one, Mapping) and one.get("name")]
     moments = [_moment(_mapping(one.get(part)).get("lastProbeTime")) for one in _mappings(groups) for part in _PARTS]
