@@ -1,5 +1,8 @@
 """Makes a new pod precise: the rung of its attempt as a requirement, its number, and its variables; or refuses it.
 
+The first attempt is left open to all rungs where what makes the cluster's nodes follows the order of their pools by itself
+(:mod:`spotwright.clouds.pool_order`): then the next pool is tried within seconds, and no pod is evicted.
+
 The object around the pod was placed for every rung, so a pod that is admitted without us runs as well. What is added here
 depends on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that was made precise is left as
 it is, so that a second look at it changes nothing. A pod for which no budget is left is replaced by one that says why and
@@ -14,6 +17,7 @@ from typing import Any
 
 from spotwright.cluster.admit_objects import Outcome, as_warnings, controller_of, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
+from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, Order, order_of
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
@@ -33,6 +37,7 @@ from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_at
 __all__ = [
     "ADMISSION_ANNOTATION",
     "ATTEMPT_ANNOTATION",
+    "ORDER_ANNOTATION",
     "FOLDER",
     "MARGIN",
     "REFUSED_ANNOTATION",
@@ -212,7 +217,10 @@ ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
 """The number of the pod's attempt, from 1."""
 
 RUNG_ANNOTATION = "spotwright.dev/rung"
-"""The pools of the rung that the attempt was admitted for, separated by commas."""
+"""The pools of the rung that the attempt was admitted for, or of all rungs, separated by commas."""
+
+ORDER_ANNOTATION = "spotwright.dev/order"
+"""Marks a pod that is open to all rungs of its ladder: who follows the order of their pools, for people."""
 
 ADMISSION_ANNOTATION = "spotwright.dev/admission"
 """The token of the review that made the pod precise: by it a replica recognizes the pod for which a number was given out."""
@@ -238,6 +246,7 @@ class PodFacts:
     has. ``agree`` is asked with the pools of each rung of the pod's ladder and those of the rung that was decided, and returns
     the pools on which the pods of the same gang, restart and ladder have agreed; None: the pod is in no gang. ``has_begun``:
     another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
+    ``autoscalers`` is what the cluster shows of what makes its nodes.
     ``token`` marks the pod. ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain.
     """
 
@@ -248,6 +257,7 @@ class PodFacts:
     without_capacity: Collection[str] = ()
     token: str = ""
     is_known: bool = True
+    autoscalers: Autoscalers = UNKNOWN
 
 
 def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, refusal_image: str) -> Outcome:
@@ -269,13 +279,18 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
     decided = next_attempt(facts.history, policy, ladder, facts.without_capacity)
     if facts.has_begun:
         decided = replace(decided, refusal="")
-    decided = replace(_with_gang(decided, ladder, facts), number=facts.number or decided.number)
-    marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.refusal or decided.why}
+    decided = replace(decided, number=facts.number or decided.number)
+    order = _order(decided, ladder, config, facts)
+    if not decided.refusal:
+        decided, order = _with_gang(decided, order, ladder, facts)
+    marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.refusal or _why(decided, ladder, order)}
     if facts.token:
         marks[ADMISSION_ANNOTATION] = facts.token
     if decided.refusal:
         marks[REFUSED_ANNOTATION] = "true"
         return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
+    if order is not None and order.kept:
+        marks[ORDER_ANNOTATION] = order.why
     patch, warnings = _precise(data, config, policy, ladder, decided, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings))
 
@@ -314,13 +329,40 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     return policy, build(work, policy, config.pools)
 
 
-def _with_gang(decided: NextAttempt, ladder: Ladder, facts: PodFacts) -> NextAttempt:
-    """The decision with the rung on which the pods of its gang with the same ladder have agreed."""
-    if facts.agree is None or decided.refusal:
-        return decided
-    rungs = [rung.pools for rung in ladder.rungs]
-    agreed = facts.agree(rungs, rungs[decided.rung])
-    return replace(decided, rung=rungs.index(agreed)) if agreed in rungs else decided
+def _order(decided: NextAttempt, ladder: Ladder, config: Config, facts: PodFacts) -> Order | None:
+    """Whether something else keeps the order of the ladder's pools, so that the attempt may be open to all of them.
+
+    None: that is no question, because there is one rung, or because earlier attempts or the run's own conditions decide.
+    """
+    if not decided.is_first or len(ladder.rungs) < 2 or ladder.undecided:
+        return None
+    return order_of([config.pools[name] for name in _all_pools(ladder)], config.pools, facts.autoscalers)
+
+
+def _all_pools(ladder: Ladder) -> tuple[str, ...]:
+    return tuple(name for rung in ladder.rungs for name in rung.pools)
+
+
+def _with_gang(
+    decided: NextAttempt, order: Order | None, ladder: Ladder, facts: PodFacts
+) -> tuple[NextAttempt, Order | None]:
+    """The decision with the rung, or with all rungs, on which the pods of its gang with the same ladder have agreed."""
+    if facts.agree is None:
+        return decided, order
+    rungs, every = [rung.pools for rung in ladder.rungs], _all_pools(ladder)
+    agreed = facts.agree(rungs, every if order is not None and order.kept else rungs[decided.rung])
+    if agreed in rungs:
+        was_open = order is not None and order.kept
+        return replace(decided, rung=rungs.index(agreed)), None if was_open else order
+    return decided, Order(True, "the first pod of its set is open to all of them") if agreed == every else order
+
+
+def _why(decided: NextAttempt, ladder: Ladder, order: Order | None) -> str:
+    """The sentence for people about the rung."""
+    if order is None:
+        return decided.why
+    where = "open to all its rungs" if order.kept else f"on {', '.join(ladder.rungs[decided.rung].pools)} alone"
+    return f"{decided.why}, {where}: {order.why}"
 
 
 def _precise(
@@ -332,13 +374,17 @@ def _precise(
     marks: Mapping[str, str],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
-    rung = ladder.rungs[decided.rung]
-    used = [config.pools[name] for name in rung.pools]
+    is_open = ORDER_ANNOTATION in marks
+    rungs = ladder.rungs if is_open else (ladder.rungs[decided.rung],)
+    used = [config.pools[name] for rung in rungs for name in rung.pools]
     spec = clone(dict(data["spec"]))
-    if not _is_queued(data):
-        _require(spec, config, policy, ladder, used)
-        marks = {**marks, RUNG_ANNOTATION: ",".join(rung.pools)}
-    _tolerate(spec, ladder, rung)
+    if _is_queued(data):
+        marks = {name: text for name, text in marks.items() if name != ORDER_ANNOTATION}
+    else:
+        if not is_open:
+            _require(spec, config, policy, ladder, used)
+        marks = {**marks, RUNG_ANNOTATION: ",".join(pool.name for pool in used)}
+    _tolerate(spec, ladder, rungs)
     _set_grace(spec, data, policy, used)
     _set_variables(spec, data, decided, used)
     warnings = add_grace(spec, data)
@@ -379,10 +425,10 @@ def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladde
         terms.append({"matchExpressions": list(conditions)})
 
 
-def _tolerate(spec: dict[str, Any], ladder: Ladder, rung: Rung) -> None:
-    """Add the tolerations of the rung that the pod has not: those of a pool that came after its object was placed."""
+def _tolerate(spec: dict[str, Any], ladder: Ladder, rungs: tuple[Rung, ...]) -> None:
+    """Add the tolerations of the rungs that the pod has not: those of a pool that came after its object was placed."""
     given = spec.get("tolerations") or []
-    new = [one for one in tolerations_of(Ladder((rung,), ladder.refusals)) if one not in given]
+    new = [one for one in tolerations_of(Ladder(rungs, ladder.refusals)) if one not in given]
     if new:
         spec["tolerations"] = [*given, *new]
 

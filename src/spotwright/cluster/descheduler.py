@@ -24,7 +24,8 @@ from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.signals import mapping, mappings, seconds, text
 from spotwright.cluster.unavailable_pools import PoolPauses, Tally
 from spotwright.cluster.workloads import controller_reference, metadata, uid_of
-from spotwright.engine.decide import in_vain_at, take_back
+from spotwright.engine.decide import take_back
+from spotwright.engine.waits import in_vain_at
 from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.notices.node_event import ToldNotice

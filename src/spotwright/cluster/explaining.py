@@ -17,9 +17,10 @@ from spotwright.cluster.descheduler import NodeSeen, not_ready_since, why_gone, 
 from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
 from spotwright.cluster.signals import events_of_pod, has_not_started, why_not_started
 from spotwright.cluster.workloads import controller_reference, metadata
-from spotwright.engine.decide import in_vain_at, next_pools, why_it_stays
+from spotwright.engine.decide import next_pools, why_it_stays
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.engine.waits import in_vain_at
 from spotwright.errors import InputError, UnknownRun
 from spotwright.records.reader import RunReader
 from spotwright.scheduling.budgets import Pause

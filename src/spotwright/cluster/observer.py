@@ -62,7 +62,9 @@ OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
 Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, float], Iterable[Event]]
 """Decides about the newest attempt of a pod at a moment; the answer is recorded with what was seen, in one transaction."""
 
-_ATTEMPT, _REFUSED, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "refused", "rung", "why"))
+_ATTEMPT, _ORDER, _REFUSED, _RUNG, _WHY = (
+    f"spotwright.dev/{name}" for name in ("attempt", "order", "refused", "rung", "why")
+)
 _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has its pod"
 
 
@@ -124,11 +126,12 @@ class Recorder:
         path = self._free_slot(name)
         at = self._past(attempt.made_at)
         if name.template not in self._state.plan.graph.root.tasks:
-            known = self._state.plan.config.pools
+            known = self._state.plan.described
             self._run.extend(at, template=template_of_pod(name.template, seen.pod, seen.owners, known))
         earlier = self._state.tasks[path].attempts if path in self._state.tasks else ()
         gang = gang_of(seen.pod, seen.owners, [attempt.gang for attempt in earlier])
         rung, pools = self._rung(seen.pod, path, name.template)
+        annotations = metadata(seen.pod).get("annotations") or {}
         pod = str(metadata(seen.pod).get("name", ""))
         self._run.add(
             AttemptAdopted(
@@ -141,6 +144,8 @@ class Recorder:
                 rung=rung,
                 pools=pools,
                 gang=gang,
+                is_open=_ORDER in annotations,
+                why=str(annotations.get(_WHY, "")),
             )
         )
 

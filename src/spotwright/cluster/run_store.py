@@ -127,12 +127,14 @@ class WorkloadRun:
 
         A template that fits no pool goes anywhere.
         """
-        config = self.stored.config if pool is None else _with_pool(self.stored.config, pool)
+        config, found = self.stored.config, self.stored.found
+        if pool is not None:
+            config, found = _with_pool(config, pool), (*found, pool.name)
         source = self.stored.source
         if template is not None and isinstance(source, PodSource):
             others = tuple(task for task in source.tasks if task.name != template.name)
             source = PodSource(source.pipeline, (*others, template))
-        self.stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True))
+        self.stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True, found=found))
         version = self.state.version + 1
         self.require()
         save_plan(self.folder, version, self.stored)
@@ -198,10 +200,12 @@ class RunStore:
         """Begin the run of a workload. A folder that a killed watcher had only begun is finished."""
         folder = self._folder.run(run_name(root))
         config = self._config_of(str(metadata(root).get("namespace", "")))
-        for pool in pools:
-            config = config if pool.name in config.pools else _with_pool(config, pool)
+        found = tuple(pool for pool in pools if pool.name not in config.pools)
+        for pool in found:
+            config = _with_pool(config, pool)
         source = PodSource(str(metadata(root)["name"]), tuple(templates))
-        stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True))
+        names = tuple(pool.name for pool in found)
+        stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True, found=names))
         self._require()
         try:
             folder.path.mkdir(exist_ok=True)

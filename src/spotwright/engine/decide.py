@@ -49,6 +49,7 @@ from spotwright.engine.next_rung import (
     under_deadline,
 )
 from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.engine.waits import NO_SCALE_UP, in_vain_at, is_ruled_out, waited_in_vain
 from spotwright.errors import InputError
 from spotwright.graph import RunsNowhere
 from spotwright.model.attempts import Cause, Ending, Signals
@@ -67,13 +68,11 @@ from spotwright.scheduling.budgets import (
 from spotwright.scheduling.cause import classify
 
 __all__ = [
-    "NO_NODE",
     "after_move",
     "after_waiting",
     "close_ended",
     "decide",
     "due_tasks",
-    "in_vain_at",
     "look",
     "next_moment",
     "next_pools",
@@ -158,23 +157,13 @@ def after_move(task: TaskState, ending: Ending, on_demand: tuple[int, ...]) -> D
     return Decision(FollowUp.RETRY, "goes on on on-demand; the move spends no budget", on_demand[0])
 
 
-NO_NODE = "Unschedulable"
-"""The reason, as ``AttemptWaits`` begins with it, of an attempt that waits for a node and for nothing else."""
-
-
-def in_vain_at(task: TaskState, attempt: AttemptState) -> float | None:
-    """The moment at which an attempt has waited for ``pending_timeout``; ``None`` if it does not wait for a node."""
-    waits = attempt.is_live and attempt.bound_at is None and attempt.waits.partition(":")[0] == NO_NODE
-    if not waits or attempt.waits_since is None:
-        return None
-    return max(attempt.waits_since, attempt.rung_at) + task.plan.policy.pending_timeout
-
-
 def why_it_stays(
     state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
 ) -> str:
     """Why an attempt that waits is not sent to another rung now; empty if it is, once it has waited for long enough."""
     policy, ladder = task.plan.policy, task.plan.ladder
+    if attempt.is_open:
+        return "it may run on every pool of its ladder already"
     if policy.deadline is not None:
         return "a deadline decides about its rung"
     if len(ladder.rungs) < 2:
@@ -204,7 +193,8 @@ def take_back(
 
     ``pauses`` are the last pauses of pools, ``taken`` the moments at which an attempt last got a node of a pool: one that gave
     a node to another attempt meanwhile is not without capacity. Nor is one that holds other members of the set: its nodes are
-    too few for the whole set, and free for others once the set has left.
+    too few for the whole set, and free for others once the set has left. What an autoscaler says of a pod alone is no word on
+    its pools: whoever may write in a namespace can write it.
     """
     due = in_vain_at(task, attempt)
     if due is None or now < due or attempt.taken_back is not None:
@@ -218,9 +208,11 @@ def take_back(
     since = max(attempt.waits_since or 0.0, attempt.rung_at)
     too_small = {peer.pool for peer in peers if peer.is_live and peer.bound_at is not None}
     empty = [pool for pool in attempt.pools if taken.get(pool, 0.0) < since and pool not in too_small]
-    paused = {pool: pause_after(pauses.get(pool), now) for pool in empty}
-    words = attempt.waits.partition(": ")[2]
-    why = f"no node on {', '.join(attempt.pools)} for {format_duration(round(now - since))}"
+    kind, _, words = attempt.waits.partition(": ")
+    paused = {pool: pause_after(pauses.get(pool), now) for pool in empty if kind != NO_SCALE_UP}
+    waited = format_duration(round(waited_in_vain(attempt, now)))
+    where = ", ".join(attempt.pools)
+    why = f"no node can come on {where}" if is_ruled_out(attempt) else f"no node on {where} for {waited}, and none on its way"
     return [
         AttemptTakenBack(
             now,

@@ -432,7 +432,8 @@ class AttemptAdopted(Event, kw_only=True):
     ``key`` is unique among all attempts, so that nothing is recorded twice by a watcher that looks again after a crash.
     ``template`` is the task of the plan from which this one was made. ``pod`` is the pod's name; ``pools`` may take it.
     ``gang``: the restart of a set of tasks that end together, as ``SET/RESTART``. The tasks of a set share their budgets, and a
-    restart is charged once, for the worst of its ends.
+    restart is charged once, for the worst of its ends. ``is_open``: it was admitted for all rungs of its ladder, and the pool that
+    takes it decides which one is its own. ``why`` is the sentence with which it was admitted.
     """
 
     kind = "adopted"
@@ -443,10 +444,16 @@ class AttemptAdopted(Event, kw_only=True):
     rung: int = 0
     pools: Sequence[str] = ()
     gang: str = ""
+    is_open: bool = False
+    why: str = ""
 
 
 class AttemptWaits(Event, kw_only=True):
-    """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: nothing holds it up any more."""
+    """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: nothing holds it up any more.
+
+    ``why`` begins with a word for the kind of the reason: that of Kubernetes or of an autoscaler, or one of ours (see
+    :mod:`spotwright.engine.waits`).
+    """
 
     kind = "waits"
 

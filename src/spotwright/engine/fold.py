@@ -48,6 +48,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import AttemptState, EnvironmentState, NodeState, RunState, ScopeState, TaskState
+from spotwright.engine.waits import waited_in_vain
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, FollowUp
@@ -97,6 +98,7 @@ def _plan_extended(state: RunState, event: PlanExtended) -> None:
 def _attempt_waits(state: RunState, event: AttemptWaits) -> None:
     """Note why an attempt waits, and since when."""
     attempt = state.tasks[event.task].attempts[event.attempt - 1]
+    attempt.waited = waited_in_vain(attempt, event.at)
     attempt.waits, attempt.waits_since = event.why, event.at if event.why else None
 
 
@@ -126,7 +128,7 @@ def _attempt_adopted(state: RunState, event: AttemptAdopted) -> None:
         raise ValueError(f"{task.path} has {len(task.attempts)} attempts")
     _reopen(state, task)
     attempt = AttemptState(event.attempt, event.rung, event.rung, tuple(event.pools), event.at, event.at)
-    attempt.key, attempt.gang = event.key, event.gang
+    attempt.key, attempt.gang, attempt.is_open, attempt.why = event.key, event.gang, event.is_open, event.why
     if event.gang:
         task.spent = _charged(state, event.gang)
     task.attempts.append(attempt)
@@ -541,9 +543,17 @@ def _bound(state: RunState, event: ev.AttemptBound) -> None:
     task, attempt = _attempt(state, event)
     attempt.node, attempt.pool, attempt.bound_at = event.node, event.pool, event.at
     attempt.taken_back = None
+    if attempt.is_open:
+        attempt.first = attempt.rung = _rung_of_pool(task, event.pool)
     state.holding[event.pool] = state.holding.get(event.pool, 0) + 1
     task.status = TaskStatus.RUNNING
     spot_bound(state, task, event)
+
+
+def _rung_of_pool(task: TaskState, pool: str) -> int:
+    """The rung of the pool that took an attempt which was open to all; the first one for a pool that is none of them."""
+    rungs = task.plan.ladder.rungs
+    return next((index for index, rung in enumerate(rungs) if pool in rung.pools), 0)
 
 
 def _progress(state: RunState, event: ev.ProgressReported) -> None:

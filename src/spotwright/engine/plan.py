@@ -15,7 +15,7 @@ from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.graph import Dag, Loop, RunsNowhere, TaskGraph, TaskSpec
 from spotwright.model.policy import Layer, Policy, Spot, inherit_retry, resolve_layers
-from spotwright.model.pools import DEFAULT_CPU
+from spotwright.model.pools import DEFAULT_CPU, Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = ["Plan", "PlannedTask", "Scope"]
@@ -65,11 +65,16 @@ class PlannedTask(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """A graph on pools under a policy. ``flags`` is the strongest layer: the command line's."""
+    """A graph on pools under a policy. ``flags`` is the strongest layer: the command line's.
+
+    ``found`` are the names of pools that were read off nodes, and that nobody described: they have a name and a capacity, so that
+    what ran there is told, and are no rungs. Only for work that fits none of the others they are, because nobody places it.
+    """
 
     graph: TaskGraph
     config: Config
     flags: Layer | None = None
+    found: frozenset[str] = frozenset()
     _complete: dict[str, PlannedTask] = field(default_factory=dict)
     _unfolded: dict[str, list[PlannedTask]] = field(default_factory=dict)
     _inherited: dict[tuple[int, int], tuple[Layer, list[TaskSpec]]] = field(default_factory=dict)
@@ -153,6 +158,12 @@ class Plan:
         Its policy is that of its own path and of the template's.
         """
         return self._plan(path, template, self.graph.root.tasks[template])
+
+    @property
+    def described(self) -> Mapping[str, Pool]:
+        """The pools that somebody described."""
+        pools = self.config.pools
+        return {name: pool for name, pool in pools.items() if name not in self.found} if self.found else pools
 
     @property
     def _has_loop(self) -> bool:
@@ -261,7 +272,8 @@ class Plan:
             work = Work(
                 spec.requests, spec.constraints
             )  # keeps alive the objects of the key; _policies keeps the policy
-            self._ladders[key] = work, build(work, policy, self.config.pools)
+            described = build(work, policy, self.described)
+            self._ladders[key] = work, described if described.rungs else build(work, policy, self.config.pools)
         return self._ladders[key]
 
     def _policy(self, path: str, spec_path: str, spec: TaskSpec) -> Policy:

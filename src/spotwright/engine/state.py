@@ -84,6 +84,8 @@ class AttemptState(_State):
     gang: str = ""  # the restart of a set of tasks that it belongs to, as SET/RESTART
     waits: str = ""  # why the orchestrator says that it has no node, or does not start
     waits_since: float | None = None  # when that reason began
+    waited: float = 0.0  # seconds for which it waited before, while no node was on its way
+    is_open: bool = False  # admitted for all rungs: the pool that takes it decides about its rung
     taken_back: AttemptTakenBack | None = None  # the decision to take it back, because it waits in vain
     held: AttemptHeld | None = None  # its node does not report, and holds its pod
     released: str = ""  # why its pod was deleted although its node cannot say that it has ended

@@ -65,6 +65,7 @@ def quotes_from_data(data: Mapping[str, Sequence[object]]) -> dict[str, Quote]:
 class StoredPlan:
     """One version of a run's plan. ``traces`` are the recordings of its pools, so that they are part of the run.
 
+    ``found`` are the pools that were read off nodes, and that nobody described.
     ``real_nodes``: somebody pays for the nodes, those of a cluster; the nodes of a run on one machine are simulated.
     """
 
@@ -74,6 +75,7 @@ class StoredPlan:
     traces: Mapping[str, Trace]
     policy: Mapping[str, Any] = field(default_factory=dict)  # --policy, in the shape of policy.default
     real_nodes: bool = False
+    found: tuple[str, ...] = ()
 
     @cached_property
     def plan(self) -> Plan:
@@ -85,7 +87,7 @@ class StoredPlan:
         if not self.real_nodes:
             pools = {name: _simulated(pool, self.taken_every) for name, pool in pools.items()}
         graph = build(self.source) if isinstance(self.source, Compiled) else self.source.graph(pools)
-        return Plan(graph, replace(self.config, pools=pools), self._flags())
+        return Plan(graph, replace(self.config, pools=pools), self._flags(), frozenset(self.found))
 
     def place_of(self, path: str) -> str:
         """The place of a task in its source, for messages: a file with its line, or the name of a pod template."""
@@ -135,6 +137,7 @@ def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
         "taken_every": stored.taken_every,
         "policy": dict(stored.policy),
         "real_nodes": stored.real_nodes,
+        "found": list(stored.found),
         "quotes": quotes_to_data(stored.config.pools),
         "traces": {name: [trace.gap, list(trace.counts)] for name, trace in stored.traces.items()},
     }
@@ -208,7 +211,8 @@ def _load(texts: PlanTexts, path: Path, version: int) -> StoredPlan:
         raise StateError(f"{place}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
     config = configuration.parse(text, name, traces_exist=False, quotes=quotes)
     real_nodes = document.get("real_nodes", False)  # runs of earlier versions do not say it
-    return StoredPlan(source, config, document["taken_every"], traces, document["policy"], real_nodes)
+    found = tuple(document.get("found", ()))
+    return StoredPlan(source, config, document["taken_every"], traces, document["policy"], real_nodes, found)
 
 
 def _read_source(document: Mapping[str, Any]) -> Compiled | PodSource:

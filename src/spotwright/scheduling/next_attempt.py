@@ -31,8 +31,8 @@ class PastAttempt:
     """One recorded attempt of a task.
 
     ``cause`` is ``None`` while it runs, and as long as its ending is not known. ``pools`` are those of the rung for which it was
-    admitted, ``pool`` that of its node. ``waited_in_vain``: it was taken back because it had no node for ``pending_timeout``; the
-    next attempt waits for a node of the pools ``then``.
+    admitted, or of all rungs, ``pool`` that of its node. ``waited_in_vain``: it was taken back because it had no node and none was
+    on its way; the next attempt waits for a node of the pools ``then``.
     """
 
     cause: Cause | None = None
@@ -49,7 +49,7 @@ class NextAttempt:
 
     ``number`` counts from 1. ``rung`` is its index on the ladder. ``refusal`` says which budget is spent and which attempts spent
     it; empty if the attempt may run. ``is_certain`` is false where the cause of an attempt that has ended is not known: then the
-    rung is the last certain one.
+    rung is the last certain one. ``is_first``: no attempt before it decides about its rung.
     """
 
     number: int
@@ -58,6 +58,7 @@ class NextAttempt:
     refusal: str = ""
     spent: BudgetUse = field(default_factory=BudgetUse)
     is_certain: bool = True
+    is_first: bool = False
 
 
 def next_attempt(
@@ -73,14 +74,14 @@ def next_attempt(
     why = "first attempt"
     for number, past in enumerate(history, 1):
         if past.waited_in_vain:
-            waited_on = _index(past.pools, ladder, rung)
+            waited_on = _index(past, ladder, rung)
             climbed = rung_after_waiting(waited_on, spent, policy, ladder, ())
-            rung = _index(past.then, ladder, waited_on if climbed is None else climbed)
-            why = f"attempt {number} had no node for pending_timeout"
+            rung = _index(PastAttempt(pools=past.then), ladder, waited_on if climbed is None else climbed)
+            why = f"attempt {number} had no node, and none was on its way"
             continue
         if past.cause is None:
             continue
-        admitted = _index(past.pools, ladder, rung)
+        admitted = _index(past, ladder, rung)
         position = LadderPosition(first if admitted == rung else admitted, admitted, past.pool)
         decision = after_attempt(past.cause, spent, position, policy, ladder)
         spent = spent.after(past.cause)
@@ -92,12 +93,18 @@ def next_attempt(
             why = decision.why
     rung = _with_capacity(rung, spent, policy, ladder, without)
     known = all(past.cause is not None or past.waited_in_vain or not past.has_ended for past in history)
-    return NextAttempt(len(history) + 1, rung, why, "", spent, known)
+    is_first = all(past.cause is None and not past.waited_in_vain for past in history)
+    return NextAttempt(len(history) + 1, rung, why, "", spent, known, is_first)
 
 
-def _index(pools: tuple[str, ...], ladder: Ladder, rung: int) -> int:
-    """The index of the rung with these pools; ``rung`` if the ladder of today has none."""
-    return next((index for index, one in enumerate(ladder.rungs) if one.pools == pools), rung)
+def _index(past: PastAttempt, ladder: Ladder, rung: int) -> int:
+    """The index of an attempt's rung: that with its pools, or that of its node's pool where it was open to several rungs.
+
+    ``rung`` if the ladder of today has neither.
+    """
+    exact = (index for index, one in enumerate(ladder.rungs) if one.pools == past.pools)
+    of_node = (index for index, one in enumerate(ladder.rungs) if past.pool in one.pools)
+    return next(exact, next(of_node, rung))
 
 
 def _with_capacity(rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder, without: Collection[str]) -> int:

@@ -1,0 +1,53 @@
+"""How long an attempt that an orchestrator made has waited for a node in vain: row 7 of the table, on a cluster.
+
+``pending_timeout`` counts only the time in which nothing was on its way. While an autoscaler has ordered a node for the attempt
+the clock stands; where the autoscaler says that none of the attempt's pools can give a node, nothing is waited for at all.
+"""
+
+from __future__ import annotations
+
+from spotwright.engine.state import AttemptState, TaskState
+
+__all__ = ["CANNOT_GROW", "NODE_ORDERED", "NO_NODE", "NO_SCALE_UP", "in_vain_at", "is_ruled_out", "waited_in_vain"]
+
+
+NO_NODE = "Unschedulable"
+"""The attempt waits for a node and for nothing else, and nobody says that one is on its way. The word of kube-scheduler."""
+
+NODE_ORDERED = "NodeOrdered"
+"""An autoscaler has ordered a node for the attempt."""
+
+CANNOT_GROW = "CannotGrow"
+"""None of the attempt's pools can give a node now: each is at its limit, or the cloud has no capacity. Known of the pools."""
+
+NO_SCALE_UP = "NotTriggerScaleUp"
+"""The autoscaler says so about the attempt's pod alone: the word of the cluster autoscaler."""
+
+
+def in_vain_at(task: TaskState, attempt: AttemptState) -> float | None:
+    """The moment from which an attempt has waited for long enough; ``None`` if it does not wait, or not in vain.
+
+    One that is open to all rungs never waits in vain: its autoscaler goes on to the next pool by itself.
+    """
+    if not attempt.is_live or attempt.bound_at is not None or attempt.waits_since is None or attempt.is_open:
+        return None
+    since = max(attempt.waits_since, attempt.rung_at)
+    if is_ruled_out(attempt):
+        return since
+    return since + max(0.0, task.plan.policy.pending_timeout - attempt.waited) if _kind(attempt) == NO_NODE else None
+
+
+def is_ruled_out(attempt: AttemptState) -> bool:
+    """Whether an autoscaler says that no pool of the attempt gives a node now."""
+    return _kind(attempt) in (CANNOT_GROW, NO_SCALE_UP)
+
+
+def waited_in_vain(attempt: AttemptState, now: float) -> float:
+    """Seconds for which an attempt has waited until ``now`` while no node was on its way."""
+    if attempt.waits_since is None or _kind(attempt) not in (NO_NODE, CANNOT_GROW, NO_SCALE_UP):
+        return attempt.waited
+    return attempt.waited + max(0.0, now - max(attempt.waits_since, attempt.rung_at))
+
+
+def _kind(attempt: AttemptState) -> str:
+    return attempt.waits.partition(":")[0]
