@@ -15,7 +15,7 @@ import yaml
 
 from spotwright.cli import FAILED, SUCCEEDED, cluster_extra
 from spotwright.cli.options import Listen, state_option
-from spotwright.model.quantities import parse_memory
+from spotwright.model.quantities import parse_duration, parse_memory
 from spotwright.notices.agent import Address
 
 __all__ = ["controller"]
@@ -30,6 +30,13 @@ _File = click.Path(path_type=Path, dir_okay=False)
 def _bytes(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     try:
         return parse_memory(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _duration(_ctx: click.Context, _parameter: click.Parameter, text: str) -> float:
+    try:
+        return parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -73,6 +80,15 @@ def _bytes(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     "--refusal-image", default="busybox:1", show_default=True, help="A small image with a shell, for refused pods."
 )
 @click.option(
+    "--max-node-provision-time",
+    "order_limit",
+    callback=_duration,
+    default="15m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a pod is left where it waits because an autoscaler has ordered its node: the autoscaler's own limit.",
+)
+@click.option(
     "--log-limit",
     callback=_bytes,
     default="64Mi",
@@ -100,6 +116,7 @@ def controller(
     key: Path | None,
     authority: Path | None,
     refusal_image: str,
+    order_limit: float,
     log_limit: int,
     no_webhook: bool,
     no_watch: bool,
@@ -142,6 +159,7 @@ def controller(
         name=name,
         refusal_image=refusal_image,
         log_limit=log_limit,
+        max_node_provision_time=order_limit,
         has_webhook=not no_webhook,
         watches=not no_watch,
     )

@@ -56,6 +56,9 @@ def order_of(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscaler
     if compute_class := compute_class_of(wanted):
         return Order(True, f"the ComputeClass {compute_class} orders them")
     scaled = [pool for pool in wanted if pool.min_nodes < pool.max_nodes]
+    has_scaled = bool(scaled)
+    stuck = _without_nodes(scaled, pools, seen)
+    scaled = [pool for pool in scaled if pool.name not in stuck]
     of_karpenter = [pool for pool in scaled if pool.provider is Provider.KARPENTER]
     of_groups = [pool for pool in scaled if pool.provider is not Provider.KARPENTER]
     if seen.weights is not None and not seen.weights:
@@ -63,10 +66,20 @@ def order_of(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscaler
     if seen.has_status is False:
         of_groups = []
     if not of_karpenter and not of_groups:
-        return Order(True, "nothing adds nodes to these pools" if scaled else "these pools have a fixed size")
+        now = " now" if stuck else ""
+        return Order(True, f"nothing adds nodes to these pools{now}" if has_scaled else "these pools have a fixed size")
     if of_karpenter and of_groups:
         return Order(False, "Karpenter and the cluster autoscaler would each choose among their own pools")
     return _of_karpenter(of_karpenter, seen) if of_karpenter else _of_groups(of_groups, pools, seen)
+
+
+def _without_nodes(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscalers) -> set[str]:
+    """The pools none of whose groups can grow now: their autoscaler passes them over, whatever its expander prefers."""
+    if seen.status is None:
+        return set()
+    groups, found = seen.status.groups, groups_of_pools(pools.values(), seen.status.groups)
+    own = {pool.name: found.get(pool.name, ()) for pool in wanted}
+    return {name for name, each in own.items() if each and all(groups[one].obstacle for one in each)}
 
 
 def compute_class_of(pools: Sequence[Pool]) -> str:
@@ -95,7 +108,7 @@ def _of_karpenter(wanted: Sequence[Pool], seen: Autoscalers) -> Order:
 
 def _of_groups(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscalers) -> Order:
     if len(wanted) == 1:
-        return Order(True, f"{wanted[0].name} alone gets more nodes")
+        return Order(True, f"{wanted[0].name} alone can get more nodes")
     if any(pool.provider is Provider.GKE for pool in wanted):
         return Order(False, "GKE's autoscaler follows no order of pools; a ComputeClass does")
     if seen.has_priorities is None:

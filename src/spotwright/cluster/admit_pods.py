@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, Order, order_of
 from spotwright.cluster.admit_objects import Outcome, as_warnings, controller_of, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
-from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, Order, order_of
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
@@ -37,9 +37,9 @@ from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_at
 __all__ = [
     "ADMISSION_ANNOTATION",
     "ATTEMPT_ANNOTATION",
-    "ORDER_ANNOTATION",
     "FOLDER",
     "MARGIN",
+    "ORDER_ANNOTATION",
     "REFUSED_ANNOTATION",
     "RUNG_ANNOTATION",
     "PodFacts",

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts
 from spotwright.cluster.api_client import Api, ApiFailed
@@ -276,7 +277,8 @@ class _Looked(NamedTuple):
 class FactFinder:
     """Finds facts for the webhook: :meth:`find`. The journals are read in a thread of its own.
 
-    ``left_out`` gives the pools without capacity at a moment of the API server's clock.
+    ``left_out`` gives the pools without capacity at a moment of the API server's clock, ``autoscalers`` what the cluster shows of
+    what adds nodes to the pools.
     """
 
     def __init__(
@@ -286,9 +288,10 @@ class FactFinder:
         histories: Histories,
         ledger: Ledger,
         left_out: Callable[[float], Collection[str]] = lambda _: (),
+        autoscalers: Callable[[], Autoscalers] = lambda: UNKNOWN,
     ) -> None:
         self._api, self._lookups, self._histories, self._ledger = api, lookups, histories, ledger
-        self._left_out = left_out
+        self._left_out, self._autoscalers = left_out, autoscalers
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="histories")
         self._seen: list[str] = []  # tokens of pods that exist, and that are to be confirmed together
         self._lock = threading.Lock()
@@ -310,7 +313,7 @@ class FactFinder:
         pod = request.data
         lineage = await self._lookups.owners(pod)
         if controller_reference(pod) is None:
-            return PodFacts()  # a pod that nobody makes again
+            return PodFacts(autoscalers=self._autoscalers())  # a pod that nobody makes again
         if not lineage.is_complete or not lineage.owners:
             return PodFacts(is_known=False)
         try:
@@ -360,6 +363,7 @@ class FactFinder:
             has_begun=bool(asked.gang) and self._ledger.has_begun(asked.gang),
             without_capacity={*self._left_out(now), *_in_vain(history, asked.gang, slot.path, now)},
             token="" if is_dry else asked.token,
+            autoscalers=self._autoscalers(),
         )
 
     def _look(self, asked: _Asked) -> _Looked:

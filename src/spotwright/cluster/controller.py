@@ -30,6 +30,8 @@ from spotwright.cluster.admission_server import Webhook, admit, start_server
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
 from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
 from spotwright.cluster.attempt_numbers import Ledger, PodsSeen
+from spotwright.cluster.autoscaler_reader import AutoscalerReader
+from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.certificates import Authority, Renewal
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_settings import CertificateFiles, Settings
@@ -97,16 +99,17 @@ async def lead(
     config_of: Callable[[str], Config],
     log_limit: int,
     tally: Tally,
+    order_limit: float = DEFAULT_LIMIT,
 ) -> None:
     """Be elected and watch, again and again, until cancelled.
 
     ``lease_of`` makes this replica's part in an election. ``log_limit`` is in bytes, for the log of one attempt; 0 keeps none.
-    ``tally`` counts what is moved and what waits.
+    ``tally`` counts what is moved and what waits. ``order_limit`` is in seconds, for a node that an autoscaler has ordered.
     """
     api = Api(open_client())
     try:
         while True:
-            await _once(api, open_client, lease_of, state, config_of, log_limit, tally)
+            await _once(api, open_client, lease_of, state, config_of, log_limit, tally, order_limit)
     finally:
         await api.close()
 
@@ -119,6 +122,7 @@ async def _once(
     config_of: Callable[[str], Config],
     log_limit: int,
     tally: Tally,
+    order_limit: float,
 ) -> None:
     lease = lease_of(api)
 
@@ -126,7 +130,7 @@ async def _once(
         _LOG.info("this replica watches now, epoch %d", epoch)
         store = RunStore(state, config_of, this_process(), lease.require)
         streams = partial(open_client, many_streams=True)
-        await watch_and_keep_logs(api, store, state, streams, limit=log_limit, tally=tally)
+        await watch_and_keep_logs(api, store, state, streams, limit=log_limit, tally=tally, order_limit=order_limit)
 
     try:
         await while_held(lease, watch)
@@ -190,7 +194,8 @@ async def run_controller(settings: Settings, api: Api, open_client: OpenClient) 
 
             async def watch() -> None:
                 await _until(lambda: config_maps.is_complete)
-                await apart(lambda: lead(open_client, lease_of, state, config_of, settings.log_limit, tally))
+                limits = settings.log_limit, tally, settings.max_node_provision_time
+                await apart(lambda: lead(open_client, lease_of, state, config_of, *limits))
 
             parts.append(watch())
         if settings.metrics_port is not None:
@@ -219,12 +224,13 @@ def _webhook(
     ledger = Ledger(_made(folder) / "numbers.db", time.time)
     stack.callback(ledger.close)
     lookups = Lookups(api)
-    facts = FactFinder(api, lookups, Histories(state), ledger, PoolsLeftOut(state).at)
+    autoscalers = AutoscalerReader(api)
+    facts = FactFinder(api, lookups, Histories(state), ledger, PoolsLeftOut(state).at, lambda: autoscalers.seen)
     stack.callback(facts.close)
     seen = PodsSeen(api, facts.confirm)
 
     def is_ready() -> bool:
-        return config_maps.is_complete and seen.is_complete and one_folder.is_agreed
+        return config_maps.is_complete and seen.is_complete and one_folder.is_agreed and autoscalers.is_complete
 
     rivals = Rivals(events, f"{settings.home}/{settings.name}")
     webhook = Webhook(
@@ -239,7 +245,12 @@ def _webhook(
     )
     registration = Registration(api, settings.name, settings.where)
     readers = Readers(settings, api, state)
-    return [seen.follow(), rivals.tell(), _serve(settings, webhook, authority, registration, readers, events, is_ready)]
+    return [
+        seen.follow(),
+        autoscalers.follow(),
+        rivals.tell(),
+        _serve(settings, webhook, authority, registration, readers, events, is_ready),
+    ]
 
 
 async def _serve(

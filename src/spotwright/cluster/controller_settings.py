@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT as ORDER_LIMIT
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT
 from spotwright.cluster.run_api_client import reading_name
 
@@ -29,7 +30,8 @@ class Settings:
     a Service, or an ``https`` address. ``name`` is that of the registration and of the Lease. ``refusal_image`` is a small
     image with a shell. ``read_port`` is where people read runs, with the webhook's certificate; None: nowhere.
     ``metrics_port`` serves metrics; None: nobody gets them. Unless ``metrics_are_asked`` for, a port that is taken is no error.
-    ``log_limit`` is in bytes, for the log of one attempt; 0 keeps no logs.
+    ``log_limit`` is in bytes, for the log of one attempt; 0 keeps no logs. ``max_node_provision_time`` is in seconds: after it a
+    node that an autoscaler has ordered counts as one that never comes.
     """
 
     state: Path
@@ -46,6 +48,7 @@ class Settings:
     metrics_port: int | None = None
     metrics_are_asked: bool = True
     log_limit: int = DEFAULT_LIMIT
+    max_node_provision_time: float = ORDER_LIMIT
     has_webhook: bool = True
     watches: bool = True
 

@@ -25,12 +25,23 @@ from spotwright.cluster.signals import mapping, mappings, seconds, text
 from spotwright.cluster.unavailable_pools import PoolPauses, Tally
 from spotwright.cluster.workloads import controller_reference, metadata, uid_of
 from spotwright.engine.decide import take_back
-from spotwright.engine.waits import in_vain_at
 from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.engine.waits import NODE_ORDERED, in_vain_at, waited_in_vain
+from spotwright.model.attempts import Cause
 from spotwright.notices.node_event import ToldNotice
 
-__all__ = ["Deed", "Deeds", "Mover", "NodeSeen", "not_ready_since", "why_gone", "why_not_moved"]
+__all__ = [
+    "Deed",
+    "Deeds",
+    "Mover",
+    "NodeSeen",
+    "backoff_of_job",
+    "not_ready_since",
+    "why_gone",
+    "why_not_moved",
+    "worth_moving_at",
+]
 
 
 _LOG = logging.getLogger(__name__)
@@ -196,6 +207,49 @@ def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
     return "RestartJobSet" if failure else "FailJobSet"
 
 
+_JOBS_FIRST, _JOBS_LONGEST = (
+    10.0,
+    600.0,
+)  # seconds: kubernetes, pkg/controller/job (DefaultJobPodFailureBackOff, Max...)
+
+
+def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds for which the Job of a pod makes no pod after it is evicted; 0 for a pod that something else makes again at once.
+
+    The Job controller counts every pod that has failed since the last one succeeded, also those that ``podFailurePolicy``
+    ignores, and doubles its wait with each. A Job with a limit for each index counts them by index.
+    """
+    kinds = [owner.get("kind") for owner in owners]
+    if kinds[:1] != ["Job"] or "JobSet" in kinds:
+        return 0.0
+    is_by_index = mapping(owners[0].get("spec")).get("backoffLimitPerIndex") is not None
+    alike = [one for one in state.tasks.values() if one.plan.spec.name == task.plan.spec.name]
+    attempts = [attempt for one in ([task] if is_by_index else alike) for attempt in one.attempts]
+    succeeded = max((one.ended_at or 0.0 for one in attempts if one.cause is Cause.SUCCEEDED), default=0.0)
+    failed = sum(1 for one in attempts if one.cause is not Cause.SUCCEEDED and _failed_at(one) > succeeded)
+    return min(_JOBS_LONGEST, _JOBS_FIRST * 2.0 ** min(failed, 10))
+
+
+def _failed_at(attempt: AttemptState) -> float:
+    """When an attempt has ended, or was taken back; 0 for one that goes on."""
+    return attempt.ended_at or (attempt.taken_back.at if attempt.taken_back is not None else 0.0)
+
+
+def worth_moving_at(
+    state: RunState, task: TaskState, attempt: AttemptState, owners: Sequence[Mapping[str, Any]], now: float
+) -> float:
+    """The moment from which on an eviction costs no more than the wait.
+
+    What it costs is the time for which the Job makes no pod, for this pod and for all others of the Job: so of many pods that
+    wait in vain only as many are evicted at once as are worth it. What the wait is worth is ``pending_timeout``, or the time that
+    has been waited already.
+    """
+    cost = backoff_of_job(state, task, owners)
+    if cost <= task.plan.policy.pending_timeout:
+        return now
+    return now + max(0.0, cost - waited_in_vain(attempt, now))
+
+
 _AFTER_NOTICE = 30.0  # seconds after the end that was announced, in which a machine is really taken
 _BEFORE_END = 180.0  # seconds before that end: a node that was silent long before has another trouble
 
@@ -255,6 +309,9 @@ def _time_of(event: Mapping[str, Any]) -> float:
 _PAUSE = 0.5  # seconds between two looks at what is due
 _LOOK_AGAIN = (
     5.0  # seconds until the watcher looks again at a pod whose wait, or whose node, may have changed its meaning
+)
+_ORDER_AGAIN = (
+    15.0  # seconds until the watcher looks again at a pod whose node is ordered: the order may have ended silently
 )
 _FINISHED = ("Succeeded", "Failed")
 
@@ -347,10 +404,16 @@ class Mover:
         self._tally.waits(uid, str(metadata(seen.pod).get("namespace", "")), reason)
         if attempt.taken_back is None:
             due = in_vain_at(task, attempt)
+            if due is None and attempt.waits.startswith(NODE_ORDERED):
+                self._due[uid] = self._clock() + _ORDER_AGAIN
+                return
             if due is None or why_not_moved(seen.pod, seen.owners):
                 self._due.pop(uid, None)
                 return
+            due = max(due, worth_moving_at(state, task, attempt, seen.owners, now))
             self._due[uid] = self._clock() + (due - now if due > now else _LOOK_AGAIN)
+            if due > now:
+                return
             for event in take_back(state, task, attempt, self._pauses.pauses, self._pauses.taken, now):
                 if isinstance(event, AttemptTakenBack):
                     self._tally.moved("taken-back")

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.cluster.admit_objects import ADMITTED_ANNOTATION, IGNORE_ANNOTATION
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.configurations import CONFIG_MAP
@@ -20,6 +21,7 @@ from spotwright.cluster.run_api_client import CONFIG_MAP as READING
 from spotwright.cluster.workloads import RUN_KINDS
 from spotwright.kinds.kind import NAMESAKES, SERVED
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
+from spotwright.pools.autoscaler_config_maps import NAMESPACE as KUBE_SYSTEM
 
 __all__ = ["ENABLED_LABEL", "Registration", "permissions", "plural_of", "webhook_configuration"]
 
@@ -173,7 +175,7 @@ def permissions(namespace: str, account: str, name: str) -> list[dict[str, Any]]
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     bound = {"apiGroup": "rbac.authorization.k8s.io", "name": account}
     rbac = "rbac.authorization.k8s.io/v1"
-    here = {"name": account, "namespace": namespace}
+    here, autoscalers = {"name": account, "namespace": namespace}, f"{account}-autoscalers"
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here},
         {"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": account}, "rules": _everywhere(name)},
@@ -191,6 +193,19 @@ def permissions(namespace: str, account: str, name: str) -> list[dict[str, Any]]
             "metadata": here,
             "roleRef": {**bound, "kind": "Role"},
             "subjects": [subject],
+        },
+        {
+            "apiVersion": rbac,
+            "kind": "Role",
+            "metadata": {"name": autoscalers, "namespace": KUBE_SYSTEM},
+            "rules": [_policy_rule("", ["configmaps"], _READ, [STATUS, PRIORITIES])],
+        },
+        {
+            "apiVersion": rbac,
+            "kind": "RoleBinding",
+            "metadata": {"name": autoscalers, "namespace": KUBE_SYSTEM},
+            "roleRef": {**bound, "kind": "Role", "name": autoscalers},
+            "subjects": [dict(subject)],
         },
         {  # the authority of client certificates, which the API server publishes
             "apiVersion": rbac,
@@ -213,6 +228,7 @@ def _everywhere(name: str) -> list[dict[str, Any]]:
         _policy_rule("", ["pods"], ["delete"]),
         _policy_rule("", ["configmaps"], _FOLLOW, [CONFIG_MAP]),  # asked for by this name alone
         *_kinds(),
+        _policy_rule("karpenter.sh", ["nodeclaims", "nodepools"], _FOLLOW),
         _policy_rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
         _policy_rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
         _policy_rule("admissionregistration.k8s.io", [_REGISTRATIONS], ["create"]),

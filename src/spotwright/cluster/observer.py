@@ -47,6 +47,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
+from spotwright.engine.waits import CANNOT_GROW, NO_NODE, NO_SCALE_UP, NODE_ORDERED
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.notices.notice import Notice
@@ -210,10 +211,16 @@ class Recorder:
             self._run.add(NoteAdded(self._now, text=text))
 
     def _note_wait(self, seen: SeenPod, task: TaskState, recorded: AttemptState) -> None:
-        """Record why an attempt waits. Words change with each try of the scheduler; only another kind of reason is news."""
+        """Record why an attempt waits. Words change with each try of the scheduler: there only another kind of reason is news."""
         waits = waits_for(seen.pod)
-        if waits.kind != recorded.waits.partition(":")[0]:
-            at = self._now if recorded.waits else max(recorded.placed_at, self._past(waits.since))
+        if waits.kind == NO_NODE:
+            pools = self._state.plan.described
+            waits = self._view.words.of(seen.pod, recorded.pools, pools, self._now) or waits
+        is_another_order = waits.kind == NODE_ORDERED and str(waits) != recorded.waits
+        if waits.kind != recorded.waits.partition(":")[0] or is_another_order:
+            is_first, is_told = not recorded.waits, waits.kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP)
+            earliest = max(recorded.placed_at, recorded.waits_since or 0.0)
+            at = max(earliest, self._past(waits.since)) if is_first or is_told else self._now
             self._run.add(AttemptWaits(at, task.path, recorded.number, why=str(waits)))
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
+from spotwright.cluster.autoscaler_words import AutoscalerWords
 from spotwright.cluster.signals import is_held_up
 from spotwright.cluster.workloads import Lineage, lineage, metadata, seconds, uid_of
 from spotwright.model.pools import Pool
@@ -55,6 +56,7 @@ class ClusterView:
         self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet
         self.clock = 0.0
         self.nodes_are_complete = False
+        self.words = AutoscalerWords()
 
     # Changes
 
@@ -64,6 +66,8 @@ class ClusterView:
         before = self.pods.get(uid)
         if before is not None and is_finished(before):
             return  # later states only tell how it was tidied up
+        if before is not None and _node_of(before) != _node_of(pod):
+            self._on_node.get(_node_of(before), set()).discard(uid)
         self.pods[uid] = pod
         self._on_node.setdefault(_node_of(pod), set()).add(uid)
         if is_held_up(pod):
@@ -88,6 +92,7 @@ class ClusterView:
         self.gone_pods.pop(uid, None)
         self._waited.pop(uid, None)
         self._ended_at.pop(uid, None)
+        self.words.forget_pod(uid)
 
     def put_namespace(self, namespace: Mapping[str, Any]) -> str:
         """A namespace was added, has changed or is gone. Returns its name."""
@@ -106,6 +111,7 @@ class ClusterView:
                 self._on_node.get(_node_of(kept.pop(uid)), set()).discard(uid)
                 self._waited.pop(uid, None)
                 self._ended_at.pop(uid, None)
+                self.words.forget_pod(uid)
         for key in [key for key, owner in self._owners.items() if metadata(owner).get("namespace") == namespace]:
             del self._owners[key]
 
@@ -149,6 +155,10 @@ class ClusterView:
         events[:] = [*others[-_KEPT_EVENTS + 1 :], event]
 
     # Questions
+
+    def waiting(self) -> Sequence[str]:
+        """The UIDs of the pods that have no node."""
+        return self.pods_on("")
 
     def waited(self, uid: str) -> Mapping[str, Any] | None:
         """The last state of a pod in which a container was held up: the kubelet forgets why when it ends the pod."""

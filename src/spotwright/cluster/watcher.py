@@ -18,7 +18,9 @@ from typing import Any
 
 import httpx2
 
-from spotwright.cluster.api_client import Api
+from spotwright.clouds.cluster_autoscaler import STATUS
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT, KARPENTER, SCALER, is_word, slim_word
 from spotwright.cluster.descheduler import Mover
 from spotwright.cluster.log_keeper import LogKeeper
 from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource, Sharing, is_served
@@ -30,6 +32,7 @@ from spotwright.cluster.workloads import TRAINING_KINDS, Lineage, is_own_run, me
 from spotwright.engine.events import NoteAdded
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.notices.node_event import notice_in, withdrawal_in
+from spotwright.pools.autoscaler_config_maps import NAMESPACE as KUBE_SYSTEM
 from spotwright.records.state_folder import StateFolder
 
 __all__ = ["OWNERS", "Watcher", "watch_and_keep_logs"]
@@ -47,6 +50,12 @@ OWNERS: Mapping[str, Resource] = {
 }
 """The resource of each kind. An API server has one version of MPIJob or the other."""
 
+
+_WORDS = {f"Event of {source}": source for source in (SCALER, KARPENTER)}
+_OF_NAMESPACES = (*OWNERS, *_WORDS, "Pod")  # streams that are filtered by namespace
+_EVENTS = Resource("/api/v1", "events")
+_CLAIMS = Resource("/apis/karpenter.sh/v1", "nodeclaims")
+_CONFIG_MAPS = Resource("/api/v1", "configmaps")
 
 _LOG = logging.getLogger(__name__)
 _ENABLED = "spotwright.dev/enabled=true"
@@ -66,9 +75,11 @@ class Watcher:
         namespace: str = "",
         on_recorded: OnRecorded = lambda *_: None,
         decide: Decide = lambda *_: (),
+        order_limit: float = DEFAULT_LIMIT,
     ) -> None:
         self._api, self._store, self._namespace = api, store, namespace
         self._on_recorded, self._decide, self._view = on_recorded, decide, ClusterView()
+        self._view.words.limit = order_limit
         self._queue: asyncio.Queue[tuple[str, Change | Exception, asyncio.Task[None] | None]] = asyncio.Queue(1000)
         self._enabled: set[str] = {namespace} if namespace else set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -113,13 +124,48 @@ class Watcher:
 
     async def _follow_all(self) -> None:
         await self._follow("Node", Mirror(self._api, Resource("/api/v1", "nodes")))
-        await self._follow("Event", Mirror(self._api, Resource("/api/v1", "events"), fields="involvedObject.kind=Node"))
+        await self._follow("Event", Mirror(self._api, _EVENTS, fields="involvedObject.kind=Node"))
+        await self._follow_autoscalers()
         for kind, resource in OWNERS.items():
             if await is_served(self._api, resource):
                 await self._follow(kind, Mirror(self._api, resource, self._namespace, keep=self._is_enabled))
         share = Sharing().shared
         pods = Mirror(self._api, Resource("/api/v1", "pods"), self._namespace, keep=self._is_enabled, slim=share)
         await self._follow("Pod", pods)
+
+    async def _follow_autoscalers(self) -> None:
+        """Follow what autoscalers say, as far as it may be read: without it the clock alone decides."""
+        words, kept = self._view.words, self._namespace or ""
+        for kind, source in _WORDS.items():
+            fields = f"source={source}"
+            if await self._may_read(_EVENTS, fields, kept):
+                mirror = Mirror(self._api, _EVENTS, kept, fields=fields, keep=self._is_word, slim=slim_word)
+                await self._follow(kind, mirror)
+            else:
+                words.can_hear = False
+        fields = f"metadata.name={STATUS}"
+        if await self._may_read(_CONFIG_MAPS, fields, KUBE_SYSTEM):
+            await self._follow("Status", Mirror(self._api, _CONFIG_MAPS, KUBE_SYSTEM, fields=fields))
+        if await is_served(self._api, _CLAIMS) and await self._may_read(_CLAIMS):
+            words.sees_claims = True
+            await self._follow("NodeClaim", Mirror(self._api, _CLAIMS))
+
+    async def _may_read(self, resource: Resource, fields: str = "", namespace: str = "") -> bool:
+        """Whether these objects may be listed. Where they may not, the log says it once; other failures may pass."""
+        params = {"limit": "1", **({"fieldSelector": fields} if fields else {})}
+        try:
+            await self._api.get(resource.path(namespace), params)
+        except ApiFailed as error:
+            if error.status not in (401, 403):
+                return True
+            _LOG.warning(
+                "autoscalers are heard only in part: %s; spotwright controller --print-rbac has the rights", error
+            )
+            return False
+        return True
+
+    def _is_word(self, event: Mapping[str, Any]) -> bool:
+        return is_word(event, self._enabled)
 
     async def _follow(self, kind: str, mirror: Mirror) -> None:
         self._mirrors[kind] = mirror
@@ -182,6 +228,8 @@ class Watcher:
             self._put_namespace(data, is_labelled=not is_deleted)
         elif kind == "Node":
             self._apply_node(data, is_deleted=is_deleted)
+        elif kind in _WORDS or kind in ("NodeClaim", "Status"):
+            self._apply_word(kind, data, is_deleted=is_deleted)
         elif kind == "Event":
             if not is_deleted:
                 self._view.put_node_event(data)
@@ -202,6 +250,21 @@ class Watcher:
         elif not self._view.put_node(node):
             return  # a heartbeat
         self._look_at_node(str(metadata(node)["name"]))
+
+    def _apply_word(self, kind: str, data: Mapping[str, Any], *, is_deleted: bool) -> None:
+        """Take what an autoscaler says, and look at the pods about which it says something new."""
+        words = self._view.words
+        if kind == "Status":
+            if words.put_status(None if is_deleted else data):
+                self.look_at(self._view.waiting())
+            if words.problem:
+                _LOG.debug("%s", words.problem)
+        elif kind == "NodeClaim":
+            (words.delete_claim if is_deleted else words.put_claim)(data)
+            if is_deleted or metadata(data).get("deletionTimestamp"):
+                self.look_at(self._view.waiting())
+        elif not is_deleted:  # Events are deleted by their age alone
+            self.look_at([words.put_event(data)])
 
     # Namespaces
 
@@ -225,7 +288,7 @@ class Watcher:
         self._enabled.add(namespace)
         if not self._waiting:
             self._take_up(namespace)
-        for kind in (*OWNERS, "Pod"):
+        for kind in _OF_NAMESPACES:
             if kind in self._mirrors:
                 self._tasks[kind].cancel()
                 self._mirrors[kind].list_again()
@@ -235,7 +298,7 @@ class Watcher:
         """Forget a namespace. Its runs stay unfinished: they go on when somebody labels it again."""
         self._enabled.discard(namespace)
         self._view.drop_namespace(namespace)
-        for kind in (*OWNERS, "Pod"):
+        for kind in _OF_NAMESPACES:
             if kind in self._mirrors:
                 self._mirrors[kind].drop(namespace)
         for uid, run in self._store.runs_of(namespace):
@@ -427,11 +490,13 @@ async def watch_and_keep_logs(
     limit: int,
     namespace: str = "",
     tally: Tally | None = None,
+    order_limit: float = DEFAULT_LIMIT,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
     ``limit`` is in bytes, for each log; 0 keeps none. ``namespace`` is the only one that is watched; by default it is all that
-    are labelled. ``tally`` counts what is moved and what waits.
+    are labelled. ``tally`` counts what is moved and what waits. ``order_limit`` is how long, in seconds, a pod is left where it
+    waits because an autoscaler has ordered its node.
     """
     tally = tally or Tally()
     pauses = PoolPauses(state)
@@ -446,7 +511,7 @@ async def watch_and_keep_logs(
         if limit:
             keeper.look(run.folder, run.state, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
 
-    watcher = Watcher(api, store, namespace, look, mover.decide)
+    watcher = Watcher(api, store, namespace, look, mover.decide, order_limit)
     parts = [watcher.run(), mover.run(watcher.look_at), *([keeper.run(state)] if limit else [])]
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:

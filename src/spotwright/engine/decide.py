@@ -212,7 +212,11 @@ def take_back(
     paused = {pool: pause_after(pauses.get(pool), now) for pool in empty if kind != NO_SCALE_UP}
     waited = format_duration(round(waited_in_vain(attempt, now)))
     where = ", ".join(attempt.pools)
-    why = f"no node can come on {where}" if is_ruled_out(attempt) else f"no node on {where} for {waited}, and none on its way"
+    why = (
+        f"no node can come on {where}"
+        if is_ruled_out(attempt)
+        else f"no node on {where} for {waited}, and none on its way"
+    )
     return [
         AttemptTakenBack(
             now,

@@ -432,8 +432,8 @@ class AttemptAdopted(Event, kw_only=True):
     ``key`` is unique among all attempts, so that nothing is recorded twice by a watcher that looks again after a crash.
     ``template`` is the task of the plan from which this one was made. ``pod`` is the pod's name; ``pools`` may take it.
     ``gang``: the restart of a set of tasks that end together, as ``SET/RESTART``. The tasks of a set share their budgets, and a
-    restart is charged once, for the worst of its ends. ``is_open``: it was admitted for all rungs of its ladder, and the pool that
-    takes it decides which one is its own. ``why`` is the sentence with which it was admitted.
+    restart is charged once, for the worst of its ends. ``is_open``: it was admitted for all rungs of its ladder, and the pool
+    that takes it decides which one is its own. ``why`` is the sentence with which it was admitted.
     """
 
     kind = "adopted"

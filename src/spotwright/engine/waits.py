@@ -7,8 +7,18 @@ the clock stands; where the autoscaler says that none of the attempt's pools can
 from __future__ import annotations
 
 from spotwright.engine.state import AttemptState, TaskState
+from spotwright.model.policy import BUILT_IN
 
-__all__ = ["CANNOT_GROW", "NODE_ORDERED", "NO_NODE", "NO_SCALE_UP", "in_vain_at", "is_ruled_out", "waited_in_vain"]
+__all__ = [
+    "CANNOT_GROW",
+    "NODE_ORDERED",
+    "NO_NODE",
+    "NO_SCALE_UP",
+    "ORDERS_UNKNOWN",
+    "in_vain_at",
+    "is_ruled_out",
+    "waited_in_vain",
+]
 
 
 NO_NODE = "Unschedulable"
@@ -24,6 +34,13 @@ NO_SCALE_UP = "NotTriggerScaleUp"
 """The autoscaler says so about the attempt's pod alone: the word of the cluster autoscaler."""
 
 
+ORDERS_UNKNOWN = "OrdersUnknown"
+"""As :data:`NO_NODE`, and nobody may read whether a node is on its way."""
+
+_BLIND = 960.0
+"""Seconds: where orders are unknown, the default is above the 15 minutes after which an autoscaler gives an order up."""
+
+
 def in_vain_at(task: TaskState, attempt: AttemptState) -> float | None:
     """The moment from which an attempt has waited for long enough; ``None`` if it does not wait, or not in vain.
 
@@ -34,7 +51,13 @@ def in_vain_at(task: TaskState, attempt: AttemptState) -> float | None:
     since = max(attempt.waits_since, attempt.rung_at)
     if is_ruled_out(attempt):
         return since
-    return since + max(0.0, task.plan.policy.pending_timeout - attempt.waited) if _kind(attempt) == NO_NODE else None
+    if _kind(attempt) not in (NO_NODE, ORDERS_UNKNOWN):
+        return None
+    policy = task.plan.policy
+    timeout = policy.pending_timeout
+    if _kind(attempt) == ORDERS_UNKNOWN and policy.sources.get("pending_timeout") == BUILT_IN.source:
+        timeout = max(timeout, _BLIND)
+    return since + max(0.0, timeout - attempt.waited)
 
 
 def is_ruled_out(attempt: AttemptState) -> bool:
@@ -44,7 +67,7 @@ def is_ruled_out(attempt: AttemptState) -> bool:
 
 def waited_in_vain(attempt: AttemptState, now: float) -> float:
     """Seconds for which an attempt has waited until ``now`` while no node was on its way."""
-    if attempt.waits_since is None or _kind(attempt) not in (NO_NODE, CANNOT_GROW, NO_SCALE_UP):
+    if attempt.waits_since is None or _kind(attempt) not in (NO_NODE, ORDERS_UNKNOWN, CANNOT_GROW, NO_SCALE_UP):
         return attempt.waited
     return attempt.waited + max(0.0, now - max(attempt.waits_since, attempt.rung_at))
 

@@ -31,8 +31,8 @@ class PastAttempt:
     """One recorded attempt of a task.
 
     ``cause`` is ``None`` while it runs, and as long as its ending is not known. ``pools`` are those of the rung for which it was
-    admitted, or of all rungs, ``pool`` that of its node. ``waited_in_vain``: it was taken back because it had no node and none was
-    on its way; the next attempt waits for a node of the pools ``then``.
+    admitted, or of all rungs, ``pool`` that of its node. ``waited_in_vain``: it was taken back because it had no node and none
+    was on its way; the next attempt waits for a node of the pools ``then``.
     """
 
     cause: Cause | None = None

@@ -10,8 +10,8 @@ from tests.cluster.watching.recorded_set import RecordedSet
 from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.engine.decide import take_back, why_it_stays
-from spotwright.engine.waits import in_vain_at
 from spotwright.engine.events import AttemptTakenBack
+from spotwright.engine.waits import in_vain_at
 from spotwright.scheduling.budgets import FIRST_PAUSE
 
 

@@ -13,9 +13,9 @@ from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 from spotwright import config as configuration
 from spotwright.cluster.signals import waits_for
 from spotwright.cluster.workloads import retries_of
-from spotwright.engine.waits import in_vain_at
 from spotwright.engine.decide import take_back as decide_to_take_back
 from spotwright.engine.events import AttemptHeld, AttemptReleased
+from spotwright.engine.waits import in_vain_at
 from spotwright.model.attempts import Cause
 from spotwright.placing.affinity import rung_conditions
 from spotwright.scheduling.budgets import BudgetUse
