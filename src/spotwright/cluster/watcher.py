@@ -156,7 +156,7 @@ class Watcher:
         try:
             await self._api.get(resource.path(namespace), params)
         except ApiFailed as error:
-            if error.status not in (401, 403):
+            if error.may_pass:
                 return True
             _LOG.warning(
                 "autoscalers are heard only in part: %s; spotwright controller --print-rbac has the rights", error

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import httpx2
 import pytest
@@ -110,9 +111,8 @@ def is_allowed(line: str) -> bool:
     verb = {"POST": "create", "PUT": "update", "DELETE": "delete"}.get(method) or (
         "get" if name else "watch" if "watch=true" in query else "list"
     )
-    name = name or (
-        "spotwright" if "metadata.name%3Dspotwright" in query or "metadata.name=spotwright" in query else ""
-    )
+    fields = parse_qs(query).get("fieldSelector", [""])[0]
+    name = name or fields.partition("metadata.name=")[2].partition(",")[0]
     rules = [rule for each in permissions("spotwright", "controller", "spotwright") for rule in each.get("rules", ())]
     return any(
         group in rule["apiGroups"]

@@ -89,9 +89,9 @@ class SmallApiServer:
             if request.method == "DELETE":
                 self.delete(collection, name)
             return web.json_response(found)
-        if request.path not in self.objects:
+        if request.path not in self.objects and name not in ("configmaps", "events"):
             return web.json_response({"kind": "Status", "message": "not found"}, status=404)
-        items = sorted(self.objects[request.path].values(), key=lambda each: str(each["metadata"]["name"]))
+        items = sorted(self.objects.get(request.path, {}).values(), key=lambda each: str(each["metadata"]["name"]))
         start = int(request.query.get("continue") or 0)
         more = str(start + self.page) if start + self.page < len(items) else ""
         metadata = {"resourceVersion": str(self.version), "continue": more}
