@@ -161,7 +161,7 @@ def test_a_value_that_the_object_keeps_is_shown_with_the_field_and_what_stands_t
         (JOB, SOME, "fall_back_after", "nothing"),
         (JOB, SOME, "pending_timeout", "nothing"),
         (JOB, TIMED, "pending_timeout", "nothing without the Spotwright controller"),
-        (JOB, SOME, "interruptions.backoff", "nothing: the Job controller waits 10s, doubled each time, at most 6m"),
+        (JOB, SOME, "interruptions.backoff", "nothing: the Job controller waits 10s, doubled with each failed pod, at most 10m"),
         (JOBSET, SOME, "fall_back_after", "nothing without the Spotwright controller"),
         (XGBOOST, SOME, "interruptions.max", "nothing: a failed pod fails the job"),
         (PYTORCH, SOME, "interruptions.max", "nothing: pods that are created again are not counted"),

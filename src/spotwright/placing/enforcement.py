@@ -322,7 +322,7 @@ def _waits(note: str) -> Mapping[str, Fact]:
     return dict.fromkeys(_BACKOFFS, nothing(note))
 
 
-_JOB_WAITS = _waits("the Job controller waits 10s, doubled each time, at most 6m")
+_JOB_WAITS = _waits("the Job controller waits 10s, doubled with each failed pod, at most 10m")
 _JOB_DEFAULT = nothing("the default of Kubernetes, 6 retries, holds")
 _ALL_ATTEMPTS = "for all attempts together"
 _POD_DEADLINE = in_object("pod:activeDeadlineSeconds", "for each pod")

@@ -23,6 +23,7 @@ from spotwright.scheduling.budgets import MAX_MOVES
 
 __all__ = [
     "EXPANDER",
+    "EXPANDER_MEANINGS",
     "attempts",
     "counted_endings",
     "counting_text",
@@ -119,6 +120,20 @@ def seconds_text(seconds: Any) -> str:
 
 EXPANDER = "the expander 'priority' with the spot pools first (spotwright explain prints it)"
 """The expander as findings name it."""
+
+EXPANDER_MEANINGS = (
+    "The autoscaler ignores preferred affinity when it chooses the group of nodes to grow. With the expander 'priority' it "
+    "takes the highest number in this ConfigMap whose group fits.",
+    "Where that group is at its maximum, or the cloud refuses a machine, the next scan takes the next group (10 seconds); a "
+    "refused group is tried again after 5 minutes. Only where the cloud accepts and no machine comes it takes "
+    "max-node-provision-time, 15 minutes.",
+    "A group that no pattern matches comes after those that one matches, and where none that fits is matched the choice is "
+    "random: add the pools of the cluster that spotwright.yaml does not have.",
+)
+"""What the ConfigMap does, for people. Sources: kubernetes/autoscaler, ``expander/priority/priority.go`` (a group without a
+priority is left out beside one that has one; where none has one, all stay) and the FAQ (``scan-interval``,
+``initial-node-group-backoff-duration``, ``max-node-provision-time``).
+"""
 
 _COMPUTE_CLASS = "a ComputeClass with spot first (GKE's autoscaler has no priority expander)"
 

@@ -17,7 +17,7 @@ from spotwright.clouds.node_signs import ARCH
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
-from spotwright.placing.retries import expander_objects
+from spotwright.placing.retries import EXPANDER_MEANINGS, expander_objects
 from spotwright.placing.yaml_writer import flow
 from spotwright.pools.request import (
     Flags,
@@ -261,9 +261,8 @@ def preference(request: Request) -> Iterator[str]:
         return
     yield from section(
         "Make spot: prefer true, once for the cluster.",
-        "Start the cluster autoscaler with --expander=priority. It ignores preferred affinity when it chooses the "
-        "group to grow, and takes the highest number in this ConfigMap whose group fits. A group that no pattern "
-        "matches is never grown: add those of the cluster that spotwright.yaml does not have.",
+        "Start the cluster autoscaler with --expander=priority.",
+        *EXPANDER_MEANINGS,
     )
     yield from heredoc(("kubectl", "apply", "-f", "-"), objects)
 

@@ -20,7 +20,7 @@ from spotwright.clouds import providers
 from spotwright.clouds.providers import azure_zone
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Provider
-from spotwright.placing.retries import expander_objects
+from spotwright.placing.retries import EXPANDER_MEANINGS, expander_objects
 from spotwright.pools.request import (
     ListedPool,
     Request,
@@ -244,11 +244,7 @@ def _preference(request: Request) -> Iterator[str]:
         return
     yield from section(
         "Make spot: prefer true, once for the cluster.",
-        "The autoscaler ignores preferred affinity when it chooses the pool to grow. With the expander 'priority' it "
-        "takes the highest number in this ConfigMap whose pool fits, and the next one when that gets no node (after "
-        "max-node-provision-time, 15 minutes).",
-        "A scale set that no pattern matches is never grown: add the pools of the cluster that spotwright.yaml does "
-        "not have.",
+        *EXPANDER_MEANINGS,
         "The other settings of the autoscaler's profile stay as they are.",
     )
     group = {"resource-group": (_GROUP,), "name": (request.cluster or _CLUSTER,)}

@@ -18,7 +18,7 @@ from spotwright.errors import InputError
 from spotwright.kinds.kueue import quantity
 from spotwright.model.pools import Pool, Provider
 from spotwright.placing.kueue_flavors import flavor_order
-from spotwright.placing.retries import expander_objects
+from spotwright.placing.retries import EXPANDER_MEANINGS, expander_objects
 from spotwright.placing.yaml_writer import flow
 from spotwright.pools.gcloud import accelerator
 from spotwright.pools.request import (
@@ -78,7 +78,8 @@ def generic_script(request: Request) -> Iterator[str]:
         yield from section(
             "Make spot: prefer true, once for the cluster.",
             "Start the cluster autoscaler with --expander=priority, and correct the patterns to the names of its node "
-            "groups: a group that no pattern matches is never grown.",
+            "groups.",
+            *EXPANDER_MEANINGS,
         )
         yield from heredoc(("kubectl", "apply", "-f", "-"), objects)
 

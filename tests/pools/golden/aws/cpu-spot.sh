@@ -60,9 +60,14 @@ aws autoscaling create-or-update-tags \
     ResourceType=auto-scaling-group,ResourceId="${GROUP}",Key=k8s.io/cluster-autoscaler/node-template/label/eks.amazonaws.com/capacityType,Value=SPOT,PropagateAtLaunch=false
 
 # Make spot: prefer true, once for the cluster.
-# - Start the cluster autoscaler with --expander=priority. It ignores preferred affinity when it chooses the
-#   group to grow, and takes the highest number in this ConfigMap whose group fits. A group that no pattern
-#   matches is never grown: add those of the cluster that spotwright.yaml does not have.
+# - Start the cluster autoscaler with --expander=priority.
+# - The autoscaler ignores preferred affinity when it chooses the group of nodes to grow. With the expander
+#   'priority' it takes the highest number in this ConfigMap whose group fits.
+# - Where that group is at its maximum, or the cloud refuses a machine, the next scan takes the next group (10
+#   seconds); a refused group is tried again after 5 minutes. Only where the cloud accepts and no machine comes
+#   it takes max-node-provision-time, 15 minutes.
+# - A group that no pattern matches comes after those that one matches, and where none that fits is matched the
+#   choice is random: add the pools of the cluster that spotwright.yaml does not have.
 kubectl apply -f - <<'EOF'
 apiVersion: v1
 kind: ConfigMap

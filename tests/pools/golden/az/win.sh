@@ -36,11 +36,13 @@ az aks nodepool add \
   --max-count 3
 
 # Make spot: prefer true, once for the cluster.
-# - The autoscaler ignores preferred affinity when it chooses the pool to grow. With the expander 'priority' it
-#   takes the highest number in this ConfigMap whose pool fits, and the next one when that gets no node (after
-#   max-node-provision-time, 15 minutes).
-# - A scale set that no pattern matches is never grown: add the pools of the cluster that spotwright.yaml does
-#   not have.
+# - The autoscaler ignores preferred affinity when it chooses the group of nodes to grow. With the expander
+#   'priority' it takes the highest number in this ConfigMap whose group fits.
+# - Where that group is at its maximum, or the cloud refuses a machine, the next scan takes the next group (10
+#   seconds); a refused group is tried again after 5 minutes. Only where the cloud accepts and no machine comes
+#   it takes max-node-provision-time, 15 minutes.
+# - A group that no pattern matches comes after those that one matches, and where none that fits is matched the
+#   choice is random: add the pools of the cluster that spotwright.yaml does not have.
 # - The other settings of the autoscaler's profile stay as they are.
 az aks update \
   --resource-group "${RESOURCE_GROUP:?the resource group of the cluster}" \

@@ -18,7 +18,14 @@ kubectl annotate machinedeployment "${MACHINE_DEPLOYMENT:?the MachineDeployment 
 
 # Make spot: prefer true, once for the cluster.
 # - Start the cluster autoscaler with --expander=priority, and correct the patterns to the names of its node
-#   groups: a group that no pattern matches is never grown.
+#   groups.
+# - The autoscaler ignores preferred affinity when it chooses the group of nodes to grow. With the expander
+#   'priority' it takes the highest number in this ConfigMap whose group fits.
+# - Where that group is at its maximum, or the cloud refuses a machine, the next scan takes the next group (10
+#   seconds); a refused group is tried again after 5 minutes. Only where the cloud accepts and no machine comes
+#   it takes max-node-provision-time, 15 minutes.
+# - A group that no pattern matches comes after those that one matches, and where none that fits is matched the
+#   choice is random: add the pools of the cluster that spotwright.yaml does not have.
 kubectl apply -f - <<'EOF'
 apiVersion: v1
 kind: ConfigMap
