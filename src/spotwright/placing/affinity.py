@@ -24,7 +24,6 @@ __all__ = [
     "attraction",
     "capacity_expressions",
     "conditions_from_attempt",
-    "is_ordered",
     "off_idle_gpus",
     "rung_conditions",
 ]
@@ -89,11 +88,6 @@ def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bo
         return Attraction((*named, both))
     wishes = forms or tuple(capacity_expressions([p for p in used if p.is_spot], every, spot=True))
     return Attraction(tuple(named), wishes)
-
-
-def is_ordered(used: Sequence[Pool]) -> bool:
-    """Whether something beside the pods puts spot first: a ComputeClass of GKE, to which all of these pools belong."""
-    return bool(_class_expression(used))
 
 
 def _class_expression(used: Sequence[Pool]) -> list[Expression]:

@@ -18,7 +18,7 @@ from spotwright.clouds import providers
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
-from spotwright.placing.affinity import Expression, attraction, is_ordered, off_idle_gpus
+from spotwright.placing.affinity import Expression, attraction, off_idle_gpus
 from spotwright.placing.context import (
     DEFAULT_QUEUE,
     POLICY_ANNOTATION,
@@ -42,7 +42,7 @@ from spotwright.placing.pod_spec import (
     read_requests,
     truth_values,
 )
-from spotwright.placing.retries import preference_advice
+from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = [
@@ -390,11 +390,9 @@ def warn_of_undecided(ctx: PlaceContext, path: Path, name: str, placed: Placed) 
 
 def warn_of_preference(ctx: PlaceContext, path: Path, name: str, used: Sequence[Pool]) -> None:
     """Warn that the cluster autoscaler ignores a preference, and name the setting that helps."""
-    if ctx.options.has_webhook or is_ordered(used):  # a pod gets required affinity; a ComputeClass has the order
-        return
-    if ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
-        text = "the cluster autoscaler ignores preferred affinity when it chooses a pool to grow; use"
-        ctx.add_finding(Level.WARNING, path, f"{name}: {text} {preference_advice(used)}")
+    advice = "" if ctx.options.has_webhook else preference_advice(used, ctx.config.target)  # the webhook writes a rung
+    if advice:
+        ctx.add_finding(Level.WARNING, path, f"{name}: {PREFERENCE_IGNORED}; use {advice}")
 
 
 def _limit_grace(ctx: PlaceContext, role: Role, placed: Placed, used: Sequence[Pool]) -> None:

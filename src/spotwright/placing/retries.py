@@ -9,11 +9,12 @@ it from the start of the pod on its node, so pulling the image counts too. Sourc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from spotwright.clouds import providers
+from spotwright.clouds.pool_order import compute_class_of
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import format_duration
@@ -24,6 +25,7 @@ from spotwright.scheduling.budgets import MAX_MOVES
 __all__ = [
     "EXPANDER",
     "EXPANDER_MEANINGS",
+    "PREFERENCE_IGNORED",
     "attempts",
     "counted_endings",
     "counting_text",
@@ -122,19 +124,26 @@ EXPANDER = "the expander 'priority' with the spot pools first (spotwright explai
 """The expander as findings name it."""
 
 EXPANDER_MEANINGS = (
-    "The autoscaler ignores preferred affinity when it chooses the group of nodes to grow. With the expander 'priority' it "
-    "takes the highest number in this ConfigMap whose group fits.",
-    "Where that group is at its maximum, or the cloud refuses a machine, the next scan takes the next group (10 seconds); a "
-    "refused group is tried again after 5 minutes. Only where the cloud accepts and no machine comes it takes "
-    "max-node-provision-time, 15 minutes.",
-    "A group that no pattern matches comes after those that one matches, and where none that fits is matched the choice is "
-    "random: add the pools of the cluster that spotwright.yaml does not have.",
+    (
+        "The autoscaler ignores preferred affinity when it chooses the group of nodes to grow. With the expander "
+        "'priority' it takes the highest number in this ConfigMap whose group fits."
+    ),
+    (
+        "Where that group is at its maximum, or the cloud refuses a machine, the next scan takes the next group "
+        "(10 seconds); a refused group is tried again after 5 minutes. Only where the cloud accepts and no machine "
+        "comes it takes max-node-provision-time, 15 minutes."
+    ),
+    (
+        "A group that no pattern matches comes after those that one matches, and where none that fits is matched the "
+        "choice is random: add the pools of the cluster that spotwright.yaml does not have."
+    ),
 )
 """What the ConfigMap does, for people. Sources: kubernetes/autoscaler, ``expander/priority/priority.go`` (a group without a
 priority is left out beside one that has one; where none has one, all stay) and the FAQ (``scan-interval``,
 ``initial-node-group-backoff-duration``, ``max-node-provision-time``).
 """
 
+_CLUSTER_AUTOSCALER = "cluster-autoscaler"
 _COMPUTE_CLASS = "a ComputeClass with spot first (GKE's autoscaler has no priority expander)"
 
 _COMMANDS = {
@@ -145,18 +154,43 @@ _COMMANDS = {
 }
 
 
-def preference_advice(pools: Iterable[Pool]) -> str:
-    """What makes the cluster autoscaler prefer the spot pools among these pools."""
-    on_gke = {pool.provider is Provider.GKE for pool in pools if pool.provider is not Provider.KARPENTER}
-    if on_gke == {True}:
-        return _COMPUTE_CLASS
-    return f"{EXPANDER}, and on GKE {_COMPUTE_CLASS}" if True in on_gke else EXPANDER
+PREFERENCE_IGNORED = "the cluster autoscaler ignores preferred affinity when it chooses a pool to grow"
+"""What place, explain and lint say of work that prefers spot, where :func:`preference_advice` has advice."""
+
+_ONE_AUTOSCALER = "one autoscaler for both capacities (Karpenter and the cluster autoscaler each make a node for a pod)"
+
+
+def preference_advice(pools: Sequence[Pool], target: Mapping[str, str]) -> str:
+    """What keeps spot before on-demand for work that fits these pools, after "use"; empty where a preference is not ignored.
+
+    Only the cluster autoscaler ignores it, among pools of both capacities that grow. A ComputeClass has an order, and
+    Karpenter reads preferences. ``target`` is that of the configuration.
+    """
+    if target.get("autoscaler", _CLUSTER_AUTOSCALER) != _CLUSTER_AUTOSCALER or compute_class_of(pools):
+        return ""
+    growing = [pool for pool in pools if pool.min_nodes < pool.max_nodes]
+    groups = [pool for pool in growing if pool.provider is not Provider.KARPENTER]
+    if not groups or not _have_both_capacities(growing):
+        return ""
+    on_gke = {pool.provider is Provider.GKE for pool in groups}
+    ways = [EXPANDER] * (False in on_gke) + [_COMPUTE_CLASS if on_gke == {True} else f"on GKE {_COMPUTE_CLASS}"] * (
+        True in on_gke
+    )
+    if not _have_both_capacities(groups):
+        ways = [_ONE_AUTOSCALER]
+    elif len(groups) < len(growing):
+        ways.append(_ONE_AUTOSCALER)
+    return ", and ".join(ways)
+
+
+def _have_both_capacities(pools: Iterable[Pool]) -> bool:
+    return {pool.is_spot for pool in pools} == {True, False}
 
 
 def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
     """The command and the ConfigMap, ready to apply; nothing if the pools have only one kind of capacity."""
     autoscaled = [pool for pool in pools.values() if pool.provider is not Provider.KARPENTER]
-    if {pool.is_spot for pool in autoscaled} != {True, False}:
+    if not _have_both_capacities(autoscaled):
         return
     for provider in dict.fromkeys(pool.provider for pool in autoscaled):
         yield f"# {_COMMANDS[provider]}"
@@ -165,9 +199,9 @@ def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
 
 def expander_objects(pools: Mapping[str, Pool]) -> Iterator[str]:
     """The ConfigMap alone, with every pool that this expander may grow; nothing if the pools have only one capacity."""
-    capacities = {pool.is_spot for pool in pools.values() if pool.provider is not Provider.KARPENTER}
-    expanded = [pool for pool in pools.values() if pool.provider not in (Provider.KARPENTER, Provider.GKE)]
-    if capacities != {True, False} or not expanded:
+    autoscaled = [pool for pool in pools.values() if pool.provider is not Provider.KARPENTER]
+    expanded = [pool for pool in autoscaled if pool.provider is not Provider.GKE]
+    if not expanded or not _have_both_capacities(autoscaled):
         return
     yield from (
         "apiVersion: v1",

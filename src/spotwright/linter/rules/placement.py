@@ -39,7 +39,7 @@ from spotwright.linter.subjects import (
     shuns_spot,
 )
 from spotwright.model.scheduling_terms import Expression, Taint, Toleration, is_placeholder
-from spotwright.placing.retries import preference_advice
+from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 
 __all__ = ["RULES"]
 
@@ -142,14 +142,17 @@ def _no_fallback(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _ignored_preference(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    if pods.reach is not Reach.PREFERRED or not settings.uses_cluster_autoscaler or pods.is_queued:
+    if pods.reach is not Reach.PREFERRED or pods.is_queued:
         return
-    if not settings.pools or any(one.key == providers.COMPUTE_CLASS for one in pods.conditions):  # which has the order
+    if any(one.key == providers.COMPUTE_CLASS for one in pods.conditions):  # which has the order
         return
-    fix = f"Use {preference_advice(settings.spot_pools)}."
-    yield Problem(
-        pods.at("affinity"), f"{pods.label} prefers spot nodes, which the cluster autoscaler does not read", fix
-    )
+    every = list(settings.pools.values())
+    used = [
+        one for one in every if selects_pool(pods.constraints, one, pods.requests) and admits(one, pods.constraints)
+    ]
+    advice = preference_advice(used or every, settings.target)
+    if advice:
+        yield Problem(pods.at("affinity"), f"{pods.label}: {PREFERENCE_IGNORED}", f"Use {advice}.")
 
 
 def _alternatives(pods: Pods, settings: Settings) -> Iterator[Problem]:
