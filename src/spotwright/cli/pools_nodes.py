@@ -15,7 +15,7 @@ import yaml
 from spotwright.cli import FAILED, SUCCEEDED, cluster_extra
 from spotwright.cli.options import config_option, json_option
 from spotwright.config import find, require_pools
-from spotwright.config.document import name_of, read_input
+from spotwright.config.document import name_of, printable, read_input
 from spotwright.errors import InputError
 from spotwright.placing.documents import parse
 from spotwright.pools.checks import check
@@ -25,8 +25,9 @@ from spotwright.pools.ground import (
     Objects,
     PodWork,
     Severity,
-    add_settings,
+    add_object,
     ground_of,
+    objects_of,
     pod_works,
     read_objects,
 )
@@ -70,6 +71,13 @@ def ask_cluster(context: str | None) -> Objects:
         node_pools=list(shown.node_pools),
         daemon_sets=list(shown.daemon_sets),
         no_daemon_sets=shown.no_daemon_sets,
+        config_maps={
+            str(one["metadata"]["name"]): (f"the cluster: ConfigMap {one['metadata']['name']}", one)
+            for one in shown.config_maps
+        },
+        no_config_maps=shown.no_config_maps,
+        has_all=not shown.no_config_maps,
+        is_empty=not shown.nodes,
     )
 
 
@@ -90,7 +98,7 @@ def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, con
     if not cluster and not files:
         raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
     objects = ask_cluster(context) if cluster else read_file(files[0])
-    objects.require_nodes("the cluster" if cluster else str(files[0]))
+    objects.require_nodes("the cluster" if cluster else str(files[0]), or_others=True)
     works = _works(files if cluster else files[1:], objects)
     ground = ground_of(configuration, objects, works)
     findings = check(ground)
@@ -140,12 +148,13 @@ def _works_of(path: Path, objects: Objects) -> list[PodWork | Finding]:
     works: list[PodWork | Finding] = []
     has_settings = False
     for document in parse(read_input(path), str(path)):
-        value = document.get(())
-        items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
-        for one in items if items and isinstance(items, list) else [value]:
+        found = objects_of(document.get(()), str(path))
+        if not found:
+            objects.is_empty = has_settings = True
+        for one in found:
             pods = list(pod_works(one, str(path)))
             works += pods
-            has_settings |= not pods and isinstance(one, dict) and add_settings(one, objects, str(path))
+            has_settings |= not pods and isinstance(one, dict) and add_object(one, objects, str(path))
     if not works and not has_settings:
         raise InputError(
             f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile pipelines first"
@@ -155,8 +164,9 @@ def _works_of(path: Path, objects: Objects) -> list[PodWork | Finding]:
 
 def _print_findings(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_asked: bool) -> None:
     for finding in findings:
-        click.echo(f"{finding.severity}: {finding.where}: {finding.text} [{finding.code}]")
-        click.echo(f"  {finding.fix}")
+        click.echo(f"{finding.severity}: {printable(finding.where)}: {printable(finding.text)} [{finding.code}]")
+        for line in finding.fix.splitlines():
+            click.echo(f"  {printable(line)}")
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     nodes = sum(map(len, ground.members.values()))
     pools = sum(map(bool, ground.members.values()))
@@ -164,6 +174,15 @@ def _print_findings(ground: Ground, findings: Sequence[Finding], objects: Object
         f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; DaemonSets: "
         f"{len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
     )
+    if not objects.knows_nodes:
+        click.echo("no nodes were given, so nothing of them is checked: kubectl get nodes,daemonsets -A -o json")
+    status = ground.autoscalers.status
+    if status is not None:
+        click.echo(f"groups of the cluster autoscaler: {len(status.groups)}")
+    if objects.no_config_maps:
+        click.echo(
+            f"the cluster autoscaler's ConfigMaps cannot be read, so it is not checked: {objects.no_config_maps}"
+        )
     if objects.no_daemon_sets:
         click.echo(
             f"DaemonSets cannot be listed, so device plugins, drivers and logs are not checked: {objects.no_daemon_sets}"

@@ -13,10 +13,11 @@ none of the groups has one, the choice is random).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from spotwright.clouds.name_patterns import NamePattern, name_pattern
 from spotwright.clouds.providers import pool_name
 from spotwright.model.pools import Pool, Provider
 
@@ -40,7 +41,8 @@ PRIORITIES = "cluster-autoscaler-priority-expander"
 
 _MOST_GROUPS = 5_000
 _MOST_PATTERNS = 1_000
-_LONGEST = 500  # characters of a name or a pattern
+_LONGEST = 500  # characters of a name
+_SHOWN = 80
 
 
 class Group(NamedTuple):
@@ -92,12 +94,24 @@ class Status(NamedTuple):
 class Priorities(NamedTuple):
     """The patterns of each priority, the highest first."""
 
-    rules: Sequence[tuple[int, Sequence[re.Pattern[str]]]]
+    rules: Sequence[tuple[int, Sequence[NamePattern]]]
 
     def of(self, group: str) -> int | None:
         """The priority of a group; None: no pattern matches its name."""
-        name = group[:_LONGEST]
-        return next((priority for priority, patterns in self.rules if any(one.search(name) for one in patterns)), None)
+        return next((priority for priority, one in self._lines() if one.is_in(group)), None)
+
+    def line_for(self, group: str) -> str:
+        """The priority and the pattern that a group has its priority by, such as ``20: .*spot.*``; empty if none matches."""
+        return next((f"{priority}: {one.text}" for priority, one in self._lines() if one.is_in(group)), "")
+
+    def idle_lines(self, groups: Iterable[str]) -> list[str]:
+        """The priorities and patterns that match none of these groups, as :meth:`line_for` writes them."""
+        every = list(groups)
+        return [f"{priority}: {one.text}" for priority, one in self._lines() if not any(map(one.is_in, every))]
+
+    def _lines(self) -> Iterator[tuple[int, NamePattern]]:
+        """Each pattern with its priority. The expander begins with -1, so that a lower priority never counts."""
+        yield from ((priority, one) for priority, patterns in self.rules if priority >= 0 for one in patterns)
 
 
 def read_status(data: Any) -> Status:
@@ -134,12 +148,13 @@ def _group(data: Mapping[str, Any]) -> Group:
 def read_priorities(data: Any) -> Priorities:
     """Read the priorities from their YAML as data: lists of patterns by number. Raises :class:`ValueError`, as the expander does.
 
-    The expander is written in Go: a pattern whose syntax Python does not know is an error here alone.
+    A priority without patterns counts for nothing.
     """
     if not isinstance(data, Mapping) or not data:
         raise ValueError("expected lists of patterns by their priority, such as 10: [.*spot.*]")
-    rules: list[tuple[int, Sequence[re.Pattern[str]]]] = []
-    for priority, patterns in data.items():
+    rules: list[tuple[int, Sequence[NamePattern]]] = []
+    for priority, listed in data.items():
+        patterns = [] if listed is None else listed
         if isinstance(priority, bool) or not isinstance(priority, int) or not isinstance(patterns, list):
             raise ValueError(f"{str(priority)[:_LONGEST]!r}: expected a number with a list of patterns")
         rules.append((priority, tuple(_pattern(one) for one in patterns)))
@@ -148,13 +163,13 @@ def read_priorities(data: Any) -> Priorities:
     return Priorities(sorted(rules, key=lambda rule: -rule[0]))
 
 
-def _pattern(text: Any) -> re.Pattern[str]:
-    if not isinstance(text, str) or len(text) > _LONGEST:
-        raise ValueError(f"{str(text)[:80]!r}: expected a pattern of at most {_LONGEST} characters")
+def _pattern(text: Any) -> NamePattern:
+    if not isinstance(text, str):
+        raise ValueError(f"{str(text)[:_SHOWN]!r}: expected a pattern")
     try:
-        return re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is no pattern ({error})") from None
+        return name_pattern(text)
+    except ValueError as error:
+        raise ValueError(f"{text[:_SHOWN]!r} is no pattern of Go: {error}") from None
 
 
 def likely_group(pool: Pool) -> str:

@@ -21,7 +21,7 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -33,8 +33,10 @@ from lightkube.config.client_adapter import user_cert
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError as WrongConfiguration
 
+from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.cluster.api_client import Api, ApiFailed, LoginFailed, connect, find_cluster
 from spotwright.errors import InputError, SpotwrightError, StateError, UnknownRun
+from spotwright.pools.autoscaler_config_maps import NAMESPACE as AUTOSCALER_NAMESPACE
 from spotwright.records.journal import JournalRow, decoded
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
@@ -682,13 +684,16 @@ _NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such a
 class ShownPools(NamedTuple):
     """The objects of a cluster that show its pools, as the API writes them.
 
-    ``no_daemon_sets`` says why its DaemonSets are not known; empty if they are.
+    ``no_daemon_sets`` says why its DaemonSets are not known; empty if they are. ``config_maps`` are those of the cluster
+    autoscaler, none without it; ``no_config_maps`` says why they are not known.
     """
 
     nodes: list[dict[str, Any]]
     node_pools: list[dict[str, Any]]
     daemon_sets: list[dict[str, Any]]
     no_daemon_sets: str = ""
+    config_maps: Sequence[dict[str, Any]] = ()
+    no_config_maps: str = ""
 
 
 def ask_for_pools(context: str | None = None) -> ShownPools:
@@ -705,13 +710,28 @@ async def _ask(context: str | None) -> ShownPools:
         nodes = await api.get("/api/v1/nodes")
         found = await api.get_or_none(_NODE_POOLS)
         sets, no_sets = await _daemon_sets(api)
+        maps, no_maps = await _config_maps(api)
     except ApiFailed as error:
         raise InputError(
             f"{error}: reading pools needs a cluster that answers, and the right to list its nodes"
         ) from error
     finally:
         await api.close()
-    return ShownPools(list(nodes.get("items") or ()), list((found or {}).get("items") or ()), sets, no_sets)
+    pools = list((found or {}).get("items") or ())
+    return ShownPools(list(nodes.get("items") or ()), pools, sets, no_sets, maps, no_maps)
+
+
+async def _config_maps(api: Api) -> tuple[list[dict[str, Any]], str]:
+    """The ConfigMaps of the cluster autoscaler that are there; or why nobody may see them. Raises :class:`ApiFailed`."""
+    found = []
+    for name in (STATUS, PRIORITIES):
+        try:
+            found.append(await api.get_or_none(f"/api/v1/namespaces/{AUTOSCALER_NAMESPACE}/configmaps/{name}"))
+        except ApiFailed as error:
+            if error.status not in _NOT_FOR_US:
+                raise
+            return [], str(error)
+    return [one for one in found if one is not None], ""
 
 
 async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:

@@ -38,6 +38,7 @@ __all__ = [
     "kind_of",
     "name_of",
     "plain",
+    "printable",
     "read",
     "read_bounded",
     "read_input",
@@ -133,7 +134,7 @@ class Problems:
 
         Raises :class:`ConfigError` when there are too many.
         """
-        self._problems[line, _printable(f"{field}: {text}" if field else text)] = None
+        self._problems[line, printable(f"{field}: {text}" if field else text)] = None
         if len(self._problems) >= _ENOUGH:
             raise self.error()
 
@@ -212,7 +213,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Return the text on one line, with unprintable characters escaped."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 

@@ -22,6 +22,7 @@ from spotwright.model.quantities import format_duration
 from spotwright.model.scheduling_terms import Toleration
 from spotwright.placing.pod_spec import pod_constraints
 from spotwright.placing.pods import longest_grace, shortest_notice
+from spotwright.pools.autoscaler_facts import check_expander, check_groups
 from spotwright.pools.ground import Finding, Ground, PodWork, Severity, Shutdown
 from spotwright.pools.node_facts import (
     check_gpus,
@@ -384,6 +385,8 @@ CHECKS: tuple[Callable[[Ground], Iterator[Finding]], ...] = (
     check_growth,
     check_endings,
     check_landing,
+    check_expander,
+    check_groups,
     check_strangers,
 )
 """All checks; each gives its findings for a ground."""

@@ -15,7 +15,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from spotwright.clouds import node_labels, providers
+from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.clouds.node_signs import is_passing_taint
+from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Resources
@@ -23,8 +25,18 @@ from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.placing.documents import ManifestError, Path, parse, show
 from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_constraints, pod_requests
+from spotwright.pools.autoscaler_config_maps import priorities_of, status_of
 from spotwright.pools.node_pool_files import TOOLS, is_listing
-from spotwright.pools.request import API_MODEL, KUBELET, NODE, NODE_POOL, PRIORITY_CLASS, find_wrong, word_for
+from spotwright.pools.request import (
+    API_MODEL,
+    CONFIG_MAP,
+    KUBELET,
+    NODE,
+    NODE_POOL,
+    PRIORITY_CLASS,
+    find_wrong,
+    word_for,
+)
 from spotwright.scheduling.ladder import too_large
 
 __all__ = [
@@ -36,11 +48,12 @@ __all__ = [
     "PodWork",
     "Severity",
     "Shutdown",
-    "add_settings",
+    "add_object",
     "ground_of",
     "labels_of",
     "name_of",
     "names",
+    "objects_of",
     "pod_works",
     "read_objects",
     "read_shutdown",
@@ -105,7 +118,7 @@ def read_shutdown(settings: Mapping[str, Any], name: str) -> Shutdown:
     return Shutdown(_TOTAL, (Phase(0, of_users), Phase(lowest_critical, total - of_users)))
 
 
-_LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList", "PriorityClassList")
+_LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList", "PriorityClassList", "ConfigMapList")
 _ASK = "kubectl get nodes -o json"
 _OR_A_LIST = f", or for pools import with {TOOLS}"
 _NO_KIND = "object without a kind"
@@ -119,6 +132,10 @@ class Objects:
     ``listings`` are lists of node pools that their provider's tools wrote (:mod:`~spotwright.pools.node_pool_files`).
     ``kubelets`` are how kubelets end; ``priorities`` the values of priority classes, under the empty name the default.
     ``no_daemon_sets`` says why a cluster does not show its DaemonSets.
+
+    ``config_maps`` are those of the cluster autoscaler by name, each with where it stands; ``no_config_maps`` says why a cluster
+    does not show them. ``has_all``: one that is not among them is not in the cluster. ``is_empty``: there is a list without
+    objects, as kubectl writes it for a cluster without nodes.
     """
 
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
@@ -130,13 +147,28 @@ class Objects:
     listings: list[Mapping[str, Any]] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
     no_daemon_sets: str = ""
+    config_maps: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    no_config_maps: str = ""
+    has_all: bool = False
+    is_empty: bool = False
 
-    def require_nodes(self, name: str) -> None:
-        """Raise :class:`InputError` if there is no node, with what there is instead."""
+    @property
+    def knows_nodes(self) -> bool:
+        """Whether it shows which nodes the cluster has, if only that it has none."""
+        return bool(self.nodes) or self.is_empty
+
+    def require_nodes(self, name: str, *, or_others: bool = False) -> None:
+        """Raise :class:`InputError` if there is no node, with what there is instead.
+
+        ``or_others``: no nodes are needed where there is a list without items, or something else that the checks read.
+        """
         if self.nodes:
             return
+        if or_others and (self.daemon_sets or self.config_maps or self.kubelets or self.is_empty):
+            return
         found = ", ".join(f"{count} {kind}" for kind, count in self.others.most_common(3))
-        found = found or ("a List without items" if not self.daemon_sets else f"{len(self.daemon_sets)} DaemonSet")
+        held = ((self.daemon_sets, "DaemonSet"), (self.config_maps, "ConfigMap"), (self.kubelets, "kubelet"))
+        found = found or ", ".join(f"{len(some)} {kind}" for some, kind in held if some) or "a List without items"
         if self.listings:
             found = "a list of node pools, which pools import reads"
         others = _OR_A_LIST if _NO_KIND in self.others else ""
@@ -152,7 +184,9 @@ def read_objects(text: str, name: str) -> Objects:
         raise InputError(f"{name}: the file is empty: write it with {_ASK}")
     objects = Objects()
     for document in _documents(text, name):
-        for one in _flattened(document, name):
+        found = list(_flattened(document, name))
+        objects.is_empty |= not found
+        for one in found:
             _sort(one, objects, name)
     return objects
 
@@ -179,6 +213,15 @@ def _json_documents(text: str) -> Iterator[Any]:
         position = gap.end() if gap else position
 
 
+def objects_of(value: Any, name: str) -> list[Any]:
+    """The objects of a list as the API and kubectl write it, none for an empty one; any other value alone.
+
+    Raises :class:`InputError` for a list of something else; ``name`` is how messages call its file.
+    """
+    is_list = isinstance(value, Mapping) and str(value.get("kind")) in _LIST_KINDS
+    return list(_flattened(value, name)) if is_list else [value]
+
+
 def _flattened(document: Any, name: str) -> Iterator[Mapping[str, Any]]:
     items: Any = document if isinstance(document, list) else [document]
     common: Mapping[str, Any] = {}
@@ -197,13 +240,9 @@ def _flattened(document: Any, name: str) -> Iterator[Mapping[str, Any]]:
 
 def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
     kind = str(one.get("kind") or "")
-    if kind == "Node":
-        objects.nodes.append(_checked(one, NODE, f"{name}: node {len(objects.nodes) + 1}"))
-    elif kind == "DaemonSet":
+    if kind == "DaemonSet":
         objects.daemon_sets.append(one)
-    elif kind == "NodePool" and str(one.get("apiVersion", "")).startswith("karpenter.sh/"):
-        objects.node_pools.append(_checked(one, NODE_POOL, f"{name}: NodePool {len(objects.node_pools) + 1}"))
-    elif add_settings(one, objects, name):
+    elif add_object(one, objects, name):
         return
     elif one.get("apiVersion") == "vlabs" and isinstance(one.get("properties"), Mapping):
         wrong = find_wrong(one, API_MODEL)
@@ -216,17 +255,41 @@ def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
         objects.others[kind or _NO_KIND] += 1
 
 
-def add_settings(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
-    """Add the settings of a kubelet or a PriorityClass; False for any other object. Raises :class:`InputError`."""
-    settings = one if one.get("kind") == "KubeletConfiguration" else one.get("kubeletconfig")
-    if isinstance(settings, Mapping):
+def add_object(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
+    """Add a node or a NodePool of Karpenter, the settings of a kubelet, a PriorityClass, or a ConfigMap of the autoscaler.
+
+    False for any other object. Raises :class:`InputError`.
+    """
+    kind = one.get("kind")
+    settings = one if kind == "KubeletConfiguration" else one.get("kubeletconfig")
+    if kind == "Node":
+        objects.nodes.append(_checked(one, NODE, f"{name}: node {len(objects.nodes) + 1}"))
+    elif kind == "NodePool" and str(one.get("apiVersion", "")).startswith("karpenter.sh/"):
+        objects.node_pools.append(_checked(one, NODE_POOL, f"{name}: NodePool {len(objects.node_pools) + 1}"))
+    elif kind == "ConfigMap":
+        return _add_config_map(one, objects, name)
+    elif isinstance(settings, Mapping):
         objects.kubelets.append(read_shutdown(settings, f"{name}: kubelet {len(objects.kubelets) + 1}"))
-    elif one.get("kind") == "PriorityClass":
+    elif kind == "PriorityClass":
         _checked(one, PRIORITY_CLASS, f"{name}: PriorityClass")
         names = [one["metadata"]["name"], *([""] if one.get("globalDefault") is True else [])]
         objects.priorities |= dict.fromkeys(names, one.get("value") or 0)
     else:
         return False
+    return True
+
+
+def _add_config_map(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
+    """Add a ConfigMap of the autoscaler, from whichever namespace. Two with one name are of two autoscalers, and refused."""
+    metadata = one.get("metadata")
+    own_name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if own_name not in (STATUS, PRIORITIES):
+        return False
+    place = f"{name}: ConfigMap {own_name}"
+    _checked(one, CONFIG_MAP, place)
+    other_place, other = objects.config_maps.setdefault(own_name, (place, one))
+    if other.get("data") != one.get("data"):
+        raise InputError(f"{place}: another one stands in {other_place.partition(': ')[0]}: leave one of them out")
     return True
 
 
@@ -276,7 +339,8 @@ class PodWork(NamedTuple):
 class Ground:
     """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` those of none.
 
-    ``unread`` are the pods that cannot be compared, because a field of theirs has another form than Kubernetes asks for.
+    ``unread`` are the pods and ConfigMaps that cannot be compared, because a field of theirs has another form than it must have.
+    ``knows_nodes``: the nodes are all that there are. ``autoscalers`` are as the ConfigMaps of the cluster autoscaler show them.
     """
 
     config: Config
@@ -287,6 +351,8 @@ class Ground:
     priorities: Mapping[str, int]
     works: Sequence[PodWork]
     unread: Sequence[Finding] = ()
+    knows_nodes: bool = True
+    autoscalers: Autoscalers = UNKNOWN
 
     @property
     def pools(self) -> Mapping[str, Pool]:
@@ -350,6 +416,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
         (strangers if pool is None else members[pool.name]).append(node)
     both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "")), *found]
     works = [one for one in both if isinstance(one, PodWork)]
+    autoscalers, unread = _autoscalers(objects)
     return Ground(
         config,
         members,
@@ -358,8 +425,28 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
         objects.kubelets,
         objects.priorities,
         [work for work in works if work.kind != "DaemonSet"],
-        [one for one in both if isinstance(one, Finding)],
+        [*(one for one in both if isinstance(one, Finding)), *unread],
+        objects.knows_nodes,
+        autoscalers,
     )
+
+
+def _autoscalers(objects: Objects) -> tuple[Autoscalers, list[Finding]]:
+    """What the ConfigMaps of the cluster autoscaler show, and a finding for each that cannot be read."""
+    unread: list[Finding] = []
+    read: dict[str, Any] = {}
+    for name, (place, config_map) in objects.config_maps.items():
+        try:
+            read[name] = status_of(config_map) if name == STATUS else priorities_of(config_map)
+        except InputError as error:
+            said = str(error).removeprefix(f"ConfigMap {name}: ")
+            fix = f"write it with kubectl get configmap -n kube-system {name} -o yaml, or correct it"
+            unread.append(Finding("config-map-not-readable", Severity.WARNING, place, said, fix))
+    has_status, has_priorities = (
+        True if name in objects.config_maps else False if objects.has_all else None for name in (STATUS, PRIORITIES)
+    )
+    why = objects.no_config_maps or UNKNOWN.unread
+    return Autoscalers(has_status, read.get(STATUS), has_priorities, read.get(PRIORITIES), None, why), unread
 
 
 def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:

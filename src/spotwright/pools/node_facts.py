@@ -244,12 +244,12 @@ def check_strangers(ground: Ground) -> Iterator[Finding]:
             "node-of-no-pool",
             Severity.NOTE,
             "nodes of no pool",
-            f"{names([name_of(node) for node in ground.strangers])}: no pool of spotwright.yaml has their labels; "
-            "nothing is placed there",
+            f"{names([name_of(node) for node in ground.strangers])}: no pool of spotwright.yaml has their labels, so "
+            "they are no rung: attempts are never sent there",
             "spotwright pools import prints them as pools",
         )
     for pool in ground.pools.values():
-        if not ground.members[pool.name] and pool.min_nodes:
+        if not ground.members[pool.name] and pool.min_nodes and ground.knows_nodes:
             yield Finding(
                 "pool-without-nodes",
                 Severity.WARNING,

@@ -134,6 +134,9 @@ KUBELET: Mapping[str, Any] = {
 PRIORITY_CLASS: Mapping[str, Any] = {"metadata": {"name": TEXT}, "value": _PRIORITY}
 """A PriorityClass of Kubernetes."""
 
+CONFIG_MAP: Mapping[str, Any] = {"metadata": {"name": TEXT, "namespace": TEXT}, "data": {"*": TEXT}}
+"""A ConfigMap of Kubernetes."""
+
 API_MODEL: Mapping[str, Any] = {
     "properties": {
         "agentPoolProfiles": [
