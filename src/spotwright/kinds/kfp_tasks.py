@@ -578,11 +578,10 @@ def _write_placement(
 ) -> None:
     """Write what brings the pods of an executor to their pools and keeps autoscalers from moving them."""
     settings = paths.settings(task.label)
-    used = [ctx.config.pools[name] for name in placed.report.pools]
     work = read_work(ctx, paths, task.label)  # before the additions
     ctx.editor.extend((*settings, "tolerations"), tolerations_of(placed.ladder))
     _attract(ctx, paths, task, placed, work, later)
-    add_pod_metadata(ctx, (*settings, "podMetadata"), placed, used)
+    add_pod_metadata(ctx, (*settings, "podMetadata"), placed)
     names = {str(name) for name in _names(ctx, (*settings, "imagePullSecret"), "secretName", "secretNameParameter")}
     secrets = [named_constant("secretName", name) for name in placed.policy.image_pull_secrets if name not in names]
     ctx.editor.extend((*settings, "imagePullSecret"), secrets)

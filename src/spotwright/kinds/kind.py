@@ -14,13 +14,13 @@ from importlib import import_module
 from typing import NamedTuple
 
 from spotwright.placing.context import PlaceContext
+from spotwright.placing.pods import Duty
 
 __all__ = [
     "FAMILIES",
     "KIND_FACTS",
     "NAMESAKES",
     "SERVED",
-    "Duty",
     "PlaceObject",
     "PodPlace",
     "Retry",
@@ -93,18 +93,6 @@ def _known_kinds() -> Mapping[tuple[str, str], PlaceObject]:
     for name in FAMILIES:
         kinds.update(import_module(name).KINDS)
     return kinds
-
-
-class Duty(StrEnum):
-    """What pods are for, which decides whether they may be lost."""
-
-    WORKER = "worker"  # work that can be done again
-    COORDINATOR = "coordinator"  # the others need it: a loss is a loss of the whole
-    SERVING = "serving"  # it answers requests
-    DATASTORE = "datastore"  # it keeps data
-    INTERACTIVE = "interactive"  # people work in it
-    SYSTEM = "system"  # it runs on every node
-    HOOK = "hook"  # a release waits for it, and fails with it
 
 
 class Retry(StrEnum):

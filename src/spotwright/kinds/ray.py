@@ -21,7 +21,7 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
-from spotwright.placing.pods import Placed, Role, place_pod
+from spotwright.placing.pods import Duty, Placed, Role, place_pod
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
 __all__ = ["KINDS", "market_type"]
@@ -129,7 +129,7 @@ def _place_service(ctx: PlaceContext) -> None:
         leave_unchanged(ctx)
         return
     cluster = ctx.at("spec", "rayClusterConfig")
-    members = _place_groups(ctx, cluster, _CLUSTER_LABEL)
+    members = _place_groups(ctx, cluster, _CLUSTER_LABEL, Duty.SERVING)
     for placed in members:
         placed.report.frozen = "everything can be changed; KubeRay makes a new RayCluster and moves the requests to it"
         if placed.on_spot:
@@ -144,17 +144,22 @@ def _place_service(ctx: PlaceContext) -> None:
             ctx.add_finding(Level.WARNING, cluster, text)
 
 
-def _place_groups(ctx: PlaceContext, at: Path, run: str) -> list[Placed]:
-    """Place the head and the worker groups of the cluster spec at ``at``, and report what the operator will not take."""
+def _place_groups(ctx: PlaceContext, at: Path, run: str, duty: Duty = Duty.WORKER) -> list[Placed]:
+    """Place the head and the worker groups of the cluster spec at ``at``, and report what the operator will not take.
+
+    ``duty`` is that of the worker groups.
+    """
     if not isinstance(ctx.editor.get((*at, "headGroupSpec")), dict):
         raise ctx.problem(at, "expected a cluster with a headGroupSpec")
     check(ctx, at, _CLUSTER)
     groups = ctx.editor.get((*at, "workerGroupSpecs")) or ()
     first = (*at, "workerGroupSpecs", 0) if groups else (*at, "headGroupSpec")
     refuse_misplaced(ctx, at, (*first, "template", "spec"), POD_FIELDS)
-    head = _place_group(ctx, "head", (*at, "headGroupSpec"), run, _HEAD)
+    head = _place_group(ctx, "head", (*at, "headGroupSpec"), run, _HEAD, Duty.COORDINATOR)
     workers = [
-        _place_group(ctx, str(group.get("groupName") or f"workers-{index}"), (*at, "workerGroupSpecs", index), run)
+        _place_group(
+            ctx, str(group.get("groupName") or f"workers-{index}"), (*at, "workerGroupSpecs", index), run, duty=duty
+        )
         for index, group in enumerate(groups)
     ]
     _check_head(ctx, at, head, workers)
@@ -162,13 +167,15 @@ def _place_groups(ctx: PlaceContext, at: Path, run: str) -> list[Placed]:
     return [head, *workers]
 
 
-def _place_group(ctx: PlaceContext, name: str, at: Path, run: str, reason: str = "") -> Placed:
+def _place_group(
+    ctx: PlaceContext, name: str, at: Path, run: str, reason: str = "", duty: Duty = Duty.WORKER
+) -> Placed:
     template = (*at, "template")
     refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS)
     market, where = market_type(ctx.editor.get(at) or {})
     if market == "on-demand":
         reason = reason or f"its {_MARKET} is on-demand, by which Ray gives it tasks"
-    placed = _place_role(ctx, name, template, run, reason)
+    placed = _place_role(ctx, name, template, run, reason, duty)
     _check_market(ctx, placed, market, (*at, *where))
     return placed
 
@@ -209,7 +216,9 @@ def _check_market(ctx: PlaceContext, placed: Placed, market: str, path: Path) ->
         ctx.add_finding(Level.WARNING, path, text)
 
 
-def _place_role(ctx: PlaceContext, name: str, template: Path, run: str, reason: str) -> Placed:
+def _place_role(
+    ctx: PlaceContext, name: str, template: Path, run: str, reason: str, duty: Duty = Duty.COORDINATOR
+) -> Placed:
     refuse_at_template(ctx, template)
     role = Role(
         name,
@@ -220,6 +229,7 @@ def _place_role(ctx: PlaceContext, name: str, template: Path, run: str, reason: 
         work=ctx.name,
         run=run,
         is_pinned=bool(reason),
+        duty=duty,
     )
     placed = place_pod(ctx, role)
     placed.report.mechanism = Mechanism.RAY_CLUSTER

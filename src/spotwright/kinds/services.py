@@ -20,7 +20,7 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.pod_spec import POD, POD_FIELDS, check, refuse_at_template, refuse_misplaced
-from spotwright.placing.pods import Placed, Role, place_pod
+from spotwright.placing.pods import Duty, Placed, Role, place_pod
 from spotwright.placing.retries import no_interruption_text, whole_number
 
 __all__ = ["KINDS", "has_claim", "leave_unchanged"]
@@ -181,7 +181,7 @@ def _place_deployment(ctx: PlaceContext) -> None:
     refuse_at_template(ctx, template)
     check(ctx, (*template, "spec"), POD)
     is_bound = has_claim(ctx)  # by a volume of the user's
-    role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name)
+    role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name, duty=_duty(ctx))
     placed = place_pod(ctx, role)
     placed.report.mechanism = Mechanism.DEPLOYMENT
     placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
@@ -191,9 +191,19 @@ def _place_deployment(ctx: PlaceContext) -> None:
 
 
 def _is_worker(ctx: PlaceContext) -> bool:
+    return ctx.has_own_policy or _is_labelled(ctx)
+
+
+def _is_labelled(ctx: PlaceContext) -> bool:
+    """Whether a Deployment, or its pods, has the label of workers."""
     of_pods = ctx.get("spec", "template", "metadata", "labels")
     labels = [ctx.get("metadata", "labels"), of_pods]
-    return ctx.has_own_policy or any(isinstance(one, dict) and one.get(_ROLE_LABEL) == _WORKER for one in labels)
+    return any(isinstance(one, dict) and one.get(_ROLE_LABEL) == _WORKER for one in labels)
+
+
+def _duty(ctx: PlaceContext) -> Duty:
+    """What a Deployment is for: one that is only kept on on-demand by its own policy serves, as others do."""
+    return Duty.WORKER if _is_labelled(ctx) or ctx.policy(ctx.name).spot is not Spot.NEVER else Duty.SERVING
 
 
 def _explain(ctx: PlaceContext, placed: Placed, *, is_bound: bool) -> None:

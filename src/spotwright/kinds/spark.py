@@ -136,8 +136,7 @@ def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
         placed, after = place_merged(ctx, role, before, places)
         _write_role(ctx, at, path, before, after)
         if placed.policy.spot is not None and ctx.writes(Group.PLACEMENT):
-            used = [ctx.config.pools[pool] for pool in placed.report.pools]
-            add_pod_metadata(ctx, path, placed, used)
+            add_pod_metadata(ctx, path, placed)
             ctx.add_finding(Level.NOTE, ctx.at("kind"), _WEBHOOK)
         return placed
     pod = own["template"].get("spec") or {}

@@ -7,7 +7,8 @@ inline or in a Pipeline; a task of ``finally`` stays on on-demand, as exit handl
 
 Tekton retries a task whose pod has failed for whatever cause, and creates a pod that is gone without an end again, uncounted. The
 affinity assistant, which brings tasks that share a volume to one node, gets the tolerations and the node selector and no
-affinity.
+affinity. A pod template has no metadata: TaskRuns have the annotations of their PipelineRun, and pods those of their TaskRun, so
+what keeps autoscalers from moving the pods stands on the run.
 
 Variables of a pod template are set in every step, over those of the same name that a step has itself. Run, task and TaskRun are
 labels of the pod, so one list does for all tasks. The list of a task is merged with it by name and comes first; before 0.56 it
@@ -15,9 +16,10 @@ took its place. A variable may refer to earlier ones only, so a task that needs 
 ``$(SPOTWRIGHT_RUN)`` is left to Kubernetes: Tekton replaces its own names and no others.
 
 Sources: tektoncd/pipeline v1.15.0, ``pkg/apis/pipeline/pod/template.go`` (MergePodTemplateWithDefault, mergeByName),
-``pkg/apis/pipeline/v1/pipelinerun_types.go`` (GetTaskRunSpec), ``pkg/reconciler/taskrun/taskrun.go``, ``pkg/pod/pod.go`` (env,
-makeLabels), ``pkg/reconciler/taskrun/resources/apply.go`` (ApplyPodTemplateReplacements),
-``pkg/internal/affinityassistant``; documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
+``pkg/apis/pipeline/v1/pipelinerun_types.go`` (GetTaskRunSpec), ``pkg/reconciler/pipelinerun/pipelinerun.go``
+(getTaskrunAnnotations), ``pkg/reconciler/taskrun/taskrun.go``, ``pkg/pod/pod.go`` (env, makeLabels),
+``pkg/reconciler/taskrun/resources/apply.go`` (ApplyPodTemplateReplacements), ``pkg/internal/affinityassistant``;
+documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.environment import AttemptIdentity, attempt_variables
 from spotwright.placing.merging import place_merged, write
-from spotwright.placing.pod_spec import POD, TEXT, check, refuse_misplaced
-from spotwright.placing.pods import Placed, Role
+from spotwright.placing.pod_spec import METADATA, POD, TEXT, check, refuse_misplaced
+from spotwright.placing.pods import Placed, Role, add_shields
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
 __all__ = ["KINDS"]
@@ -92,6 +94,7 @@ def _place_pipeline_run(ctx: PlaceContext) -> None:
     members = [*base, *(_place_task(ctx, paths, task, shared, placed_base) for task in tasks)]
     for member in members:
         member.report.frozen = _FROZEN
+    _shield(ctx, members)
     spot = [member for member in members if member.on_spot]
     if spot and _has_volumes(ctx) and any(_is_required(member) for member in spot):
         ctx.add_finding(Level.WARNING, ctx.at("spec", "workspaces"), _ASSISTANT)
@@ -326,6 +329,13 @@ def _is_required(placed: Placed) -> bool:
     return len({rung.spot for rung in placed.ladder.rungs}) == 1
 
 
+def _shield(ctx: PlaceContext, members: Sequence[Placed]) -> None:
+    """Keep autoscalers from moving the pods of a run, which have its annotations."""
+    if ctx.writes(Group.PLACEMENT) and any(member.policy.spot is not None for member in members):
+        check(ctx, ctx.at("metadata"), METADATA)
+        add_shields(ctx, ctx.at("metadata"), str(ctx.get("kind")))
+
+
 def _place_task_run(ctx: PlaceContext) -> None:
     spec, path = ctx.at("spec"), ctx.at("spec", "podTemplate")
     _check_spec(ctx)
@@ -341,6 +351,7 @@ def _place_task_run(ctx: PlaceContext) -> None:
     ctx.editor.extend((*path, "env"), _new_variables(ctx, placed, identity, taken))
     _anchor(ctx, placed, path)
     _settle_retries(ctx, spec, placed)
+    _shield(ctx, [placed])
     placed.report.frozen = _FROZEN
 
 

@@ -226,8 +226,15 @@ class RuntimeCopy:
 
     def write(self, job: str, field: str, before: Any, after: Any) -> None:
         """Change a field of a job's pods from ``before`` to ``after``, which the TrainJob cannot set."""
+        write(self.ctx.editor, (*self._template(job), "spec", field), before, after)
+
+    def write_metadata(self, job: str, before: Any, after: Any) -> None:
+        """Change the metadata of a job's pods from ``before`` to ``after``."""
+        write(self.ctx.editor, (*self._template(job), "metadata"), before, after)
+
+    def _template(self, job: str) -> Path:
         names = [str(one.get("name")) for one in self.ctx.editor.get(JOBS)]
-        write(self.ctx.editor, (*_spec_of(names.index(job)), "template", "spec", field), before, after)
+        return (*_spec_of(names.index(job)), "template")
 
     def add(self, ctx: PlaceContext) -> None:
         """Add the copy in front of the TrainJob, and refer to it there."""
@@ -556,7 +563,7 @@ def _template(
             spec |= _if_settable(ctx, release, job, name, own)
     if job.is_trainer:
         spec |= _checkpoint(before, after)
-    metadata = _new_metadata(job) if release.has_metadata else {}
+    metadata = _metadata_if_settable(ctx, release, job, own)
     return {key: value for key, value in (("metadata", metadata), ("spec", spec)) if value}
 
 
@@ -634,6 +641,25 @@ def _node(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _new(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> list[Any]:
     return list((after.get(name) or [])[len(before.get(name) or []) :])
+
+
+def _metadata_if_settable(
+    ctx: PlaceContext, release: TrainerRelease, job: _ReplicatedJob, own: RuntimeCopy | None
+) -> dict[str, Any]:
+    """The added metadata for our entry; the copy of the runtime gets it if a TrainJob of the release cannot set it."""
+    added = _new_metadata(job)
+    if release.has_metadata or not added:
+        return added
+    if own is not None:
+        own.write_metadata(job.name, job.before.get("metadata"), job.after["metadata"])
+    elif not ctx.options.has_webhook:  # the JobSet that Trainer makes of it gets the metadata
+        text = f"{job.name}: a TrainJob of trainer {release} cannot set annotations of its pods"
+        if job.has_placed_runtime:
+            ctx.add_finding(Level.NOTE, ctx.at("spec"), f"{text}: those of its runtime hold, which is placed too")
+        elif ctx.writes(Group.PLACEMENT):
+            text += ", so an autoscaler may move them while they work, to save a node: place the runtime instead"
+            ctx.add_finding(Level.WARNING, ctx.at("spec"), text)
+    return {}
 
 
 def _new_metadata(job: _ReplicatedJob) -> dict[str, Any]:

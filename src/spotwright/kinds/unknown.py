@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spotwright.errors import InputError
-from spotwright.kinds.kind import SERVED, served_version
+from spotwright.kinds.kind import SERVED, facts_of, served_version
 from spotwright.placing.context import Finding, Level, PlaceContext, name_of
 from spotwright.placing.documents import Document, Path, show
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS
-from spotwright.placing.pods import Role, place_pod
+from spotwright.placing.pods import Duty, Role, place_pod
 from spotwright.placing.retries import whole_number
 
 __all__ = [
@@ -126,7 +126,13 @@ def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
         ctx.at(*template) if template is not None else None,
         holder=not _has_containers(ctx.get(), path),
         run=own or "metadata.name",
+        duty=_duty(group, str(ctx.get("kind"))),
     )
+
+
+def _duty(group: str, kind: str) -> Duty:
+    """What the pods that a user names are for: work, unless all pods of the kind serve."""
+    return Duty.SERVING if {one.duty for one in facts_of(group, kind).places} == {Duty.SERVING} else Duty.WORKER
 
 
 def _warn_of_checkpoints(ctx: PlaceContext, path: Path, role: Role) -> None:

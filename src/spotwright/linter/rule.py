@@ -24,6 +24,7 @@ __all__ = [
     "KFP_TASK",
     "ON_SPOT",
     "PREFERS_SPOT",
+    "SHIELDS",
     "TOLERATION",
     "Checks",
     "Finding",
@@ -163,7 +164,12 @@ affinity:
 ON_SPOT = TOLERATION + PREFERS_SPOT
 """The lines of a pod that prefers spot nodes of AKS and may run on them."""
 
-_SAFE = 'metadata:\n  annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict: "false"}\n'
+SHIELDS = (
+    'annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict: "false", karpenter.sh/do-not-disrupt: "true"}\n'
+)
+"""The annotations of a pod that no autoscaler may move."""
+
+_SAFE = f"metadata:\n  {SHIELDS}"
 
 
 def _lines(text: str, depth: int) -> str:

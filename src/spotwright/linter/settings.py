@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from spotwright.clouds import providers
 from spotwright.config import Config
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 
 __all__ = ["Settings", "settings_of"]
 
@@ -53,11 +53,6 @@ class Settings:
     def uses_cluster_autoscaler(self) -> bool:
         """Whether the cluster autoscaler adds nodes, which is the default."""
         return self.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler"
-
-    @property
-    def uses_karpenter(self) -> bool:
-        """Whether Karpenter adds nodes to a pool."""
-        return any(pool.provider is Provider.KARPENTER for pool in self.pools.values())
 
 
 def settings_of(config: Config) -> Settings:

@@ -16,7 +16,7 @@ from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import read_constraints, read_resources, runtime_field, with_constants
 from spotwright.kfp.placed_record import RECORD
-from spotwright.kinds.kind import Duty, PodPlace, Retry, facts_of
+from spotwright.kinds.kind import PodPlace, Retry, facts_of
 from spotwright.kinds.spark import selector_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION
@@ -27,6 +27,7 @@ from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, Pip
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import METADATA, POD, REQUIRED_TERMS, check_value, pod_constraints, pod_requests
+from spotwright.placing.pods import Duty
 from spotwright.scheduling.ladder import too_large
 
 __all__ = [
@@ -452,6 +453,15 @@ class Pods:
         """The annotations of the pods."""
         return mapping_at(self.metadata, "annotations")
 
+    @property
+    def annotations_at(self) -> Path | None:
+        """The path of their annotations; ``None`` where the object has no place for them."""
+        if self.form == "T":
+            return (*self.spec[:-1], "metadata", "annotations")
+        group = self.owner.group if self.owner is not None else ""
+        own = {_SPARK: ("annotations",), "argoproj.io": ("metadata", "annotations")}.get(group)
+        return None if own is None else (*self.spec, *own)
+
     def at(self, *steps: str | int) -> Path:
         """The path in the document of steps inside the pod spec."""
         if self.where is not None and steps and steps[0] in self.where:
@@ -521,6 +531,8 @@ def _read(
     if owner.group == _SPARK:
         value, moved = _of_spark(owner, path, value)
     metadata = mapping_of(holder.get("metadata")) if place.form == "T" else {}
+    if owner.group == _SPARK and place.form == "H":
+        metadata = _merged([mapping_at(holder, "template", "metadata"), holder])
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
         check_value(owner.document, owner.at(*path, "metadata"), metadata, METADATA)
@@ -560,6 +572,15 @@ def _of_spark(owner: KubeObject, path: Path, value: Shape) -> tuple[Shape, dict[
     moved = {"nodeSelector": owner.at(*path[:-1], *places.pop())} if len(places) == 1 else {}
     given = {label: one for label, (one, _) in selector.items()}
     return {**value, **({"nodeSelector": given} if given else {})}, moved
+
+
+def _merged(layers: Iterable[Shape]) -> dict[str, Shape]:
+    """The labels and annotations that pods get of several places; a later one overrides."""
+    every = list(layers)
+    return {
+        name: {key: value for one in every for key, value in mapping_at(one, name).items()}
+        for name in ("labels", "annotations")
+    }
 
 
 def _constraints(value: Shape) -> Constraints:
@@ -649,7 +670,13 @@ def _argo(owner: KubeObject, places: tuple[PodPlace, ...], settings: Settings) -
             "H",
             role_duty(owner, Duty.WORKER, role, {}),
             value,
-            mapping_at(template, "metadata"),
+            _merged(
+                [
+                    mapping_at(workflow, "podMetadata"),
+                    mapping_at(workflow, "templateDefaults", "metadata"),
+                    mapping_at(template, "metadata"),
+                ]
+            ),
             constraints,
             reach_of(constraints, settings),
             tuple(found),

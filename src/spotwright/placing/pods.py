@@ -8,9 +8,10 @@ policy that contradicts the manifest is refused with both lines.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
@@ -46,15 +47,18 @@ from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = [
+    "Duty",
     "Placed",
     "Role",
     "add_pod_metadata",
+    "add_shields",
     "conflicting_path",
     "longest_grace",
     "no_pool_fits",
     "place_pod",
     "queue_of",
     "settle_queue",
+    "shields",
     "shortest_notice",
     "tolerations_of",
     "warn_of_preference",
@@ -83,6 +87,18 @@ def conflicting_path(ctx: PlaceContext, spec: Path, refusals: Mapping[str, str])
 _RESERVE = 5  # seconds of the notice that are left for the kubelet after the grace period
 
 
+class Duty(StrEnum):
+    """What pods are for, which decides whether they may be lost."""
+
+    WORKER = "worker"  # work that can be done again
+    COORDINATOR = "coordinator"  # the others need it: a loss is a loss of the whole
+    SERVING = "serving"  # it answers requests
+    DATASTORE = "datastore"  # it keeps data
+    INTERACTIVE = "interactive"  # people work in it
+    SYSTEM = "system"  # it runs on every node
+    HOOK = "hook"  # a release waits for it, and fails with it
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """One role of an object: the pods of one template. ``spec`` is the path of the pod spec, ``template`` that of the template.
@@ -92,7 +108,7 @@ class Role:
     set. ``work``, ``run`` and ``index`` are those of :class:`~spotwright.placing.environment.AttemptIdentity`; ``work``
     is ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if those are
     neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
-    object's own policy is meant for its other roles.
+    object's own policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods.
     """
 
     name: str
@@ -106,6 +122,7 @@ class Role:
     index: str = ""
     queued_by: Path | None = None
     is_pinned: bool = False
+    duty: Duty = Duty.WORKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +216,7 @@ def _write_marks(ctx: PlaceContext, role: Role, placed: Placed) -> None:
         secrets = [{"name": name} for name in placed.policy.image_pull_secrets]
         ctx.editor.extend((*role.spec, "imagePullSecrets"), secrets)
     if role.template is not None:
-        used = [ctx.config.pools[name] for name in placed.report.pools]
-        add_pod_metadata(ctx, (*role.template, "metadata"), placed, used)
+        add_pod_metadata(ctx, (*role.template, "metadata"), placed, role.duty)
 
 
 def queue_of(ctx: PlaceContext, metadata: Any) -> str:
@@ -437,19 +453,63 @@ def longest_grace(notice: float) -> int:
     return max(1, int(notice - _RESERVE))
 
 
-def add_pod_metadata(ctx: PlaceContext, metadata: Path, placed: Placed, used: Sequence[Pool]) -> None:
-    """Add the label and the policy to the pod, and annotations that keep autoscalers from evicting it."""
+def add_pod_metadata(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Duty = Duty.WORKER) -> None:
+    """Add the label, the policy and the shields to the pods whose metadata are at this path."""
     check(ctx, metadata, METADATA)
     spot = str(placed.policy.spot)
     text = _policy_text(spot, placed.policy.max_interruptions, placed.policy.retries)
     if ctx.options.has_webhook:  # it decides about each pod by what the pod carries
         text = json.dumps({**json.loads(text), **_of_attempts(placed.policy)}, separators=(",", ":"))
-    annotations = {POLICY_ANNOTATION: text}
-    if placed.on_spot and any(pool.provider is Provider.KARPENTER for pool in used):
-        annotations["karpenter.sh/do-not-disrupt"] = "true"
-    if placed.on_spot and ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
-        annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] = "false"
-    _add_missing(ctx, metadata, {"labels": {SPOT_LABEL: spot}, "annotations": annotations})
+    _add_missing(ctx, metadata, {"labels": {SPOT_LABEL: spot}, "annotations": {POLICY_ANNOTATION: text}})
+    add_shields(ctx, metadata, placed.report.name, duty)
+
+
+_SAFE_TO_EVICT, _DO_NOT_DISRUPT = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
+_OF_KARPENTER = "karpenter."  # labels of its nodes begin so: karpenter.sh/nodepool, karpenter.k8s.aws/instance-family
+_DEAR = frozenset({Duty.WORKER, Duty.COORDINATOR, Duty.HOOK})
+
+
+def shields(duty: Duty, target: Mapping[str, str], pools: Iterable[Pool], keys: Iterable[str] = ()) -> dict[str, str]:
+    """The annotations that keep autoscalers from moving pods to save a node; none for pods that are cheap to move.
+
+    Dear to move is work that begins again, or from its last checkpoint: workers, the coordinators without which all of them are
+    lost, and hooks whose end a release waits for. It does not matter whether they may be on spot nodes: scaling down and
+    consolidation empty on-demand nodes too. Cheap to move, because something else goes on with what they do, are pods that serve
+    (a PodDisruptionBudget bounds how many move at once) and pods of every node; and as these never end, a shield would hold their
+    nodes for ever.
+
+    ``target`` is that of the configuration and ``pools`` are all of its pools: which autoscalers the cluster has. ``keys`` are
+    the labels of nodes that the pods ask for by themselves; pods that ask for those of Karpenter are on no other autoscaler's
+    nodes. Sources: kubernetes/autoscaler, ``cluster-autoscaler/FAQ.md`` (what prevents the removal of a node);
+    aws/karpenter-provider-aws, documentation, "Disruption", "Pod-Level Controls".
+    """
+    if duty not in _DEAR:
+        return {}
+    autoscaler = target.get("autoscaler", "cluster-autoscaler")
+    asks_for_karpenter = any(key.startswith(_OF_KARPENTER) for key in keys)
+    found = {}
+    if asks_for_karpenter or autoscaler == "karpenter" or any(map(_is_made_by_karpenter, pools)):
+        found[_DO_NOT_DISRUPT] = "true"
+    if autoscaler == "cluster-autoscaler" and not asks_for_karpenter:
+        found[_SAFE_TO_EVICT] = "false"
+    return found
+
+
+def _is_made_by_karpenter(pool: Pool) -> bool:
+    return pool.provider is Provider.KARPENTER or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
+
+
+def add_shields(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.WORKER) -> None:
+    """Add the :func:`shields` of a role's pods to the metadata at this path. What the user says stays, with a warning."""
+    wanted = shields(duty, ctx.config.target, ctx.config.pools.values())
+    given = ctx.editor.get((*metadata, "annotations")) or {}
+    for key, value in wanted.items():
+        own = given.get(key)
+        if own is not None and own != value:
+            text = f'{name}: its own {key}: "{own}" stays, so the autoscaler may move it while it works, to save a node'
+            ctx.add_finding(Level.WARNING, (*metadata, "annotations", key), f'{text}; write "{value}"')
+    if wanted:
+        _add_missing(ctx, metadata, {"annotations": wanted})
 
 
 def _of_attempts(policy: Policy) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity
+from spotwright.linter.rule import ON_SPOT, SHIELDS, Checks, Problem, Rule, Severity
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of
 from spotwright.placing.documents import Path
@@ -120,7 +120,7 @@ _RETRY = "retryStrategy: {limit: 5, retryPolicy: Always}\n"
 def _workflow(spec: str = ON_SPOT, template: str = _RETRY, *, head: str = _HEAD) -> str:
     lines = "".join(f"  {line}\n" for line in spec.splitlines())
     own = "".join(f"    {line}\n" for line in template.splitlines())
-    return f"{head}{lines}  templates:\n  - name: train\n{own}{_CONTAINER}"
+    return f"{head}{lines}  podMetadata:\n    {SHIELDS}  templates:\n  - name: train\n{own}{_CONTAINER}"
 
 
 RULES = (

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from spotwright.clouds import providers
 from spotwright.kfp.kfp1 import assigned_calls
-from spotwright.kinds.kind import Duty
 from spotwright.kinds.ray import market_type
 from spotwright.linter.python_source import PythonFile, calls_named, names_spot_label
 from spotwright.linter.rule import (
@@ -39,6 +38,7 @@ from spotwright.linter.subjects import (
     shuns_spot,
 )
 from spotwright.model.scheduling_terms import Expression, Taint, Toleration, is_placeholder
+from spotwright.placing.pods import Duty
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 
 __all__ = ["RULES"]

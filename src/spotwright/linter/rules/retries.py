@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from spotwright.kinds.kind import Duty, Retry
+from spotwright.kinds.kind import Retry
 from spotwright.linter.api_types import RETRY_VALUES, nearly
 from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.rules.python import exit_on_sigterm
@@ -27,6 +27,7 @@ from spotwright.linter.subjects import (
 )
 from spotwright.model.scheduling_terms import is_placeholder
 from spotwright.placing.documents import Path
+from spotwright.placing.pods import Duty
 
 __all__ = ["RULES"]
 

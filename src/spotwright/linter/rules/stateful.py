@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from spotwright.kinds.kind import Duty
-from spotwright.linter.rule import ON_SPOT, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
+from spotwright.linter.rule import ON_SPOT, SHIELDS, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
     KubeObject,
@@ -28,6 +27,7 @@ from spotwright.model.scheduling_terms import Constraints, Expression
 from spotwright.placing.context import hook_of
 from spotwright.placing.documents import ManifestError
 from spotwright.placing.pod_spec import POD, check_value, pod_constraints
+from spotwright.placing.pods import Duty
 
 __all__ = ["RULES"]
 
@@ -181,8 +181,8 @@ _STAY = "Remove the toleration and the affinity; spotwright place keeps such wor
 _MASTER = (
     "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: mnist\nspec:\n  pytorchReplicaSpecs:\n    "
     "Master:\n"
-    "      restartPolicy: ExitCode\n      template:\n        spec:\n{lines}          containers:\n"
-    "          - name: pytorch\n            image: training:1\n"
+    "      restartPolicy: ExitCode\n      template:\n        metadata:\n          {shields}        spec:\n{lines}"
+    "          containers:\n          - name: pytorch\n            image: training:1\n"
 )
 
 RULES = (
@@ -205,7 +205,9 @@ RULES = (
         why="Each interruption is an outage for those who ask it: the notice is shorter than most models take to load.",
         fix=_STAY + " A Deployment that only takes work from a queue is labelled spotwright.dev/role: worker.",
         fails=pod(ON_SPOT),
-        passes=pod(ON_SPOT).replace("  name: app\n", "  name: app\n  labels: {spotwright.dev/role: worker}\n"),
+        passes=pod(ON_SPOT)
+        .replace("  name: app\n", "  name: app\n  labels: {spotwright.dev/role: worker}\n")
+        .replace("      labels: {app: app}\n", f"      labels: {{app: app}}\n      {SHIELDS}"),
         checks=Checks(pods=_services),
     ),
     Rule(
@@ -261,7 +263,7 @@ RULES = (
         why="A chief, a parameter server, an MPI launcher, a Ray head or a Spark driver is small, and its loss ends or "
         "restarts the whole job. On on-demand it costs little.",
         fix="Keep this role on on-demand, and only the workers on spot.",
-        fails=_MASTER.format(lines="".join(f"          {line}\n" for line in ON_SPOT.splitlines())),
+        fails=_MASTER.format(shields=SHIELDS, lines="".join(f"          {line}\n" for line in ON_SPOT.splitlines())),
         passes=training_job(ON_SPOT, role="restartPolicy: ExitCode\n"),
         checks=Checks(pods=_coordinators),
         place_says=True,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds.label_values import RENAMED
 from spotwright.clouds.providers import ZONE, is_accelerator, labels_by_zone
-from spotwright.kinds.kind import Duty, Retry
+from spotwright.kinds.kind import Retry
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.rules.selectors import excluding
 from spotwright.linter.settings import Settings
@@ -37,6 +37,7 @@ from spotwright.model.scheduling_terms import Expression
 from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.documents import Path
 from spotwright.placing.pod_spec import pod_requests
+from spotwright.placing.pods import Duty
 
 __all__ = ["RULES"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import ZONE
-from spotwright.kinds.kind import Duty, Retry
-from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
+from spotwright.kinds.kind import Retry
+from spotwright.linter.rule import ON_SPOT, SHIELDS, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
     KubeObject,
@@ -23,17 +23,15 @@ from spotwright.linter.subjects import (
     mapping_at,
     mapping_of,
     pods_at_once,
+    shuns_spot,
 )
 from spotwright.model.pools import Provider
-from spotwright.placing.pods import longest_grace, shortest_notice
+from spotwright.placing.context import name_of
+from spotwright.placing.pods import Duty, longest_grace, shields, shortest_notice
 
 __all__ = ["RULES"]
 
 _GRACE = "terminationGracePeriodSeconds"
-_SHIELDS = {
-    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-    "karpenter.sh/do-not-disrupt": "true",
-}
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 _WHOSE = {
     Provider.AKS: "AKS",
@@ -91,32 +89,34 @@ def _sleeps(hook: object) -> int | None:
 
 
 def _unshielded(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    """Long work that an autoscaler may move to save a node."""
+    """Work that an autoscaler may move to save a node, where ``place`` would keep it from that."""
+    at = pods.annotations_at
+    is_placed = _says_its_capacity(pods) or _has_policy(pods, settings)
     if (
-        not pods.asks_for_spot
-        or pods.duty is not Duty.WORKER
-        or pods.is_partial
-        or pods.form not in ("T", "K")
-        or pods.retry is Retry.NONE
-    ):
+        at is None or pods.is_partial or pods.retry is Retry.NONE or not is_placed
+    ):  # of bare pods a rule of their own says more
         return
-    wanted = [] if not settings.uses_cluster_autoscaler else [next(iter(_SHIELDS))]
-    wanted += ["karpenter.sh/do-not-disrupt"] if settings.uses_karpenter or _names_karpenter(pods) else []
-    if _names_karpenter(pods):
-        wanted = wanted[-1:]
-    missing = [name for name in wanted if str(pods.annotations.get(name)) not in ("true", "false")]
-    if not missing or pods.owner is None or pods.owner.group == "apps":
-        return
-    metadata = (*pods.spec[:-1], "metadata", "annotations")
-    mends = tuple(Mend("add", (*metadata, name), _SHIELDS[name]) for name in missing)
-    text = f"{pods.label} may be moved by the autoscaler while it works, to save a node"
-    wished = ", ".join(f'{name}: "{_SHIELDS[name]}"' for name in missing)
-    fix = f"Annotate the pod: {wished}."
-    yield Problem(pods.spec, text, fix, mends)
+    wanted = shields(pods.duty, settings.target, settings.pools.values(), [one.key for one in pods.conditions])
+    missing = {name: value for name, value in wanted.items() if pods.annotations.get(name) is None}
+    if missing:
+        wished = ", ".join(f'{name}: "{value}"' for name, value in missing.items())
+        mends = tuple(Mend("add", (*at, name), value) for name, value in missing.items())
+        text = f"{pods.label} may be moved by the autoscaler while it works, to save a node"
+        yield Problem(pods.spec, text, f"Annotate the pod: {wished}.", mends)
 
 
-def _names_karpenter(pods: Pods) -> bool:
-    return any(one.key.startswith("karpenter.") for one in pods.conditions)
+def _says_its_capacity(pods: Pods) -> bool:
+    """Whether pods ask for spot nodes, or keep themselves off them."""
+    return pods.asks_for_spot or any(map(shuns_spot, pods.conditions))
+
+
+def _has_policy(pods: Pods, settings: Settings) -> bool:
+    """Whether a policy places the pods, be it on spot nodes or not."""
+    if pods.wish:
+        return True
+    name = name_of(pods.owner.value.get("metadata")) if pods.owner is not None else ""
+    default, tasks = settings.config.layers_for(name, f"{name}/{pods.role}".lower()) if settings.pools else ((), ())
+    return any(layer.values.get("spot") for layer in (*default, *tasks))
 
 
 def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -205,11 +205,10 @@ RULES = (
         severity=Severity.NOTE,
         title="The autoscaler may move work to save a node",
         why="Scaling down and consolidation evict pods that could be packed more tightly, more often than spot nodes "
-        "are taken in some clusters. Each time costs the work since the last checkpoint.",
+        "are taken in some clusters, and on-demand nodes as well as spot nodes. Each time costs the work since the last "
+        "checkpoint.",
         fix="Annotate the pods; spotwright place does it.",
-        fails=job(ON_SPOT).replace(
-            '    metadata:\n      annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict: "false"}\n', ""
-        ),
+        fails=job(ON_SPOT).replace(f"    metadata:\n      {SHIELDS}", ""),
         passes=job(ON_SPOT),
         checks=Checks(pods=_unshielded),
         mends=True,
