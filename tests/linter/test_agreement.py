@@ -120,6 +120,11 @@ def errors(text: str, given: Config) -> set[str]:
     return {one.rule for one in found if one.severity is Severity.ERROR}
 
 
+def unshielded(text: str, given: Config) -> list[str]:
+    found = lint_text(text, "work.yaml", settings_of(given)).findings
+    return [one.text for one in found if one.rule == "churn-not-shielded"]
+
+
 def agrees(text: str, given: Config) -> None:
     before = errors(text, given)
     try:
@@ -129,6 +134,7 @@ def agrees(text: str, given: Config) -> None:
     assert before or placed, "lint is silent where place refuses"
     assert errors(placed or text, given) <= before
     assert not placed or "place-refuses" not in before
+    assert not placed or unshielded(placed, given) == []
     never = given.policy_default is not None and given.policy_default.values["spot"] == "never"
     if ANNOTATION in placed and not never:  # what is kept off spot may ask for it in vain
         assert not errors(placed, given) & ABOUT_POOLS

@@ -108,8 +108,12 @@ def test_a_factor_of_a_half_is_found() -> None:
 def test_a_window_of_an_hour_is_found_where_spot_is_meant() -> None:
     line = "    task.set_retry(3)\n"
     spot = "    kubernetes.add_node_selector(task, 'cloud.google.com/gke-spot', 'true')\n"
+    shield = "    kubernetes.add_pod_annotation(task, 'cluster-autoscaler.kubernetes.io/safe-to-evict', 'false')\n"
 
-    assert {one.rule for one in found_in(HEAD + spot + line, python=True)} == {"kfp-retry-window", "no-fallback"}
+    assert {one.rule for one in found_in(HEAD + spot + shield + line, python=True)} == {
+        "kfp-retry-window",
+        "no-fallback",
+    }
     assert found_in(HEAD + line, python=True) == []
 
 

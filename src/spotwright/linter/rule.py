@@ -247,11 +247,12 @@ def kfp(task: str = KFP_TASK, *, platform: str = ON_SPOT, executor: str = "") ->
     )
 
 
-KFP_ON_SPOT = """\
-tolerations:
-- {key: kubernetes.azure.com/scalesetpriority, operator: Equal, value: spot, effect: NoSchedule}
+KFP_ON_SPOT = f"""\
+podMetadata:
+  {SHIELDS}tolerations:
+- {{key: kubernetes.azure.com/scalesetpriority, operator: Equal, value: spot, effect: NoSchedule}}
 nodeAffinity:
 - weight: 100
   matchExpressions:
-  - {key: kubernetes.azure.com/scalesetpriority, operator: In, values: [spot]}
+  - {{key: kubernetes.azure.com/scalesetpriority, operator: In, values: [spot]}}
 """

@@ -458,6 +458,8 @@ class Pods:
         """The path of their annotations; ``None`` where the object has no place for them."""
         if self.form == "T":
             return (*self.spec[:-1], "metadata", "annotations")
+        if self.form == "K":
+            return (*self.spec, "podMetadata", "annotations")
         group = self.owner.group if self.owner is not None else ""
         own = {_SPARK: ("annotations",), "argoproj.io": ("metadata", "annotations")}.get(group)
         return None if own is None else (*self.spec, *own)

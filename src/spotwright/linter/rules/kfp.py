@@ -145,7 +145,7 @@ _TWO = KFP_ON_SPOT.partition("nodeAffinity")[0] + (
 _ONE = _TWO.replace(
     "- matchExpressions:\n  - {key: kubernetes.azure.com/agentpool", "  - {key: kubernetes.azure.com/agentpool"
 )
-_ALSO = "podMetadata: {labels: {spotwright.dev/spot: require}}\n"
+_META = ("podMetadata:\n", "podMetadata:\n  labels: {spotwright.dev/spot: require}\n")
 
 RULES = (
     Rule(
@@ -207,8 +207,8 @@ RULES = (
         why="Each call of add_node_affinity becomes a term of its own, and terms are alternatives: the pod also goes "
         "to nodes that meet only one of them.",
         fix="Give all conditions to one call: add_node_affinity(task, match_expressions=[..., ...]).",
-        fails=kfp(platform=_TWO + _ALSO),
-        passes=kfp(platform=_ONE + _ALSO),
+        fails=kfp(platform=_TWO.replace(*_META)),
+        passes=kfp(platform=_ONE.replace(*_META)),
         checks=Checks(pipelines=_ored),
         place_says=True,
         source="kubeflow/pipelines, backend/src/v2/driver/k8s.go",

@@ -7,7 +7,7 @@ karpenter, ``karpenter.sh/do-not-disrupt``; cluster autoscaler FAQ, ``safe-to-ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import ZONE
@@ -26,7 +26,7 @@ from spotwright.linter.subjects import (
     shuns_spot,
 )
 from spotwright.model.pools import Provider
-from spotwright.placing.context import name_of
+from spotwright.placing.context import POLICY_ANNOTATION, name_of
 from spotwright.placing.pods import Duty, longest_grace, shields, shortest_notice
 
 __all__ = ["RULES"]
@@ -99,10 +99,17 @@ def _unshielded(pods: Pods, settings: Settings) -> Iterator[Problem]:
     wanted = shields(pods.duty, settings.target, settings.pools.values(), [one.key for one in pods.conditions])
     missing = {name: value for name, value in wanted.items() if pods.annotations.get(name) is None}
     if missing:
-        wished = ", ".join(f'{name}: "{value}"' for name, value in missing.items())
         mends = tuple(Mend("add", (*at, name), value) for name, value in missing.items())
         text = f"{pods.label} may be moved by the autoscaler while it works, to save a node"
-        yield Problem(pods.spec, text, f"Annotate the pod: {wished}.", mends)
+        yield Problem(pods.spec, text, _how_to_shield(missing, is_pipeline=pods.form == "K"), mends)
+
+
+def _how_to_shield(missing: Mapping[str, str], *, is_pipeline: bool) -> str:
+    if is_pipeline:
+        calls = (f'kubernetes.add_pod_annotation(task, "{name}", "{value}")' for name, value in missing.items())
+        return f"Call {' and '.join(calls)}; spotwright compile writes it."
+    wished = ", ".join(f'{name}: "{value}"' for name, value in missing.items())
+    return f"Annotate the pod: {wished}."
 
 
 def _says_its_capacity(pods: Pods) -> bool:
@@ -111,11 +118,14 @@ def _says_its_capacity(pods: Pods) -> bool:
 
 
 def _has_policy(pods: Pods, settings: Settings) -> bool:
-    """Whether a policy places the pods, be it on spot nodes or not."""
-    if pods.wish:
+    """Whether a policy places the pods, be it on spot nodes or not: their own, their object's, or that of the configuration."""
+    of_object = mapping_at(pods.owner.value, "metadata", "annotations") if pods.owner is not None else {}
+    if pods.wish or POLICY_ANNOTATION in {**of_object, **pods.annotations}:
         return True
-    name = name_of(pods.owner.value.get("metadata")) if pods.owner is not None else ""
-    default, tasks = settings.config.layers_for(name, f"{name}/{pods.role}".lower()) if settings.pools else ((), ())
+    if not settings.pools or pods.owner is None:
+        return False
+    name = name_of(pods.owner.value.get("metadata"))
+    default, tasks = settings.config.layers_for(name, f"{name}/{pods.role}".lower())
     return any(layer.values.get("spot") for layer in (*default, *tasks))
 
 
