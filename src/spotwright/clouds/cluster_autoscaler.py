@@ -46,7 +46,7 @@ _SHOWN = 80
 
 
 class Group(NamedTuple):
-    """A group of nodes. ``target`` is how many it shall have, ``ready`` how many of them are ready.
+    """A group of nodes. ``target`` is how many it shall have, ``ready`` how many of them are ready, ``lost`` how many are broken.
 
     ``since`` (Unix seconds): when its scale-up got the state ``scale_up`` (``NoActivity``, ``InProgress``, ``Backoff``). In a
     backoff ``error`` says why: a code and a message of the cloud.
@@ -60,6 +60,7 @@ class Group(NamedTuple):
     scale_up: str = ""
     since: float | None = None
     error: str = ""
+    lost: int = 0
 
     @property
     def is_in_backoff(self) -> bool:
@@ -69,7 +70,7 @@ class Group(NamedTuple):
     @property
     def is_coming(self) -> bool:
         """Whether nodes of it are on their way."""
-        return self.target > self.ready or self.scale_up == "InProgress"
+        return self.target > self.ready + self.lost
 
     @property
     def is_full(self) -> bool:
@@ -130,7 +131,8 @@ _PARTS = ("health", "scaleUp")
 
 def _group(data: Mapping[str, Any]) -> Group:
     health, scale_up = (_mapping(data.get(part)) for part in _PARTS)
-    registered = _mapping(_mapping(health.get("nodeCounts")).get("registered"))
+    counts = _mapping(health.get("nodeCounts"))
+    registered = _mapping(counts.get("registered"))
     backoff = _mapping(scale_up.get("backoffInfo"))
     words = [str(backoff[key])[:_LONGEST] for key in ("errorCode", "errorMessage") if backoff.get(key)]
     return Group(
@@ -142,6 +144,7 @@ def _group(data: Mapping[str, Any]) -> Group:
         str(scale_up.get("status") or ""),
         _moment(scale_up.get("lastTransitionTime")),
         ": ".join(words),
+        _count(_mapping(registered.get("unready")).get("total")) + _count(counts.get("longUnregistered")),
     )
 
 

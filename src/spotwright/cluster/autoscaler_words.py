@@ -1,16 +1,16 @@
-"""What autoscalers say of pods that wait: a node is ordered, or none of the pods' pools can give one.
+"""What autoscalers say of pods that wait: a node is on its way, or none of the pods' pools can give one.
 
-The cluster autoscaler says it in Events about a pod, and tells the state of its groups in a ConfigMap. Karpenter nominates a pod
-for a NodeClaim, and says in Events why it has none. The latest word counts. One that says nothing of a pod, or whose word is too
-old to be true, leaves the pod to the clock.
+What counts first is known of pools: the cluster autoscaler tells in a ConfigMap how many nodes each group shall have and has, and
+which group is in backoff; Karpenter's NodeClaims are the nodes that it has ordered. Events about a pod count only where that is
+not known. They are of the pod's own namespace, so whoever may write there may have made them, and they come late: the cluster
+autoscaler writes one of a kind about a pod in five minutes, and none about a pod for which a node is on its way already;
+Karpenter nominates a pod once in two minutes. Neither binds a node to a pod: another pod may get it.
 
-Events about a pod are of its own namespace, and whoever may write there may have made them, so they decide about this pod alone.
-What decides about a pool is known from kube-system, from NodeClaims, and from the Events of NodePools in the namespace default.
-
-Sources: kubernetes/autoscaler, ``cluster-autoscaler/processors/status/eventing_scale_up_processor.go`` and
-``core/scaleup/orchestrator/skippedreasons.go`` (the sentences); kubernetes-sigs/karpenter,
-``pkg/controllers/provisioning/scheduling/events.go``, ``pkg/controllers/nodeclaim/lifecycle`` (a NodeClaim that is launched and
-does not register is deleted after 15 minutes).
+Sources: kubernetes/autoscaler, ``cluster-autoscaler/utils/kubernetes/factory.go`` (events),
+``processors/status/eventing_scale_up_processor.go`` and ``core/scaleup/orchestrator/skippedreasons.go`` (their sentences; groups
+in backoff and at their maximum are counted before it is asked whether the pod admits them); kubernetes-sigs/karpenter,
+``pkg/controllers/provisioning/scheduling/events.go``, ``pkg/controllers/nodeclaim/lifecycle`` (a NodeClaim that does not register
+is deleted after 15 minutes).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.clouds.cluster_autoscaler import Group, Status, groups_of_pools
-from spotwright.cluster.signals import PodWaits, mapping, seconds, text
+from spotwright.clouds.providers import KARPENTER as KARPENTER_FACTS
+from spotwright.clouds.providers import pool_name
+from spotwright.cluster.signals import PodWaits, mapping, mappings, seconds, text
 from spotwright.cluster.workloads import metadata, uid_of
 from spotwright.engine.waits import CANNOT_GROW, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN
 from spotwright.errors import InputError
@@ -41,15 +43,16 @@ SCALER, KARPENTER = "cluster-autoscaler", "karpenter"
 _TRIGGERED, _NOT_TRIGGERED = "TriggeredScaleUp", NO_SCALE_UP
 _NOMINATED, _FAILED = "Nominated", "FailedScheduling"
 _OF_PODS = {SCALER: (_TRIGGERED, _NOT_TRIGGERED), KARPENTER: (_NOMINATED, _FAILED)}
-_NO_CAPACITY = ("InsufficientCapacityError", "NoCompatibleInstanceTypes")  # of a NodeClaim, of a NodePool
-_CAPACITY_KINDS = ("NodeClaim", "NodePool")
+_NODE_POOL, _NO_OFFERING = "NodePool", "NoCompatibleInstanceTypes"
 _CANNOT = re.compile(r"\d+ (max node group size reached|in backoff after failed scale-up)")
 _GROUP = re.compile(r"\{(\S{1,500}) \d+->\d+ ")
-_CLAIM = re.compile(r"nodeclaim/([a-z0-9.-]{1,253})")
 _LONGEST = 2000  # characters of a message
 _KEPT = 20_000
-_STALE = 15.0  # seconds after an order until the status has it: one scan is 10 s
-_UNAVAILABLE = 180.0  # seconds for which Karpenter leaves out an offering without capacity
+_SAID = 300  # characters of a message that are told
+_SCAN = 15.0  # seconds after an order until the status has it: one scan is 10 s
+_SILENT = 120.0  # seconds after which a status that has not changed is that of an autoscaler which is away
+_UNAVAILABLE = 90.0  # seconds: Karpenter says again each minute that a NodePool has no offering
+_REPEATED = 360.0  # seconds: it says again every five minutes that a pod fits none
 
 
 class _Word(NamedTuple):
@@ -58,11 +61,17 @@ class _Word(NamedTuple):
     at: float
 
 
+class _Claim(NamedTuple):
+    name: str
+    node_pool: str
+    at: float
+
+
 def is_word(event: Mapping[str, Any], enabled: Collection[str]) -> bool:
     """Whether an Event is a word of an autoscaler on a pod of these namespaces, or on a pool of Karpenter."""
     about = mapping(event.get("involvedObject"))
-    if about.get("kind") in _CAPACITY_KINDS:
-        return metadata(event).get("namespace") == NAMESPACE and event.get("reason") in _NO_CAPACITY
+    if about.get("kind") == _NODE_POOL:
+        return metadata(event).get("namespace") == NAMESPACE and event.get("reason") == _NO_OFFERING
     is_known = event.get("reason") in _OF_PODS.get(_source(event), ())
     return about.get("kind") == "Pod" and is_known and str(metadata(event).get("namespace", "")) in enabled
 
@@ -81,28 +90,27 @@ def slim_word(event: dict[str, Any]) -> dict[str, Any]:
 class AutoscalerWords:
     """The latest words. ``limit`` is in seconds.
 
-    ``can_hear``: Events about pods can be read. ``sees_claims``: every living NodeClaim is known; without that a nominated pod
-    counts as one whose node is ordered until the limit.
+    ``can_hear``: Events about pods can be read. ``sees_claims``: every NodeClaim is known.
     """
 
     def __init__(self, limit: float = DEFAULT_LIMIT) -> None:
         self.limit = limit
         self.can_hear, self.sees_claims = True, False
+        self.problem = ""  # why the status cannot be understood
         self._words: OrderedDict[tuple[str, str], _Word] = OrderedDict()  # by UID of the pod and source
-        self._capacity: OrderedDict[str, _Word] = OrderedDict()  # by kind/name
-        self._claims: dict[str, Mapping[str, Any]] = {}
-        self.status: Status | None = None
-        self.problem = ""
+        self._refusals: OrderedDict[str, _Word] = OrderedDict()  # by name of the NodePool
+        self._claims: dict[str, _Claim] = {}
+        self._status: Status | None = None
+        self._coming_since: dict[str, float] = {}  # by group, while nodes of it are on their way
 
     # What is heard
 
     def put_event(self, event: Mapping[str, Any]) -> str:
-        """Take a word. Returns the UID of the pod that it is about; empty for one about a pool of Karpenter."""
+        """Take a word. Returns the UID of the pod that it is about; empty for one about a NodePool."""
         about = mapping(event.get("involvedObject"))
         word = _Word(text(event.get("reason")), text(event.get("message")), _time_of(event))
-        kind = text(about.get("kind"))
-        if kind in _CAPACITY_KINDS:
-            _keep(self._capacity, f"{kind}/{text(about.get('name'))}", word)
+        if about.get("kind") == _NODE_POOL:
+            _keep(self._refusals, text(about.get("name")), word)
             return ""
         key = text(about.get("uid")), _source(event)
         before = self._words.get(key)
@@ -116,12 +124,18 @@ class AutoscalerWords:
             self._words.pop((uid, source), None)
 
     def put_claim(self, claim: Mapping[str, Any]) -> None:
-        """A NodeClaim was made or has changed; one that is being deleted brings no node."""
-        name = text(metadata(claim).get("name"))
-        if metadata(claim).get("deletionTimestamp"):
+        """A NodeClaim was made or has changed. One that is being deleted brings no node, and one that is initialized has."""
+        meta = metadata(claim)
+        has_node = any(
+            one.get("type") == "Initialized" and one.get("status") == "True"
+            for one in mappings(mapping(claim.get("status")).get("conditions"))
+        )
+        name = text(meta.get("name"))
+        if meta.get("deletionTimestamp") or has_node:
             self._claims.pop(name, None)
         else:
-            self._claims[name] = claim
+            node_pool = text(mapping(meta.get("labels")).get(KARPENTER_FACTS.pool_label))
+            self._claims[name] = _Claim(name, node_pool, seconds(meta.get("creationTimestamp")) or 0.0)
 
     def delete_claim(self, claim: Mapping[str, Any]) -> None:
         """A NodeClaim is gone."""
@@ -129,12 +143,25 @@ class AutoscalerWords:
 
     def put_status(self, config_map: Mapping[str, Any] | None) -> bool:
         """The status has changed, or is gone. Returns whether any group has another state now."""
-        before = self.status
+        before = self._status
         try:
-            self.status, self.problem = (None if config_map is None else status_of(config_map)), ""
+            self._status, self.problem = (None if config_map is None else status_of(config_map)), ""
         except InputError as error:
-            self.status, self.problem = None, str(error)
-        return bool(_states(before) != _states(self.status))
+            self._status, self.problem = None, str(error)
+        self._note_orders(before)
+        return _states(before) != _states(self._status)
+
+    def _note_orders(self, before: Status | None) -> None:
+        """Note since when nodes of each group are on their way; another order begins anew."""
+        groups = self._status.groups if self._status is not None else {}
+        at = (self._status.at if self._status is not None else None) or 0.0
+        earlier = before.groups if before is not None else {}
+        for name in [name for name in self._coming_since if name not in groups or not groups[name].is_coming]:
+            del self._coming_since[name]
+        for name, group in groups.items():
+            if group.is_coming and (name not in self._coming_since or group.target > earlier.get(name, group).target):
+                started = group.since if group.scale_up == "InProgress" and name not in self._coming_since else None
+                self._coming_since[name] = started or at
 
     # What it means
 
@@ -147,90 +174,91 @@ class AutoscalerWords:
         """
         uid = uid_of(pod)
         known = [pools[name] for name in wanted if name in pools]
-        ordered = self._ordered(uid, now) or self._nominated(uid, now)
+        of_karpenter = [pool for pool in known if pool.provider is Provider.KARPENTER]
+        of_groups = [pool for pool in known if pool.provider is not Provider.KARPENTER]
+        found = self._groups(of_groups, pools, now)
+        ordered = self._claimed(uid, of_karpenter, now) or self._ordered(uid, of_groups, found, now)
         if ordered is not None:
             return ordered
-        if not self.can_hear:
-            return PodWaits(ORDERS_UNKNOWN, "nobody may read Events of autoscalers here", None)
-        if known and all(pool.provider is Provider.KARPENTER for pool in known):
-            return self._without_offering(uid, known, now)
-        if any(pool.provider is Provider.KARPENTER for pool in known):
-            return None  # each of them speaks for its own pools alone
-        return self._without_group(uid, known, pools)
-
-    def _ordered(self, uid: str, now: float) -> PodWaits | None:
-        word = self._words.get((uid, SCALER))
-        if word is None or word.reason != _TRIGGERED or now >= word.at + self.limit:
-            return None
-        groups = _GROUP.findall(word.message)
-        if groups and self._is_over(groups, word.at):
-            return None
-        named = ", ".join(name.rpartition("/")[2] for name in groups) or "a group"
-        return PodWaits(NODE_ORDERED, f"a node of {named} is ordered ({_TRIGGERED})", word.at)
-
-    def _is_over(self, groups: Sequence[str], since: float) -> bool:
-        """Whether an order is known to have ended: the groups are in backoff, or have all nodes that they shall have."""
-        status = self.status
-        if status is None or status.at is None or status.at < since:
-            return False
-        found = [status.groups[name] for name in groups if name in status.groups]
-        if not found:
-            return False
-        is_late = status.at > since + _STALE
-        return all(
-            (one.is_in_backoff and (one.since or 0.0) >= since - 1.0) or (is_late and not one.is_coming)
-            for one in found
+        if not self.can_hear and not found:
+            return PodWaits(ORDERS_UNKNOWN, "nobody may read Events of autoscalers here")
+        if not known or (of_karpenter and of_groups):
+            return None  # each autoscaler speaks for its own pools alone
+        return (
+            self._without_offering(uid, of_karpenter, now)
+            if of_karpenter
+            else self._without_group(uid, of_groups, found)
         )
 
-    def _nominated(self, uid: str, now: float) -> PodWaits | None:
+    def _claimed(self, uid: str, wanted: Sequence[Pool], now: float) -> PodWaits | None:
+        """Whether Karpenter has ordered a node of these pools."""
+        names = {pool_name(pool) or pool.name for pool in wanted}
+        living = [claim for claim in self._claims.values() if claim.node_pool in names and now < claim.at + self.limit]
+        if living:
+            claim = min(living, key=lambda one: one.at)
+            return PodWaits(
+                NODE_ORDERED, f"NodeClaim {claim.name} of NodePool {claim.node_pool} has no node yet", claim.at
+            )
         word = self._words.get((uid, KARPENTER))
-        if word is None or word.reason != _NOMINATED or now >= word.at + self.limit:
+        if self.sees_claims or word is None or word.reason != _NOMINATED or now >= word.at + self.limit:
             return None
-        living = [name for name in _CLAIM.findall(word.message) if name in self._claims or not self.sees_claims]
-        if not living:
+        return PodWaits(NODE_ORDERED, f"a node is ordered ({_NOMINATED})", word.at)
+
+    def _ordered(self, uid: str, wanted: Sequence[Pool], found: Sequence[Group], now: float) -> PodWaits | None:
+        """Whether the cluster autoscaler has ordered a node of these pools."""
+        for group in found:
+            since = self._coming_since.get(group.name, now)
+            if group.is_coming and now < since + self.limit:
+                return PodWaits(
+                    NODE_ORDERED,
+                    f"{_short(group.name)} shall have {group.target} nodes, {group.ready} are ready",
+                    since,
+                )
+        word = self._words.get((uid, SCALER))
+        if not wanted or word is None or word.reason != _TRIGGERED or now >= word.at + self.limit:
             return None
-        return PodWaits(NODE_ORDERED, f"the node of NodeClaim {', '.join(living)} is ordered ({_NOMINATED})", word.at)
+        if found and self._status is not None and (self._status.at or 0.0) > word.at + _SCAN:
+            return None  # the status has had the time to show it, and shows nothing
+        named = ", ".join(map(_short, _GROUP.findall(word.message))) or "a group"
+        return PodWaits(NODE_ORDERED, f"a node of {named} is ordered ({_TRIGGERED})", word.at)
 
     def _without_offering(self, uid: str, wanted: Sequence[Pool], now: float) -> PodWaits | None:
+        """What Karpenter says of pools for which it orders nothing."""
+        refusals = [self._refusals.get(pool_name(pool) or pool.name) for pool in wanted]
+        fresh = [one for one in refusals if one is not None and now < one.at + _UNAVAILABLE]
+        if fresh and len(fresh) == len(wanted):
+            return PodWaits(CANNOT_GROW, f"Karpenter: {fresh[0].message[:_SAID]} ({fresh[0].reason})", fresh[0].at)
         word = self._words.get((uid, KARPENTER))
-        if word is None:
-            return None
-        names = [pool.labels.get("karpenter.sh/nodepool", pool.name) for pool in wanted]
-        said = [self._capacity.get(f"NodePool/{name}") for name in names]
-        said += [self._capacity.get(f"NodeClaim/{name}") for name in _CLAIM.findall(word.message)]
-        fresh = [
-            one for one in said if one is not None and now < one.at + _UNAVAILABLE and one.at >= word.at - _UNAVAILABLE
-        ]
-        if fresh:
-            latest = max(fresh, key=lambda one: one.at)
-            return PodWaits(CANNOT_GROW, f"{_first_sentence(latest.message)} ({latest.reason})", latest.at)
-        if word.reason == _FAILED:
-            return PodWaits(NO_SCALE_UP, f"Karpenter: {_first_sentence(word.message)}", word.at)
+        if word is not None and word.reason == _FAILED and now < word.at + _REPEATED:
+            return PodWaits(NO_SCALE_UP, f"Karpenter: {word.message[:_SAID]}", word.at)
         return None
 
-    def _without_group(self, uid: str, wanted: Sequence[Pool], pools: Mapping[str, Pool]) -> PodWaits | None:
+    def _without_group(self, uid: str, wanted: Sequence[Pool], found: Sequence[Group]) -> PodWaits | None:
+        """What the cluster autoscaler says of pools for which no node is on its way."""
         word = self._words.get((uid, SCALER))
-        reasons = _CANNOT.findall(word.message) if word is not None and word.reason == _NOT_TRIGGERED else []
-        found = self._groups(wanted, pools)
-        if found is not None and found:
-            if all(group.obstacle for group in found):
-                told = "; ".join(f"{group.name.rpartition('/')[2]} is {group.obstacle}" for group in found)
-                at = self.status.at if self.status is not None else None
-                return PodWaits(CANNOT_GROW, told, word.at if word is not None and reasons else at)
-            if word is None or self.status is None or (self.status.at or 0.0) >= word.at:
+        if found:
+            if not all(group.obstacle for group in found):
                 return None
-        elif all(pool.min_nodes >= pool.max_nodes for pool in wanted):
-            return None  # what the autoscaler says is about other pools
-        if word is None or not reasons:
-            return None
+            told = "; ".join(f"{_short(group.name)} is {group.obstacle}" for group in found)
+            return PodWaits(
+                CANNOT_GROW, told, max((group.since or 0.0 for group in found if group.is_in_backoff), default=None)
+            )
+        reasons = _CANNOT.findall(word.message) if word is not None and word.reason == _NOT_TRIGGERED else []
+        if word is None or not reasons or all(pool.min_nodes >= pool.max_nodes for pool in wanted):
+            return None  # of pools with a fixed size it says nothing
         return PodWaits(NO_SCALE_UP, f"no group that it admits can grow: {', '.join(dict.fromkeys(reasons))}", word.at)
 
-    def _groups(self, wanted: Sequence[Pool], pools: Mapping[str, Pool]) -> list[Group] | None:
-        """The groups of these pools by the status; None: there is no status."""
-        if self.status is None:
-            return None
-        by_pool = groups_of_pools(pools.values(), self.status.groups)
-        return [self.status.groups[name] for pool in wanted for name in by_pool.get(pool.name, ())]
+    def _groups(self, wanted: Sequence[Pool], pools: Mapping[str, Pool], now: float) -> list[Group]:
+        """The groups of these pools by a status that is kept up to date; none if there is no such status, or no such group."""
+        if self._status is None or now > (self._status.at or now) + _SILENT:
+            return []
+        by_pool = groups_of_pools(pools.values(), self._status.groups)
+        return [self._status.groups[name] for pool in wanted for name in by_pool.get(pool.name, ())]
+
+
+def _short(group: str) -> str:
+    """The name of a group for people: on GKE it is the last part of an address."""
+    return group.rpartition("/")[2]
 
 
 def _source(event: Mapping[str, Any]) -> str:
@@ -244,10 +272,6 @@ def _time_of(event: Mapping[str, Any]) -> float:
         *(event.get(name) for name in ("lastTimestamp", "eventTime", "firstTimestamp")),
     )
     return next((at for time in times if (at := seconds(text(time))) is not None), 0.0)
-
-
-def _first_sentence(message: str) -> str:
-    return message.partition("; ")[0][:300]
 
 
 def _states(status: Status | None) -> Any:
