@@ -62,7 +62,6 @@ class _Word(NamedTuple):
 
 
 class _Claim(NamedTuple):
-    name: str
     node_pool: str
     at: float
 
@@ -123,23 +122,27 @@ class AutoscalerWords:
         for source in _OF_PODS:
             self._words.pop((uid, source), None)
 
-    def put_claim(self, claim: Mapping[str, Any]) -> None:
-        """A NodeClaim was made or has changed. One that is being deleted brings no node, and one that is initialized has."""
-        meta = metadata(claim)
+    def put_claim(self, claim: Mapping[str, Any], *, is_gone: bool = False) -> bool:
+        """A NodeClaim was made, has changed or is gone. Returns whether another set of NodePools has nodes on their way now.
+
+        A NodeClaim that is being deleted brings no node, and one that is initialized has brought it.
+        """
+        before, meta = self._claimed_pools, metadata(claim)
         has_node = any(
             one.get("type") == "Initialized" and one.get("status") == "True"
             for one in mappings(mapping(claim.get("status")).get("conditions"))
         )
         name = text(meta.get("name"))
-        if meta.get("deletionTimestamp") or has_node:
+        if is_gone or meta.get("deletionTimestamp") or has_node:
             self._claims.pop(name, None)
         else:
             node_pool = text(mapping(meta.get("labels")).get(KARPENTER_FACTS.pool_label))
-            self._claims[name] = _Claim(name, node_pool, seconds(meta.get("creationTimestamp")) or 0.0)
+            self._claims[name] = _Claim(node_pool, seconds(meta.get("creationTimestamp")) or 0.0)
+        return self._claimed_pools != before
 
-    def delete_claim(self, claim: Mapping[str, Any]) -> None:
-        """A NodeClaim is gone."""
-        self._claims.pop(text(metadata(claim).get("name")), None)
+    @property
+    def _claimed_pools(self) -> set[str]:
+        return {claim.node_pool for claim in self._claims.values()}
 
     def put_status(self, config_map: Mapping[str, Any] | None) -> bool:
         """The status has changed, or is gone. Returns whether any group has another state now."""
@@ -149,7 +152,7 @@ class AutoscalerWords:
         except InputError as error:
             self._status, self.problem = None, str(error)
         self._note_orders(before)
-        return _states(before) != _states(self._status)
+        return bool(_states(before) != _states(self._status))
 
     def _note_orders(self, before: Status | None) -> None:
         """Note since when nodes of each group are on their way; another order begins anew."""
@@ -196,9 +199,7 @@ class AutoscalerWords:
         living = [claim for claim in self._claims.values() if claim.node_pool in names and now < claim.at + self.limit]
         if living:
             claim = min(living, key=lambda one: one.at)
-            return PodWaits(
-                NODE_ORDERED, f"NodeClaim {claim.name} of NodePool {claim.node_pool} has no node yet", claim.at
-            )
+            return PodWaits(NODE_ORDERED, f"a node of NodePool {claim.node_pool} is on its way", claim.at)
         word = self._words.get((uid, KARPENTER))
         if self.sees_claims or word is None or word.reason != _NOMINATED or now >= word.at + self.limit:
             return None
@@ -209,11 +210,7 @@ class AutoscalerWords:
         for group in found:
             since = self._coming_since.get(group.name, now)
             if group.is_coming and now < since + self.limit:
-                return PodWaits(
-                    NODE_ORDERED,
-                    f"{_short(group.name)} shall have {group.target} nodes, {group.ready} are ready",
-                    since,
-                )
+                return PodWaits(NODE_ORDERED, f"a node of {_short(group.name)} is on its way", since)
         word = self._words.get((uid, SCALER))
         if not wanted or word is None or word.reason != _TRIGGERED or now >= word.at + self.limit:
             return None

@@ -260,11 +260,11 @@ class Watcher:
             if words.problem:
                 _LOG.debug("%s", words.problem)
         elif kind == "NodeClaim":
-            (words.delete_claim if is_deleted else words.put_claim)(data)
-            if is_deleted or metadata(data).get("deletionTimestamp"):
+            if words.put_claim(data, is_gone=is_deleted):
                 self.look_at(self._view.waiting())
         elif not is_deleted:  # Events are deleted by their age alone
-            self.look_at([words.put_event(data)])
+            pod = words.put_event(data)
+            self.look_at([pod] if pod else self._view.waiting())
 
     # Namespaces
 
