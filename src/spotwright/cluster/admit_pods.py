@@ -246,7 +246,8 @@ class PodFacts:
     has. ``agree`` is asked with the pools of each rung of the pod's ladder and those of the rung that was decided, and returns
     the pools on which the pods of the same gang, restart and ladder have agreed; None: the pod is in no gang. ``has_begun``:
     another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
-    ``autoscalers`` is what the cluster shows of what makes its nodes.
+    ``autoscalers`` is what the cluster shows of what makes its nodes. ``stays`` says why nobody will take the pod back where it
+    waits in vain; empty if the mover will.
     ``token`` marks the pod. ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain.
     """
 
@@ -258,6 +259,7 @@ class PodFacts:
     token: str = ""
     is_known: bool = True
     autoscalers: Autoscalers = UNKNOWN
+    stays: str = ""
 
 
 def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, refusal_image: str) -> Outcome:
@@ -332,9 +334,14 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
 def _order(decided: NextAttempt, ladder: Ladder, config: Config, facts: PodFacts) -> Order | None:
     """Whether something else keeps the order of the ladder's pools, so that the attempt may be open to all of them.
 
-    None: that is no question, because there is one rung, or because earlier attempts or the run's own conditions decide.
+    None: that is no question, because there is one rung, or because earlier attempts or the run's own conditions decide. A pod
+    that nobody takes back is never sent to a spot pool alone: it would wait there for ever.
     """
-    if not decided.is_first or len(ladder.rungs) < 2 or ladder.undecided:
+    if len(ladder.rungs) < 2 or ladder.undecided:
+        return None
+    if facts.stays and ladder.rungs[decided.rung].spot:
+        return Order(True, f"it could not be taken back from one of them, because {facts.stays}")
+    if not decided.is_first:
         return None
     return order_of([config.pools[name] for name in _all_pools(ladder)], config.pools, facts.autoscalers)
 

@@ -25,6 +25,7 @@ from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.attempt_numbers import Ledger, Slot, token_of
+from spotwright.cluster.descheduler import why_not_made_again
 from spotwright.cluster.install import plural_of
 from spotwright.cluster.run_store import run_name
 from spotwright.cluster.workloads import Lineage, controller_reference, lineage, metadata, task_name, uid_of
@@ -215,15 +216,20 @@ def _path(api_version: str, kind: str, name: str, namespace: str) -> str:
     return f"{base}/{where}{plural_of(kind)}/{name}"
 
 
+_KEPT_OF_SPEC = ("completions", "parallelism", "completionMode", "backoffLimit", "podFailurePolicy", "failurePolicy")
+
+
 def _slim(owner: Mapping[str, Any]) -> Mapping[str, Any]:
     """An owner with what never changes and names tasks: a workflow's templates and status may have megabytes."""
     meta, spec = metadata(owner), owner.get("spec") or {}
     return {
         "apiVersion": owner.get("apiVersion"),
         "kind": owner.get("kind"),
-        "metadata": {key: meta[key] for key in ("name", "namespace", "uid", "ownerReferences") if key in meta},
+        "metadata": {
+            key: meta[key] for key in ("name", "namespace", "uid", "labels", "ownerReferences") if key in meta
+        },
         "spec": {
-            **{key: spec[key] for key in ("completions", "parallelism", "completionMode") if key in spec},
+            **{key: spec[key] for key in _KEPT_OF_SPEC if key in spec},
             "replicatedJobs": [
                 {"name": each.get("name"), "replicas": each.get("replicas", 1)}
                 for each in spec.get("replicatedJobs") or ()
@@ -313,11 +319,12 @@ class FactFinder:
         pod = request.data
         lineage = await self._lookups.owners(pod)
         if controller_reference(pod) is None:
-            return PodFacts(autoscalers=self._autoscalers())  # a pod that nobody makes again
+            return PodFacts(autoscalers=self._autoscalers(), stays=why_not_made_again(pod, ()))
         if not lineage.is_complete or not lineage.owners:
             return PodFacts(is_known=False)
         try:
-            return await self._of(_asked(request, lineage.owners), pod, is_dry=request.dry_run)
+            facts = await self._of(_asked(request, lineage.owners), pod, is_dry=request.dry_run)
+            return replace(facts, stays=why_not_made_again(pod, lineage.owners))
         except StateError as error:
             _LOG.warning("%s", error)
             return PodFacts(is_known=False)

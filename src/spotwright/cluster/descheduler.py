@@ -39,6 +39,7 @@ __all__ = [
     "backoff_of_job",
     "not_ready_since",
     "why_gone",
+    "why_not_made_again",
     "why_not_moved",
     "worth_moving_at",
 ]
@@ -134,10 +135,15 @@ def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -
     labelled = [metadata(each).get("labels") or {} for each in (pod, *owners)]
     if any(labels.get(_QUEUE) for labels in labelled):
         return "Kueue chooses its flavor, and with it its nodes"
+    if controller_reference(pod) is not None and not (metadata(pod).get("annotations") or {}).get(_RUNG):
+        return "no webhook has admitted it for a rung, so the next pod would wait for the same nodes"
+    return why_not_made_again(pod, owners)
+
+
+def why_not_made_again(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
+    """Why an eviction of a pod would cost its workload something; empty if the pod is made again free of charge."""
     if controller_reference(pod) is None:
         return "nobody makes a pod without a controller again"
-    if not (metadata(pod).get("annotations") or {}).get(_RUNG):
-        return "no webhook has admitted it for a rung, so the next pod would wait for the same nodes"
     kinds = [text(owner.get("kind")) for owner in owners]
     if "Workflow" in kinds:
         return ""

@@ -95,7 +95,7 @@ def test_a_pod_whose_owner_cannot_be_read_is_not_known(cluster: Cluster) -> None
 def test_a_pod_that_nobody_makes_again_needs_no_history(cluster: Cluster) -> None:
     new = AdmissionRequest("token", "CREATE", "team-a", pod("bare"))
     [facts] = find(cluster, job(), new)
-    assert facts == PodFacts()
+    assert facts == PodFacts(stays="nobody makes a pod without a controller again")
 
 
 def test_a_number_of_a_pod_that_a_quota_refused_is_given_out_again(
