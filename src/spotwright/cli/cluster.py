@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import yaml
 
+from spotwright import yaml_composer
 from spotwright.cli import cluster_extra
 from spotwright.cli.options import state_option
+from spotwright.errors import InputError
 
 if TYPE_CHECKING:
     from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
@@ -93,8 +96,41 @@ def explain_objects(place: Place, names: Sequence[str], *, as_json: bool) -> str
         from spotwright.cluster.explaining import explain_object
         from spotwright.views.explanation import object_text
 
-        explained = [explain_object(kubernetes, runs, name, place.namespace) for name in names]
+        explained = [
+            explain_object(kubernetes, runs, name, namespace or place.namespace)
+            for text in names
+            for name, namespace in (_named_in(Path(text)) if _is_file(text) else [(text, "")])
+        ]
     return json.dumps({"objects": explained}) if as_json else "\n\n".join(map(object_text, explained))
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith((".yaml", ".yml", ".json"))
+
+
+def _named_in(path: Path) -> list[tuple[str, str]]:
+    """The objects of a file as ``kind/name``, each with its namespace. Raises :class:`InputError` for a file that names none."""
+    from spotwright.config.document import read_input
+
+    found: list[tuple[str, str]] = []
+    try:
+        documents = list(yaml_composer.compose(read_input(path), lenient=True))
+    except (yaml_composer.ComposeError, yaml.YAMLError, UnicodeEncodeError) as error:
+        raise InputError(f"{path}: it is no YAML that can be read ({str(error).splitlines()[0]})") from None
+    for document in documents:
+        data: Any = document.root.data if isinstance(document.root, yaml_composer.MappingNode) else {}
+        meta: Any = data.get("metadata")
+        meta = meta if isinstance(meta, dict) else {}
+        if data.get("kind") and meta.get("name"):
+            found.append((f"{str(data['kind']).lower()}/{meta['name']}", str(meta.get("namespace") or "")))
+        elif data.get("kind"):
+            raise InputError(
+                f"{path}:{document.line}: its {data['kind']} gets its name when it is created: name the run that "
+                "spotwright runs --cluster lists, or an object as kind/name"
+            )
+    if not found:
+        raise InputError(f"{path}: no object with a kind and a name: name a run, or an object as kind/name")
+    return found
 
 
 def _check(place: Place) -> None:

@@ -13,7 +13,15 @@ from typing import Any
 
 from spotwright.clouds.providers import commands_to_free
 from spotwright.cluster.api_client import ApiFailed
-from spotwright.cluster.descheduler import NodeSeen, not_ready_since, why_gone, why_not_moved
+from spotwright.cluster.descheduler import (
+    NodeSeen,
+    backoff_of_job,
+    not_ready_since,
+    why_gone,
+    why_not_moved,
+    worth_moving_at,
+)
+from spotwright.cluster.pool_states import heard, pool_states
 from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
 from spotwright.cluster.signals import events_of_pod, has_not_started, why_not_started
 from spotwright.cluster.workloads import controller_reference, metadata
@@ -43,15 +51,20 @@ def move_of(
 ) -> dict[str, Any] | None:
     """What becomes of a pod that waits for a node: ``at`` (Unix seconds) it is taken back, ``to`` the pools of the next one.
 
-    ``stays`` says why it is not; None for a pod that waits for nothing, or for something else.
+    ``stays`` says why it is not; ``backoff`` (seconds) is how long its Job then makes no pod. None for a pod that waits for
+    nothing, or for something else.
     """
     due = None if task is None or attempt is None else in_vain_at(task, attempt)
     if state is None or task is None or attempt is None or due is None:
         return None
     pauses = {str(one["pool"]): Pause(int(one["times"]), one["since"], one["until"]) for one in left_out}
-    stays = why_not_moved(pod, _owners(kubernetes, pod)) or why_it_stays(state, task, attempt, pauses, now)
-    to = [] if stays else list(next_pools(state, task, attempt, pauses, now))
-    return {"at": None if stays else due, "to": to, "stays": stays}
+    owners = _owners(kubernetes, pod)
+    stays = why_not_moved(pod, owners) or why_it_stays(state, task, attempt, pauses, now)
+    if stays:
+        return {"at": None, "to": [], "stays": stays, "backoff": 0.0}
+    at = max(due, worth_moving_at(state, task, attempt, owners, now))
+    to = list(next_pools(state, task, attempt, pauses, now))
+    return {"at": at, "to": to, "stays": "", "backoff": backoff_of_job(state, task, owners)}
 
 
 def lost_node(
@@ -118,7 +131,7 @@ _RESOURCES: Mapping[str, tuple[str, str]] = {
 }
 _SHORT = {"po": "Pod", "wf": "Workflow"}
 _KINDS = ", ".join(map(str.lower, _RESOURCES))
-_ATTEMPT, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "rung", "why"))
+_ATTEMPT, _ORDER, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "order", "rung", "why"))
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _MOST_PODS = 20  # of one object: people read them
 _HISTORY = 10  # attempts of a task that are told, the newest
@@ -132,8 +145,11 @@ def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespac
     Each of ``pods`` has its ``name``, ``task`` and ``attempt`` (null where no run has it), ``status`` (waiting, running,
     ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits),
     ``not_started`` (what holds up a pod on its node, such as a volume that cannot be mounted), ``rung``
-    (``number`` from 1, ``of``, ``pools``), ``move`` (null, or what becomes of a pod without a node: ``at`` it is taken
-    back, ``to`` the pools of the next one, ``stays``: why not), ``lost_node`` (null, or ``node``, ``since``, ``gone``,
+    (``number`` from 1, ``of``, ``pools``, ``is_open``: it may have a node of any rung, and ``number`` is null until it has),
+    ``pools`` (of a pod without a node: each of its ladder's with its ``pool``, ``is_asked``: the pod admits it, ``state``: what
+    its autoscaler says, ``since`` when, ``until``: it is passed over), ``move`` (null, or what becomes of a pod without a
+    node: ``at`` it is taken back, ``to`` the pools of the next one, ``stays``: why not, ``backoff``: the seconds for which its
+    Job then makes no pod), ``lost_node`` (null, or ``node``, ``since``, ``gone``,
     ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for
     each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and ``not_enforced``.
     ``namespace``: by default that of the context. Raises :class:`InputError` for an object that is not there.
@@ -199,8 +215,13 @@ def _with_its_node(
     left_out = runs.look_at_pools() if is_waiting else []
     state = None if reader is None else reader.state
     move = move_of(kubernetes, pod, state, task, attempt, left_out, now) if is_waiting else None
+    pools: list[dict[str, Any]] = []
+    if is_waiting and state is not None and task is not None and attempt is not None:
+        words = heard(kubernetes.get, pod)
+        pools = pool_states(pod, task, attempt, state.plan.described, words, left_out, now)
     return {
         **explained,
+        "pools": pools,
         "move": move,
         "not_started": not_started(kubernetes, pod),
         "lost_node": lost_node(kubernetes, pod, attempt, now) if is_running else None,
@@ -336,7 +357,10 @@ def _scheduler(pod: Mapping[str, Any]) -> str:
 def _rung(task: TaskState | None, attempt: AttemptState | None) -> dict[str, Any] | None:
     if task is None or attempt is None:
         return None
-    return {"number": attempt.rung + 1, "of": len(task.plan.ladder.rungs), "pools": list(attempt.pools)}
+    is_everywhere = attempt.is_open and attempt.bound_at is None
+    number = None if is_everywhere else attempt.rung + 1
+    of = len(task.plan.ladder.rungs)
+    return {"number": number, "of": of, "pools": list(attempt.pools), "is_open": attempt.is_open}
 
 
 def _budgets(task: TaskState | None) -> dict[str, Any] | None:
@@ -378,7 +402,7 @@ def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Itera
         yield "the rung: Kueue chooses the flavor, and with it the nodes"
     elif not is_admitted:
         yield "the rung: no webhook has admitted this pod, so its own affinity alone decides where it may run"
-    elif not affinity:
+    elif not affinity and _ORDER not in (metadata.get("annotations") or {}):
         yield "the rung: the pod has no required node affinity, so it is a wish"
     if not is_admitted:
         yield "the budgets: they are counted, but no pod is made a refusal when one is spent"

@@ -15,7 +15,7 @@ from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RoleReport
 from spotwright.placing.enforcement import NOT_NEEDED, Enforcer
 from spotwright.placing.retries import EXPANDER, expander_lines
-from spotwright.views.text import Rows, fitted, hanging_table, terminal_width, time_of_day
+from spotwright.views.text import Rows, fitted, hanging_table, span, terminal_width, time_of_day
 
 __all__ = ["explanation_json", "explanation_text", "object_text"]
 
@@ -201,7 +201,10 @@ def _pod(pod: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  {line}" for line in (*_move(pod["move"]), *_lost_node(pod["lost_node"])))
     rung = pod["rung"]
     if rung is not None:
-        yield f"  rung {rung['number']} of {rung['of']}: {', '.join(rung['pools']) or 'any pool'}"
+        which = f"all {rung['of']} rungs" if rung["number"] is None else f"rung {rung['number']} of {rung['of']}"
+        yield f"  {which}: {', '.join(rung['pools']) or 'any pool'}"
+    if any(each["state"] or each["until"] for each in pod["pools"]):
+        yield from (f"  {_pool_state(each)}" for each in pod["pools"])
     if pod["budgets"] is not None:
         spent = (f"{each['spent']} of {each['max']} {name}" for name, each in pod["budgets"].items())
         yield f"  spent: {', '.join(spent)}"
@@ -211,6 +214,18 @@ def _pod(pod: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  not enforced: {what}" for what in pod["not_enforced"])
 
 
+def _pool_state(pool: Mapping[str, Any]) -> str:
+    """What a pool of a waiting pod can give."""
+    state = pool["state"] or ("" if pool["is_asked"] else "not asked yet")
+    if pool["state"] and pool["since"]:
+        state += f", since {time_of_day(pool['since'])}"
+    if pool["until"]:
+        state = "; ".join(
+            filter(None, [pool["state"], f"out of capacity, passed over until {time_of_day(pool['until'])}"])
+        )
+    return f"{pool['pool']}: {state or 'nothing is said of it'}"
+
+
 def _move(move: Mapping[str, Any] | None) -> Iterator[str]:
     """What becomes of a pod that waits for a node."""
     if move is not None:
@@ -218,6 +233,8 @@ def _move(move: Mapping[str, Any] | None) -> Iterator[str]:
             yield f"stays there: {move['stays']}"
         else:
             yield f"is taken back at {time_of_day(move['at'])}; the next pod waits for a node of {' or '.join(move['to'])}"
+            if move["backoff"]:
+                yield f"its Job makes that pod {span(move['backoff'])} later: it waits twice as long after each failed pod"
 
 
 def _lost_node(lost: Mapping[str, Any] | None) -> Iterator[str]:
