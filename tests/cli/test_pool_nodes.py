@@ -302,3 +302,96 @@ def test_a_nodepool_of_both_capacities_is_made_as_one_object_again(folder: Path)
     assert spec["template"]["spec"]["nodeClassRef"] == reference
     assert sorted(spec["template"]["spec"]["requirements"][0]["values"]) == ["on-demand", "spot"]
     assert spec["limits"] == {"cpu": 100}
+
+
+ORDERED = """\
+version: 1
+pools:
+  cpuspot: {capacity: spot, provider: aks}
+  cpu: {capacity: on-demand, provider: aks, min_nodes: 1}
+"""
+STATUS_TEXT = json.dumps({"nodeGroups": [{"name": f"aks-{one}-12345678-vmss"} for one in ("cpuspot", "cpu")]})
+
+
+def config_map(name: str, key: str, text: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {key: text}}
+
+
+STATUS_MAP = config_map("cluster-autoscaler-status", "status", STATUS_TEXT)
+EQUAL_MAP = config_map("cluster-autoscaler-priority-expander", "priorities", "10:\n- .*\n")
+
+
+def listed(*items: dict[str, Any], kind: str = "List") -> str:
+    return json.dumps({"apiVersion": "v1", "kind": kind, "metadata": {"resourceVersion": ""}, "items": list(items)})
+
+
+@pytest.mark.parametrize(
+    "text", [listed(), listed(kind="NodeList"), "[]", "apiVersion: v1\nitems: []\nkind: List\nmetadata: {}\n"]
+)
+def test_a_cluster_without_nodes_is_checked(folder: Path, text: str) -> None:
+    (folder / "spotwright.yaml").write_text(ORDERED)
+    result = run("check", "-", stdin=text)
+    assert result.exception is None, result.exception
+    assert "nodes: 0, 0 of them in 0 of 2 pools" in result.stdout
+    assert "pool cpu: min_nodes is 1, and no node has the pool's labels" in result.stdout
+    assert "no nodes were given" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        listed(STATUS_MAP, EQUAL_MAP),
+        listed(STATUS_MAP, EQUAL_MAP, kind="ConfigMapList"),
+        listed(config_map("coredns", "a", "b"), STATUS_MAP, EQUAL_MAP),
+        f"{json.dumps(STATUS_MAP)}\n---\n{json.dumps(EQUAL_MAP)}\n",
+        f"# two documents\n{json.dumps(EQUAL_MAP)}\n---\n{json.dumps(STATUS_MAP)}\n---\n",
+    ],
+)
+def test_the_config_maps_of_the_autoscaler_are_read_alone_and_beside_nodes(folder: Path, text: str) -> None:
+    (folder / "spotwright.yaml").write_text(ORDERED)
+    (folder / "maps.yaml").write_text(text)
+    (folder / "nodes.json").write_text(listed(node("n1", {"kubernetes.azure.com/agentpool": "cpu"})))
+    for files in (["maps.yaml"], ["maps.yaml", "nodes.json"], ["nodes.json", "maps.yaml"]):
+        result = run("check", *files)
+        assert result.exception is None, result.exception
+        assert result.return_value == 0
+        assert "gives cpuspot the priority 10, and cpu 10 ('10: .*' for cpu) [preference-ignored]" in result.stdout
+        assert "  start the autoscaler with the expander 'priority'" in result.stdout
+        assert "  kind: ConfigMap\n" in result.stdout
+        assert "groups of the cluster autoscaler: 2" in result.stdout
+        assert ("no nodes were given" in result.stdout) is (len(files) == 1)
+        assert "min_nodes is 1" not in result.stdout
+
+
+def test_two_config_maps_of_one_name_are_refused_with_both_places(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(ORDERED)
+    (folder / "a.yaml").write_text(listed(EQUAL_MAP))
+    (folder / "b.yaml").write_text(listed({**EQUAL_MAP, "data": {"priorities": "5: []"}}))
+    error = str(run("check", "a.yaml", "b.yaml").exception)
+    assert error == (
+        "b.yaml: ConfigMap cluster-autoscaler-priority-expander: another one stands in a.yaml: leave one of them out"
+    )
+    assert run("check", "a.yaml", "a.yaml").exception is None
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({**STATUS_MAP, "data": ["a"]}, "ConfigMap cluster-autoscaler-status: data: expected a mapping, found a list"),
+        ({**STATUS_MAP, "data": {"status": 3}}, "data.status: expected a text, found a number (3)"),
+        ({**STATUS_MAP, "metadata": "x"}, "expected nodes, found 1 ConfigMap"),
+        ({"kind": "ConfigMap"}, "expected nodes, found 1 ConfigMap"),
+    ],
+)
+def test_a_config_map_of_another_form_is_refused(folder: Path, value: dict[str, Any], message: str) -> None:
+    (folder / "spotwright.yaml").write_text(ORDERED)
+    assert message in str(run("check", "-", stdin=json.dumps(value)).exception)
+
+
+def test_names_of_a_cluster_cannot_write_on_the_terminal(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(ORDERED)
+    evil = json.dumps({"nodeGroups": [{"name": "aks-x\x1b[31m\nerror: pool cpu: gone"}]})
+    hostile = config_map("cluster-autoscaler-status", "status", evil)
+    printed = run("check", "-", stdin=listed(hostile, node("n\x1b[2J"))).stdout
+    assert "\x1b" not in printed
+    assert r"groups of no pool: aks-x\x1b[31m\x0aerror: pool cpu: gone: no pool" in printed

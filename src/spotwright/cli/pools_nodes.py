@@ -90,8 +90,9 @@ def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, con
     """Compare NODES with spotwright.yaml, and say what would keep work from landing there; exit code 1 on errors.
 
     NODES is what kubectl get nodes,daemonsets -A -o json wrote; - is standard input, and with --cluster it is left out. Each
-    MANIFEST has work, DaemonSets, PriorityClasses, or the settings of a kubelet
-    (kubectl get --raw /api/v1/nodes/NODE/proxy/configz).
+    MANIFEST has work, DaemonSets, PriorityClasses, the settings of a kubelet
+    (kubectl get --raw /api/v1/nodes/NODE/proxy/configz), or ConfigMaps of the cluster autoscaler
+    (kubectl get configmap -n kube-system cluster-autoscaler-priority-expander cluster-autoscaler-status -o yaml).
     """
     configuration = find(Path.cwd() / "-", config)
     require_pools(configuration)
@@ -181,7 +182,7 @@ def _print_findings(ground: Ground, findings: Sequence[Finding], objects: Object
         click.echo(f"groups of the cluster autoscaler: {len(status.groups)}")
     if objects.no_config_maps:
         click.echo(
-            f"the cluster autoscaler's ConfigMaps cannot be read, so it is not checked: {objects.no_config_maps}"
+            f"a ConfigMap of the cluster autoscaler cannot be read, so it is not checked: {objects.no_config_maps}"
         )
     if objects.no_daemon_sets:
         click.echo(

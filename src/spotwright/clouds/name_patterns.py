@@ -93,15 +93,18 @@ _FOUND = 0  # the number of the step that ends every program
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """A pattern that is looked for in names. Made by :func:`name_pattern`."""
+    """A pattern that is looked for in names. Made by :func:`name_pattern`. ``literal``: a text in every name that has it."""
 
     text: str
+    literal: str
     steps: Sequence[_Step] = field(compare=False, repr=False)
     start: int = field(compare=False, repr=False)
 
     def is_in(self, name: str) -> bool:
         """Whether the pattern matches anywhere in the name, of which the first :data:`LONGEST` characters count."""
         name = name[:LONGEST]
+        if self.literal not in name:
+            return False
         active: list[int] = []
         for position in range(len(name) + 1):
             reached = self._reached([*active, self.start], name, position)
@@ -141,8 +144,21 @@ def name_pattern(text: str) -> NamePattern:
     if len(text) > LONGEST:
         raise ValueError(f"it has more than {LONGEST} characters")
     program = _Program()
-    start = program.add(_Reader(text).read(), _FOUND)
-    return NamePattern(text, tuple(program.steps), start)
+    part = _Reader(text).read()
+    start = program.add(part, _FOUND)
+    return NamePattern(text, max(_literals(part), key=len), tuple(program.steps), start)
+
+
+def _literals(part: _Part) -> list[str]:
+    """The texts that stand in a part as they are, one after another; an empty one among them."""
+    found = [""]
+    for one in part.parts if isinstance(part, _Sequence) else ():
+        low = one.ranges[0][0] if isinstance(one, _Letter) else ""
+        if one == _Letter(((low, low),)):
+            found[-1] += low
+        else:
+            found.append("")
+    return found
 
 
 class _Program:

@@ -722,16 +722,16 @@ async def _ask(context: str | None) -> ShownPools:
 
 
 async def _config_maps(api: Api) -> tuple[list[dict[str, Any]], str]:
-    """The ConfigMaps of the cluster autoscaler that are there; or why nobody may see them. Raises :class:`ApiFailed`."""
-    found = []
+    """The ConfigMaps of the cluster autoscaler that may be seen, and why another one may not. Raises :class:`ApiFailed`."""
+    found, why = [], ""
     for name in (STATUS, PRIORITIES):
         try:
             found.append(await api.get_or_none(f"/api/v1/namespaces/{AUTOSCALER_NAMESPACE}/configmaps/{name}"))
         except ApiFailed as error:
             if error.status not in _NOT_FOR_US:
                 raise
-            return [], str(error)
-    return [one for one in found if one is not None], ""
+            why = str(error)
+    return [one for one in found if one is not None], why
 
 
 async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:

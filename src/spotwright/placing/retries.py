@@ -9,8 +9,10 @@ it from the start of the pod on its node, so pulling the image counts too. Sourc
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 from spotwright.clouds import providers
@@ -32,6 +34,7 @@ __all__ = [
     "deadline_seconds",
     "expander_lines",
     "expander_objects",
+    "expander_rules",
     "no_interruption_text",
     "preference_advice",
     "seconds_text",
@@ -197,11 +200,12 @@ def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
     yield from expander_objects(pools)
 
 
-def expander_objects(pools: Mapping[str, Pool]) -> Iterator[str]:
-    """The ConfigMap alone, with every pool that this expander may grow; nothing if the pools have only one capacity."""
-    autoscaled = [pool for pool in pools.values() if pool.provider is not Provider.KARPENTER]
-    expanded = [pool for pool in autoscaled if pool.provider is not Provider.GKE]
-    if not expanded or not _have_both_capacities(autoscaled):
+def expander_objects(
+    pools: Mapping[str, Pool], groups: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> Iterator[str]:
+    """The ConfigMap alone, as :func:`expander_rules` has it; nothing if the pools have only one capacity."""
+    rules = expander_rules(pools, groups)
+    if not rules:
         return
     yield from (
         "apiVersion: v1",
@@ -210,10 +214,32 @@ def expander_objects(pools: Mapping[str, Pool]) -> Iterator[str]:
         "data:",
         "  priorities: |",
     )
+    for priority, patterns in rules.items():
+        yield f"    {priority}:"
+        yield from (f"      - {pattern}" for pattern in patterns)
+
+
+def expander_rules(
+    pools: Mapping[str, Pool], groups: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> dict[int, list[str]]:
+    """Patterns by priority, the highest first, for every pool that this expander may grow; none if they have one capacity.
+
+    ``groups`` are the names of a pool's groups by its name, where they are known: then the patterns are these names.
+    """
+    autoscaled = [pool for pool in pools.values() if pool.provider is not Provider.KARPENTER]
+    expanded = [pool for pool in autoscaled if pool.provider is not Provider.GKE]
+    if not expanded or not _have_both_capacities(autoscaled):
+        return {}
     ordered = sorted(expanded, key=lambda pool: (pool.is_spot, -(pool.price or Fraction(0))))
+    rules: dict[int, list[str]] = {}
     for priority, pool in reversed(list(enumerate(ordered, start=1))):
-        yield f"    {priority * 10}:"
-        yield f"      - {_pattern(pool)}"
+        named = [f"^{one.replace('.', _DOT)}$" for one in groups.get(pool.name, ()) if _PLAIN.fullmatch(one)]
+        rules[priority * 10] = named or [_pattern(pool)]
+    return rules
+
+
+_DOT = r"\."
+_PLAIN = re.compile(r"[\w./:-]+", re.ASCII)  # a name that needs no quotes in YAML
 
 
 def _pattern(pool: Pool) -> str:

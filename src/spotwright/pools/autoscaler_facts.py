@@ -7,13 +7,21 @@ stands in neither. Sources: :mod:`spotwright.clouds.cluster_autoscaler`; kuberne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS, Group, groups_of_pools, likely_group
-from spotwright.clouds.pool_order import order_of
+from spotwright.clouds.cluster_autoscaler import (
+    PRIORITIES,
+    STATUS,
+    Group,
+    Status,
+    groups_of_pools,
+    likely_group,
+    read_priorities,
+)
+from spotwright.clouds.pool_order import Autoscalers, order_of
 from spotwright.model.pools import Pool, Provider
-from spotwright.placing.retries import expander_objects, preference_advice
+from spotwright.placing.retries import expander_objects, expander_rules, preference_advice
 from spotwright.pools.autoscaler_config_maps import NAMESPACE
 from spotwright.pools.ground import Finding, Ground, Severity, names
 from spotwright.scheduling.ladder import has_accelerators
@@ -30,27 +38,13 @@ def check_expander(ground: Ground) -> Iterator[Finding]:
     if seen.has_status is None and seen.has_priorities is None:
         return  # nobody has asked
     found: dict[str, list[str]] = {}
-    for spot, other in _rivals(ground.pools):
-        order = order_of([spot, other], ground.pools, seen)
-        if not order.kept:
-            lines = "" if seen.priorities is None else _lines_for(ground, other)
-            found.setdefault(order.why, []).append(lines)
-    advice = _advice(ground.pools)
-    if (
-        found
-        and seen.has_priorities is None
-        and not all(pool.provider is Provider.GKE for pool in _growing(ground.pools))
-    ):
-        text = (
-            f"its ConfigMap {PRIORITIES} is not among the files, so nothing says whether it keeps spot before on-demand"
-        )
-        yield Finding(
-            "expander-not-given",
-            Severity.NOTE,
-            _AUTOSCALER,
-            text,
-            f"add what this writes: {_READ}; where it is not there, {advice}",
-        )
+    for other, why in _broken_orders(ground, seen):
+        found.setdefault(why, []).append(_lines_for(ground, other))
+    advice = _advice(ground)
+    if found and seen.has_priorities is None and any(pool.provider is not Provider.GKE for pool in _growing(ground)):
+        text = f"its ConfigMap {PRIORITIES} was not read, so nothing says whether it keeps spot before on-demand"
+        fix = f"add what this writes: {_READ}; where it is not there, {advice}"
+        yield Finding("expander-not-given", Severity.NOTE, _AUTOSCALER, text, fix)
         return
     for why, some in found.items():
         by = "; ".join(dict.fromkeys(filter(None, some)))
@@ -59,28 +53,39 @@ def check_expander(ground: Ground) -> Iterator[Finding]:
     yield from _idle_lines(ground)
 
 
-def _growing(pools: Mapping[str, Pool]) -> list[Pool]:
+def _growing(ground: Ground) -> list[Pool]:
     """The pools that a cluster autoscaler grows."""
-    return [
-        pool for pool in pools.values() if pool.provider is not Provider.KARPENTER and pool.min_nodes < pool.max_nodes
-    ]
+    of_groups = (pool for pool in ground.pools.values() if pool.provider is not Provider.KARPENTER)
+    return [pool for pool in of_groups if pool.min_nodes < pool.max_nodes]
 
 
-def _rivals(pools: Mapping[str, Pool]) -> Iterator[tuple[Pool, Pool]]:
-    """The pairs of a spot pool and an on-demand pool for the same work: both with accelerators or both without, of one system."""
-    growing = _growing(pools)
-    for spot in growing:
-        for other in growing:
-            alike = spot.os == other.os and has_accelerators(spot.node or {}) is has_accelerators(other.node or {})
-            if spot.is_spot and not other.is_spot and alike:
-                yield spot, other
+def _broken_orders(ground: Ground, seen: Autoscalers) -> Iterator[tuple[Pool, str]]:
+    """The on-demand pools that may be grown before a spot pool for the same work, with the reason.
+
+    Work is the same for pools that both have accelerators or both have none, of one operating system.
+    """
+    growing, groups = _growing(ground), _groups(ground)
+    for spot in (pool for pool in growing if pool.is_spot):
+        for other in (pool for pool in growing if not pool.is_spot and _is_alike(pool, spot)):
+            own = {name: Group(name) for pool in (spot, other) for name in groups[pool.name]}
+            pair = {pool.name: pool for pool in (spot, other)}
+            order = order_of([spot, other], pair, seen._replace(status=Status(own)))
+            if not order.kept:
+                yield other, order.why
 
 
-def _advice(pools: Mapping[str, Pool]) -> str:
-    """What to set, with the ConfigMap to apply."""
-    objects = "\n".join(expander_objects(pools))
-    if not objects:
-        return f"use {preference_advice(_growing(pools), {})}"
+def _is_alike(pool: Pool, other: Pool) -> bool:
+    return pool.os == other.os and has_accelerators(pool.node or {}) is has_accelerators(other.node or {})
+
+
+def _advice(ground: Ground) -> str:
+    """What to set, with the ConfigMap to apply; its patterns are names of groups where those of ``explain`` would not do."""
+    rules = expander_rules(ground.pools)
+    if not rules:
+        return f"use {preference_advice(_growing(ground), {})}"
+    seen = ground.autoscalers._replace(has_priorities=True, priorities=read_priorities(rules))
+    groups: Mapping[str, Sequence[str]] = _groups(ground) if any(_broken_orders(ground, seen)) else {}
+    objects = "\n".join(expander_objects(ground.pools, groups))
     return (
         "start the autoscaler with the expander 'priority', and apply this ConfigMap, with your own lines for other "
         f"groups:\n{objects}"
@@ -90,16 +95,14 @@ def _advice(pools: Mapping[str, Pool]) -> str:
 def _lines_for(ground: Ground, pool: Pool) -> str:
     """The lines of the ConfigMap that match the groups of a pool; empty if none does."""
     priorities = ground.autoscalers.priorities
-    lines = (
-        []
-        if priorities is None
-        else [priorities.line_for(name) for name in _groups(ground)[pool.name] or [likely_group(pool)]]
-    )
-    matched = dict.fromkeys(line for line in lines if line)
-    return f"{', '.join(map(repr, matched))} for {pool.name}" if matched else ""
+    groups = _groups(ground)[pool.name] or [likely_group(pool)]
+    lines = [] if priorities is None else [priorities.line_for(name) for name in groups]
+    matched = dict.fromkeys(repr(line) for line in lines if line)
+    return f"{', '.join(matched)} for {pool.name}" if matched else ""
 
 
 def _groups(ground: Ground) -> dict[str, list[str]]:
+    """The names of the groups of each pool, as the status has them."""
     status = ground.autoscalers.status
     return groups_of_pools(ground.pools.values(), status.groups if status is not None else ())
 
@@ -135,7 +138,7 @@ def check_groups(ground: Ground) -> Iterator[Finding]:
             f"{names(strangers)}: no pool of spotwright.yaml has its name in theirs, so attempts are never sent there",
             "add the pool to spotwright.yaml if work of yours is meant to run there",
         )
-    for pool in _growing(ground.pools) if status.groups else ():
+    for pool in _growing(ground) if status.groups else ():
         if not groups[pool.name]:
             is_certain = pool.provider in (Provider.AKS, Provider.EKS) and pool.os != "windows"  # else any name will do
             yield Finding(

@@ -122,7 +122,7 @@ _LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList", "PriorityCla
 _ASK = "kubectl get nodes -o json"
 _OR_A_LIST = f", or for pools import with {TOOLS}"
 _NO_KIND = "object without a kind"
-_GAP = re.compile(r"[ \t\r\n]*")
+_GAP = re.compile(r"(?:[ \t\r\n]|(?<=\n)---(?=[ \t\r\n]|\Z))*")
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ def _documents(text: str, name: str) -> Iterable[Any]:
 
 
 def _json_documents(text: str) -> Iterator[Any]:
-    """The values of a text, one after another: a loop over describe commands writes several."""
+    """The values of a text, one after another: a loop over commands writes several, with --- between them or without."""
     decoder, position = json.JSONDecoder(), 0
     while position < len(text):
         value, position = decoder.raw_decode(text, position)
