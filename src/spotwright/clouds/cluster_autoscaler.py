@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from spotwright.clouds.name_patterns import NamePattern, name_pattern
 from spotwright.clouds.providers import pool_name
 from spotwright.model.pools import Pool, Provider
 
@@ -41,7 +40,10 @@ PRIORITIES = "cluster-autoscaler-priority-expander"
 
 _MOST_GROUPS = 5_000
 _MOST_PATTERNS = 1_000
-_LONGEST = 500  # characters of a name
+_LONGEST = 200  # characters of a name or a pattern
+_NESTED = re.compile(
+    r"[+*}]\)[+*{]"
+)  # (a+)+ keeps Python busy for ever; only who may write in kube-system could have it
 _SHOWN = 80
 
 
@@ -95,22 +97,28 @@ class Status(NamedTuple):
 class Priorities(NamedTuple):
     """The patterns of each priority, the highest first."""
 
-    rules: Sequence[tuple[int, Sequence[NamePattern]]]
+    rules: Sequence[tuple[int, Sequence[re.Pattern[str]]]]
 
     def of(self, group: str) -> int | None:
         """The priority of a group; None: no pattern matches its name."""
-        return next((priority for priority, one in self._lines() if one.is_in(group)), None)
+        return next((priority for priority, one in self._lines() if one.search(group[:_LONGEST])), None)
 
     def line_for(self, group: str) -> str:
         """The priority and the pattern that a group has its priority by, such as ``20: .*spot.*``; empty if none matches."""
-        return next((f"{priority}: {one.text}" for priority, one in self._lines() if one.is_in(group)), "")
+        return next(
+            (f"{priority}: {one.pattern}" for priority, one in self._lines() if one.search(group[:_LONGEST])), ""
+        )
 
     def idle_lines(self, groups: Iterable[str]) -> list[str]:
         """The priorities and patterns that match none of these groups, as :meth:`line_for` writes them."""
-        every = list(groups)
-        return [f"{priority}: {one.text}" for priority, one in self._lines() if not any(map(one.is_in, every))]
+        every = [group[:_LONGEST] for group in groups]
+        return [
+            f"{priority}: {one.pattern}"
+            for priority, one in self._lines()
+            if not any(one.search(name) for name in every)
+        ]
 
-    def _lines(self) -> Iterator[tuple[int, NamePattern]]:
+    def _lines(self) -> Iterator[tuple[int, re.Pattern[str]]]:
         """Each pattern with its priority. The expander begins with -1, so that a lower priority never counts."""
         yield from ((priority, one) for priority, patterns in self.rules if priority >= 0 for one in patterns)
 
@@ -151,11 +159,12 @@ def _group(data: Mapping[str, Any]) -> Group:
 def read_priorities(data: Any) -> Priorities:
     """Read the priorities from their YAML as data: lists of patterns by number. Raises :class:`ValueError`, as the expander does.
 
-    A priority without patterns counts for nothing.
+    A priority without patterns counts for nothing. The expander is written in Go: a pattern whose syntax Python does not know is
+    an error here alone.
     """
     if not isinstance(data, Mapping) or not data:
         raise ValueError("expected lists of patterns by their priority, such as 10: [.*spot.*]")
-    rules: list[tuple[int, Sequence[NamePattern]]] = []
+    rules: list[tuple[int, Sequence[re.Pattern[str]]]] = []
     for priority, listed in data.items():
         patterns = [] if listed is None else listed
         if isinstance(priority, bool) or not isinstance(priority, int) or not isinstance(patterns, list):
@@ -166,13 +175,15 @@ def read_priorities(data: Any) -> Priorities:
     return Priorities(sorted(rules, key=lambda rule: -rule[0]))
 
 
-def _pattern(text: Any) -> NamePattern:
-    if not isinstance(text, str):
-        raise ValueError(f"{str(text)[:_SHOWN]!r}: expected a pattern")
+def _pattern(text: Any) -> re.Pattern[str]:
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise ValueError(f"{str(text)[:_SHOWN]!r}: expected a pattern of at most {_LONGEST} characters")
     try:
-        return name_pattern(text)
-    except ValueError as error:
-        raise ValueError(f"{text[:_SHOWN]!r} is no pattern of Go: {error}") from None
+        if _NESTED.search(text):
+            raise ValueError(f"{text[:_SHOWN]!r} repeats a repetition, which may take for ever to look for")
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text[:_SHOWN]!r} is no pattern ({error})") from None
 
 
 def likely_group(pool: Pool) -> str:

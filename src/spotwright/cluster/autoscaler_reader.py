@@ -1,6 +1,6 @@
-"""Reads what a cluster shows of its autoscalers: for the webhook every ten seconds, for ``explain`` once.
+"""Reads what a cluster shows of its autoscalers: for the webhook every ten seconds, for ``explain`` about one pod.
 
-Two ConfigMaps of kube-system and Karpenter's NodePools: what cannot be read is unknown, and what is not there is no autoscaler.
+What cannot be read is unknown, and what is not there is no autoscaler. The watcher has streams of its own.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ from typing import Any, NamedTuple
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.autoscaler_words import AutoscalerWords
+from spotwright.cluster.signals import events_of_pod, mappings
 from spotwright.errors import InputError
 from spotwright.pools.autoscaler_config_maps import NAMESPACE, priorities_of, status_of, weights_of
 
 __all__ = ["CONFIG_MAPS", "NODE_POOLS", "AutoscalerReader", "read_autoscalers"]
 
 
-CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
-NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+_CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+_NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+
+_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+_NODE_POOL_EVENTS = {"fieldSelector": "involvedObject.kind=NodePool"}
 
 _LOG = logging.getLogger(__name__)
 _EVERY = 10.0  # seconds: an autoscaler's own scan
-_MOST_NODE_POOLS = "500"
+_MOST__NODE_POOLS = "500"
 
 
 class _Found(NamedTuple):
@@ -56,26 +61,14 @@ def _understood(found: _Found, read: Callable[[Mapping[str, Any]], Any]) -> tupl
 
 
 _QUESTIONS: Sequence[tuple[str, Mapping[str, str]]] = (
-    (f"{CONFIG_MAPS}/{STATUS}", {}),
-    (f"{CONFIG_MAPS}/{PRIORITIES}", {}),
-    (NODE_POOLS, {"limit": _MOST_NODE_POOLS}),
+    (f"{_CONFIG_MAPS}/{STATUS}", {}),
+    (f"{_CONFIG_MAPS}/{PRIORITIES}", {}),
+    (_NODE_POOLS, {"limit": _MOST_NODE_POOLS}),
 )
 
 
 def _of_failure(error: ApiFailed) -> _Found:
     return _Found(None) if error.status == 404 else _Found(None, str(error))
-
-
-def read_autoscalers(get: Callable[[str, Mapping[str, str]], Mapping[str, Any]]) -> Autoscalers:
-    """What a cluster shows now. ``get`` reads a path with a query, and raises :class:`ApiFailed`."""
-
-    def answer(path: str, query: Mapping[str, str]) -> _Found:
-        try:
-            return _Found(get(path, query))
-        except ApiFailed as error:
-            return _of_failure(error)
-
-    return _seen(*(answer(path, query) for path, query in _QUESTIONS))
 
 
 class AutoscalerReader:
@@ -102,3 +95,28 @@ class AutoscalerReader:
             return _Found(await self._api.get(path, query))
         except ApiFailed as error:
             return _of_failure(error)
+
+
+def heard(get: Callable[..., Mapping[str, Any]], pod: Mapping[str, Any]) -> AutoscalerWords:
+    """What the autoscalers say that this caller may read: about this pod, and about the pools.
+
+    ``get`` reads a path of the API server, with a query, and raises :class:`ApiFailed`.
+    """
+    words = AutoscalerWords()
+    try:
+        words.put_status(get(f"{_CONFIG_MAPS}/{STATUS}"))
+    except ApiFailed:
+        words.put_status(None)  # there is none, or it is for others: the Events about the pod tell less
+    try:
+        for claim in mappings(get(_CLAIMS).get("items")):
+            words.put_claim(claim)
+        words.sees_claims = True
+    except ApiFailed:
+        words.sees_claims = False
+    for path, query in (events_of_pod(pod), ("/api/v1/namespaces/default/events", _NODE_POOL_EVENTS)):
+        try:
+            for event in mappings(get(path, query).get("items")):
+                words.put_event(event)
+        except ApiFailed:
+            words.can_hear = False
+    return words

@@ -13,6 +13,8 @@ from typing import Any
 
 from spotwright.clouds.providers import commands_to_free
 from spotwright.cluster.api_client import ApiFailed
+from spotwright.cluster.autoscaler_reader import heard
+from spotwright.cluster.autoscaler_words import AutoscalerWords
 from spotwright.cluster.descheduler import (
     NodeSeen,
     backoff_of_job,
@@ -21,20 +23,20 @@ from spotwright.cluster.descheduler import (
     why_not_moved,
     worth_moving_at,
 )
-from spotwright.cluster.pool_states import heard, pool_states
 from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
 from spotwright.cluster.signals import events_of_pod, has_not_started, why_not_started
 from spotwright.cluster.workloads import controller_reference, metadata
 from spotwright.engine.decide import next_pools, why_it_stays
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.waits import in_vain_at
+from spotwright.engine.waits import NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at, is_ruled_out
 from spotwright.errors import InputError, UnknownRun
+from spotwright.model.pools import Pool
 from spotwright.records.reader import RunReader
 from spotwright.scheduling.budgets import Pause
 from spotwright.views.text import after_cause, ended
 
-__all__ = ["explain_object", "lost_node", "move_of", "not_started"]
+__all__ = ["explain_object", "lost_node", "move_of", "not_started", "pool_states"]
 
 
 _OWNERS = {"Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs", "Workflow": "workflows"}
@@ -65,6 +67,32 @@ def move_of(
     at = max(due, worth_moving_at(state, task, attempt, owners, now))
     to = list(next_pools(state, task, attempt, pauses, now))
     return {"at": at, "to": to, "stays": "", "backoff": backoff_of_job(state, task, owners)}
+
+
+def pool_states(
+    pod: Mapping[str, Any],
+    task: TaskState,
+    attempt: AttemptState,
+    pools: Mapping[str, Pool],
+    words: AutoscalerWords,
+    left_out: Sequence[Mapping[str, Any]],
+    now: float,
+) -> list[dict[str, Any]]:
+    """Each pool of the ladder in its order: ``pool``, ``is_asked`` (the pod admits it), ``state`` and ``since``.
+
+    ``state`` is a clause for people, empty where nothing is said of the pool. ``since`` is in Unix seconds or null: when the
+    autoscaler said so. ``until``: the pool is passed over up to then.
+    """
+    paused = {str(one["pool"]): one["until"] for one in left_out if now < one["until"]}
+    found = []
+    for name in (name for rung in task.plan.ladder.rungs for name in rung.pools):
+        said = words.of(pod, [name], pools, now)
+        state, since = ("", None) if said is None or said.kind == ORDERS_UNKNOWN else (said.words, said.since)
+        if not state and attempt.pools == (name,) and (attempt.waits.startswith(NODE_ORDERED) or is_ruled_out(attempt)):
+            state, since = attempt.waits.partition(": ")[2], attempt.waits_since  # what the controller may read
+        is_asked, until = name in attempt.pools, paused.get(name)
+        found.append({"pool": name, "is_asked": is_asked, "state": state, "since": since, "until": until})
+    return found
 
 
 def lost_node(
