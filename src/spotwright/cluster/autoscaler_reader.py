@@ -18,7 +18,7 @@ from spotwright.cluster.signals import events_of_pod, mappings
 from spotwright.errors import InputError
 from spotwright.pools.autoscaler_config_maps import NAMESPACE, priorities_of, status_of, weights_of
 
-__all__ = ["CONFIG_MAPS", "NODE_POOLS", "AutoscalerReader", "read_autoscalers"]
+__all__ = ["AutoscalerReader", "heard"]
 
 
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -29,7 +29,7 @@ _NODE_POOL_EVENTS = {"fieldSelector": "involvedObject.kind=NodePool"}
 
 _LOG = logging.getLogger(__name__)
 _EVERY = 10.0  # seconds: an autoscaler's own scan
-_MOST__NODE_POOLS = "500"
+_MOST_NODE_POOLS = "500"
 
 
 class _Found(NamedTuple):
