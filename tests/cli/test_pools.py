@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,56 @@ def test_each_pool_is_shown_with_the_labels_and_taints_of_its_nodes() -> None:
     assert "gpu-spot: spot, aks, at most 4 nodes, notice 30s" in text
     assert "  label  kubernetes.azure.com/scalesetpriority=spot" in text
     assert "  taint  kubernetes.azure.com/scalesetpriority=spot:NoSchedule" in text
+
+
+LIVED = """\
+version: 1
+pools:
+  spot: {capacity: spot, provider: karpenter, lifetime: 24h, labels: {karpenter.sh/nodepool: both}}
+  regular: {capacity: on-demand, provider: karpenter, lifetime: 24h, labels: {karpenter.sh/nodepool: both}}
+  alone: {capacity: on-demand, provider: karpenter, lifetime: 24h}
+  endless: {capacity: spot, provider: karpenter}
+  elsewhere: {capacity: spot, provider: aks, lifetime: 24h}
+policy: {default: {spot: prefer, grace_period: 10s}, tasks: {"big/*": {grace_period: GRACE}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("grace", "last"),
+    [
+        ("15s", {"spot": 120, "regular": 120, "alone": 30}),  # the notice; Kubernetes' own grace period
+        ("5m", {"spot": 300, "regular": 300, "alone": 300}),
+        ("90.5s", {"spot": 120, "regular": 120, "alone": 91}),
+    ],
+)
+def test_the_lifetime_of_a_node_of_karpenter_ends_its_work_with_every_grace_period(
+    folder: Path, grace: str, last: dict[str, int]
+) -> None:
+    (folder / "spotwright.yaml").write_text(LIVED.replace("GRACE", grace))
+    for name, seconds in last.items():
+        node_pool = next(plain_yaml.load_all(run("command", name).stdout))
+        made = node_pool["spec"]["template"]["spec"]
+
+        assert (made["expireAfter"], made["terminationGracePeriod"]) == ("86400s", f"{seconds}s")
+        assert {"nodes": "0", "reasons": ["Drifted"]} in node_pool["spec"]["disruption"]["budgets"]
+
+
+def test_a_node_pool_without_a_lifetime_waits_for_its_work(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(LIVED.replace("GRACE", "15s"))
+    spec = next(plain_yaml.load_all(run("command", "endless").stdout))["spec"]
+
+    assert {"expireAfter", "terminationGracePeriod"}.isdisjoint(spec["template"]["spec"])
+    assert "budgets" not in spec["disruption"]
+
+
+def test_a_pool_of_karpenter_says_who_ends_its_nodes(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(LIVED.replace("GRACE", "5m"))
+    shown = {block.partition(":")[0]: block for block in re.split(r"\n(?=\S)", run("list").stdout)}
+
+    assert "taken after 24h00m\n" in shown["spot"]
+    assert "expireAfter), and removes it 5m00s later at the latest" in shown["spot"]
+    assert "without that field work outlives it" in shown["spot"]
+    assert "expireAfter" not in shown["endless"] + shown["elsewhere"]
 
 
 def test_there_is_a_flavor_for_each_pool_a_queue_and_a_queue_in_each_namespace() -> None:

@@ -94,7 +94,14 @@ def make_pool(
     if pool not in configuration.pools:
         raise InputError(f"no pool {pool!r}; the pools are {', '.join(configuration.pools)}")
     chosen = configuration.pools[pool]
-    request = Request(chosen, configuration.pools, configuration.currency, configuration.default_ladder, cluster_name)
+    request = Request(
+        chosen,
+        configuration.pools,
+        configuration.currency,
+        configuration.default_ladder,
+        cluster_name,
+        configuration.longest_grace_period,
+    )
     lines = script(request, tool)
     click.echo("\n".join(lines))
     for warning in request.warnings:

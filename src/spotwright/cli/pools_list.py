@@ -18,8 +18,9 @@ from spotwright.clouds.providers import ZONE
 from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kueue import quantity
-from spotwright.model.pools import Pool
+from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import format_duration, format_money
+from spotwright.pools.karpenter import longest_end
 
 __all__ = ["list_pools", "pool_json"]
 
@@ -52,7 +53,7 @@ def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
         if as_json:
             described.append(pool_json(pool, price))
         else:
-            click.echo("\n".join(_description(pool, price, configuration.currency)))
+            click.echo("\n".join(_description(pool, price, configuration)))
     if as_json:
         click.echo(json.dumps(described, indent=2))
     return SUCCEEDED
@@ -84,12 +85,13 @@ def _priced(config: Config, sheet: str) -> dict[str, str]:
     return lines
 
 
-def _description(pool: Pool, price: str, currency: str) -> list[str]:
+def _description(pool: Pool, price: str, config: Config) -> list[str]:
     lines = [f"{pool.name}: {pool.capacity}, {pool.provider}, {_size(pool)}"]
     if pool.is_spot:
         lines[0] += f", notice {format_duration(pool.notice)}"
     if pool.lifetime is not None:
         lines[0] += f", taken after {format_duration(pool.lifetime)}"
+    lines += list(_end_of_lifetime(pool, config))
     where = [pool.machine, pool.region, " ".join(pool.zones), pool.os if pool.os != "linux" else ""]
     machine = ", ".join(part for part in where if part)
     lines += [f"  machine  {machine}"] if machine else []
@@ -97,11 +99,19 @@ def _description(pool: Pool, price: str, currency: str) -> list[str]:
         lines.append(f"  node   {', '.join(f'{name} {quantity(name, amount)}' for name, amount in pool.node.items())}")
     lines += [f"  price  {price}"] if price else []
     if pool.max_price is not None:
-        lines.append(f"  at most  {format_money(pool.max_price)} {currency}/h")
+        lines.append(f"  at most  {format_money(pool.max_price)} {config.currency}/h")
     lines += [f"  label  {key}={value}" for key, value in providers.labels(pool).items()]
     lines += list(_zones(pool))
     lines += [f"  taint  {taint}" for taint in providers.taints(pool)]
     return lines
+
+
+def _end_of_lifetime(pool: Pool, config: Config) -> Iterator[str]:
+    """Who takes the nodes of Karpenter's pools at the end of their lifetime, and when the last work on them ends."""
+    if pool.lifetime is not None and pool.provider is Provider.KARPENTER:
+        last = format_duration(longest_end(pool, config.pools, config.longest_grace_period))
+        yield f"  lifetime  Karpenter drains a node then (expireAfter), and removes it {last} later at the latest"
+        yield "            (terminationGracePeriod, which pools command writes); without that field work outlives it"
 
 
 def _zones(pool: Pool) -> Iterator[str]:

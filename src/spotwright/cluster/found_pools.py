@@ -352,7 +352,7 @@ def _found(
         **({"lifetime": node_pool.lifetime} if node_pool and node_pool.lifetime else {}),
         **({"create_flags": flags} if flags else {}),
     }
-    notes = list(_notes(one, pool, taints))
+    notes = [*_notes(one, pool, taints), *(node_pool.notes if node_pool else ())]
     return pool, FoundPool(name, settings, sorted(each.name for each in one.nodes), notes, one.is_spot is not None)
 
 

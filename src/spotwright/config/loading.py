@@ -15,7 +15,7 @@ from spotwright.config.document import MAX_BYTES, Location, ObjectSources, Probl
 from spotwright.config.fields import LINT, TARGET, TOP, VERSION, read_fields
 from spotwright.config.sections import Policies, check_policies, matches, read_policies, read_pools
 from spotwright.errors import ConfigError
-from spotwright.model.policy import Layer
+from spotwright.model.policy import BUILT_IN, Layer
 from spotwright.model.pools import Pool, PriceSource, Provider, Quote
 from spotwright.model.quantities import format_bytes
 
@@ -85,6 +85,12 @@ class Config:
         """The ladder of ``policy.default``; empty without one."""
         default = self.policy_default
         return tuple((default.values.get("ladder") if default is not None else None) or ())
+
+    @property
+    def longest_grace_period(self) -> float:
+        """The longest grace period that a policy gives to work, in seconds; at least that which holds where none sets it."""
+        layers = (BUILT_IN, self.policy_default, *(layer for _, layer in self.policy_tasks))
+        return max(float(layer.values.get("grace_period", 0.0)) for layer in layers if layer is not None)
 
     def layers_for(self, *task_paths: str) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
         """Return the layers of ``policy.default``, and those of ``policy.tasks`` that match a task's path, weakest first.

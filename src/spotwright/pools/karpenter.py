@@ -5,14 +5,23 @@ reads off a NodePool of both capacity types, are one NodePool here; weights put 
 capacity, Karpenter leaves that offering out for some minutes and takes on-demand of the same NodePool, or the NodePool with the
 next weight: this is what ``spot: prefer`` means there.
 
+The ``lifetime`` of a pool is ``expireAfter``: then Karpenter drains the node. A drain waits for pods with
+``karpenter.sh/do-not-disrupt``, which placement writes, unless ``terminationGracePeriod`` is set: then each pod is deleted so
+early that its own grace period ends with that period, and a node lives for the sum of the two at most. It also lets Karpenter
+replace nodes that have drifted from their NodePool or its image, whatever their pods say; a budget of no nodes for that reason
+holds it.
+
 Sources: kubernetes-sigs/karpenter, the CRD ``karpenter.sh_nodepools`` v1, and "NodePools" (weight from 1 to 100, the highest
-first; consolidateAfter is required), "Disruption"; aws/karpenter-provider-aws, the CRD EC2NodeClass v1;
+first; consolidateAfter is required), "Disruption" (TerminationGracePeriod, Pod-Level Controls, NodePool Disruption Budgets), with
+``pkg/controllers/node/termination/terminator/terminator.go`` (DeleteExpiringPods), ``pkg/controllers/disruption/types.go``
+(NewCandidate) and ``drift.go`` (EventualDisruptionClass); aws/karpenter-provider-aws, the CRD EC2NodeClass v1;
 Azure/karpenter-provider-azure, the CRD AKSNodeClass v1beta1; Microsoft Learn, "Node auto provisioning" (names of zones:
 ``eastus-1``).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,10 +37,11 @@ from spotwright.placing.kueue_flavors import flavor_order
 from spotwright.placing.yaml_writer import flow
 from spotwright.pools.request import Request, comment, counted, gpus, items, name_at_provider, own_fields
 
-__all__ = ["NODE_CLASS_LABELS", "NodePool", "karpenter_objects", "read_node_pool"]
+__all__ = ["NODE_CLASS_LABELS", "NodePool", "karpenter_objects", "longest_end", "read_node_pool"]
 
 
 _CAPACITY_TYPE = "karpenter.sh/capacity-type"
+_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 _AWS_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"}
 _AZURE_CLASS = {"group": "karpenter.azure.com", "kind": "AKSNodeClass"}
 _AUTO_MODE_CLASS = {"group": "eks.amazonaws.com", "kind": "NodeClass"}
@@ -45,7 +55,10 @@ NODE_CLASS_LABELS: Mapping[str, Mapping[str, str]] = {
 
 
 class NodePool(NamedTuple):
-    """What a NodePool of a cluster asks for. ``capacities``: True for spot. ``flags`` are settings for ``create_flags``."""
+    """What a NodePool of a cluster asks for. ``capacities``: True for spot. ``flags`` are settings for ``create_flags``.
+
+    ``lifetime`` is empty where nothing ends the work on a node at that age; ``notes`` say so.
+    """
 
     name: str
     capacities: tuple[bool, ...]
@@ -57,6 +70,7 @@ class NodePool(NamedTuple):
     os: str
     lifetime: str
     flags: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
@@ -75,6 +89,8 @@ def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
     said |= {ZONE} if zones else set()
     others = [one for one in left if one.get("key") not in said]
     expires = str(made.get("expireAfter") or (spec.get("disruption") or {}).get("expireAfter") or "Never")
+    expires = expires if _is_duration(expires) else ""
+    last = str(made.get("terminationGracePeriod") or "")
     flags = {
         **({"requirements": others} if others else {}),
         **({"nodeClassRef": reference} if (reference := _reference(made.get("nodeClassRef") or {})) else {}),
@@ -93,9 +109,32 @@ def read_node_pool(node_pool: Mapping[str, Any]) -> NodePool:
         zones,
         archs,
         "windows" if systems == ("windows",) else "linux",
-        expires if _is_duration(expires) else "",
+        expires if last else "",
         flags,
+        tuple(_notes_on_the_end(expires, last, (spec.get("disruption") or {}).get("budgets") or ())),
     )
+
+
+def _notes_on_the_end(expires: str, last: str, budgets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What a NodePool does to work that is not to be disrupted; ``expires`` and ``last``, its two fields, may be empty."""
+    if expires and not last:
+        yield (
+            f"its expireAfter {expires} is no lifetime: a drain waits for work with {_DO_NOT_DISRUPT} unless "
+            "terminationGracePeriod is set, so that work outlives it"
+        )
+    if expires and last:
+        yield f"its lifetime is expireAfter; work with {_DO_NOT_DISRUPT} ends up to {last} later (terminationGracePeriod)"
+    holds_drift = any(
+        str(one.get("nodes")) in ("0", "0%")
+        and "Drifted" in (one.get("reasons") or ("Drifted",))
+        and not one.get("schedule")
+        for one in budgets
+    )
+    if last and not holds_drift:
+        yield (
+            f"its terminationGracePeriod {last} also ends work with {_DO_NOT_DISRUPT} on nodes that have drifted from the "
+            'NodePool: a budget {nodes: "0", reasons: [Drifted]} in its spec.disruption holds that'
+        )
 
 
 def _reference(given: Mapping[str, str]) -> dict[str, str]:
@@ -165,8 +204,7 @@ def karpenter_objects(request: Request) -> Iterator[str]:
 
 def _members(request: Request, name: str) -> list[Pool]:
     """The pools that are this NodePool. Raises :class:`InputError` where one NodePool cannot be all of them."""
-    ours = [one for one in request.pools.values() if one.provider is Provider.KARPENTER]
-    members = [one for one in ours if providers.pool_name(one) == name] or [request.pool]
+    members = _of_name(name, request.pools) or [request.pool]
     for other in members:
         if set(other.taints) != set(request.pool.taints):
             raise InputError(
@@ -174,6 +212,21 @@ def _members(request: Request, name: str) -> list[Pool]:
                 f"taints: give them the same taints, or labels: {{{providers.pool_label(other)}: NAME}} of their own"
             )
     return members
+
+
+def _of_name(name: str | None, pools: Mapping[str, Pool]) -> list[Pool]:
+    """The pools that are one NodePool by their name at Karpenter."""
+    ours = (one for one in pools.values() if one.provider is Provider.KARPENTER)
+    return [one for one in ours if providers.pool_name(one) == name]
+
+
+def longest_end(pool: Pool, pools: Mapping[str, Pool], grace_period: float) -> int:
+    """How long after its lifetime a node of the pool may be there, in seconds: time for every grace period to end.
+
+    That is the longest of the policies, ``grace_period``, or the notice of its spot nodes, within which placement keeps others.
+    """
+    members = _of_name(providers.pool_name(pool), pools) or [pool]
+    return math.ceil(max(grace_period, *(one.notice for one in members if one.is_spot), 0.0))
 
 
 def _meanings(request: Request, members: Sequence[Pool]) -> Iterator[str]:
@@ -200,6 +253,17 @@ def _meanings(request: Request, members: Sequence[Pool]) -> Iterator[str]:
     for one in members:
         if one.min_nodes:
             yield request.warn(f"min_nodes {one.min_nodes} is not given to Karpenter, which keeps no empty nodes")
+    if any(one.lifetime is not None for one in members):
+        yield (
+            f"lifetime: Karpenter drains a node at the age expireAfter, and removes it at most {_last(request)} s later "
+            "(terminationGracePeriod: the longest grace period of the policies, or the notice). Pods with "
+            f"{_DO_NOT_DISRUPT} keep working until their own grace period has to begin; without terminationGracePeriod they "
+            "would outlive the node's lifetime."
+        )
+        yield (
+            "budget for Drifted: with terminationGracePeriod Karpenter would also end work on nodes that have drifted, such as "
+            "from a new image; so none is replaced for that, and new nodes bring the new image."
+        )
     yield (
         "consolidationPolicy WhenEmpty: a node is removed when no work is left on it. WhenEmptyOrUnderutilized would "
         "move running work to save money, which interrupts it more often than spot does."
@@ -230,8 +294,17 @@ def _node_pool(request: Request, name: str, members: Sequence[Pool], reference: 
     lifetimes = [one.lifetime for one in members if one.lifetime is not None]
     if lifetimes:
         yield f"      expireAfter: {max(int(min(lifetimes)), 1)}s  # lifetime"
-    yield "  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 5m}"
+        yield f"      terminationGracePeriod: {_last(request)}s  # after it no work is left on the node"
+    yield "  disruption:" if lifetimes else "  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 5m}"
+    if lifetimes:
+        yield "    consolidationPolicy: WhenEmpty"
+        yield "    consolidateAfter: 5m"
+        yield '    budgets: [{nodes: "10%"}, {nodes: "0", reasons: [Drifted]}]  # 10%: as without budgets'
     yield from _limits(members)
+
+
+def _last(request: Request) -> int:
+    return longest_end(request.pool, request.pools, request.grace_period)
 
 
 def _weight(request: Request, members: Sequence[Pool]) -> tuple[int, str]:

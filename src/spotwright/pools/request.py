@@ -21,6 +21,7 @@ from spotwright.clouds import providers
 from spotwright.clouds.node_signs import is_refused_by_kubelet
 from spotwright.clouds.providers import naming_rule
 from spotwright.errors import InputError
+from spotwright.model.policy import BUILT_IN
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import parse_duration
 
@@ -116,9 +117,10 @@ NODE_POOL: Mapping[str, Any] = {
                 "taints": _TAINTS,
                 "nodeClassRef": {"*": TEXT},
                 "expireAfter": TEXT,
+                "terminationGracePeriod": TEXT,
             },
         },
-        "disruption": {"expireAfter": TEXT},
+        "disruption": {"expireAfter": TEXT, "budgets": [{"nodes": SCALAR, "reasons": [TEXT], "schedule": TEXT}]},
         "limits": {"*": SCALAR},
     },
 }
@@ -291,8 +293,8 @@ def _quoted(word: Word) -> str:
 class Request:
     """One pool to make. ``pools`` are all of the configuration, ``ladder`` that of its default policy.
 
-    ``cluster`` is the name of the cluster, empty where it is not known. ``warnings`` collects what a person must read even if the
-    text goes straight into a shell.
+    ``cluster`` is the name of the cluster, empty where it is not known. ``grace_period``: the longest one of the configuration's
+    policies, in seconds. ``warnings`` collects what a person must read even if the text goes straight into a shell.
     """
 
     pool: Pool
@@ -300,6 +302,7 @@ class Request:
     currency: str = "USD"
     ladder: Sequence[str] = ()
     cluster: str = ""
+    grace_period: float = BUILT_IN.values["grace_period"]
     warnings: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> str:

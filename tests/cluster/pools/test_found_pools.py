@@ -295,7 +295,7 @@ REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "defa
 def a_node_pool(
     name: str = "general", requirements: list[dict[str, Any]] = REQUIREMENTS, **spec: Any
 ) -> dict[str, Any]:
-    made = {"requirements": requirements, "nodeClassRef": REFERENCE, "expireAfter": "720h"}
+    made = {"requirements": requirements, "nodeClassRef": REFERENCE}
     template = {"metadata": {"labels": {"team": "a"}}, "spec": {**made, **spec}}
     return {"metadata": {"name": name}, "spec": {"limits": {"cpu": "100"}, "template": template}}
 
@@ -310,9 +310,45 @@ def test_a_node_pool_is_read_in_full_beside_its_nodes() -> None:
         "lifetime": "720h",
         "create_flags": {"requirements": REQUIREMENTS[3:], "nodeClassRef": REFERENCE, "limits": {"cpu": "100"}},
     }
-    pools = found(node, node_pools=(a_node_pool(),))
+    pools = found(node, node_pools=(a_node_pool(expireAfter="720h", terminationGracePeriod="48h"),))
     assert pools["general-on-demand"].settings == {"capacity": "on-demand", **shared}
     assert pools["general-spot"].settings == {"capacity": "spot", "node": {"cpu": "2"}, **shared}
+
+
+OUTLIVED, LATER, DRIFTED = (
+    "that work outlives it",
+    "ends up to 5m later",
+    "on nodes that have drifted from the NodePool",
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "disruption", "lifetime", "notes"),
+    [
+        ({}, {}, None, []),
+        ({"expireAfter": "Never"}, {}, None, []),
+        ({"expireAfter": "24h"}, {}, None, [OUTLIVED]),
+        ({}, {"expireAfter": "24h"}, None, [OUTLIVED]),  # of v1beta1
+        ({"expireAfter": "24h", "terminationGracePeriod": "5m"}, {}, "24h", [LATER, DRIFTED]),
+        ({"expireAfter": "Never", "terminationGracePeriod": "5m"}, {}, None, [DRIFTED]),
+        ({"terminationGracePeriod": "5m"}, {"budgets": [{"nodes": "10%"}]}, None, [DRIFTED]),
+        ({"terminationGracePeriod": "5m"}, {"budgets": [{"nodes": "0", "reasons": ["Empty"]}]}, None, [DRIFTED]),
+        ({"terminationGracePeriod": "5m"}, {"budgets": [{"nodes": "0", "schedule": "@daily"}]}, None, [DRIFTED]),
+        ({"terminationGracePeriod": "5m"}, {"budgets": [{"nodes": "0", "reasons": ["Drifted"]}]}, None, []),
+        ({"terminationGracePeriod": "5m"}, {"budgets": [{"nodes": "0"}]}, None, []),
+    ],
+)
+def test_a_lifetime_is_what_ends_the_work_on_a_node(
+    spec: dict[str, Any], disruption: dict[str, Any], lifetime: str | None, notes: list[str]
+) -> None:
+    given = a_node_pool(**spec)
+    given["spec"]["disruption"] = disruption
+    [pool, _] = found(node_pools=(given,)).values()
+
+    assert pool.settings.get("lifetime") == lifetime
+    assert [text for text in pool.notes if "expireAfter" in text or "terminationGracePeriod" in text] == [
+        next(text for text in pool.notes if note in text) for note in notes
+    ]
 
 
 @pytest.mark.parametrize(
