@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
-from tests.placing.placed import FILE, place
+from tests.placing.placed import FILE, a_config, place
 
 from spotwright import config
 from spotwright.manifests.files import place_text, unplace_text
+from spotwright.placing.context import PlaceOptions
 
 GOLDEN = Path(__file__).parents[1] / "kinds" / "golden"
 SAFE, STAY = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
@@ -164,6 +165,25 @@ def test_what_a_workflow_says_for_all_pods_stays_too() -> None:
 
     assert shields_of(outcome.text, SAFE) == ["true"]
     assert outcome.reports(f'a: its own {SAFE}: "true" stays')
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_shielded"),
+    [
+        ("apps/v1:DaemonSet", False),
+        ("serving.knative.dev/v1:Service", False),
+        ("apps/v1:StatefulSet", True),
+        ("x.io/v1:Run", True),
+    ],
+)
+def test_pods_that_the_user_names_are_shielded_unless_their_kind_serves(kind: str, is_shielded: bool) -> None:
+    api_version, _, name = kind.partition(":")
+    text = f"apiVersion: {api_version}\nkind: {name}\n" + DEPLOYMENT.format(label="a: b").split("\n", 2)[2]
+    options = PlaceOptions(pod_paths=(("spec", "template", "spec"),))
+    placed = place_text(text, FILE, a_config(NEVER), options=options).text
+
+    assert "affinity" in placed
+    assert shields_of(placed, SAFE) == (["false"] if is_shielded else [])
 
 
 def test_without_a_policy_for_spot_nothing_is_written() -> None:

@@ -131,8 +131,9 @@ def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
 
 
 def _duty(group: str, kind: str) -> Duty:
-    """What the pods that a user names are for: work, unless all pods of the kind serve."""
-    return Duty.SERVING if {one.duty for one in facts_of(group, kind).places} == {Duty.SERVING} else Duty.WORKER
+    """What the pods that a user names are for: work, unless all pods of the kind serve, or run on every node."""
+    known = {one.duty for one in facts_of(group, kind).places}
+    return known.pop() if known in ({Duty.SERVING}, {Duty.SYSTEM}) else Duty.WORKER
 
 
 def _warn_of_checkpoints(ctx: PlaceContext, path: Path, role: Role) -> None:
