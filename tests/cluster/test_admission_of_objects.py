@@ -35,6 +35,24 @@ def test_a_job_is_placed_and_marked() -> None:
     assert json.loads(job["metadata"]["annotations"][ADMITTED_ANNOTATION])["v"] == 1
 
 
+SAFE = "cluster-autoscaler@kubernetes@io/safe-to-evict"
+RUN = {
+    "apiVersion": "tekton.dev/v1",
+    "kind": "PipelineRun",
+    "metadata": {"name": "nightly", "namespace": "team-a"},
+    "spec": {"pipelineSpec": {"tasks": [{"name": "a", "taskSpec": {"steps": [{"name": "s", "image": "i"}]}}]}},
+}
+
+
+@pytest.mark.parametrize("spot", ["never", "prefer", "require"])
+@pytest.mark.parametrize(("data", "metadata"), [(a_job(), "spec.template.metadata"), (RUN, "metadata")])
+def test_no_autoscaler_may_move_the_pods_be_they_on_spot_nodes_or_not(
+    data: dict[str, Any], metadata: str, spot: str
+) -> None:
+    placed, _ = admitted(data, a_config(f"{{default: {{spot: {spot}}}}}"))
+    assert at_path(placed, f"{metadata}.annotations.{SAFE}") == "false"
+
+
 def test_a_marked_object_is_not_placed_again() -> None:
     job, _ = admitted(a_job())
     assert admit_object(job, a_config()).verdict == Verdict.ALREADY_PLACED

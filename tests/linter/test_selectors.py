@@ -473,6 +473,14 @@ REFERENCE = "{group: karpenter.k8s.aws, kind: EC2NodeClass, name: a}"
             ["Write it as spec.template.spec.expireAfter."],
         ),
         (
+            NODE_POOL % ("v1", REFERENCE, "", "WhenEmpty", ", terminationGracePeriod: 2m", ""),
+            ["Write it as spec.template.spec.terminationGracePeriod."],
+        ),
+        (
+            NODE_POOL % ("v1", REFERENCE, "", "WhenEmpty", "", "terminationGracePeriod: 2m"),
+            ["Write spec.template.spec.terminationGracePeriod."],
+        ),
+        (
             NODE_POOL % ("v1", "{name: a}", "", "WhenEmpty", "", ""),
             ["Write group: karpenter.k8s.aws, kind: EC2NodeClass and the name, and no apiVersion."],
         ),

@@ -181,6 +181,7 @@ _OF_NODE_POOLS: Mapping[str, str] = {
     "requirements": "spec.template.spec.requirements",
     "startupTaints": "spec.template.spec.startupTaints",
     "taints": "spec.template.spec.taints",
+    "terminationGracePeriod": "spec.template.spec.terminationGracePeriod",
     "ttlSecondsAfterEmpty": "spec.disruption.consolidateAfter",
     "ttlSecondsUntilExpired": "spec.template.spec.expireAfter",
 }
@@ -216,9 +217,10 @@ def _old_fields(subject: KubeObject) -> Iterator[tuple[Path, str, str]]:
     if disruption.get("consolidationPolicy") == "WhenUnderutilized":
         text = "has the consolidationPolicy WhenUnderutilized, which karpenter.sh/v1 refuses"
         yield ("disruption", "consolidationPolicy"), text, "Write WhenEmptyOrUnderutilized."
-    if "expireAfter" in disruption:
-        text = "has expireAfter in its disruption, which karpenter.sh/v1 drops"
-        yield ("disruption", "expireAfter"), text, "Write it as spec.template.spec.expireAfter."
+    for name in ("expireAfter", "terminationGracePeriod"):
+        if name in disruption:
+            text = f"has {name} in its disruption, which karpenter.sh/v1 drops"
+            yield ("disruption", name), text, f"Write it as spec.template.spec.{name}."
     if "kubelet" in inner:
         text = "has kubelet in its template, which karpenter.sh/v1 drops"
         yield ("template", "spec", "kubelet"), text, "Write it as spec.kubelet of its node class."
