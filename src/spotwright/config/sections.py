@@ -64,7 +64,8 @@ POLICY_MEANINGS: Mapping[str, str] = {
     "errors.factor": "Factor by which each further wait is longer.",
     "errors.ceiling": "Maximum wait.",
     "fall_back_after": "Number of interruptions from which on the task stays on on-demand. Only with `spot: prefer`.",
-    "pending_timeout": "Time for which an attempt waits for a node of one pool before it tries the next pool.",
+    "pending_timeout": "Time for which an attempt waits for a node of one pool before it tries the next pool. On a cluster the "
+    "time in which a node is on its way does not count.",
     "deadline": "Time by which the work must be done. It decides the pool, in place of `fall_back_after` and `pending_timeout`.",
     "work": "Duration of the task, for a deadline to plan with.",
     "grace_period": "Time of the code between SIGTERM and SIGKILL.",
