@@ -145,7 +145,7 @@ def test_what_the_user_says_stays_with_a_warning(own: str) -> None:
     assert shields_of(outcome.text, SAFE) == [own]
     line = text.splitlines().index(f'      annotations: {{{SAFE}: "{own}"}}') + 1
     assert outcome.reports(
-        f'{FILE}:{line}: warning: job: its own {SAFE}: "{own}" stays', 'to save a node; write "false"'
+        f'{FILE}:{line}: warning: train: its own {SAFE}: "{own}" stays', 'to save a node; write "false"'
     )
     assert unplace_text(outcome.text, FILE).text == text
 
@@ -164,7 +164,7 @@ def test_what_a_workflow_says_for_all_pods_stays_too() -> None:
     outcome = place(text, NEVER)
 
     assert shields_of(outcome.text, SAFE) == ["true"]
-    assert outcome.reports(f'a: its own {SAFE}: "true" stays')
+    assert outcome.reports(f'w/a: its own {SAFE}: "true" stays')
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,7 @@ def _shield(ctx: PlaceContext, members: Sequence[Placed]) -> None:
     """Keep autoscalers from moving the pods of a run, which have its annotations."""
     if ctx.writes(Group.PLACEMENT) and any(member.policy.spot is not None for member in members):
         check(ctx, ctx.at("metadata"), METADATA)
-        add_shields(ctx, ctx.at("metadata"), str(ctx.get("kind")))
+        add_shields(ctx, ctx.at("metadata"), ctx.name)
 
 
 def _place_task_run(ctx: PlaceContext) -> None:

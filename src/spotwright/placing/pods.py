@@ -461,7 +461,7 @@ def add_pod_metadata(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Du
     if ctx.options.has_webhook:  # it decides about each pod by what the pod carries
         text = json.dumps({**json.loads(text), **_of_attempts(placed.policy)}, separators=(",", ":"))
     _add_missing(ctx, metadata, {"labels": {SPOT_LABEL: spot}, "annotations": {POLICY_ANNOTATION: text}})
-    add_shields(ctx, metadata, placed.report.name, duty)
+    add_shields(ctx, metadata, placed.report.policy_path, duty)
 
 
 _SAFE_TO_EVICT, _DO_NOT_DISRUPT = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
@@ -500,7 +500,7 @@ def _is_made_by_karpenter(pool: Pool) -> bool:
 
 
 def add_shields(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.WORKER) -> None:
-    """Add the :func:`shields` of a role's pods to the metadata at this path. What the user says stays, with a warning."""
+    """Add the :func:`shields` of the pods of ``name`` to the metadata at this path. What the user says stays, with a warning."""
     wanted = shields(duty, ctx.config.target, ctx.config.pools.values())
     given = ctx.editor.get((*metadata, "annotations")) or {}
     for key, value in wanted.items():
