@@ -43,9 +43,9 @@ def order(given: dict[str, dict[str, Any]], seen: Autoscalers) -> tuple[bool, st
 @pytest.mark.parametrize(
     ("priorities", "is_kept", "words"),
     [
-        ({20: ["^aks-cpuspot-.*"], 10: ["^aks-cpu-.*"]}, True, "expander orders them"),
-        ({20: [".*spot.*"]}, True, "expander orders them"),
-        ({20: [".*spot.*"], 10: [".*"]}, True, "expander orders them"),
+        ({20: ["^aks-cpuspot-.*"], 10: ["^aks-cpu-.*"]}, True, "orders them"),
+        ({20: [".*spot.*"]}, True, "orders them"),
+        ({20: [".*spot.*"], 10: [".*"]}, True, "orders them"),
         ({10: [".*"]}, False, "gives cpuspot the priority 10, and cpu 10"),
         ({20: ["^aks-cpu-.*"], 10: [".*spot.*"]}, False, "gives cpuspot the priority 10, and cpu 20"),
         ({20: ["nodes-of-nobody"]}, False, "no pattern of the ConfigMap cluster-autoscaler-priority-expander matches"),

@@ -119,7 +119,7 @@ def _of_groups(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscal
     problem = next(_problems(wanted, pools, seen, seen.priorities), "")
     if problem:
         return Order(False, problem)
-    return Order(True, f"the autoscaler's expander orders them: {', '.join(pool.name for pool in wanted)}")
+    return Order(True, f"the ConfigMap {PRIORITIES} orders them: {', '.join(pool.name for pool in wanted)}")
 
 
 def _problems(

@@ -52,6 +52,7 @@ _SAID = 300  # characters of a message that are told
 _SCAN = 15.0  # seconds after an order until the status has it: one scan is 10 s
 _SILENT = 120.0  # seconds after which a status that has not changed is that of an autoscaler which is away
 _UNAVAILABLE = 90.0  # seconds: Karpenter says again each minute that a NodePool has no offering
+_TURN = 1.0  # seconds: times of the API are whole, and one turn of Karpenter orders nodes and says who gets none
 _REPEATED = 360.0  # seconds: it says again every five minutes that a pod fits none
 
 
@@ -180,7 +181,7 @@ class AutoscalerWords:
         of_karpenter = [pool for pool in known if pool.provider is Provider.KARPENTER]
         of_groups = [pool for pool in known if pool.provider is not Provider.KARPENTER]
         found = self._groups(of_groups, pools, now)
-        ordered = self._claimed(uid, of_karpenter, now) or self._ordered(uid, of_groups, found, now)
+        ordered = self._claimed(uid, of_karpenter, now) or self._ordered(uid, of_groups, found, pools, now)
         if ordered is not None:
             return ordered
         if not self.can_hear and not found:
@@ -188,24 +189,31 @@ class AutoscalerWords:
         if not known or (of_karpenter and of_groups):
             return None  # each autoscaler speaks for its own pools alone
         return (
-            self._without_offering(uid, of_karpenter, now)
+            self._without_offering(pod, of_karpenter, now)
             if of_karpenter
             else self._without_group(uid, of_groups, found)
         )
 
     def _claimed(self, uid: str, wanted: Sequence[Pool], now: float) -> PodWaits | None:
-        """Whether Karpenter has ordered a node of these pools."""
+        """Whether Karpenter has ordered a node of these pools, which it has not found to be too few for this pod."""
         names = {pool_name(pool) or pool.name for pool in wanted}
-        living = [claim for claim in self._claims.values() if claim.node_pool in names and now < claim.at + self.limit]
+        word = self._words.get((uid, KARPENTER))
+        failed_at = word.at if word is not None and word.reason == _FAILED else 0.0
+        living = [
+            claim
+            for claim in self._claims.values()
+            if claim.node_pool in names and failed_at < claim.at + _TURN and now < claim.at + self.limit
+        ]
         if living:
             claim = min(living, key=lambda one: one.at)
             return PodWaits(NODE_ORDERED, f"a node of NodePool {claim.node_pool} is on its way", claim.at)
-        word = self._words.get((uid, KARPENTER))
         if self.sees_claims or word is None or word.reason != _NOMINATED or now >= word.at + self.limit:
             return None
         return PodWaits(NODE_ORDERED, f"a node is ordered ({_NOMINATED})", word.at)
 
-    def _ordered(self, uid: str, wanted: Sequence[Pool], found: Sequence[Group], now: float) -> PodWaits | None:
+    def _ordered(
+        self, uid: str, wanted: Sequence[Pool], found: Sequence[Group], pools: Mapping[str, Pool], now: float
+    ) -> PodWaits | None:
         """Whether the cluster autoscaler has ordered a node of these pools."""
         for group in found:
             since = self._coming_since.get(group.name, now)
@@ -216,17 +224,27 @@ class AutoscalerWords:
             return None
         if found and self._status is not None and (self._status.at or 0.0) > word.at + _SCAN:
             return None  # the status has had the time to show it, and shows nothing
-        named = ", ".join(map(_short, _GROUP.findall(word.message))) or "a group"
+        groups = _GROUP.findall(word.message)
+        by_pool = groups_of_pools(pools.values(), groups)
+        if any(by_pool.values()) and not any(by_pool.get(pool.name) for pool in wanted):
+            return None  # a node of another pool
+        named = ", ".join(map(_short, groups)) or "a group"
         return PodWaits(NODE_ORDERED, f"a node of {named} is ordered ({_TRIGGERED})", word.at)
 
-    def _without_offering(self, uid: str, wanted: Sequence[Pool], now: float) -> PodWaits | None:
-        """What Karpenter says of pools for which it orders nothing."""
+    def _without_offering(self, pod: Mapping[str, Any], wanted: Sequence[Pool], now: float) -> PodWaits | None:
+        """What Karpenter says of pools for which it orders nothing. A word that is older than the pod may be over."""
+        word = self._words.get((uid_of(pod), KARPENTER))
+        has_failed = word is not None and word.reason == _FAILED and now < word.at + _REPEATED
+        made_at = seconds(metadata(pod).get("creationTimestamp")) or 0.0
         refusals = [self._refusals.get(pool_name(pool) or pool.name) for pool in wanted]
-        fresh = [one for one in refusals if one is not None and now < one.at + _UNAVAILABLE]
+        fresh = [
+            one
+            for one in refusals
+            if one is not None and now < one.at + _UNAVAILABLE and (has_failed or one.at >= made_at)
+        ]
         if fresh and len(fresh) == len(wanted):
             return PodWaits(CANNOT_GROW, f"Karpenter: {fresh[0].message[:_SAID]} ({fresh[0].reason})", fresh[0].at)
-        word = self._words.get((uid, KARPENTER))
-        if word is not None and word.reason == _FAILED and now < word.at + _REPEATED:
+        if word is not None and has_failed:
             return PodWaits(NO_SCALE_UP, f"Karpenter: {word.message[:_SAID]}", word.at)
         return None
 
