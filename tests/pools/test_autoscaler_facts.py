@@ -178,7 +178,7 @@ def test_a_line_that_matches_no_group_is_told() -> None:
         ("status", "a: [b", "it is no YAML"),
         ("status", "[" * 100_000, "it is no YAML"),
         ("status", "x" * 1_000_001, "more than 1000000 characters"),
-        ("priorities", "10:\n- (a+)+$\n", "repeats a repetition"),
+        ("priorities", "10:\n- (a+)+$\n", "repeats too much"),
         ("priorities", "", "expected lists of patterns"),
     ],
 )

@@ -110,6 +110,7 @@ def _is_file(text: str) -> bool:
 
 def _named_in(path: Path) -> list[tuple[str, str]]:
     """The objects of a file as ``kind/name``, each with its namespace. Raises :class:`InputError` for a file that names none."""
+    from spotwright.cluster.explaining import EXPLAINED
     from spotwright.config.document import read_input
 
     found: list[tuple[str, str]] = []
@@ -119,17 +120,20 @@ def _named_in(path: Path) -> list[tuple[str, str]]:
         raise InputError(f"{path}: it is no YAML that can be read ({str(error).splitlines()[0]})") from None
     for document in documents:
         data: Any = document.root.data if isinstance(document.root, yaml_composer.MappingNode) else {}
-        meta: Any = data.get("metadata")
-        meta = meta if isinstance(meta, dict) else {}
-        if data.get("kind") and meta.get("name"):
-            found.append((f"{str(data['kind']).lower()}/{meta['name']}", str(meta.get("namespace") or "")))
-        elif data.get("kind"):
-            raise InputError(
-                f"{path}:{document.line}: its {data['kind']} gets its name when it is created: name the run that "
-                "spotwright runs --cluster lists, or an object as kind/name"
-            )
+        listed = data.get("items") if str(data.get("kind", "")).endswith("List") else [data]
+        for each in listed if isinstance(listed, list) else ():
+            meta: Any = each.get("metadata") if isinstance(each, dict) else None
+            if not isinstance(meta, dict) or str(each.get("kind", "")) not in EXPLAINED:
+                continue
+            if not meta.get("name"):
+                raise InputError(
+                    f"{path}:{document.line}: its {each['kind']} gets its name when it is created: name the run that "
+                    "spotwright runs --cluster lists, or an object as kind/name"
+                )
+            found.append((f"{each['kind'].lower()}/{meta['name']}", str(meta.get("namespace") or "")))
     if not found:
-        raise InputError(f"{path}: no object with a kind and a name: name a run, or an object as kind/name")
+        kinds = ", ".join(EXPLAINED)
+        raise InputError(f"{path}: it has none of the kinds {kinds}: name a run of spotwright runs --cluster")
     return found
 
 

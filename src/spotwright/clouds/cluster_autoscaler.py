@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from spotwright.clouds.providers import pool_name
+from spotwright.clouds.providers import node_pool_of, pool_name
 from spotwright.model.pools import Pool, Provider
 
 __all__ = [
@@ -41,10 +42,12 @@ PRIORITIES = "cluster-autoscaler-priority-expander"
 _MOST_GROUPS = 5_000
 _MOST_PATTERNS = 1_000
 _LONGEST = 200  # characters of a name or a pattern
-_NESTED = re.compile(
-    r"[+*}]\)[+*{]"
-)  # (a+)+ keeps Python busy for ever; only who may write in kube-system could have it
+# A repeated group, or many repetitions, may keep Python's patterns busy for ever; names of groups need neither.
+_REPEATED_GROUP = re.compile(r"\)[+*{]")
+_REPETITION = re.compile(r"[+*]|\{\d*,")
+_MOST_REPETITIONS = 3
 _SHOWN = 80
+_SILENT = 600.0  # seconds: --max-inactivity, after which a cluster autoscaler counts as broken
 
 
 class Group(NamedTuple):
@@ -92,6 +95,10 @@ class Status(NamedTuple):
 
     groups: Mapping[str, Group]
     at: float | None = None
+
+    def is_kept(self, now: float) -> bool:
+        """Whether somebody keeps it up to date: what an autoscaler has left that is away, or was removed, is not believed."""
+        return self.at is None or now < self.at + _SILENT
 
 
 class Priorities(NamedTuple):
@@ -179,8 +186,8 @@ def _pattern(text: Any) -> re.Pattern[str]:
     if not isinstance(text, str) or len(text) > _LONGEST:
         raise ValueError(f"{str(text)[:_SHOWN]!r}: expected a pattern of at most {_LONGEST} characters")
     try:
-        if _NESTED.search(text):
-            raise ValueError(f"{text[:_SHOWN]!r} repeats a repetition, which may take for ever to look for")
+        if _REPEATED_GROUP.search(text) or len(_REPETITION.findall(text)) > _MOST_REPETITIONS:
+            raise ValueError(f"{text[:_SHOWN]!r} repeats too much, which may take for ever to look for")
         return re.compile(text)
     except re.error as error:
         raise ValueError(f"{text[:_SHOWN]!r} is no pattern ({error})") from None
@@ -201,20 +208,40 @@ def likely_group(pool: Pool) -> str:
     return likely.get(pool.provider, name)
 
 
-def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> dict[str, list[str]]:
-    """The names of the groups of each pool, by its name. A group belongs to the pool whose name it holds as whole words.
+def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """The names of the groups of each pool, by its name.
 
-    Of several such pools it is the one with the longest name: the group of ``gpu-spot`` is none of ``gpu``.
+    Names that AKS, EKS and GKE give to the groups of their node pools are taken apart. A group of another name belongs to the
+    pool whose name it holds as whole words; of several such pools to the one with the longest name: the group of ``gpu-spot`` is
+    none of ``gpu``.
     """
-    words = {
-        pool.name: _words(pool_name(pool) or pool.name) for pool in pools if pool.provider is not Provider.KARPENTER
-    }
-    found: dict[str, list[str]] = {name: [] for name in words}
+    named = tuple((pool.name, pool_name(pool) or pool.name) for pool in pools if not node_pool_of(pool))
+    return _by_pool(named, tuple(groups))
+
+
+_MANAGED = re.compile(
+    r"aks-(?P<aks>.+)-\d+-vmss|eks-(?P<eks>.+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"|gke-(?P<gke>.+)-[0-9a-f]{8}-grp"
+)
+
+
+@lru_cache(maxsize=256)
+def _by_pool(named: tuple[tuple[str, str], ...], groups: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    """The groups by pool; ``named`` are the pools with the names that they have at their provider."""
+    words = {pool: _words(name) for pool, name in named}
+    found: dict[str, list[str]] = {pool: [] for pool, _ in named}
     for group in groups:
-        own = _words(group.rpartition("/")[2])
-        holders = [name for name, part in words.items() if _holds(own, part)]
+        short = group.rpartition("/")[2].lower()[:_LONGEST]
+        managed = _MANAGED.fullmatch(short)
+        if managed is None:
+            own = _words(short)
+            holders = [pool for pool, part in words.items() if _holds(own, part)]
+        elif managed["gke"]:  # the name of its cluster stands before that of its pool
+            holders = [pool for pool, name in named if f"-{managed['gke']}".endswith(f"-{name.lower()}")]
+        else:
+            holders = [pool for pool, name in named if name.lower() == (managed["aks"] or managed["eks"])]
         if holders:
-            found[max(holders, key=lambda name: (len(words[name]), len(name)))].append(group)
+            found[max(holders, key=lambda pool: (len(words[pool]), len(pool)))].append(group)
     return found
 
 

@@ -10,12 +10,11 @@ spot first where one NodePool allows both); GKE's documentation, "About custom c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, Priorities, Status, groups_of_pools, likely_group
-from spotwright.clouds.providers import COMPUTE_CLASS, pool_name
+from spotwright.clouds.providers import COMPUTE_CLASS, node_pool_of
 from spotwright.model.pools import Pool, Provider
 
 __all__ = ["UNKNOWN", "Autoscalers", "Order", "compute_class_of", "order_of"]
@@ -24,9 +23,9 @@ __all__ = ["UNKNOWN", "Autoscalers", "Order", "compute_class_of", "order_of"]
 class Autoscalers(NamedTuple):
     """What a cluster shows of its autoscalers. What cannot be read is None, and ``unread`` says why.
 
-    ``status`` is that of a cluster autoscaler; ``has_status``: whether there is one. ``priorities`` are those of the expander;
-    ``has_priorities``: whether its ConfigMap is there, also if it cannot be understood. ``weights`` are the weights of
-    Karpenter's NodePools by name, none where Karpenter is not installed.
+    ``status`` is that of a cluster autoscaler; ``has_status``: whether there is one, None also where an autoscaler speaks without.
+    ``priorities`` are those of the expander; ``has_priorities``: whether its ConfigMap is there, also if it cannot be understood.
+    ``weights`` are the weights of Karpenter's NodePools by name, none where Karpenter is not installed.
     """
 
     has_status: bool | None = None
@@ -49,25 +48,21 @@ class Order(NamedTuple):
 
 
 def order_of(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscalers) -> Order:
-    """Whether a pod that is open to the pools ``wanted``, in this order, gets a node of the first of them that has one.
+    """Whether a pod that is open to the pools ``wanted`` gets a node of spot before one of on-demand, if spot can be had.
 
-    Spot has to come before on-demand for certain; pools of one capacity may be equal. ``pools`` are all of the configuration.
+    Among pools of one capacity any order will do: their autoscaler chooses. ``pools`` are all of the configuration.
     """
     if compute_class := compute_class_of(wanted):
         return Order(True, f"the ComputeClass {compute_class} orders them")
-    scaled = [pool for pool in wanted if pool.min_nodes < pool.max_nodes]
-    has_scaled = bool(scaled)
-    stuck = _without_nodes(scaled, pools, seen)
-    scaled = [pool for pool in scaled if pool.name not in stuck]
-    of_karpenter = [pool for pool in scaled if pool.provider is Provider.KARPENTER]
-    of_groups = [pool for pool in scaled if pool.provider is not Provider.KARPENTER]
-    if seen.weights is not None and not seen.weights:
-        of_karpenter = []
-    if seen.has_status is False:
-        of_groups = []
+    can_grow = [pool for pool in wanted if pool.min_nodes < pool.max_nodes]
+    if not can_grow:
+        return Order(True, "these pools have a fixed size")
+    stuck = _without_nodes(can_grow, pools, seen)
+    growing = [pool for pool in can_grow if pool.name not in stuck]
+    of_karpenter = [pool for pool in growing if node_pool_of(pool) and seen.weights != {}]
+    of_groups = [pool for pool in growing if not node_pool_of(pool) and seen.has_status is not False]
     if not of_karpenter and not of_groups:
-        now = " now" if stuck else ""
-        return Order(True, f"nothing adds nodes to these pools{now}" if has_scaled else "these pools have a fixed size")
+        return Order(True, f"nothing adds nodes to these pools{' now' if stuck else ''}")
     if of_karpenter and of_groups:
         return Order(False, "Karpenter and the cluster autoscaler would each choose among their own pools")
     return _of_karpenter(of_karpenter, seen) if of_karpenter else _of_groups(of_groups, pools, seen)
@@ -90,51 +85,55 @@ def compute_class_of(pools: Sequence[Pool]) -> str:
 
 
 def _of_karpenter(wanted: Sequence[Pool], seen: Autoscalers) -> Order:
-    names = [pool_name(pool) or pool.name for pool in wanted]
     if seen.weights is None:
         return Order(False, f"the weights of Karpenter's NodePools are not known ({seen.unread})")
-    for name in names:
+    for name in map(node_pool_of, wanted):
         if name not in seen.weights:
             return Order(False, f"Karpenter has no NodePool {name}")
-    for (before, first), (after, second) in pairwise(zip(wanted, names, strict=True)):
-        higher, lower = seen.weights[first], seen.weights[second]
-        if first == second or higher > lower or (higher == lower and before.is_spot is after.is_spot):
-            continue
-        return Order(False, f"Karpenter's NodePool {first} has the weight {higher}, and {second} has {lower}")
-    if len(set(names)) == 1:
-        return Order(True, f"Karpenter takes spot first in the NodePool {names[0]}")
-    return Order(True, f"the weights of Karpenter's NodePools order them: {', '.join(dict.fromkeys(names))}")
+    for spot in (pool for pool in wanted if pool.is_spot):
+        for regular in (pool for pool in wanted if not pool.is_spot):
+            first, second = node_pool_of(spot), node_pool_of(regular)
+            if first != second and seen.weights[first] <= seen.weights[second]:
+                weights = f"the weight {seen.weights[first]}, and {second} has {seen.weights[second]}"
+                return Order(False, f"Karpenter's NodePool {first} has {weights}")
+    names = ", ".join(dict.fromkeys(map(node_pool_of, wanted)))
+    return Order(True, f"Karpenter takes spot first, and NodePools by their weight: {names}")
 
 
 def _of_groups(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscalers) -> Order:
     if len(wanted) == 1:
         return Order(True, f"{wanted[0].name} alone can get more nodes")
+    if len({pool.is_spot for pool in wanted}) == 1:
+        return Order(True, "they are of one capacity, and the autoscaler takes the next one where one cannot grow")
     if any(pool.provider is Provider.GKE for pool in wanted):
         return Order(False, "GKE's autoscaler follows no order of pools; a ComputeClass does")
+    groups = groups_of_pools(pools.values(), seen.status.groups if seen.status is not None else ())
+    nameless = [
+        pool.name for pool in wanted if seen.status is not None and seen.status.groups and not groups[pool.name]
+    ]
+    if nameless:
+        none = f"no group of the cluster autoscaler has the name of {', '.join(nameless)}"
+        return Order(True, f"{none}, so that nobody could tell that it cannot grow")
     if seen.has_priorities is None:
         return Order(False, f"the expander's ConfigMap {PRIORITIES} is not known ({seen.unread})")
     if seen.priorities is None:
         state = "cannot be understood" if seen.has_priorities else "is not there"
         return Order(False, f"the cluster autoscaler reads no preferences, and its ConfigMap {PRIORITIES} {state}")
-    problem = next(_problems(wanted, pools, seen, seen.priorities), "")
-    if problem:
-        return Order(False, problem)
-    return Order(True, f"the ConfigMap {PRIORITIES} orders them: {', '.join(pool.name for pool in wanted)}")
+    return _by_priority(wanted, groups, seen.priorities)
 
 
-def _problems(
-    wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscalers, priorities: Priorities
-) -> Iterator[str]:
-    """Why the expander does not follow the order; nothing if it does."""
-    groups = groups_of_pools(pools.values(), seen.status.groups if seen.status is not None else ())
+def _by_priority(wanted: Sequence[Pool], groups: Mapping[str, Sequence[str]], priorities: Priorities) -> Order:
+    """Whether the priorities put every spot pool before every on-demand pool."""
     lowest = -1  # what the expander begins with: a group that no pattern matches is behind all others
-    found: list[tuple[Pool, list[int]]] = []
+    found: dict[str, list[int]] = {}
     for pool in wanted:
         each = [priorities.of(name) for name in groups.get(pool.name) or [likely_group(pool)]]
-        found.append((pool, [lowest if one is None else one for one in each]))
-    for (before, high), (after, low) in pairwise(found):
-        if min(high) > max(low) or (min(high) == max(low) and before.is_spot is after.is_spot):
-            continue
-        if min(high) == lowest:
-            yield f"no pattern of the ConfigMap {PRIORITIES} matches the group of {before.name}"
-        yield f"the ConfigMap {PRIORITIES} gives {before.name} the priority {min(high)}, and {after.name} {max(low)}"
+        found[pool.name] = [lowest if one is None else one for one in each]
+    for spot in (pool.name for pool in wanted if pool.is_spot):
+        for regular in (pool.name for pool in wanted if not pool.is_spot):
+            high, low = min(found[spot]), max(found[regular])
+            if high == lowest:
+                return Order(False, f"no pattern of the ConfigMap {PRIORITIES} matches the group of {spot}")
+            if high <= low:
+                return Order(False, f"the ConfigMap {PRIORITIES} gives {spot} the priority {high}, and {regular} {low}")
+    return Order(True, f"the ConfigMap {PRIORITIES} orders them: {', '.join(pool.name for pool in wanted)}")

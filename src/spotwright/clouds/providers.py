@@ -60,6 +60,7 @@ __all__ = [
     "labels",
     "labels_by_zone",
     "naming_rule",
+    "node_pool_of",
     "notice_of_pods",
     "own_labels",
     "past_forms",
@@ -529,6 +530,13 @@ def pool_name(pool: Pool) -> str | None:
     None: the provider allows no such name.
     """
     return allowed_name(pool, pool.labels.get(pool_label(pool), pool.name))
+
+
+def node_pool_of(pool: Pool) -> str:
+    """The name of the NodePool of Karpenter whose nodes a pool has; empty for a pool of another kind."""
+    if pool.provider is not Provider.KARPENTER and KARPENTER.pool_label not in pool.labels:
+        return ""
+    return pool.labels.get(KARPENTER.pool_label) or pool_name(pool) or pool.name
 
 
 def pool_of(node_labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, Order, order_of
+from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
 from spotwright.cluster.admit_objects import Outcome, as_warnings, controller_of, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.config import Config
@@ -31,6 +31,7 @@ from spotwright.placing.environment import NOTICE_PORT
 from spotwright.placing.patch import Editor, clone, data_document, json_pointer, value_at
 from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
 from spotwright.placing.pods import longest_grace, shortest_notice, tolerations_of
+from spotwright.scheduling.budgets import allowed_rungs
 from spotwright.scheduling.ladder import Ladder, Rung, Work, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
 
@@ -39,7 +40,7 @@ __all__ = [
     "ATTEMPT_ANNOTATION",
     "FOLDER",
     "MARGIN",
-    "ORDER_ANNOTATION",
+    "OPEN_ANNOTATION",
     "REFUSED_ANNOTATION",
     "RUNG_ANNOTATION",
     "PodFacts",
@@ -219,7 +220,7 @@ ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
 RUNG_ANNOTATION = "spotwright.dev/rung"
 """The pools of the rung that the attempt was admitted for, or of all rungs, separated by commas."""
 
-ORDER_ANNOTATION = "spotwright.dev/order"
+OPEN_ANNOTATION = "spotwright.dev/open"
 """Marks a pod that is open to all rungs of its ladder: who follows the order of their pools, for people."""
 
 ADMISSION_ANNOTATION = "spotwright.dev/admission"
@@ -282,18 +283,15 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
     if facts.has_begun:
         decided = replace(decided, refusal="")
     decided = replace(decided, number=facts.number or decided.number)
-    order = _order(decided, ladder, config, facts)
-    if not decided.refusal:
-        decided, order = _with_gang(decided, order, ladder, facts)
-    marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.refusal or _why(decided, ladder, order)}
-    if facts.token:
-        marks[ADMISSION_ANNOTATION] = facts.token
     if decided.refusal:
+        marks = _marks(decided, decided.refusal, facts)
         marks[REFUSED_ANNOTATION] = "true"
         return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
-    if order is not None and order.kept:
-        marks[ORDER_ANNOTATION] = order.why
-    patch, warnings = _precise(data, config, policy, ladder, decided, marks)
+    chosen = _with_gang(_chosen(data, decided, policy, ladder, config, facts), ladder, facts)
+    marks = _marks(decided, ", ".join(filter(None, [decided.why, chosen.why])), facts)
+    if chosen.is_open:
+        marks[OPEN_ANNOTATION] = chosen.why
+    patch, warnings = _precise(data, config, policy, ladder, decided, chosen, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings))
 
 
@@ -331,45 +329,63 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     return policy, build(work, policy, config.pools)
 
 
-def _order(decided: NextAttempt, ladder: Ladder, config: Config, facts: PodFacts) -> Order | None:
-    """Whether something else keeps the order of the ladder's pools, so that the attempt may be open to all of them.
+def _marks(decided: NextAttempt, why: str, facts: PodFacts) -> dict[str, str]:
+    marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: why}
+    return {**marks, ADMISSION_ANNOTATION: facts.token} if facts.token else marks
 
-    None: that is no question, because there is one rung, or because earlier attempts or the run's own conditions decide. A pod
-    that nobody takes back is never sent to a spot pool alone: it would wait there for ever.
+
+class _Chosen(NamedTuple):
+    """The rungs that a pod is admitted for, by their indexes: one, or several that it is open to. ``why`` is a clause."""
+
+    rungs: tuple[int, ...]
+    why: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return len(self.rungs) > 1
+
+    def pools(self, ladder: Ladder) -> tuple[str, ...]:
+        return tuple(name for index in self.rungs for name in ladder.rungs[index].pools)
+
+
+def _chosen(
+    data: Mapping[str, Any], decided: NextAttempt, policy: Policy, ladder: Ladder, config: Config, facts: PodFacts
+) -> _Chosen:
+    """The rung that was decided, or all that the attempt may use now.
+
+    It is open to them where something else keeps the order of their pools, unless an interruption or a wait in vain has decided
+    about its rung; and always where nobody takes it back from a pool that cannot grow: there it would wait for ever.
     """
-    if len(ladder.rungs) < 2 or ladder.undecided:
-        return None
-    if facts.stays and ladder.rungs[decided.rung].spot:
-        return Order(True, f"it could not be taken back from one of them, because {facts.stays}")
+    pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, policy, ladder)
+    if len(allowed) < 2 or ladder.undecided or _is_queued(data):
+        return pinned
+    stays = facts.stays or ("a deadline is in its policy" if policy.deadline is not None else "")
+    if stays:
+        return _Chosen(
+            allowed, f"open to {_count(allowed, ladder)}, because nobody takes it back from one of them: {stays}"
+        )
     if not decided.is_first:
-        return None
-    return order_of([config.pools[name] for name in _all_pools(ladder)], config.pools, facts.autoscalers)
+        return pinned
+    pools = [config.pools[name] for name in _Chosen(allowed).pools(ladder)]
+    order = order_of(pools, config.pools, facts.autoscalers)
+    if order.kept:
+        return _Chosen(allowed, f"open to {_count(allowed, ladder)}: {order.why}")
+    return pinned._replace(why=f"on {', '.join(pinned.pools(ladder))} alone: {order.why}")
 
 
-def _all_pools(ladder: Ladder) -> tuple[str, ...]:
-    return tuple(name for rung in ladder.rungs for name in rung.pools)
+def _count(allowed: Sequence[int], ladder: Ladder) -> str:
+    return "all its rungs" if len(allowed) == len(ladder.rungs) else f"{len(allowed)} of its rungs"
 
 
-def _with_gang(
-    decided: NextAttempt, order: Order | None, ladder: Ladder, facts: PodFacts
-) -> tuple[NextAttempt, Order | None]:
-    """The decision with the rung, or with all rungs, on which the pods of its gang with the same ladder have agreed."""
+def _with_gang(chosen: _Chosen, ladder: Ladder, facts: PodFacts) -> _Chosen:
+    """The rungs on which the pods of its gang with the same ladder have agreed: the first one that was asked decides."""
     if facts.agree is None:
-        return decided, order
-    rungs, every = [rung.pools for rung in ladder.rungs], _all_pools(ladder)
-    agreed = facts.agree(rungs, every if order is not None and order.kept else rungs[decided.rung])
-    if agreed in rungs:
-        was_open = order is not None and order.kept
-        return replace(decided, rung=rungs.index(agreed)), None if was_open else order
-    return decided, Order(True, "the first pod of its set is open to all of them") if agreed == every else order
-
-
-def _why(decided: NextAttempt, ladder: Ladder, order: Order | None) -> str:
-    """The sentence for people about the rung."""
-    if order is None:
-        return decided.why
-    where = "open to all its rungs" if order.kept else f"on {', '.join(ladder.rungs[decided.rung].pools)} alone"
-    return f"{decided.why}, {where}: {order.why}"
+        return chosen
+    agreed = facts.agree([rung.pools for rung in ladder.rungs], chosen.pools(ladder))
+    if agreed == chosen.pools(ladder):
+        return chosen
+    rungs = tuple(index for index, rung in enumerate(ladder.rungs) if set(rung.pools) <= set(agreed))
+    return _Chosen(rungs, "as the first pod of its set") if rungs else chosen
 
 
 def _precise(
@@ -378,17 +394,15 @@ def _precise(
     policy: Policy,
     ladder: Ladder,
     decided: NextAttempt,
+    chosen: _Chosen,
     marks: Mapping[str, str],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
-    is_open = ORDER_ANNOTATION in marks
-    rungs = ladder.rungs if is_open else (ladder.rungs[decided.rung],)
-    used = [config.pools[name] for rung in rungs for name in rung.pools]
+    rungs = tuple(ladder.rungs[index] for index in chosen.rungs)
+    used = [config.pools[name] for name in chosen.pools(ladder)]
     spec = clone(dict(data["spec"]))
-    if _is_queued(data):
-        marks = {name: text for name, text in marks.items() if name != ORDER_ANNOTATION}
-    else:
-        if not is_open:
+    if not _is_queued(data):
+        if len(rungs) < len(ladder.rungs):
             _require(spec, config, policy, ladder, used)
         marks = {**marks, RUNG_ANNOTATION: ",".join(pool.name for pool in used)}
     _tolerate(spec, ladder, rungs)
@@ -486,8 +500,11 @@ def _replacing(data: Mapping[str, Any], after: Mapping[str, Any], marks: Mapping
         elif after["spec"][name] != before.get(name) or name not in before:
             op = "replace" if name in before else "add"
             operations.append({"op": op, "path": path, "value": after["spec"][name]})
-    if value_at(data, ("metadata", "annotations")) is None:
+    annotations = value_at(data, ("metadata", "annotations"))
+    if annotations is None:
         operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+    forged = [name for name in (RUNG_ANNOTATION, OPEN_ANNOTATION) if name in (annotations or {}) and name not in marks]
+    operations += [{"op": "remove", "path": json_pointer(("metadata", "annotations", name))} for name in forged]
     for name, text in marks.items():
         operations.append({"op": "add", "path": json_pointer(("metadata", "annotations", name)), "value": text})
     return operations

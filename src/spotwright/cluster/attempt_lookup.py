@@ -25,7 +25,7 @@ from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.attempt_numbers import Ledger, Slot, token_of
-from spotwright.cluster.descheduler import why_not_made_again
+from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.install import plural_of
 from spotwright.cluster.run_store import run_name
 from spotwright.cluster.workloads import Lineage, controller_reference, lineage, metadata, task_name, uid_of
@@ -216,7 +216,15 @@ def _path(api_version: str, kind: str, name: str, namespace: str) -> str:
     return f"{base}/{where}{plural_of(kind)}/{name}"
 
 
-_KEPT_OF_SPEC = ("completions", "parallelism", "completionMode", "backoffLimit", "podFailurePolicy", "failurePolicy")
+_KEPT_OF_SPEC = (
+    "completions",
+    "parallelism",
+    "completionMode",
+    "backoffLimit",
+    "backoffLimitPerIndex",
+    "podFailurePolicy",
+    "failurePolicy",
+)
 
 
 def _slim(owner: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -324,10 +332,20 @@ class FactFinder:
             return PodFacts(is_known=False)
         try:
             facts = await self._of(_asked(request, lineage.owners), pod, is_dry=request.dry_run)
-            return replace(facts, stays=why_not_made_again(pod, lineage.owners))
+            return replace(facts, stays=await self._why_it_stays(pod, lineage.owners))
         except StateError as error:
             _LOG.warning("%s", error)
             return PodFacts(is_known=False)
+
+    async def _why_it_stays(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
+        """Why nobody should have to take the pod back where it waits; of a JobSet the restarts of now count."""
+        now = [await self._fresh(pod, one) if one.get("kind") == "JobSet" else one for one in owners]
+        return why_not_made_again(pod, now) or why_many_stay(now)
+
+    async def _fresh(self, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Mapping[str, Any]:
+        meta, namespace = metadata(owner), str(metadata(pod).get("namespace", ""))
+        version, kind = str(owner.get("apiVersion", "")), str(owner.get("kind", ""))
+        return await self._lookups.find_object(version, kind, str(meta.get("name", "")), namespace) or owner
 
     async def _of(self, asked: _Asked, pod: Mapping[str, Any], *, is_dry: bool) -> PodFacts:
         """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over.

@@ -6,6 +6,7 @@ What cannot be read is unknown, and what is not there is no autoscaler. The watc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,12 +14,13 @@ from typing import Any, NamedTuple
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.api_client import Api, ApiFailed
-from spotwright.cluster.autoscaler_words import AutoscalerWords
+from spotwright.cluster.autoscaler_words import SCALER, AutoscalerWords, is_word
 from spotwright.cluster.signals import events_of_pod, mappings
+from spotwright.cluster.workloads import metadata
 from spotwright.errors import InputError
 from spotwright.pools.autoscaler_config_maps import NAMESPACE, priorities_of, status_of, weights_of
 
-__all__ = ["AutoscalerReader", "heard"]
+__all__ = ["AutoscalerReader", "hear_of_pod", "hear_of_pools"]
 
 
 _CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -39,13 +41,17 @@ class _Found(NamedTuple):
     unread: str = ""
 
 
-def _seen(status: _Found, priorities: _Found, node_pools: _Found) -> Autoscalers:
+def _seen(status: _Found, events: _Found, priorities: _Found, node_pools: _Found, now: float) -> Autoscalers:
     """What the answers together tell."""
-    problems = [one.unread for one in (status, priorities, node_pools) if one.unread]
+    unread = "; ".join(dict.fromkeys(one.unread for one in (status, priorities, node_pools) if one.unread))
     state, has_status = _understood(status, status_of)
+    if state is not None and not state.is_kept(now):
+        state = None
+    if has_status is False and (events.data or {}).get("items"):
+        has_status, unread = None, "a cluster autoscaler speaks in Events, and has no status in kube-system"
     patterns, has_priorities = _understood(priorities, priorities_of)
     weights = None if node_pools.unread else weights_of((node_pools.data or {}).get("items") or ())
-    return Autoscalers(has_status, state, has_priorities, patterns, weights, "; ".join(dict.fromkeys(problems)))
+    return Autoscalers(has_status, state, has_priorities, patterns, weights, unread)
 
 
 def _understood(found: _Found, read: Callable[[Mapping[str, Any]], Any]) -> tuple[Any, bool | None]:
@@ -62,13 +68,10 @@ def _understood(found: _Found, read: Callable[[Mapping[str, Any]], Any]) -> tupl
 
 _QUESTIONS: Sequence[tuple[str, Mapping[str, str]]] = (
     (f"{_CONFIG_MAPS}/{STATUS}", {}),
+    ("/api/v1/events", {"fieldSelector": f"source={SCALER}", "limit": "1"}),
     (f"{_CONFIG_MAPS}/{PRIORITIES}", {}),
     (_NODE_POOLS, {"limit": _MOST_NODE_POOLS}),
 )
-
-
-def _of_failure(error: ApiFailed) -> _Found:
-    return _Found(None) if error.status == 404 else _Found(None, str(error))
 
 
 class AutoscalerReader:
@@ -82,11 +85,10 @@ class AutoscalerReader:
     async def follow(self) -> None:
         """Read again and again until cancelled."""
         while True:
-            seen = _seen(*[await self._answer(path, query) for path, query in _QUESTIONS])
+            found = [await self._answer(path, query) for path, query in _QUESTIONS]
+            seen = await asyncio.to_thread(_seen, *found, self._api.now())  # of 200 groups it takes a third of a second
             if seen.unread and seen.unread != self.seen.unread:
-                _LOG.warning(
-                    "what adds nodes to the pools is not known, so pods are sent to one pool each: %s", seen.unread
-                )
+                _LOG.warning("what adds nodes to the pools is not known: %s", seen.unread)
             self.seen, self.is_complete = seen, True
             await asyncio.sleep(_EVERY)
 
@@ -94,29 +96,36 @@ class AutoscalerReader:
         try:
             return _Found(await self._api.get(path, query))
         except ApiFailed as error:
-            return _of_failure(error)
+            return _Found(None) if error.status == 404 else _Found(None, str(error))
 
 
-def heard(get: Callable[..., Mapping[str, Any]], pod: Mapping[str, Any]) -> AutoscalerWords:
-    """What the autoscalers say that this caller may read: about this pod, and about the pools.
+Get = Callable[..., Mapping[str, Any]]
+"""Reads a path of the API server, with a query; raises :class:`ApiFailed`."""
 
-    ``get`` reads a path of the API server, with a query, and raises :class:`ApiFailed`.
-    """
+
+def hear_of_pools(get: Get) -> AutoscalerWords:
+    """What the autoscalers say of pools, as far as this caller may read it."""
     words = AutoscalerWords()
-    try:
+    with contextlib.suppress(ApiFailed):  # there is no status, or it is for others: the Events about a pod tell less
         words.put_status(get(f"{_CONFIG_MAPS}/{STATUS}"))
-    except ApiFailed:
-        words.put_status(None)  # there is none, or it is for others: the Events about the pod tell less
-    try:
+    with contextlib.suppress(ApiFailed):
         for claim in mappings(get(_CLAIMS).get("items")):
             words.put_claim(claim)
         words.sees_claims = True
-    except ApiFailed:
-        words.sees_claims = False
-    for path, query in (events_of_pod(pod), ("/api/v1/namespaces/default/events", _NODE_POOL_EVENTS)):
-        try:
-            for event in mappings(get(path, query).get("items")):
-                words.put_event(event)
-        except ApiFailed:
-            words.can_hear = False
+    with contextlib.suppress(ApiFailed):
+        _hear(words, get("/api/v1/namespaces/default/events", _NODE_POOL_EVENTS))
     return words
+
+
+def hear_of_pod(words: AutoscalerWords, get: Get, pod: Mapping[str, Any]) -> None:
+    """Add what they say of one pod."""
+    try:
+        _hear(words, get(*events_of_pod(pod)))
+    except ApiFailed:
+        words.can_hear = False
+
+
+def _hear(words: AutoscalerWords, listed: Mapping[str, Any]) -> None:
+    for event in mappings(listed.get("items")):
+        if is_word(event, (str(metadata(event).get("namespace", "")),)):
+            words.put_event(event)

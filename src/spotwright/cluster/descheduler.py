@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from spotwright.clouds import node_signs
 from spotwright.cluster.api_client import Api, ApiFailed
-from spotwright.cluster.signals import mapping, mappings, seconds, text
+from spotwright.cluster.signals import event_time, mapping, mappings, seconds, text
 from spotwright.cluster.unavailable_pools import PoolPauses, Tally
 from spotwright.cluster.workloads import controller_reference, metadata, uid_of
 from spotwright.engine.decide import take_back
@@ -36,9 +36,11 @@ __all__ = [
     "Deeds",
     "Mover",
     "NodeSeen",
+    "backoff_after",
     "backoff_of_job",
     "not_ready_since",
     "why_gone",
+    "why_many_stay",
     "why_not_made_again",
     "why_not_moved",
     "worth_moving_at",
@@ -213,10 +215,35 @@ def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
     return "RestartJobSet" if failure else "FailJobSet"
 
 
-_JOBS_FIRST, _JOBS_LONGEST = (
+_FIRST_BACKOFF, _LONGEST_BACKOFF = (
     10.0,
     600.0,
 )  # seconds: kubernetes, pkg/controller/job (DefaultJobPodFailureBackOff, Max...)
+
+
+def backoff_after(failed: int) -> float:
+    """Seconds for which a Job makes no pod after so many failed ones, one at least, with no success between them."""
+    return min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(failed - 1, 10))
+
+
+_WORTH = 120.0  # seconds of a Job's backoff that a pinned start is worth: four pods at once
+
+
+def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
+    """Why the pods of a Job are better not sent to a pool from which they may have to be taken back; empty if they may be.
+
+    All that wait there in vain are evicted together, and the Job then makes none for ten minutes.
+    """
+    if [owner.get("kind") for owner in owners[:1]] != ["Job"] or any(one.get("kind") == "JobSet" for one in owners):
+        return ""
+    spec = mapping(owners[0].get("spec"))
+    parallelism = spec.get("parallelism", 1)
+    if spec.get("backoffLimitPerIndex") is not None or not isinstance(parallelism, int):
+        return ""
+    cost = backoff_after(max(1, parallelism))
+    if cost <= _WORTH:
+        return ""
+    return f"its Job makes no pod for {cost:g} s after {parallelism} of them are evicted together"
 
 
 def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[str, Any]]) -> float:
@@ -233,7 +260,7 @@ def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[st
     attempts = [attempt for one in ([task] if is_by_index else alike) for attempt in one.attempts]
     succeeded = max((one.ended_at or 0.0 for one in attempts if one.cause is Cause.SUCCEEDED), default=0.0)
     failed = sum(1 for one in attempts if one.cause is not Cause.SUCCEEDED and _failed_at(one) > succeeded)
-    return min(_JOBS_LONGEST, _JOBS_FIRST * 2.0 ** min(failed, 10))
+    return backoff_after(failed + 1)
 
 
 def _failed_at(attempt: AttemptState) -> float:
@@ -251,7 +278,7 @@ def worth_moving_at(
     has been waited already.
     """
     cost = backoff_of_job(state, task, owners)
-    if cost <= task.plan.policy.pending_timeout:
+    if cost < task.plan.policy.pending_timeout:
         return now
     return now + max(0.0, cost - waited_in_vain(attempt, now))
 
@@ -281,7 +308,7 @@ def why_gone(node: NodeSeen, now: float) -> str:
             return f"node {node.name} does not report and has the taint {taint['key']}"
     made_at = seconds(metadata(node.state).get("creationTimestamp")) or 0.0
     for event in node.events:
-        if event.get("reason") in node_signs.GONE_EVENTS and _time_of(event) >= made_at:
+        if event.get("reason") in node_signs.GONE_EVENTS and event_time(event) >= made_at:
             return f"the provider has no machine for node {node.name} any more (event {event['reason']})"
     return _taken_after_notice(node, now)
 
@@ -307,18 +334,10 @@ def _ready(node: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return next((each for each in conditions if each.get("type") == "Ready"), {})
 
 
-def _time_of(event: Mapping[str, Any]) -> float:
-    times = (event.get(name) for name in ("lastTimestamp", "eventTime", "firstTimestamp"))
-    return next((at for time in times if (at := seconds(text(time))) is not None), 0.0)
-
-
 _PAUSE = 0.5  # seconds between two looks at what is due
-_LOOK_AGAIN = (
-    5.0  # seconds until the watcher looks again at a pod whose wait, or whose node, may have changed its meaning
-)
-_ORDER_AGAIN = (
-    15.0  # seconds until the watcher looks again at a pod whose node is ordered: the order may have ended silently
-)
+_AT_ONCE = 200  # pods that are looked at in one turn, so that streams and the Lease have theirs
+_LOOK_AGAIN = 5.0  # seconds until the next look at a pod whose wait, or whose node, may have changed its meaning
+_ORDER_AGAIN = 15.0  # seconds until the next look at a pod whose node is ordered: the order may have ended silently
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -364,7 +383,7 @@ class Mover:
         """Work until cancelled. ``look_at`` lets the watcher look at pods again, by their UIDs."""
         while True:
             clock = self._clock()
-            due = [uid for uid, at in self._due.items() if at <= clock]
+            due = [uid for uid, at in self._due.items() if at <= clock][:_AT_ONCE]
             for uid in due:
                 del self._due[uid]
             if due:

@@ -13,7 +13,7 @@ from typing import Any
 
 from spotwright.clouds.providers import commands_to_free
 from spotwright.cluster.api_client import ApiFailed
-from spotwright.cluster.autoscaler_reader import heard
+from spotwright.cluster.autoscaler_reader import hear_of_pod, hear_of_pools
 from spotwright.cluster.autoscaler_words import AutoscalerWords
 from spotwright.cluster.descheduler import (
     NodeSeen,
@@ -36,7 +36,7 @@ from spotwright.records.reader import RunReader
 from spotwright.scheduling.budgets import Pause
 from spotwright.views.text import after_cause, ended
 
-__all__ = ["explain_object", "lost_node", "move_of", "not_started", "pool_states"]
+__all__ = ["EXPLAINED", "explain_object", "lost_node", "move_of", "not_started", "pool_states"]
 
 
 _OWNERS = {"Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs", "Workflow": "workflows"}
@@ -86,7 +86,7 @@ def pool_states(
     paused = {str(one["pool"]): one["until"] for one in left_out if now < one["until"]}
     found = []
     for name in (name for rung in task.plan.ladder.rungs for name in rung.pools):
-        said = words.of(pod, [name], pools, now)
+        said = words.of(pod if name in attempt.pools else {}, [name], pools, now)
         state, since = ("", None) if said is None or said.kind == ORDERS_UNKNOWN else (said.words, said.since)
         if not state and attempt.pools == (name,) and (attempt.waits.startswith(NODE_ORDERED) or is_ruled_out(attempt)):
             state, since = attempt.waits.partition(": ")[2], attempt.waits_since  # what the controller may read
@@ -157,9 +157,12 @@ _RESOURCES: Mapping[str, tuple[str, str]] = {
     "TrainJob": ("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
     "Workflow": ("/apis/argoproj.io/v1alpha1", "workflows"),
 }
+EXPLAINED = tuple(_RESOURCES)
+"""The kinds of the objects that can be explained by their names."""
+
 _SHORT = {"po": "Pod", "wf": "Workflow"}
 _KINDS = ", ".join(map(str.lower, _RESOURCES))
-_ATTEMPT, _ORDER, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "order", "rung", "why"))
+_ATTEMPT, _OPEN, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "open", "rung", "why"))
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _MOST_PODS = 20  # of one object: people read them
 _HISTORY = 10  # attempts of a task that are told, the newest
@@ -225,16 +228,17 @@ def _told(
     pods: Sequence[Mapping[str, Any]],
     notes: Sequence[str],
 ) -> dict[str, Any]:
+    words = hear_of_pools(kubernetes.get) if any(_status(pod) == "waiting" for pod in pods) else AutoscalerWords()
     return {
         "object": what,
         "run": None if reader is None else reader.folder.name,
-        "pods": [_with_its_node(kubernetes, runs, pod, reader) for pod in pods[:_MOST_PODS]],
+        "pods": [_with_its_node(kubernetes, runs, pod, reader, words) for pod in pods[:_MOST_PODS]],
         "notes": [*notes, *_left_out(len(pods))],
     }
 
 
 def _with_its_node(
-    kubernetes: Kubernetes, runs: RemoteRuns, pod: Mapping[str, Any], reader: RunReader | None
+    kubernetes: Kubernetes, runs: RemoteRuns, pod: Mapping[str, Any], reader: RunReader | None, words: AutoscalerWords
 ) -> dict[str, Any]:
     """A pod explained, with what becomes of it where it waits for a node, or where its node does not report."""
     task, attempt = _attempt_of(pod, reader)
@@ -245,7 +249,7 @@ def _with_its_node(
     move = move_of(kubernetes, pod, state, task, attempt, left_out, now) if is_waiting else None
     pools: list[dict[str, Any]] = []
     if is_waiting and state is not None and task is not None and attempt is not None:
-        words = heard(kubernetes.get, pod)
+        hear_of_pod(words, kubernetes.get, pod)
         pools = pool_states(pod, task, attempt, state.plan.described, words, left_out, now)
     return {
         **explained,
@@ -334,8 +338,7 @@ def _explained(pod: Mapping[str, Any], reader: RunReader | None) -> dict[str, An
     task, attempt = _attempt_of(pod, reader)
     annotations = pod["metadata"].get("annotations") or {}
     node = (pod.get("spec") or {}).get("nodeName")
-    phase = (pod.get("status") or {}).get("phase")
-    status = "ended" if phase in {"Succeeded", "Failed"} else "running" if node else "waiting"
+    status = _status(pod)
     return {
         "name": pod["metadata"]["name"],
         "task": None if task is None else task.path,
@@ -354,6 +357,12 @@ def _explained(pod: Mapping[str, Any], reader: RunReader | None) -> dict[str, An
         },
         "not_enforced": list(_not_enforced(pod, attempt)),
     }
+
+
+def _status(pod: Mapping[str, Any]) -> str:
+    if (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+        return "ended"
+    return "running" if (pod.get("spec") or {}).get("nodeName") else "waiting"
 
 
 def _attempt_of(pod: Mapping[str, Any], reader: RunReader | None) -> tuple[TaskState | None, AttemptState | None]:
@@ -430,7 +439,7 @@ def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Itera
         yield "the rung: Kueue chooses the flavor, and with it the nodes"
     elif not is_admitted:
         yield "the rung: no webhook has admitted this pod, so its own affinity alone decides where it may run"
-    elif not affinity and _ORDER not in (metadata.get("annotations") or {}):
+    elif not affinity and _OPEN not in (metadata.get("annotations") or {}):
         yield "the rung: the pod has no required node affinity, so it is a wish"
     if not is_admitted:
         yield "the budgets: they are counted, but no pod is made a refusal when one is spent"

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from spotwright.clouds import providers
+from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.run_store import WorkloadRun
-from spotwright.cluster.signals import LastSeen, signals_of, waits_for
+from spotwright.cluster.signals import LastSeen, PodWaits, signals_of, waits_for
 from spotwright.cluster.view import ClusterView, NodePool, SeenPod, offers_of, pool_of_node
 from spotwright.cluster.workloads import (
     PodAttempt,
@@ -47,7 +48,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
-from spotwright.engine.waits import CANNOT_GROW, NO_NODE, NO_SCALE_UP, NODE_ORDERED
+from spotwright.engine.waits import CANNOT_GROW, NO_NODE, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN, ordered_for
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.notices.notice import Notice
@@ -63,17 +64,29 @@ OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
 Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, float], Iterable[Event]]
 """Decides about the newest attempt of a pod at a moment; the answer is recorded with what was seen, in one transaction."""
 
-_ATTEMPT, _ORDER, _REFUSED, _RUNG, _WHY = (
-    f"spotwright.dev/{name}" for name in ("attempt", "order", "refused", "rung", "why")
+_ATTEMPT, _OPEN, _REFUSED, _RUNG, _WHY = (
+    f"spotwright.dev/{name}" for name in ("attempt", "open", "refused", "rung", "why")
 )
+_LONGEST_WHY, _LONGEST_NAME, _MOST_POOLS = 1000, 63, 100  # annotations are of whoever makes the pod
 _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has its pod"
 
 
 class Recorder:
-    """Records one workload. ``now`` is the API server's clock."""
+    """Records one workload. ``now`` is the API server's clock.
 
-    def __init__(self, run: WorkloadRun, view: ClusterView, now: float, decide: Decide = lambda *_: ()) -> None:
+    ``order_limit`` is in seconds: an attempt for which nodes were on their way for so long waits for none that are ordered later.
+    """
+
+    def __init__(
+        self,
+        run: WorkloadRun,
+        view: ClusterView,
+        now: float,
+        decide: Decide = lambda *_: (),
+        order_limit: float = DEFAULT_LIMIT,
+    ) -> None:
         self._run, self._view, self._now, self._decide = run, view, now, decide
+        self._order_limit = order_limit
 
     @property
     def _state(self) -> RunState:
@@ -145,8 +158,8 @@ class Recorder:
                 rung=rung,
                 pools=pools,
                 gang=gang,
-                is_open=_ORDER in annotations,
-                why=str(annotations.get(_WHY, "")),
+                is_open=_OPEN in annotations,
+                why=str(annotations.get(_WHY, ""))[:_LONGEST_WHY],
             )
         )
 
@@ -164,7 +177,8 @@ class Recorder:
         """The rung that the pod was admitted for; without a webhook the one that was decided, which nothing enforces."""
         planned = self._state.plan.instance(template, path)
         rungs = planned.ladder.rungs
-        admitted = tuple(filter(None, str((metadata(pod).get("annotations") or {}).get(_RUNG, "")).split(",")))
+        given = str((metadata(pod).get("annotations") or {}).get(_RUNG, "")).split(",")
+        admitted = tuple(dict.fromkeys(name[:_LONGEST_NAME] for name in given if name))[:_MOST_POOLS]
         if admitted:
             return next((index for index, rung in enumerate(rungs) if rung.pools == admitted), 0), admitted
         task = self._state.tasks.get(path)
@@ -214,14 +228,20 @@ class Recorder:
         """Record why an attempt waits. Words change with each try of the scheduler: there only another kind of reason is news."""
         waits = waits_for(seen.pod)
         if waits.kind == NO_NODE:
-            pools = self._state.plan.described
-            waits = self._view.words.of(seen.pod, recorded.pools, pools, self._now) or waits
+            waits = self._told(seen, recorded, waits)
         is_another_order = waits.kind == NODE_ORDERED and str(waits) != recorded.waits
         if waits.kind != recorded.waits.partition(":")[0] or is_another_order:
             is_first, is_told = not recorded.waits, waits.kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP)
             earliest = max(recorded.placed_at, recorded.waits_since or 0.0)
             at = max(earliest, self._past(waits.since)) if is_first or is_told else self._now
             self._run.add(AttemptWaits(at, task.path, recorded.number, why=str(waits)))
+
+    def _told(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
+        """What the autoscalers say of a pod that is unschedulable; the scheduler's word if they say nothing that counts."""
+        told = self._view.words.of(seen.pod, recorded.pools, self._state.plan.described, self._now)
+        if told is None or (told.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit):
+            return waits
+        return waits._replace(kind=told.kind) if told.kind == ORDERS_UNKNOWN else told
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
         """Take the retries of a task into the plan, where its controller's objects tell them only now."""

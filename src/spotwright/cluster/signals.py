@@ -67,6 +67,15 @@ def seconds(value: Any) -> float | None:
         return None
 
 
+def event_time(event: Mapping[str, Any]) -> float:
+    """When an Event was last seen, in Unix seconds; 0 if it does not say."""
+    times = (
+        mapping(event.get("series")).get("lastObservedTime"),
+        *(event.get(name) for name in ("lastTimestamp", "eventTime", "firstTimestamp")),
+    )
+    return next((at for time in times if (at := seconds(time)) is not None), 0.0)
+
+
 def conditions(of_object: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
     """The conditions in the status of an object."""
     return tuple(

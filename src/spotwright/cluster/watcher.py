@@ -20,7 +20,7 @@ import httpx2
 
 from spotwright.clouds.cluster_autoscaler import STATUS
 from spotwright.cluster.api_client import Api, ApiFailed
-from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT, KARPENTER, SCALER, is_word, slim_word
+from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT, KARPENTER, SCALER, is_word, slim_claim, slim_word
 from spotwright.cluster.descheduler import Mover
 from spotwright.cluster.log_keeper import LogKeeper
 from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource, Sharing, is_served
@@ -79,7 +79,7 @@ class Watcher:
     ) -> None:
         self._api, self._store, self._namespace = api, store, namespace
         self._on_recorded, self._decide, self._view = on_recorded, decide, ClusterView()
-        self._view.words.limit = order_limit
+        self._order_limit = order_limit
         self._queue: asyncio.Queue[tuple[str, Change | Exception, asyncio.Task[None] | None]] = asyncio.Queue(1000)
         self._enabled: set[str] = {namespace} if namespace else set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -148,7 +148,7 @@ class Watcher:
             await self._follow("Status", Mirror(self._api, _CONFIG_MAPS, KUBE_SYSTEM, fields=fields))
         if await is_served(self._api, _CLAIMS) and await self._may_read(_CLAIMS):
             words.sees_claims = True
-            await self._follow("NodeClaim", Mirror(self._api, _CLAIMS))
+            await self._follow("NodeClaim", Mirror(self._api, _CLAIMS, slim=slim_claim))
 
     async def _may_read(self, resource: Resource, fields: str = "", namespace: str = "") -> bool:
         """Whether these objects may be listed. Where they may not, the log says it once; other failures may pass."""
@@ -156,8 +156,8 @@ class Watcher:
         try:
             await self._api.get(resource.path(namespace), params)
         except ApiFailed as error:
-            if error.may_pass:
-                return True
+            if error.status not in (403, 404):
+                return True  # it may pass
             _LOG.warning(
                 "autoscalers are heard only in part: %s; spotwright controller --print-rbac has the rights", error
             )
@@ -202,6 +202,7 @@ class Watcher:
         self._view.clock = time.monotonic()
         if self._view.clock >= self._looked_at + _PAUSE:
             self._looked_at = self._view.clock
+            self._wait_for_no_word()
             self._look_at_ending()
             self._close_namespaces()
             self._mend()
@@ -209,6 +210,8 @@ class Watcher:
     def _until_the_next_look(self) -> float | None:
         """Seconds until something is due that no change announces; None: nothing is."""
         moments = [*self._closing.values(), *([self._try_again_at] if self._unwritten else [])]
+        if self._waiting:
+            moments.append(time.monotonic() + 1.0)  # a stream that cannot be read says so without a change
         settles = self._view.unsettled_until()
         if settles is not None:
             moments.append(settles)
@@ -220,6 +223,14 @@ class Watcher:
             self._waiting.discard(kind)
             if not self._waiting:
                 _LOG.info("all streams are complete: %d pods, %d runs", len(self._view.pods), len(self._store.runs))
+                self._look_at_everything()
+
+    def _wait_for_no_word(self) -> None:
+        """Hear autoscalers no more than is to be heard: what cannot be read holds up nothing that is recorded."""
+        silent = {kind for kind in self._waiting & {*_WORDS, "NodeClaim", "Status"} if self._mirrors[kind].problem}
+        if silent:
+            self._waiting -= silent
+            if not self._waiting:
                 self._look_at_everything()
 
     def _apply(self, kind: str, change: Change) -> None:
@@ -263,7 +274,7 @@ class Watcher:
             if words.put_claim(data, is_gone=is_deleted):
                 self.look_at(self._view.waiting())
         elif not is_deleted:  # Events are deleted by their age alone
-            pod = words.put_event(data)
+            pod = words.put_event(data, self._api.now())
             self.look_at([pod] if pod else self._view.waiting())
 
     # Namespaces
@@ -385,7 +396,9 @@ class Watcher:
         now = self._api.now()
         with self._setting_aside(uid):
             run = self._store.runs.get(uid) or self._begin(pods, now)
-            Recorder(run, self._view, now, self._decide).record(pods, self._root(run, pods), are_all=are_all)
+            Recorder(run, self._view, now, self._decide, self._order_limit).record(
+                pods, self._root(run, pods), are_all=are_all
+            )
             for event in run.commit():
                 _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
             for seen in pods:

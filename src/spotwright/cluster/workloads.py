@@ -438,7 +438,7 @@ def _segments(node_name: str) -> Iterator[tuple[str, str | None]]:
             yield name, found[1] if found else None
 
 
-_RUNG, _ORDER = "spotwright.dev/rung", "spotwright.dev/order"
+_RUNG, _OPEN = "spotwright.dev/rung", "spotwright.dev/open"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _JOBS_DEFAULT = 6  # what the API server fills in for a Job's backoffLimit; in a JobSet it stands in the Job alone
 
@@ -469,7 +469,7 @@ def _without_rung(pod: Mapping[str, Any], pools: Mapping[str, Pool]) -> Mapping[
     spec = pod.get("spec") or {}
     affinity = spec.get("affinity") or {}
     required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
-    if not required or _ORDER in annotations or not all(name in pools for name in names):
+    if not required or _OPEN in annotations or not all(name in pools for name in names):
         return pod
     ours = rung_conditions([pools[name] for name in names], pools)
     terms = [

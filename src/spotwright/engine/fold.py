@@ -48,7 +48,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import AttemptState, EnvironmentState, NodeState, RunState, ScopeState, TaskState
-from spotwright.engine.waits import waited_in_vain
+from spotwright.engine.waits import ordered_for, waited_in_vain
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, FollowUp
@@ -98,7 +98,7 @@ def _plan_extended(state: RunState, event: PlanExtended) -> None:
 def _attempt_waits(state: RunState, event: AttemptWaits) -> None:
     """Note why an attempt waits, and since when."""
     attempt = state.tasks[event.task].attempts[event.attempt - 1]
-    attempt.waited = waited_in_vain(attempt, event.at)
+    attempt.waited, attempt.ordered = waited_in_vain(attempt, event.at), ordered_for(attempt, event.at)
     attempt.waits, attempt.waits_since = event.why, event.at if event.why else None
 
 

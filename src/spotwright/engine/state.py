@@ -85,6 +85,7 @@ class AttemptState(_State):
     waits: str = ""  # why the orchestrator says that it has no node, or does not start
     waits_since: float | None = None  # when that reason began
     waited: float = 0.0  # seconds for which it waited before, while no node was on its way
+    ordered: float = 0.0  # seconds for which a node was on its way for it before
     is_open: bool = False  # admitted for all rungs: the pool that takes it decides about its rung
     taken_back: AttemptTakenBack | None = None  # the decision to take it back, because it waits in vain
     held: AttemptHeld | None = None  # its node does not report, and holds its pod

@@ -17,6 +17,8 @@ __all__ = [
     "ORDERS_UNKNOWN",
     "in_vain_at",
     "is_ruled_out",
+    "ordered_for",
+    "told",
     "waited_in_vain",
 ]
 
@@ -28,10 +30,10 @@ NODE_ORDERED = "NodeOrdered"
 """An autoscaler has ordered a node for the attempt."""
 
 CANNOT_GROW = "CannotGrow"
-"""None of the attempt's pools can give a node now: each is at its limit, or the cloud has no capacity. Known of the pools."""
+"""None of the attempt's pools can give a node now: the cloud has no capacity."""
 
-NO_SCALE_UP = "NotTriggerScaleUp"
-"""The autoscaler says so about the attempt's pod alone: the word of the cluster autoscaler."""
+NO_SCALE_UP = "NoScaleUp"
+"""The attempt's pools get no more node now: they are full, or it is said of this attempt alone. It says nothing of them for others."""
 
 
 ORDERS_UNKNOWN = "OrdersUnknown"
@@ -70,6 +72,19 @@ def waited_in_vain(attempt: AttemptState, now: float) -> float:
     if attempt.waits_since is None or _kind(attempt) not in (NO_NODE, ORDERS_UNKNOWN, CANNOT_GROW, NO_SCALE_UP):
         return attempt.waited
     return attempt.waited + max(0.0, now - max(attempt.waits_since, attempt.rung_at))
+
+
+def ordered_for(attempt: AttemptState, now: float) -> float:
+    """Seconds for which a node was on its way for an attempt until ``now``."""
+    if attempt.waits_since is None or _kind(attempt) != NODE_ORDERED:
+        return attempt.ordered
+    return attempt.ordered + max(0.0, now - max(attempt.waits_since, attempt.rung_at))
+
+
+def told(attempt: AttemptState) -> str:
+    """Why an attempt waits, for people: Kubernetes' reason, or a clause where an autoscaler has said it."""
+    kind, _, words = attempt.waits.partition(": ")
+    return words if words and kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP, ORDERS_UNKNOWN) else attempt.waits
 
 
 def _kind(attempt: AttemptState) -> str:

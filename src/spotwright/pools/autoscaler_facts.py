@@ -37,7 +37,7 @@ def check_expander(ground: Ground) -> Iterator[Finding]:
     seen = ground.autoscalers
     if seen.has_status is None and seen.has_priorities is None:
         return  # nobody has asked
-    found: dict[str, list[str]] = {}
+    found: Mapping[str, Sequence[str]] = {}
     for other, why in _broken_orders(ground, seen):
         found.setdefault(why, []).append(_lines_for(ground, other))
     advice = _advice(ground)
@@ -101,7 +101,7 @@ def _lines_for(ground: Ground, pool: Pool) -> str:
     return f"{', '.join(matched)} for {pool.name}" if matched else ""
 
 
-def _groups(ground: Ground) -> dict[str, list[str]]:
+def _groups(ground: Ground) -> Mapping[str, Sequence[str]]:
     """The names of the groups of each pool, as the status has them."""
     status = ground.autoscalers.status
     return groups_of_pools(ground.pools.values(), status.groups if status is not None else ())

@@ -49,7 +49,8 @@ class NextAttempt:
 
     ``number`` counts from 1. ``rung`` is its index on the ladder. ``refusal`` says which budget is spent and which attempts spent
     it; empty if the attempt may run. ``is_certain`` is false where the cause of an attempt that has ended is not known: then the
-    rung is the last certain one. ``is_first``: no attempt before it decides about its rung.
+    rung is the last certain one. ``is_first``: for certain, neither an interruption nor a wait in vain has decided about
+    its rung.
     """
 
     number: int
@@ -93,7 +94,7 @@ def next_attempt(
             why = decision.why
     rung = _with_capacity(rung, spent, policy, ladder, without)
     known = all(past.cause is not None or past.waited_in_vain or not past.has_ended for past in history)
-    is_first = all(past.cause is None and not past.waited_in_vain for past in history)
+    is_first = known and not any(past.waited_in_vain or (past.cause and past.cause.is_interruption) for past in history)
     return NextAttempt(len(history) + 1, rung, why, "", spent, known, is_first)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from spotwright.engine.events import RunStatus, TaskStatus
 from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.waits import told
 from spotwright.views.text import plural, time_of_day
 
 __all__ = ["Waiting", "booting_nodes", "waiting_for"]
@@ -109,5 +110,5 @@ def _for_node(task: TaskState, booting: Mapping[str, int]) -> Waiting:
     if count:
         text += f" ({plural(count, 'node')} booting)"
     if attempt.waits:
-        text += f"; {attempt.waits}"
+        text += f"; {told(attempt)}"
     return Waiting("node", text, pools=attempt.pools, until=attempt.until)

@@ -1,0 +1,239 @@
+"""What autoscalers say of a pod that waits: a table of what was heard, and what it means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.cluster.watching.watched_objects import BEGIN
+from tests.cluster.words.said import (
+    AKS,
+    GROUP,
+    KARPENTERS,
+    claim,
+    event,
+    group,
+    hear,
+    means,
+    no_offering,
+    not_triggered,
+    of_karpenter,
+    pools,
+    status,
+    triggered,
+)
+
+from spotwright.cluster.signals import PodWaits
+from spotwright.engine.waits import CANNOT_GROW, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN
+
+COMING = group(target=1, state="InProgress", since=10)
+BACKOFF = group(state="Backoff", since=15, error="OUT_OF_RESOURCES")
+FULL_GROUP = group(target=2, ready=2, most=2)
+FULL_AND_COMING = group(target=2, ready=1, most=2, state="InProgress", since=10)
+IDLE = group()
+
+
+def kind(said: PodWaits | None) -> str | None:
+    return None if said is None else said.kind
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [
+        ([], None),
+        ([status(COMING)], NODE_ORDERED),
+        ([status(group(target=1))], NODE_ORDERED),  # after a restart the autoscaler knows no activity any more
+        ([status(BACKOFF)], CANNOT_GROW),
+        ([status(FULL_GROUP)], CANNOT_GROW),
+        ([status(FULL_AND_COMING)], NODE_ORDERED),
+        ([status(IDLE)], None),
+        ([status(group(GROUP, target=1))], None),  # the other pool's node
+        ([triggered()], NODE_ORDERED),
+        ([not_triggered()], NO_SCALE_UP),
+        ([not_triggered(message="pod didn't trigger scale-up: 2 Insufficient cpu")], None),
+        ([not_triggered(message="1 in backoff after failed scale-up")], NO_SCALE_UP),
+        # where the status tells of the group, an older Event says nothing
+        ([status(IDLE, when=40), triggered(10)], None),
+        ([status(IDLE, when=20), triggered(10)], NODE_ORDERED),  # the status of the scan before the order
+        ([status(IDLE), not_triggered()], None),
+        ([status(COMING), not_triggered(20)], NODE_ORDERED),
+        ([status(BACKOFF), triggered(10)], NODE_ORDERED),
+        ([status(BACKOFF, when=30), triggered(10)], CANNOT_GROW),
+        # without a status that is understood, Events alone count
+        ([{"data": {"status": "no: [yaml"}}, triggered()], NODE_ORDERED),
+        ([{"data": {"status": "Cluster-autoscaler status at 2024"}}, not_triggered()], NO_SCALE_UP),
+        ([{"data": {}}, not_triggered()], NO_SCALE_UP),
+        ([status(BACKOFF), None], None),
+        # both in one second, in either order: the one that was heard last
+        ([triggered(10), not_triggered(10)], NO_SCALE_UP),
+        ([not_triggered(10), triggered(10)], NODE_ORDERED),
+        ([triggered(11), not_triggered(10)], NODE_ORDERED),
+    ],
+)
+def test_the_cluster_autoscaler_on_a_pod_of_one_pool(heard: list[Any], expected: str | None) -> None:
+    assert kind(means(hear(*heard), ["cpuspot"], pools(AKS), now=45)) == expected
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ((BACKOFF, group(GROUP)), None),
+        ((BACKOFF, group(GROUP, target=3, ready=3, most=3)), CANNOT_GROW),
+        ((BACKOFF, group(GROUP, target=1, state="InProgress", since=10)), NODE_ORDERED),
+    ],
+)
+def test_a_pod_of_several_pools_waits_for_any_of_them(groups: tuple[Any, ...], expected: str | None) -> None:
+    assert kind(means(hear(status(*groups)), ["cpuspot", "cpu"], pools(AKS))) == expected
+
+
+def test_a_backoff_tells_its_error_and_since_when() -> None:
+    said = means(hear(status(BACKOFF)), ["cpuspot"], pools(AKS))
+    assert said is not None
+    assert "in backoff after a failed scale-up (OUT_OF_RESOURCES: refused)" in said.words
+    assert said.since == BEGIN + 15
+
+
+def test_a_node_that_boots_longer_than_the_limit_counts_no_more() -> None:
+    words, known = hear(), pools(AKS)
+    words.put_status(status(COMING, when=20))
+    for now, expected in ((900, NODE_ORDERED), (909, NODE_ORDERED), (911, None)):
+        words.put_status(status(COMING, when=now))
+        assert kind(means(words, ["cpuspot"], known, now)) == expected, now
+
+
+def test_the_limit_is_a_setting() -> None:
+    words = hear(status(COMING, when=40))
+    words.limit = 20
+    assert means(words, ["cpuspot"], pools(AKS), now=45) is None
+
+
+def test_a_target_that_is_raised_is_an_order_of_its_own() -> None:
+    words, known = hear(status(COMING)), pools(AKS)
+    words.put_status(status(group(target=2, state="InProgress", since=10), when=800))
+    said = means(words, ["cpuspot"], known, 850)
+    assert said is not None
+    assert (said.kind, said.since) == (NODE_ORDERED, BEGIN + 800)
+    words.put_status(status(group(target=2, state="InProgress", since=10), when=1650))
+    assert kind(means(words, ["cpuspot"], known, 1690)) == NODE_ORDERED
+    words.put_status(status(group(target=2, state="InProgress", since=10), when=1705))
+    assert means(words, ["cpuspot"], known, 1705) is None
+
+
+def test_an_autoscaler_that_is_silent_for_two_minutes_says_nothing_any_more() -> None:
+    words, known = hear(status(BACKOFF, when=20)), pools(AKS)
+    assert kind(means(words, ["cpuspot"], known, 139)) == CANNOT_GROW
+    assert means(words, ["cpuspot"], known, 141) is None
+    words.put_event(not_triggered(100))
+    assert kind(means(words, ["cpuspot"], known, 141)) == NO_SCALE_UP
+
+
+def test_an_order_that_an_event_tells_of_ends_with_the_limit() -> None:
+    words, known = hear(triggered(10)), pools(AKS)
+    assert kind(means(words, ["cpuspot"], known, 909)) == NODE_ORDERED
+    assert means(words, ["cpuspot"], known, 911) is None
+
+
+def test_groups_of_others_are_counted_too_and_say_nothing_of_pools_with_a_fixed_size() -> None:
+    fixed = pools(AKS, min_nodes=2, max_nodes=2)
+    assert means(hear(not_triggered()), ["cpuspot"], fixed) is None
+    assert kind(means(hear(not_triggered()), ["cpuspot"], pools(AKS))) == NO_SCALE_UP
+
+
+@pytest.mark.parametrize(
+    ("heard", "expected"),
+    [
+        ([claim()], NODE_ORDERED),
+        ([claim(pool="od")], None),
+        ([claim(deleted=True)], None),
+        ([claim(), claim(deleted=True)], None),
+        ([claim(initialized=True)], None),
+        ([claim(), claim(initialized=True), claim("second", made=12)], NODE_ORDERED),
+        ([of_karpenter("Nominated", "Pod should schedule on: nodeclaim/gone")], None),  # all claims are known
+        ([no_offering()], CANNOT_GROW),
+        ([no_offering("od")], None),
+        ([claim(), no_offering()], NODE_ORDERED),
+        (
+            [of_karpenter("FailedScheduling", "Failed to schedule pod, all available instance types exceed")],
+            NO_SCALE_UP,
+        ),
+        ([event("FailedScheduling", "0/3 nodes are available", source="default-scheduler")], None),
+    ],
+)
+def test_karpenter_on_a_pod_of_one_pool(heard: list[Any], expected: str | None) -> None:
+    assert kind(means(hear(*heard), ["cpu-spot"], pools(KARPENTERS))) == expected
+
+
+def test_a_node_claim_that_never_registers_counts_for_the_limit() -> None:
+    words, known = hear(claim(made=10)), pools(KARPENTERS)
+    assert kind(means(words, ["cpu-spot"], known, 909)) == NODE_ORDERED
+    assert means(words, ["cpu-spot"], known, 911) is None
+
+
+def test_what_karpenter_says_once_in_a_while_counts_until_it_would_have_said_it_again() -> None:
+    known = pools(KARPENTERS)
+    refusal, failed = hear(no_offering(when=10)), hear(of_karpenter("FailedScheduling", "Failed", when=10))
+    assert kind(means(refusal, ["cpu-spot"], known, 99)) == CANNOT_GROW
+    assert means(refusal, ["cpu-spot"], known, 101) is None
+    assert kind(means(failed, ["cpu-spot"], known, 369)) == NO_SCALE_UP
+    assert means(failed, ["cpu-spot"], known, 371) is None
+
+
+def test_every_pool_has_to_be_without_offerings() -> None:
+    known = pools(KARPENTERS)
+    assert means(hear(no_offering("cpu-spot")), ["cpu-spot", "od"], known) is None
+    assert kind(means(hear(no_offering("cpu-spot"), no_offering("od")), ["cpu-spot", "od"], known)) == CANNOT_GROW
+
+
+def test_a_nomination_counts_where_nobody_may_see_node_claims() -> None:
+    words = hear(of_karpenter("Nominated", "Pod should schedule on: nodeclaim/x"), sees_claims=False)
+    assert kind(means(words, ["cpu-spot"], pools(KARPENTERS))) == NODE_ORDERED
+    assert means(words, ["cpu-spot"], pools(KARPENTERS), 911) is None
+
+
+def test_each_autoscaler_speaks_for_its_own_pools_alone() -> None:
+    known, both = pools(AKS, KARPENTERS), ["cpuspot", "cpu-spot"]
+    assert means(hear(not_triggered(), no_offering()), both, known) is None
+    assert means(hear(status(BACKOFF)), both, known) is None
+    assert kind(means(hear(claim()), both, known)) == NODE_ORDERED
+    assert kind(means(hear(status(COMING)), both, known)) == NODE_ORDERED
+    assert means(hear(triggered()), ["cpu-spot"], known) is None
+    assert means(hear(not_triggered()), ["cpu-spot"], known) is None
+    assert means(hear(claim()), ["cpuspot"], known) is None
+
+
+def test_where_nobody_may_read_orders_that_is_said() -> None:
+    words = hear()
+    words.can_hear = False
+    assert kind(means(words, ["cpuspot"], pools(AKS))) == ORDERS_UNKNOWN
+    words.put_status(status(BACKOFF))
+    assert kind(means(words, ["cpuspot"], pools(AKS))) == CANNOT_GROW
+
+
+def test_pools_that_are_not_known_any_more_say_nothing() -> None:
+    words = hear(status(BACKOFF), not_triggered(), no_offering())
+    assert means(words, ["gone"], pools(AKS)) is None
+    assert means(words, [], pools(AKS)) is None
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    words = hear(triggered())
+    words.forget_pod("uid-one")
+    assert means(words, ["cpuspot"], pools(AKS)) is None
+
+
+def test_the_group_of_a_pool_is_none_of_a_pool_with_a_shorter_name() -> None:
+    known = pools({"cpu": AKS["cpu"], "cpu-spot": AKS["cpuspot"]}, provider="eks")
+    words = hear(status(group("eks-cpu-spot-1234", target=1, state="InProgress"), group("eks-cpu-1234")))
+    assert means(words, ["cpu"], known) is None
+    assert kind(means(words, ["cpu-spot"], known)) == NODE_ORDERED
+
+
+def test_what_is_said_changes_only_with_the_state_of_a_group() -> None:
+    words = hear(status(COMING, when=20))
+    assert words.put_status(status(COMING, when=30)) is False
+    assert words.put_status(status(BACKOFF, when=40)) is True
+    assert words.put_status(None) is True
+    assert words.put_claim(claim()) is True
+    assert words.put_claim(claim("second")) is False
+    assert words.put_claim(claim(deleted=True)) is False  # the second one is still on its way
+    assert words.put_claim(claim("second"), is_gone=True) is True
