@@ -127,7 +127,8 @@ def _attempt_adopted(state: RunState, event: AttemptAdopted) -> None:
     if event.attempt != len(task.attempts) + 1:
         raise ValueError(f"{task.path} has {len(task.attempts)} attempts")
     _reopen(state, task)
-    attempt = AttemptState(event.attempt, event.rung, event.rung, tuple(event.pools), event.at, event.at)
+    first = _first_rung(task, event.rung)
+    attempt = AttemptState(event.attempt, first, event.rung, tuple(event.pools), event.at, event.at)
     attempt.key, attempt.gang, attempt.is_open, attempt.why = event.key, event.gang, event.is_open, event.why
     if event.gang:
         task.spent = _charged(state, event.gang)
@@ -136,6 +137,13 @@ def _attempt_adopted(state: RunState, event: AttemptAdopted) -> None:
     state.under_way[task.path] = None
     state.todo.pop(task.path, None)
     set_active(task, active=True)
+
+
+def _first_rung(task: TaskState, rung: int) -> int:
+    """The rung on which a wait began: an attempt that follows one which waited in vain goes on with its wait."""
+    before = task.attempts[-1] if task.attempts else None
+    decided = None if before is None or before.bound_at is not None else before.taken_back
+    return before.first if before is not None and decided is not None and decided.rung == rung else rung
 
 
 def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> None:
@@ -509,7 +517,8 @@ def _placed(state: RunState, event: ev.AttemptPlaced) -> None:
     task = state.tasks[event.task]
     if event.attempt != len(task.attempts) + 1 or (task.attempts and task.last.is_live):
         raise ValueError(f"{task.path} has {len(task.attempts)} attempts, the last of which may live")
-    attempt = AttemptState(event.attempt, event.rung, event.rung, tuple(event.pools), event.at, event.at)
+    first = _first_rung(task, event.rung)
+    attempt = AttemptState(event.attempt, first, event.rung, tuple(event.pools), event.at, event.at)
     attempt.why = event.why
     task.attempts.append(attempt)
     task.status = TaskStatus.PENDING

@@ -76,6 +76,7 @@ def next_attempt(
     for number, past in enumerate(history, 1):
         if past.waited_in_vain:
             waited_on = _index(past, ladder, rung)
+            first = first if waited_on == rung else waited_on
             climbed = rung_after_waiting(waited_on, spent, policy, ladder, ())
             rung = _index(PastAttempt(pools=past.then), ladder, waited_on if climbed is None else climbed)
             why = f"attempt {number} had no node, and none was on its way"
