@@ -23,7 +23,7 @@ __all__ = ["UNKNOWN", "Autoscalers", "Order", "compute_class_of", "order_of"]
 class Autoscalers(NamedTuple):
     """What a cluster shows of its autoscalers. What cannot be read is None, and ``unread`` says why.
 
-    ``status`` is that of a cluster autoscaler; ``has_status``: whether there is one, None also where an autoscaler speaks without.
+    ``status`` is that of a cluster autoscaler; ``has_status``: whether there is one, None also where it speaks without it.
     ``priorities`` are those of the expander; ``has_priorities``: whether its ConfigMap is there, also if it cannot be understood.
     ``weights`` are the weights of Karpenter's NodePools by name, none where Karpenter is not installed.
     """

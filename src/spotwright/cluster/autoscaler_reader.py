@@ -41,8 +41,9 @@ class _Found(NamedTuple):
     unread: str = ""
 
 
-def _seen(status: _Found, events: _Found, priorities: _Found, node_pools: _Found, now: float) -> Autoscalers:
-    """What the answers together tell."""
+def _seen(found: Sequence[_Found], now: float) -> Autoscalers:
+    """What the answers to :data:`_QUESTIONS` together tell."""
+    status, events, priorities, node_pools = found
     unread = "; ".join(dict.fromkeys(one.unread for one in (status, priorities, node_pools) if one.unread))
     state, has_status = _understood(status, status_of)
     if state is not None and not state.is_kept(now):
@@ -86,7 +87,7 @@ class AutoscalerReader:
         """Read again and again until cancelled."""
         while True:
             found = [await self._answer(path, query) for path, query in _QUESTIONS]
-            seen = await asyncio.to_thread(_seen, *found, self._api.now())  # of 200 groups it takes a third of a second
+            seen = await asyncio.to_thread(_seen, found, self._api.now())  # of 200 groups it takes a third of a second
             if seen.unread and seen.unread != self.seen.unread:
                 _LOG.warning("what adds nodes to the pools is not known: %s", seen.unread)
             self.seen, self.is_complete = seen, True

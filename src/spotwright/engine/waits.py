@@ -33,7 +33,7 @@ CANNOT_GROW = "CannotGrow"
 """None of the attempt's pools can give a node now: the cloud has no capacity."""
 
 NO_SCALE_UP = "NoScaleUp"
-"""The attempt's pools get no more node now: they are full, or it is said of this attempt alone. It says nothing of them for others."""
+"""The attempt's pools get no more node for it now: they are full, or it is said of this attempt alone."""
 
 
 ORDERS_UNKNOWN = "OrdersUnknown"

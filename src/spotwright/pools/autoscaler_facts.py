@@ -37,7 +37,7 @@ def check_expander(ground: Ground) -> Iterator[Finding]:
     seen = ground.autoscalers
     if seen.has_status is None and seen.has_priorities is None:
         return  # nobody has asked
-    found: Mapping[str, Sequence[str]] = {}
+    found: dict[str, list[str]] = {}
     for other, why in _broken_orders(ground, seen):
         found.setdefault(why, []).append(_lines_for(ground, other))
     advice = _advice(ground)

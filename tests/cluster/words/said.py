@@ -72,7 +72,8 @@ def claim(name: str = "cpu-spot-x", pool: str = "cpu-spot", made: float = 10, **
     if more.get("deleted"):
         meta["deletionTimestamp"] = at(made + 1)
     is_there = "True" if more.get("initialized") else "Unknown"
-    return {"metadata": meta, "status": {"conditions": [{"type": "Initialized", "status": is_there}]}}
+    condition = {"type": "Initialized", "status": is_there, "lastTransitionTime": at(made)}
+    return {"metadata": meta, "status": {"conditions": [condition]}}
 
 
 def group(

@@ -81,9 +81,10 @@ def test_a_status_with_an_odd_part_is_no_fault(odd: Any) -> None:
 
 
 def test_a_long_message_is_cut_before_it_is_kept_and_before_it_is_told() -> None:
-    slim = slim_word(said.of_karpenter("FailedScheduling", LONG))
+    long = f"all available instance types exceed limits for nodepool {LONG}"
+    slim = slim_word(said.of_karpenter("FailedScheduling", long))
     assert len(slim["message"]) == 2000
-    told = means(hear(said.of_karpenter("FailedScheduling", LONG)), ["cpu-spot"], pools(KARPENTERS))
+    told = means(hear(said.of_karpenter("FailedScheduling", long)), ["cpu-spot"], pools(KARPENTERS))
     assert told is not None
     assert len(told.words) <= 400
     told = means(hear(triggered(group=LONG)), ["cpuspot"], pools(AKS))
@@ -101,7 +102,7 @@ def test_a_message_with_many_groups_is_told_in_short() -> None:
 def test_a_name_with_control_characters_stays_in_one_line() -> None:
     for heard in (
         triggered(group="aks-cpuspot\x1b[31m-1"),
-        said.of_karpenter("FailedScheduling", "one\ntwo\x1b[2J\x07three"),
+        said.of_karpenter("FailedScheduling", "exceed limits for nodepool\ntwo\x1b[2J\x07three"),
         status({**said.group(target=1), "name": "aks-cpuspot-\n\x1b[31m"}),
         status(
             {

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.cluster.watching.watched_objects import BEGIN
+from tests.cluster.watching.watched_objects import BEGIN, at
 from tests.cluster.words.said import (
     AKS,
     GROUP,
     KARPENTERS,
+    POD,
     claim,
     event,
     group,
@@ -31,6 +32,7 @@ BACKOFF = group(state="Backoff", since=15, error="OUT_OF_RESOURCES")
 FULL_GROUP = group(target=2, ready=2, most=2)
 FULL_AND_COMING = group(target=2, ready=1, most=2, state="InProgress", since=10)
 IDLE = group()
+TOO_FEW = "Failed to schedule pod, all available instance types exceed limits for nodepool (NodePool=cpu-spot)"
 
 
 def kind(said: PodWaits | None) -> str | None:
@@ -44,7 +46,7 @@ def kind(said: PodWaits | None) -> str | None:
         ([status(COMING)], NODE_ORDERED),
         ([status(group(target=1))], NODE_ORDERED),  # after a restart the autoscaler knows no activity any more
         ([status(BACKOFF)], CANNOT_GROW),
-        ([status(FULL_GROUP)], CANNOT_GROW),
+        ([status(FULL_GROUP)], NO_SCALE_UP),  # full is not without capacity: others may get a node there
         ([status(FULL_AND_COMING)], NODE_ORDERED),
         ([status(IDLE)], None),
         ([status(group(GROUP, target=1))], None),  # the other pool's node
@@ -93,38 +95,48 @@ def test_a_backoff_tells_its_error_and_since_when() -> None:
     assert said.since == BEGIN + 15
 
 
-def test_a_node_that_boots_longer_than_the_limit_counts_no_more() -> None:
-    words, known = hear(), pools(AKS)
-    words.put_status(status(COMING, when=20))
-    for now, expected in ((900, NODE_ORDERED), (909, NODE_ORDERED), (911, None)):
-        words.put_status(status(COMING, when=now))
-        assert kind(means(words, ["cpuspot"], known, now)) == expected, now
+def test_nodes_that_have_just_come_are_left_to_those_who_wait_for_them() -> None:
+    """When the last node of a full pool becomes ready, nobody is ruled out before the scheduler has tried each pod on it."""
+    words, known = hear(status(FULL_AND_COMING, when=20)), pools(AKS)
+    words.put_status(status(FULL_GROUP, when=30))
+    assert kind(means(words, ["cpuspot"], known, 59)) == NODE_ORDERED
+    assert kind(means(words, ["cpuspot"], known, 61)) == NO_SCALE_UP
+    come = hear(claim(made=1), no_offering(when=20), claim(initialized=True))
+    assert kind(means(come, ["cpu-spot"], pools(KARPENTERS), 39)) == NODE_ORDERED
+    assert kind(means(come, ["cpu-spot"], pools(KARPENTERS), 41)) == CANNOT_GROW
 
 
-def test_the_limit_is_a_setting() -> None:
-    words = hear(status(COMING, when=40))
-    words.limit = 20
-    assert means(words, ["cpuspot"], pools(AKS), now=45) is None
+def test_an_order_that_fails_is_no_node_that_has_come() -> None:
+    words = hear(status(COMING, when=20), status(BACKOFF, when=30))
+    assert kind(means(words, ["cpuspot"], pools(AKS), 31)) == CANNOT_GROW
+    assert (
+        kind(means(hear(claim(), no_offering(), claim(deleted=True)), ["cpu-spot"], pools(KARPENTERS))) == CANNOT_GROW
+    )
 
 
-def test_a_target_that_is_raised_is_an_order_of_its_own() -> None:
-    words, known = hear(status(COMING)), pools(AKS)
-    words.put_status(status(group(target=2, state="InProgress", since=10), when=800))
-    said = means(words, ["cpuspot"], known, 850)
-    assert said is not None
-    assert (said.kind, said.since) == (NODE_ORDERED, BEGIN + 800)
-    words.put_status(status(group(target=2, state="InProgress", since=10), when=1650))
-    assert kind(means(words, ["cpuspot"], known, 1690)) == NODE_ORDERED
-    words.put_status(status(group(target=2, state="InProgress", since=10), when=1705))
-    assert means(words, ["cpuspot"], known, 1705) is None
-
-
-def test_an_autoscaler_that_is_silent_for_two_minutes_says_nothing_any_more() -> None:
+def test_an_autoscaler_that_is_silent_for_ten_minutes_says_nothing_any_more() -> None:
     words, known = hear(status(BACKOFF, when=20)), pools(AKS)
-    assert kind(means(words, ["cpuspot"], known, 139)) == CANNOT_GROW
-    assert means(words, ["cpuspot"], known, 141) is None
-    words.put_event(not_triggered(100))
-    assert kind(means(words, ["cpuspot"], known, 141)) == NO_SCALE_UP
+    assert kind(means(words, ["cpuspot"], known, 619)) == CANNOT_GROW
+    assert means(words, ["cpuspot"], known, 621) is None
+    words.put_event(not_triggered(600))
+    assert kind(means(words, ["cpuspot"], known, 621)) == NO_SCALE_UP
+
+
+def test_what_is_said_once_in_five_minutes_is_over_after_six() -> None:
+    words, known = hear(not_triggered(10)), pools(AKS)
+    assert kind(means(words, ["cpuspot"], known, 369)) == NO_SCALE_UP
+    assert means(words, ["cpuspot"], known, 371) is None
+
+
+def test_an_event_about_a_pod_of_another_namespace_is_not_believed() -> None:
+    assert means(hear(event("TriggeredScaleUp", namespace="evil")), ["cpuspot"], pools(AKS)) is None
+
+
+def test_an_event_from_the_future_is_of_now() -> None:
+    words, known = hear(), pools(AKS)
+    words.put_event(triggered(1_000_000), BEGIN + 20)
+    words.put_event(not_triggered(30), BEGIN + 30)
+    assert kind(means(words, ["cpuspot"], known, 40)) == NO_SCALE_UP
 
 
 def test_an_order_that_an_event_tells_of_ends_with_the_limit() -> None:
@@ -153,9 +165,12 @@ def test_groups_of_others_are_counted_too_and_say_nothing_of_pools_with_a_fixed_
         ([no_offering("od")], None),
         ([claim(), no_offering()], NODE_ORDERED),
         (
-            [of_karpenter("FailedScheduling", "Failed to schedule pod, all available instance types exceed")],
+            [of_karpenter("FailedScheduling", TOO_FEW)],
             NO_SCALE_UP,
         ),
+        ([of_karpenter("FailedScheduling", "Failed to schedule pod, nodepools not ready")], None),
+        ([claim(made=10), of_karpenter("FailedScheduling", TOO_FEW, 10)], NODE_ORDERED),
+        ([claim(made=10), of_karpenter("FailedScheduling", TOO_FEW, 11)], NO_SCALE_UP),  # that node is another pod's
         ([event("FailedScheduling", "0/3 nodes are available", source="default-scheduler")], None),
     ],
 )
@@ -163,15 +178,17 @@ def test_karpenter_on_a_pod_of_one_pool(heard: list[Any], expected: str | None) 
     assert kind(means(hear(*heard), ["cpu-spot"], pools(KARPENTERS))) == expected
 
 
-def test_a_node_claim_that_never_registers_counts_for_the_limit() -> None:
-    words, known = hear(claim(made=10)), pools(KARPENTERS)
-    assert kind(means(words, ["cpu-spot"], known, 909)) == NODE_ORDERED
-    assert means(words, ["cpu-spot"], known, 911) is None
+def test_a_refusal_that_is_older_than_the_pod_counts_once_karpenter_says_so_of_the_pod() -> None:
+    young = {"metadata": {**POD["metadata"], "creationTimestamp": at(30)}}
+    words, known = hear(no_offering(when=10)), pools(KARPENTERS)
+    assert words.of(young, ["cpu-spot"], known, BEGIN + 35) is None
+    words.put_event(of_karpenter("FailedScheduling", "incompatible requirements", 40))
+    assert kind(words.of(young, ["cpu-spot"], known, BEGIN + 45)) == CANNOT_GROW
 
 
 def test_what_karpenter_says_once_in_a_while_counts_until_it_would_have_said_it_again() -> None:
     known = pools(KARPENTERS)
-    refusal, failed = hear(no_offering(when=10)), hear(of_karpenter("FailedScheduling", "Failed", when=10))
+    refusal, failed = hear(no_offering(when=10)), hear(of_karpenter("FailedScheduling", TOO_FEW, when=10))
     assert kind(means(refusal, ["cpu-spot"], known, 99)) == CANNOT_GROW
     assert means(refusal, ["cpu-spot"], known, 101) is None
     assert kind(means(failed, ["cpu-spot"], known, 369)) == NO_SCALE_UP
@@ -223,7 +240,7 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
 
 def test_the_group_of_a_pool_is_none_of_a_pool_with_a_shorter_name() -> None:
     known = pools({"cpu": AKS["cpu"], "cpu-spot": AKS["cpuspot"]}, provider="eks")
-    words = hear(status(group("eks-cpu-spot-1234", target=1, state="InProgress"), group("eks-cpu-1234")))
+    words = hear(status(group("asg-cpu-spot-1234", target=1, state="InProgress"), group("asg-cpu-1234")))
     assert means(words, ["cpu"], known) is None
     assert kind(means(words, ["cpu-spot"], known)) == NODE_ORDERED
 
