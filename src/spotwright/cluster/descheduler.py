@@ -226,7 +226,7 @@ def backoff_after(failed: int) -> float:
     return min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2.0 ** min(failed - 1, 10))
 
 
-_WORTH = 120.0  # seconds of a Job's backoff that a pinned start is worth: four pods at once
+_WORTH = 120.0  # seconds of a Job's backoff that are never too many: four pods at once
 
 
 def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
@@ -275,10 +275,10 @@ def worth_moving_at(
 
     What it costs is the time for which the Job makes no pod, for this pod and for all others of the Job: so of many pods that
     wait in vain only as many are evicted at once as are worth it. What the wait is worth is ``pending_timeout``, or the time that
-    has been waited already.
+    has been waited already. A few go together in any case: one after the other, their waits would add up.
     """
     cost = backoff_of_job(state, task, owners)
-    if cost < task.plan.policy.pending_timeout:
+    if cost <= _WORTH or cost < task.plan.policy.pending_timeout:
         return now
     return now + max(0.0, cost - waited_in_vain(attempt, now))
 

@@ -158,7 +158,7 @@ def test_groups_of_others_are_counted_too_and_say_nothing_of_pools_with_a_fixed_
         ([claim(pool="od")], None),
         ([claim(deleted=True)], None),
         ([claim(), claim(deleted=True)], None),
-        ([claim(initialized=True)], None),
+        ([claim(initialized=True)], NODE_ORDERED),  # it has just come
         ([claim(), claim(initialized=True), claim("second", made=12)], NODE_ORDERED),
         ([of_karpenter("Nominated", "Pod should schedule on: nodeclaim/gone")], None),  # all claims are known
         ([no_offering()], CANNOT_GROW),
