@@ -32,14 +32,14 @@ def ordered(seen: Autoscalers, **more: Any) -> PodFacts:
     return PodFacts(autoscalers=seen, **more)
 
 
-def annotations(pod: dict[str, Any]) -> dict[str, str]:
+def marks_of(pod: dict[str, Any]) -> dict[str, str]:
     found: dict[str, str] = pod["metadata"]["annotations"]
     return found
 
 
 def is_open(pod: dict[str, Any]) -> bool:
-    marked = ORDER_ANNOTATION in annotations(pod)
-    assert marked == (annotations(pod).get(RUNG_ANNOTATION) == EVERY)
+    marked = ORDER_ANNOTATION in marks_of(pod)
+    assert marked == (marks_of(pod).get(RUNG_ANNOTATION) == EVERY)
     return marked
 
 
@@ -71,7 +71,7 @@ def test_an_open_pod_gets_the_tolerations_of_rungs_that_came_after_its_object_wa
 
 
 def test_an_open_pod_says_who_keeps_the_order() -> None:
-    found = annotations(precise(a_pod(), ordered(NOTHING_SCALES))[0])
+    found = marks_of(precise(a_pod(), ordered(NOTHING_SCALES))[0])
     assert found[ORDER_ANNOTATION] == "nothing adds nodes to these pools"
     assert found[RUNG_ANNOTATION] == EVERY
     assert found[WHY_ANNOTATION] == "first attempt, open to all its rungs: nothing adds nodes to these pools"
@@ -80,9 +80,7 @@ def test_an_open_pod_says_who_keeps_the_order() -> None:
 def test_a_pod_for_one_rung_says_why_it_is_not_open() -> None:
     pod, _ = precise(a_pod(), ordered(IGNORED))
     assert not is_open(pod)
-    assert annotations(pod)[WHY_ANNOTATION].startswith(
-        "first attempt, on spot-a alone: the cluster autoscaler reads no"
-    )
+    assert marks_of(pod)[WHY_ANNOTATION].startswith("first attempt, on spot-a alone: the cluster autoscaler reads no")
     assert len(conditions(pod)["kubernetes.azure.com/agentpool"]) == 1
 
 
@@ -121,7 +119,7 @@ def test_pools_of_one_compute_class_are_open_whatever_is_known() -> None:
     config = configured("gke", labels={"cloud.google.com/compute-class": "spot-first"})
     pod, _ = precise(a_pod(config), ordered(UNKNOWN), config)
     assert is_open(pod)
-    assert "ComputeClass spot-first" in annotations(pod)[ORDER_ANNOTATION]
+    assert "ComputeClass spot-first" in marks_of(pod)[ORDER_ANNOTATION]
 
 
 def test_groups_that_cannot_grow_now_do_not_break_the_order() -> None:
@@ -140,14 +138,14 @@ def test_groups_that_cannot_grow_now_do_not_break_the_order() -> None:
 def test_after_an_interruption_or_a_wait_in_vain_the_ladder_decides(facts: PodFacts) -> None:
     known = PodFacts(facts.history, autoscalers=NOTHING_SCALES)
     pod, _ = precise(a_pod(), known)
-    assert annotations(pod)[RUNG_ANNOTATION] == "spot-b"
+    assert marks_of(pod)[RUNG_ANNOTATION] == "spot-b"
     assert not is_open(pod)
 
 
 def test_an_attempt_that_was_open_and_interrupted_is_followed_by_the_rung_after_that_of_its_node() -> None:
     past = PastAttempt(Cause.INTERRUPTED, tuple(EVERY.split(",")), "spot-b")
     pod, _ = precise(a_pod(), PodFacts([past], autoscalers=NOTHING_SCALES))
-    assert annotations(pod)[RUNG_ANNOTATION] == "spot-a"
+    assert marks_of(pod)[RUNG_ANNOTATION] == "spot-a"
 
 
 STAYS = "its Job would count it against backoffLimit 6"
@@ -157,26 +155,26 @@ def test_a_pod_that_nobody_takes_back_is_open_whatever_keeps_the_order() -> None
     for facts in (PodFacts(stays=STAYS), PodFacts(taken("spot-a").history, stays=STAYS)):
         pod, _ = precise(a_pod(), facts)
         assert is_open(pod)
-        assert annotations(pod)[ORDER_ANNOTATION].endswith(STAYS)
+        assert marks_of(pod)[ORDER_ANNOTATION].endswith(STAYS)
 
 
 def test_on_the_fall_back_nothing_is_open() -> None:
     pod, _ = precise(a_pod(), PodFacts(taken("spot-a", "spot-b").history, stays=STAYS, autoscalers=NOTHING_SCALES))
-    assert annotations(pod)[RUNG_ANNOTATION] == "regular"
+    assert marks_of(pod)[RUNG_ANNOTATION] == "regular"
     assert not is_open(pod)
 
 
 def test_work_with_one_rung_is_open_to_nothing_else() -> None:
     config = a_config("{default: {spot: require, ladder: [spot-a]}}")
     pod, _ = precise(a_pod(config), PodFacts(stays=STAYS, autoscalers=NOTHING_SCALES), config)
-    assert annotations(pod)[RUNG_ANNOTATION] == "spot-a"
-    assert ORDER_ANNOTATION not in annotations(pod)
+    assert marks_of(pod)[RUNG_ANNOTATION] == "spot-a"
+    assert ORDER_ANNOTATION not in marks_of(pod)
 
 
 def test_work_that_stays_off_spot_is_not_open_to_it() -> None:
     config = a_config("{default: {spot: never}}")
     pod, _ = precise(a_pod(config), PodFacts(stays=STAYS, autoscalers=NOTHING_SCALES), config)
-    assert annotations(pod)[RUNG_ANNOTATION] == "regular"
+    assert marks_of(pod)[RUNG_ANNOTATION] == "regular"
 
 
 def test_a_second_look_at_an_open_pod_changes_nothing() -> None:
@@ -189,8 +187,8 @@ def test_under_kueue_no_pod_is_marked_as_open() -> None:
     given = a_pod()
     given["metadata"].setdefault("labels", {})["kueue.x-k8s.io/podset"] = "main"
     pod, _ = precise(given, ordered(NOTHING_SCALES))
-    assert ORDER_ANNOTATION not in annotations(pod)
-    assert RUNG_ANNOTATION not in annotations(pod)
+    assert ORDER_ANNOTATION not in marks_of(pod)
+    assert RUNG_ANNOTATION not in marks_of(pod)
     assert pod["spec"]["affinity"] == given["spec"]["affinity"]
 
 
@@ -206,7 +204,7 @@ def test_the_pods_of_a_set_have_one_answer_whatever_each_sees(
         for seen in (first, second, first):
             facts = ordered(seen, agree=lambda rungs, pools: ledger.agree("set/0", rungs, pools))
             pods.append(precise(a_pod(), facts)[0])
-        assert len({annotations(pod)[RUNG_ANNOTATION] for pod in pods}) == 1
+        assert len({marks_of(pod)[RUNG_ANNOTATION] for pod in pods}) == 1
         assert len({is_open(pod) for pod in pods}) == 1
         assert len({str(pod["spec"]["affinity"]) for pod in pods}) == 1
         assert is_open(pods[0]) is (first is NOTHING_SCALES)
@@ -216,10 +214,10 @@ def test_the_pods_of_a_set_have_one_answer_whatever_each_sees(
 
 def test_a_pod_of_a_set_that_could_not_be_taken_back_follows_its_set() -> None:
     pod, _ = precise(a_pod(), PodFacts(stays=STAYS, agree=lambda *_: ("spot-b",)))
-    assert annotations(pod)[RUNG_ANNOTATION] == "spot-b"
+    assert marks_of(pod)[RUNG_ANNOTATION] == "spot-b"
     pod, _ = precise(a_pod(), ordered(IGNORED, agree=lambda rungs, _: tuple(name for one in rungs for name in one)))
     assert is_open(pod)
-    assert "the first pod of its set is open to all of them" in annotations(pod)[WHY_ANNOTATION]
+    assert "the first pod of its set is open to all of them" in marks_of(pod)[WHY_ANNOTATION]
 
 
 def test_conditions_that_only_the_run_decides_leave_a_pod_as_place_wrote_it() -> None:
@@ -228,4 +226,4 @@ def test_conditions_that_only_the_run_decides_leave_a_pod_as_place_wrote_it() ->
     before = copy.deepcopy(given["spec"].get("affinity"))
     pod, _ = precise(given, ordered(NOTHING_SCALES))
     assert pod["spec"].get("affinity") == before
-    assert ORDER_ANNOTATION not in annotations(pod)
+    assert ORDER_ANNOTATION not in marks_of(pod)

@@ -43,13 +43,14 @@ IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Disrupti
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descheduler, "_PAUSE", 0.02)
     monkeypatch.setattr(descheduler, "_LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(descheduler, "_JOBS_FIRST", 0.0)
 
 
 class Bed:
     """A server with a Job in a namespace that is watched, and a leader that can be started again."""
 
     def __init__(self, server: SmallApiServer, folder: Path) -> None:
-        self.server, self.folder = server, folder
+        self.server, self.folder, self.config = server, folder, CONFIG
         self.asked: list[tuple[str, dict[str, Any]]] = []  # deeds: what and the body
         self.answers: list[int] = []  # statuses that the next deeds get
         self.tally = Tally()
@@ -87,7 +88,7 @@ class Bed:
     async def leader(self) -> AsyncIterator[None]:
         state = StateFolder.open(self.folder)
         async with httpx2.AsyncClient(base_url=self.server.url, timeout=60) as client:
-            store = RunStore(state, configuration.from_mapping(CONFIG), this_process())
+            store = RunStore(state, configuration.from_mapping(self.config), this_process())
             client_of = lambda: httpx2.AsyncClient(base_url=self.server.url)  # noqa: E731  # of logs, which nobody keeps here
             task = asyncio.create_task(
                 watch_and_keep_logs(Api(client), store, state, client_of, limit=0, tally=self.tally)

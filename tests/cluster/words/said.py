@@ -1,11 +1,16 @@
-"""What autoscalers write, as the tests put it together: Events, NodeClaims, and the status of the cluster autoscaler."""
+"""What autoscalers write, as the tests put it together: Events, NodeClaims, and the status of the cluster autoscaler.
+
+Moments are seconds after the begin, or Unix seconds.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
-from tests.cluster.watching.watched_objects import BEGIN, at
+from tests.cluster.watching.watched_objects import BEGIN
+from tests.cluster.watching.watched_objects import at as after_begin
 
 from spotwright import config as configuration
 from spotwright.cluster.autoscaler_words import KARPENTER, SCALER, AutoscalerWords
@@ -20,6 +25,11 @@ KARPENTERS = {
 SPOT_GROUP, GROUP = "aks-cpuspot-12345678-vmss", "aks-cpu-12345678-vmss"
 POD = {"metadata": {"name": "one", "namespace": "team-a", "uid": "uid-one"}}
 FULL = "pod didn't trigger scale-up: 1 max node group size reached, 1 node(s) didn't match Pod's node affinity/selector"
+
+
+def at(when: float) -> str:
+    """A moment as the API writes it."""
+    return after_begin(when) if when < BEGIN / 2 else f"{datetime.fromtimestamp(when, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def pools(*given: dict[str, dict[str, Any]], **more: Any) -> dict[str, Pool]:
