@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ def waits(bed: Bed, kind: str) -> bool:
 
 def taken_back(bed: Bed) -> bool:
     return any(attempt.cause is Cause.UNSCHEDULABLE for attempt in bed.attempts())
+
+
+def newest_waits(bed: Bed, number: int) -> bool:
+    """Whether there are so many attempts, and the newest one waits."""
+    attempts = bed.attempts()
+    return len(attempts) == number and bool(attempts[-1].waits)
 
 
 async def stays(bed: Bed) -> None:
@@ -296,8 +303,7 @@ def test_pools_of_nodes_that_nobody_described_are_no_rungs_also_after_a_restart(
         for number, name in enumerate(("two", "three"), 2):
             bed.pod(name, annotations={"spotwright.dev/rung": "gpu"})
             async with bed.leader():
-                await bed.until(lambda number=number: len(bed.attempts()) == number)
-                await bed.until(lambda number=number: bed.attempts()[number - 1].waits)
+                await bed.until(partial(newest_waits, bed, number))
                 await asyncio.sleep(0.5)
                 run = bed.run()
                 assert run is not None
