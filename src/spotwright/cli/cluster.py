@@ -137,6 +137,13 @@ def _named_in(path: Path) -> list[tuple[str, str]]:
     return found
 
 
+def _objects_of(document: yaml_composer.Composed) -> list[Any]:
+    """The object of a document, or those of a list as kubectl writes it."""
+    data: Any = document.root.data if isinstance(document.root, yaml_composer.MappingNode) else {}
+    items = data.get("items") if data.get("kind") == "List" else None
+    return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else [data]
+
+
 def _check(place: Place) -> None:
     """Refuse options that the other place would ignore."""
     given = click.get_current_context().get_parameter_source
