@@ -19,6 +19,7 @@ from tests.cluster.live.kube import Object
 __all__ = ["Cloud", "Fault", "Group", "Machine", "RefusedError", "aks_groups", "eks_groups", "gke_groups"]
 
 _TICK = 0.1  # seconds
+_FAILS = 1.0  # seconds until a machine reports that there is no capacity
 _LETTERS = 5  # in the end of a machine's name
 _KWOK = {"kwok.x-k8s.io/node": "fake"}
 _COMMON = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
@@ -66,9 +67,14 @@ class Machine:
     """A machine that was ordered."""
 
     name: str
-    due: float  # by the monotonic clock
+    due: float  # when it is there, or has failed, by the monotonic clock
     error: str = ""  # what the cloud says of a machine that will not come
     is_made: bool = False  # its Node is there
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the cloud says that it will not come."""
+        return bool(self.error) and self.due <= time.monotonic()
 
 
 class RefusedError(Exception):
@@ -109,10 +115,10 @@ class Cloud:
         with self._lock:
             for _ in range(more):
                 machine = Machine(f"{group}-{uuid.uuid4().hex[:_LETTERS]}", due)
-                if fault.mode:
+                if fault.mode == "silent":
                     machine.due = float("inf")
-                if fault.mode == "stockout":
-                    machine.error = "no spot capacity"
+                elif fault.mode == "stockout":
+                    machine.due, machine.error = time.monotonic() + _FAILS, "no spot capacity"
                 self._machines[group].append(machine)
 
     def cancel(self, group: str, machine: Machine) -> None:
@@ -151,7 +157,7 @@ class Cloud:
                 (self.groups[name], machine)
                 for name, machines in self._machines.items()
                 for machine in machines
-                if not machine.is_made and machine.due <= now
+                if not machine.is_made and not machine.error and machine.due <= now
             ]
             for _, machine in due:
                 machine.is_made = True

@@ -28,7 +28,10 @@ class Requests:
         self._context = ssl.create_default_context(cadata=authority)
 
     def send(self, method: str, path: str, body: object = None) -> Object | None:
-        """Send one request, and return the answer; None where there is no such object. Other errors are raised."""
+        """Send one request, and return the answer; None where there is no such object, or its namespace goes away.
+
+        Other errors are raised.
+        """
         kind = _PATCH if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         data = None if body is None else json.dumps(body).encode()
@@ -38,9 +41,10 @@ class Requests:
                 found: Object = json.loads(response.read())
                 return found
         except urllib.error.HTTPError as error:
-            if error.code == 404:
+            text = error.read().decode()
+            if error.code == 404 or "being terminated" in text:
                 return None
-            raise RuntimeError(f"{method} {path}: {error.code} {error.read().decode()}") from error
+            raise RuntimeError(f"{method} {path}: {error.code} {text}") from error
 
     def items(self, path: str) -> list[Object]:
         """The objects of a list."""

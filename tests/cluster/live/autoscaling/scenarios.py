@@ -97,16 +97,20 @@ def play(
     case: Case,
     *,
     controlled: bool,
+    placed: bool | None = None,
     options: Sequence[str] = (),
     deeds: Sequence[Deed] = (),
     group_of: Callable[[Object], str] = group_by_name,
 ) -> Outcome:
     """Send the work of a case to a namespace of its own, and record what comes of it; the namespace is removed.
 
-    ``controlled`` puts the controller in front of it, webhook and watcher, with ``options`` of its command line.
+    ``controlled`` puts the controller in front of it, webhook and watcher, with ``options`` of its command line. ``placed`` says
+    whether the command places the work before it is sent; by default where no webhook does it.
     """
     folder = folder / f"{case.name}-{'with' if controlled else 'without'}-{uuid.uuid4().hex[:4]}"
-    placed = place(folder, case.config, case.manifests)
+    by_command = not controlled if placed is None else placed
+    work = place(folder, case.config, case.manifests) if by_command else case.manifests
+    folder.mkdir(parents=True, exist_ok=True)
     namespace = f"scale-{uuid.uuid4().hex[:8]}"
     kube.run("create", "namespace", namespace)
     kube.wait(lambda: kube.get("serviceaccount", "default", namespace), "the namespace's service account", 60)
@@ -120,7 +124,7 @@ def play(
         stack.callback(timeline.end)
         time.sleep(0.5)  # until the watches have begun
         timeline.begin()
-        kube.apply(*(_in(namespace, item) for item in (*placed, *case.unplaced)))
+        kube.apply(*(_in(namespace, item) for item in (*work, *case.unplaced)))
         seconds = _wait(Play(kube, namespace, timeline, made), case, sorted(deeds, key=lambda deed: deed[0]))
         return Outcome(
             f"{case.name} {'with' if controlled else 'without'} the controller",
