@@ -56,11 +56,18 @@ class Controller:
 
 @contextmanager
 def controller(
-    kube: Kube, bed: Settings, folder: Path, config: str, *options: str, before: str = ""
+    kube: Kube,
+    bed: Settings,
+    folder: Path,
+    config: str,
+    *options: str,
+    before: str = "",
+    kubeconfig: Path | None = None,
 ) -> Iterator[Controller]:
     """A controller with this configuration for all labelled namespaces, while the block runs.
 
-    ``before`` is Python code that its process runs first: to shorten a time that nobody can set.
+    ``before`` is Python code that its process runs first: to shorten a time that nobody can set. ``kubeconfig`` is that of a
+    user with fewer rights than the cluster's admin, who is the default.
     """
     home = f"controller-{uuid.uuid4().hex[:6]}"
     state, log_file = folder / "state", folder / "controller.log"
@@ -69,7 +76,8 @@ def controller(
     program = ["-c", f"{before}\nfrom spotwright.__main__ import main; main()"] if before else ["-m", "spotwright"]
     command = [sys.executable, *program, "controller", "--state", str(state), "--home", home]
     command += ["--name", home, "--listen", f"{HOST}:{PORT}", "--webhook-url", f"https://{HOST}:{PORT}", *options]
-    inside = ["ip", "netns", "exec", bed.namespace, *command, "--kubeconfig", str(bed.inside_kubeconfig)]
+    inside = ["ip", "netns", "exec", bed.namespace, *command]
+    inside += ["--kubeconfig", str(kubeconfig or bed.inside_kubeconfig)]
     with log_file.open("wb") as log:
         process = subprocess.Popen(inside, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
 

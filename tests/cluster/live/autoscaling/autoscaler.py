@@ -22,9 +22,8 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -36,7 +35,7 @@ from tests.cluster.live.autoscaling.requests import Requests
 from tests.cluster.live.autoscaling.status_text import GroupState, StatusText
 from tests.cluster.live.kube import Kube, Object
 
-__all__ = ["STATUS_MAP", "Autoscaler", "Times", "autoscaling"]
+__all__ = ["STATUS_MAP", "Autoscaler", "Times"]
 
 STATUS_MAP = "cluster-autoscaler-status"
 _SYSTEM = "/api/v1/namespaces/kube-system/configmaps"
@@ -119,10 +118,11 @@ class Autoscaler:
 
     def _hear(self, stream: IO[bytes]) -> None:
         """Scan at once where a pod begins to wait."""
-        for line in stream:
-            pod = json.loads(line)["object"]
-            if _is_waiting(pod) and time.time() - _created(pod) < self._times.scan:
-                self._wake.set()
+        with stream:
+            for line in stream:
+                pod = json.loads(line)["object"]
+                if _is_waiting(pod) and time.time() - _created(pod) < self._times.scan:
+                    self._wake.set()
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -352,20 +352,6 @@ class Autoscaler:
 
 
 _COMPONENT_OF_TAINTS = "ClusterAutoscaler"
-
-
-@contextmanager
-def autoscaling(
-    kube: Kube, api: Requests, cloud: Cloud, times: Times, *, expander: str = "priority"
-) -> Iterator[Autoscaler]:
-    """An autoscaler while the block runs; its ConfigMap is removed afterwards, and its machines end."""
-    autoscaler = Autoscaler(kube, api, cloud, times, expander=expander)
-    try:
-        yield autoscaler
-    finally:
-        autoscaler.end()
-        cloud.end()
-        api.send("DELETE", f"{_SYSTEM}/{STATUS_MAP}")
 
 
 def _estimate(group: Group, pods: Sequence[Object], most: int) -> Option | None:

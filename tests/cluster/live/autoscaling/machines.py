@@ -176,6 +176,7 @@ def aks_groups(spot_max: int = 10, cpu_max: int = 5) -> list[Group]:
         taints = [(_AKS_SPOT, "spot", "NoSchedule")] if spot else []
         if "nvidia.com/gpu" in size:
             taints.append(("sku", "gpu", "NoSchedule"))
+            labels["kubernetes.azure.com/accelerator"] = "nvidia"
         return Group(
             f"aks-{pool}-12345678-vmss", {**labels, **({_AKS_SPOT: "spot"} if spot else {})}, taints, size, max=most
         )

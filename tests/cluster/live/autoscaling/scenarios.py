@@ -38,7 +38,7 @@ class Case:
     config: str  # the text of spotwright.yaml
     manifests: Sequence[Object]
     pods: int
-    seconds: float = 120.0  # the longest wait until all of them run
+    seconds: float = 60.0  # the longest wait until all of them run
     settle: float = 5.0  # seconds after that in which nodes that were ordered may still come
     unplaced: Sequence[Object] = ()  # another team's work, which is sent as it is
 
@@ -100,12 +100,14 @@ def play(
     placed: bool | None = None,
     options: Sequence[str] = (),
     deeds: Sequence[Deed] = (),
+    kubeconfig: Path | None = None,
     group_of: Callable[[Object], str] = group_by_name,
 ) -> Outcome:
     """Send the work of a case to a namespace of its own, and record what comes of it; the namespace is removed.
 
-    ``controlled`` puts the controller in front of it, webhook and watcher, with ``options`` of its command line. ``placed`` says
-    whether the command places the work before it is sent; by default where no webhook does it.
+    ``controlled`` puts the controller in front of it, webhook and watcher, with ``options`` of its command line, and as the
+    user of ``kubeconfig`` rather than as an admin. ``placed`` says whether the command places the work before it is sent; by
+    default where no webhook does it. ``group_of`` says of which group a node is.
     """
     folder = folder / f"{case.name}-{'with' if controlled else 'without'}-{uuid.uuid4().hex[:4]}"
     by_command = not controlled if placed is None else placed
@@ -116,8 +118,9 @@ def play(
     kube.wait(lambda: kube.get("serviceaccount", "default", namespace), "the namespace's service account", 60)
     with contextlib.ExitStack() as stack:
         stack.callback(_remove, kube, namespace)
-        made = stack.enter_context(controller(kube, bed, folder, case.config, *options)) if controlled else None
-        if made is not None:
+        made = None
+        if controlled:
+            made = stack.enter_context(controller(kube, bed, folder, case.config, *options, kubeconfig=kubeconfig))
             made.enable(namespace)
             time.sleep(1.0)  # until the label is read
         timeline = Timeline(kube, namespace, group_of)

@@ -1,7 +1,7 @@
 """The text that the Cluster Autoscaler writes into ConfigMap ``cluster-autoscaler-status``, since 1.30.
 
 The form is that of its ``clusterstate/api/types.go``, the states those of ``clusterstate/clusterstate.go``: YAML with the
-fields in the order of the alphabet.
+fields in the order of the alphabet. A group without any machine has no times, as there: they are those of its machines.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StatusText:
     """Writes the text again and again; since when a state lasts is carried over from the last time."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[str, str], tuple[str, str]] = {}  # group and condition -> state and time
+        self._since: dict[tuple[str, str], tuple[str, str | None]] = {}  # group and condition -> state and time
 
     def write(self, states: Sequence[GroupState], now: float) -> str:
         """The text for these groups."""
@@ -58,12 +58,13 @@ class StatusText:
         return yaml.safe_dump(data, sort_keys=True, default_flow_style=False)
 
     def _group(self, state: GroupState, now: float) -> Mapping[str, Any]:
+        seen = now if state.ready or state.unregistered else None
         up = "InProgress" if state.in_progress else "Backoff" if state.backoff else "NoActivity"
         info = {}
         if up == "Backoff" and state.backoff:
             info = {"errorCode": state.backoff[0], "errorMessage": state.backoff[1]}
         health = {
-            **self._state(state.name, "health", "Healthy", now),
+            **self._state(state.name, "health", "Healthy", seen),
             "cloudProviderTarget": state.target,
             "maxSize": state.max,
             "minSize": state.min,
@@ -72,7 +73,7 @@ class StatusText:
         return {
             "name": state.name,
             "health": health,
-            "scaleUp": {**self._state(state.name, "scaleUp", up, now), "backoffInfo": info},
+            "scaleUp": {**self._state(state.name, "scaleUp", up, seen), "backoffInfo": info},
             "scaleDown": self._scale_down(state.name, state.candidates, now),
         }
 
@@ -80,8 +81,8 @@ class StatusText:
         state = "CandidatesPresent" if candidates else "NoCandidates"
         return {**self._state(group, "scaleDown", state, now), **({"candidates": candidates} if candidates else {})}
 
-    def _state(self, group: str, condition: str, state: str, now: float) -> Mapping[str, Any]:
-        text = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    def _state(self, group: str, condition: str, state: str, now: float | None) -> Mapping[str, Any]:
+        text = None if now is None else datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         known, since = self._since.get((group, condition), ("", text))
         if known != state:
             since = text

@@ -44,6 +44,7 @@ class Timeline:
         self.removed: Counter[str] = Counter()
         self.last_node = 0.0  # when the last node that was made was Ready
         self._group_of = group_of
+        self._before = set(kube.run("get", "nodes", "-o", "name").split())
         self._began = time.monotonic()
         self._is_on = False
         self._lock = threading.Lock()
@@ -103,10 +104,11 @@ class Timeline:
         self._threads.append(thread)
 
     def _read(self, stream: IO[bytes], note: Callable[[str, Object], None]) -> None:
-        for line in stream:
-            change: dict[str, Any] = json.loads(line)
-            with self._lock:
-                note(change["type"], change["object"])
+        with stream:
+            for line in stream:
+                change: dict[str, Any] = json.loads(line)
+                with self._lock:
+                    note(change["type"], change["object"])
 
     def _note_pod(self, kind: str, pod: Object) -> None:
         meta, node = pod["metadata"], pod["spec"].get("nodeName")
@@ -135,14 +137,12 @@ class Timeline:
             return
         self.nodes[name] = node
         group = self._group_of(node)
-        if is_new and self._is_on:
+        if is_new and f"node/{name}" not in self._before:
             self.made[group] += 1
             self._add(f"+ node {name} of {group}")
-        if self._is_on and _is_ready(node) and f"ready {name}" not in self._shown:
+        if _is_ready(node) and f"node/{name}" not in self._before and f"ready {name}" not in self._shown:
             self._shown[f"ready {name}"] = ""
             self.last_node = self.now
-        elif not self._is_on and _is_ready(node):
-            self._shown[f"ready {name}"] = ""
         taints = sorted(str(taint["key"]) for taint in node["spec"].get("taints") or ())
         if not is_new and self._is_on:
             self._say(f"node {name}", f"~ node {name} taints {taints}")

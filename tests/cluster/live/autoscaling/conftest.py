@@ -1,0 +1,64 @@
+"""A test bed without real nodes, on which KWOK pretends those that autoscalers make. It stands beside the other one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+from testbed.building.builds import Cache
+from testbed.building.images import BUSYBOX
+from testbed.building.requirements import obstacle
+from testbed.cluster import bring_down, bring_up, build
+from testbed.control.api import Api
+from testbed.settings import Settings
+from tests.cluster.conftest import is_up
+from tests.cluster.live.autoscaling.machines import Group
+from tests.cluster.live.autoscaling.requests import Requests
+from tests.cluster.live.kube import Kube
+
+_PORTS = 200  # between this bed's port and that of the other one
+_SILENCE = 600  # seconds until a node is NotReady: those that KWOK pretends report every 50 s
+
+
+@pytest.fixture(scope="session")
+def bed(external: bool) -> Iterator[Settings]:
+    """The bed that ``TESTBED_*`` names, where KWOK alone makes nodes; else one of its own. One node of it is in no pool."""
+    if external:
+        pytest.skip("the nodes of an external cluster are made by somebody else")
+    settings = Settings.from_environment()
+    if settings.nodes or settings.controllers != ("kwok",):
+        own = dataclasses.replace(settings, name="swscale", port=settings.port + _PORTS, nodes=0, pretended=0)
+        settings = dataclasses.replace(own, controllers=("kwok",), monitor_grace=_SILENCE)
+    if reason := obstacle(building=bool(Cache(settings.cache).missing(settings.controllers))):
+        pytest.skip(reason)
+    was_up = is_up(settings)
+    try:
+        if not was_up:
+            build(settings, print)
+            bring_up(settings, print)
+        _add_system_node(Requests(settings))
+        yield settings
+    finally:
+        if not was_up:
+            bring_down(settings)
+
+
+@pytest.fixture(scope="session")
+def kube(bed: Settings) -> Kube:
+    """That bed."""
+    return Kube(Api(bed).kubectl_path, bed.kubeconfig, BUSYBOX)
+
+
+@pytest.fixture(scope="session")
+def api(bed: Settings) -> Requests:
+    """Plain requests to that bed."""
+    return Requests(bed)
+
+
+def _add_system_node(api: Requests) -> None:
+    """The node on which a cluster's own pods run: no group of the autoscaler's, in no configuration, and closed to work."""
+    taints = [("CriticalAddonsOnly", "true", "NoSchedule")]
+    group = Group("system", {"agentpool": "system", "kubernetes.azure.com/mode": "system"}, taints)
+    if api.send("GET", "/api/v1/nodes/system-1") is None:
+        api.send("POST", "/api/v1/nodes", group.node("system-1"))

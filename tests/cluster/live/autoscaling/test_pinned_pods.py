@@ -1,0 +1,89 @@
+"""On the test bed: pods that are sent to one pool, because nothing else keeps the order, go by what the autoscaler says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from testbed.settings import Settings
+from tests.cluster.conftest import Measured
+from tests.cluster.live.autoscaling.autoscaled import LIMIT, TIMES, autoscaled
+from tests.cluster.live.autoscaling.machines import Fault, aks_groups
+from tests.cluster.live.autoscaling.recurring_cases import AKS_CPU, AKS_SPOT, WORK, Situation, aks_config
+from tests.cluster.live.autoscaling.requests import Requests
+from tests.cluster.live.autoscaling.scenarios import Case, Outcome, job_of, play
+from tests.cluster.live.kube import Kube
+
+pytestmark = pytest.mark.cluster
+
+JOB_BACKOFF = 10.0  # seconds for which the Job controller waits after one failed pod
+SLACK = 8.0  # seconds for the scheduler, the controller's look, and a busy machine
+
+
+def pinned(name: str, pods: int = 1, pending_timeout: str = "10m") -> Situation:
+    """Work on spot and on-demand pools whose autoscaler follows no order."""
+    config = aks_config(pending_timeout)
+    return Situation(Case(name, config, [job_of("work", WORK, pods)], pods, settle=3), expander="least-waste")
+
+
+def played(kube: Kube, api: Requests, bed: Settings, folder: Path, situation: Situation) -> Outcome:
+    """What comes of it with the controller."""
+    with autoscaled(kube, api, folder, situation):
+        return play(kube, bed, folder, situation.case, controlled=True, options=LIMIT)
+
+
+def test_nobody_is_evicted_while_a_node_is_ordered_however_slowly_it_boots(
+    kube: Kube, api: Requests, bed: Settings, tmp_path: Path
+) -> None:
+    outcome = played(kube, api, bed, tmp_path, replace(pinned("slow boot", pending_timeout="5s"), boot=12.0))
+    assert outcome.taken_back == 0, outcome.text()
+    assert outcome.running == {AKS_SPOT: 1}, outcome.text()
+    assert outcome.made == {AKS_SPOT: 1}, outcome.text()
+
+
+@pytest.mark.parametrize("mode", ["error", "stockout"])
+def test_a_pool_that_is_ruled_out_is_left_within_one_scan_whatever_pending_timeout_is(
+    kube: Kube, api: Requests, bed: Settings, tmp_path: Path, measured: Measured, mode: str
+) -> None:
+    situation = replace(pinned(f"no spot ({mode})"), faults={AKS_SPOT: Fault(mode)})
+    outcome = played(kube, api, bed, tmp_path, situation)
+    measured(f"pinned to a pool without capacity ({mode})", outcome.seconds or -1.0)
+    assert outcome.running == {AKS_CPU: 1}, outcome.text()
+    assert outcome.taken_back == 1, outcome.text()
+    assert outcome.seconds is not None
+    assert outcome.seconds < 4 * TIMES.scan + JOB_BACKOFF + SLACK, outcome.text()
+
+
+def test_from_the_last_rung_nobody_is_evicted_while_its_node_comes(
+    kube: Kube, api: Requests, bed: Settings, tmp_path: Path
+) -> None:
+    situation = pinned("no spot, and on-demand boots slowly", pending_timeout="5s")
+    situation = replace(situation, boot=12.0, faults={AKS_SPOT: Fault("error")})
+    outcome = played(kube, api, bed, tmp_path, situation)
+    assert outcome.running == {AKS_CPU: 1}, outcome.text()
+    assert outcome.taken_back == 1, outcome.text()
+    assert outcome.made == {AKS_CPU: 1}, outcome.text()
+
+
+def test_of_several_pods_those_for_whom_a_node_comes_stay(
+    kube: Kube, api: Requests, bed: Settings, tmp_path: Path, measured: Measured
+) -> None:
+    situation = replace(pinned("six pods, two on spot", 6), groups=lambda: aks_groups(2), boot=6.0)
+    situation = replace(situation, case=replace(situation.case, seconds=180.0))
+    outcome = played(kube, api, bed, tmp_path, situation)
+    measured("pinned: six pods, two on spot", outcome.seconds or -1.0)
+    assert outcome.running == {AKS_SPOT: 2, AKS_CPU: 4}, outcome.text()
+    assert outcome.taken_back == 4, outcome.text()
+    assert outcome.made == {AKS_SPOT: 2, AKS_CPU: 4}, outcome.text()
+
+
+def test_a_pod_that_nobody_could_move_is_never_sent_to_one_pool(
+    kube: Kube, api: Requests, bed: Settings, tmp_path: Path
+) -> None:
+    situation = pinned("a Job that counts evictions", pending_timeout="5s")
+    config = situation.case.config.replace(" timeout: 1h,", "")  # without it, nothing else would bound its restarts
+    situation = replace(situation, case=replace(situation.case, config=config), groups=lambda: aks_groups(spot_max=0))
+    outcome = played(kube, api, bed, tmp_path, situation)
+    assert outcome.running == {AKS_CPU: 1}, outcome.text()
+    assert outcome.taken_back == 0, outcome.text()
