@@ -1,0 +1,58 @@
+"""A user of the test bed with the rights of the controller, but without those to read what an autoscaler keeps in kube-system."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from testbed.settings import Settings
+from tests.cluster.live.kube import Kube, Object
+
+from spotwright.cluster.install import permissions
+
+__all__ = ["blind_user"]
+
+_NAME = "blind-controller"
+
+
+@contextmanager
+def blind_user(kube: Kube, bed: Settings, folder: Path) -> Iterator[Path]:
+    """The kubeconfig of this user, for processes beside the API server, while the block runs."""
+    subject = {"kind": "ServiceAccount", "name": _NAME, "namespace": "default"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _NAME}
+    version = "rbac.authorization.k8s.io/v1"
+    kube.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _NAME, "namespace": "default"}},
+        {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": _NAME}, "rules": _rules()},
+        {
+            "apiVersion": version,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": _NAME},
+            "roleRef": reference,
+            "subjects": [subject],
+        },
+    )
+    config: dict[str, Any] = json.loads(bed.inside_kubeconfig.read_text(encoding="utf-8"))
+    config["users"][0]["user"] = {"token": kube.run("create", "token", _NAME, "-n", "default").strip()}
+    path = folder / "blind.kubeconfig"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    try:
+        yield path
+    finally:
+        kube.run("delete", "clusterrole,clusterrolebinding", _NAME)
+        kube.run("delete", "serviceaccount", _NAME, "-n", "default")
+
+
+def _rules() -> list[Object]:
+    """The controller's rights in the whole cluster and at home, in every namespace: the tests' homes have names by chance."""
+    objects = permissions("default", _NAME, _NAME)
+    roles = [one for one in objects if one["kind"] in ("Role", "ClusterRole")]
+    rules = [rule for role in roles if role["metadata"].get("namespace") != "kube-system" for rule in role["rules"]]
+    return [rule if _is_of_config_maps(rule) else {**rule, "resourceNames": []} for rule in rules]
+
+
+def _is_of_config_maps(rule: Object) -> bool:
+    return bool(rule.get("resources") == ["configmaps"])
