@@ -1,4 +1,4 @@
-"""On the test bed: autoscalers that restart, lie, are not alone, or cannot be read; a pool that goes; a controller that was away."""
+"""On the test bed: autoscalers that restart, lie, are not alone, or cannot be read; a pool that goes; a controller away."""
 
 from __future__ import annotations
 
