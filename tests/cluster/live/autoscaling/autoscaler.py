@@ -22,14 +22,14 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import IO, Any
 
 from tests.cluster.live.autoscaling.expanders import EXPANDER_MAP, Option, best
-from tests.cluster.live.autoscaling.fitting import asks_for_gpu, pack, room_of
+from tests.cluster.live.autoscaling.fitting import Room, asks_for_gpu, pack, room_of
 from tests.cluster.live.autoscaling.machines import Cloud, Group, Machine, RefusedError
 from tests.cluster.live.autoscaling.requests import Requests
 from tests.cluster.live.autoscaling.status_text import GroupState, StatusText
@@ -139,8 +139,10 @@ class Autoscaler:
             by_node.setdefault(pod["spec"].get("nodeName") or "", []).append(pod)
         ready = {str(node["metadata"]["name"]): node for node in nodes if _is_ready(node)}
         self._see_failures(ready)
-        has_ordered = self._scale_up([pod for pod in by_node.get("", ()) if _is_waiting(pod)], by_node, ready)
-        has_removed = not has_ordered and self._scale_down(by_node, ready)
+        rooms = {name: room_of(node, by_node.get(name, ())) for name, node in ready.items() if _is_open(node)}
+        has_ordered = self._scale_up([pod for pod in by_node.get("", ()) if _is_waiting(pod)], rooms, ready)
+        used = {*by_node, *(name for name, room in rooms.items() if room.is_awaited)}
+        has_removed = not has_ordered and self._scale_down(used, ready)
         self._write_status(ready)
         return has_ordered or has_removed
 
@@ -172,16 +174,14 @@ class Autoscaler:
                 if now - since > self._times.provision:
                     self._cloud.cancel(group, machine)
 
-    def _scale_up(
-        self, waiting: list[Object], by_node: Mapping[str, list[Object]], ready: Mapping[str, Object]
-    ) -> bool:
-        rooms = [room_of(node, by_node.get(name, ())) for name, node in ready.items() if _is_open(node)]
+    def _scale_up(self, waiting: list[Object], rooms: Mapping[str, Room], ready: Mapping[str, Object]) -> bool:
+        """Grow one group for the pods that fit nowhere, and say so; or say why not."""
         coming = [
             room_of(group.node(f"{name}-to-come"))
             for name, group in list(self._cloud.groups.items())
             for _ in self._coming(name, ready)
         ]
-        left = pack(sorted(waiting, key=lambda pod: str(pod["metadata"]["uid"])), [*rooms, *coming])
+        left = pack(sorted(waiting, key=lambda pod: str(pod["metadata"]["uid"])), [*rooms.values(), *coming])
         if not left or self._are_fresh(left):
             return False
         skipped, options, refusals = self._options(left)
@@ -235,15 +235,15 @@ class Autoscaler:
             self._say("TriggeredScaleUp", text, _reference(pod, "Pod"))
         return True
 
-    def _scale_down(self, by_node: Mapping[str, list[Object]], ready: Mapping[str, Object]) -> bool:
-        """Mark the empty nodes, and remove those that have been empty for long enough."""
+    def _scale_down(self, used: Collection[str], ready: Mapping[str, Object]) -> bool:
+        """Mark the nodes that are not used, and remove those that have not been used for long enough."""
         now, has_removed = time.monotonic(), False
         for name, group in list(self._cloud.groups.items()):
             for machine in self._cloud.machines(name):
                 node = ready.get(machine.name)
                 if node is None:
                     continue
-                if by_node.get(machine.name):
+                if machine.name in used:
                     if self._memory.empty.pop(machine.name, None) is not None:
                         self._taint(node, [])
                     continue
@@ -388,6 +388,9 @@ def _created(item: Object) -> float:
 
 
 def _is_ready(node: Object) -> bool:
+    """Whether it is Ready, and nothing keeps pods off it any more because it was not (``utils/kubernetes/ready.go``)."""
+    if any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints") or ()):
+        return False
     conditions = node.get("status", {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 

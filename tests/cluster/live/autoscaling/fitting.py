@@ -26,6 +26,7 @@ class Room:
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, Any]]
     free: dict[str, Fraction]
+    is_awaited: bool = False  # a pod that waits would fit there
 
     def reasons_against(self, pod: Object) -> list[str]:
         """Why the pod does not fit; empty if it does."""
@@ -93,6 +94,7 @@ def pack(pods: Sequence[Object], rooms: Sequence[Room]) -> list[Object]:
             left.append(pod)
         else:
             room.take(pod)
+            room.is_awaited = True
     return left
 
 

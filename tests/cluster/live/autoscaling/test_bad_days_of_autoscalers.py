@@ -22,7 +22,7 @@ from tests.cluster.live.kube import Kube
 pytestmark = pytest.mark.cluster
 
 ORDERED = 5.0  # seconds after which the first node is ordered
-SLOW = 14.0  # seconds of a boot that lasts well beyond pending_timeout
+SLOW = 10.0  # seconds of a boot that lasts well beyond pending_timeout
 FOR_EVER = 1e6  # seconds
 ORDERS = pytest.mark.parametrize("expander", ["priority", "least-waste"])
 """Where the pod is open to all pools, and where it is sent to one."""
@@ -31,7 +31,7 @@ ORDERS = pytest.mark.parametrize("expander", ["priority", "least-waste"])
 def situation(expander: str, boot: float = SLOW, fault: str = "", pending_timeout: str = "5s") -> Situation:
     """One pod for spot or on-demand."""
     config = aks_config(pending_timeout)
-    case = Case("a bad day", config, [job_of("work", WORK)], 1, seconds=90.0, settle=SLOW)
+    case = Case("a bad day", config, [job_of("work", WORK)], 1, seconds=90.0, settle=6.0)
     faults = {AKS_SPOT: Fault(fault)} if fault else {}
     return Situation(case, boot=boot, faults=faults, expander=expander)
 

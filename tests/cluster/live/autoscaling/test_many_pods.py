@@ -17,6 +17,7 @@ from tests.cluster.live.kube import Kube
 pytestmark = pytest.mark.cluster
 
 PODS, SPOT = 100, 20
+PROVISION = 900.0  # seconds: a hundred nodes are Ready one after the other
 
 
 def test_a_hundred_pods_run_within_a_minute_of_the_last_node(
@@ -24,7 +25,7 @@ def test_a_hundred_pods_run_within_a_minute_of_the_last_node(
 ) -> None:
     case = Case("a hundred pods", aks_config("5s"), [job_of("work", WORK, PODS)], PODS, seconds=240.0, settle=3)
     situation = Situation(case, groups=lambda: aks_groups(SPOT, PODS), boot=8.0)
-    with autoscaled(kube, api, tmp_path, situation):
+    with autoscaled(kube, api, tmp_path, situation, provision=PROVISION):
         outcome = play(kube, bed, tmp_path, case, controlled=True)
     assert outcome.seconds is not None, outcome.text()
     measured(f"{PODS} pods, spot for {SPOT}: after the last node", outcome.seconds - outcome.last_node)

@@ -12,7 +12,7 @@ from tests.cluster.live.autoscaling.autoscaled import LIMIT, TIMES, autoscaled
 from tests.cluster.live.autoscaling.machines import Fault, aks_groups
 from tests.cluster.live.autoscaling.recurring_cases import AKS_CPU, AKS_SPOT, WORK, Situation, aks_config
 from tests.cluster.live.autoscaling.requests import Requests
-from tests.cluster.live.autoscaling.scenarios import Case, Outcome, job_of, play
+from tests.cluster.live.autoscaling.scenarios import Case, Outcome, Play, job_of, play
 from tests.cluster.live.kube import Kube
 
 pytestmark = pytest.mark.cluster
@@ -39,6 +39,24 @@ def test_nobody_is_evicted_while_a_node_is_ordered_however_slowly_it_boots(
     outcome = played(kube, api, bed, tmp_path, replace(pinned("slow boot", pending_timeout="5s"), boot=12.0))
     assert outcome.taken_back == 0, outcome.text()
     assert outcome.running == {AKS_SPOT: 1}, outcome.text()
+    assert outcome.made == {AKS_SPOT: 1}, outcome.text()
+
+
+def test_a_node_that_another_pod_ordered_is_waited_for_as_well(
+    kube: Kube, api: Requests, bed: Settings, tmp_path: Path
+) -> None:
+    """The autoscaler says nothing of a pod that fits on a node that is on its way; only its status tells that one comes."""
+    situation = replace(pinned("two pods on one node", pending_timeout="5s"), boot=12.0)
+    small = {"cpu": "1", "memory": "1Gi"}
+    case = replace(situation.case, manifests=[job_of("first", small)], pods=2)
+
+    def send_another(playing: Play) -> None:
+        kube.apply({**job_of("second", small), "metadata": {"name": "second", "namespace": playing.namespace}})
+
+    with autoscaled(kube, api, tmp_path, situation):
+        outcome = play(kube, bed, tmp_path, case, controlled=True, options=LIMIT, deeds=[(4.0, send_another)])
+    assert outcome.taken_back == 0, outcome.text()
+    assert outcome.running == {AKS_SPOT: 2}, outcome.text()
     assert outcome.made == {AKS_SPOT: 1}, outcome.text()
 
 
