@@ -14,11 +14,13 @@ from pathlib import Path
 
 from testbed.errors import TestbedError
 
-__all__ = ["CLOUDS", "CONTROLLERS", "NETWORK", "Network", "Settings"]
+__all__ = ["CLOUDS", "CONTROLLERS", "NETWORK", "ON_REQUEST", "Network", "Settings"]
 
 CLOUDS = ("aks", "gke", "eks")
 CONTROLLERS = ("argo", "jobset", "trainer", "kueue")
-"""The controllers that run by default. ``kwok`` is there too, for size: it pretends nodes, so only those who ask get it."""
+"""The controllers that run by default."""
+ON_REQUEST = ("kwok", "karpenter")
+"""Those that only who asks for them gets: KWOK pretends nodes, and Karpenter orders such nodes for pods that wait."""
 
 _MAX_NAME = 9  # letters: the kernel allows 15 in the name of an interface, and "-n12" is added to this one
 _MAX_NODES = 50
@@ -101,19 +103,21 @@ class Settings:
             raise TestbedError(f"TESTBED_NAME={self.name!r}: use up to {_MAX_NAME} letters and digits, as in swbed")
         if self.cloud not in CLOUDS:
             raise TestbedError(f"TESTBED_CLOUD={self.cloud!r}: use one of {', '.join(CLOUDS)}")
-        unknown = set(self.controllers) - {*CONTROLLERS, "kwok"}
+        unknown = set(self.controllers) - {*CONTROLLERS, *ON_REQUEST}
         if unknown:
-            listed = ", ".join((*CONTROLLERS, "kwok", "none"))
+            listed = ", ".join((*CONTROLLERS, *ON_REQUEST, "none"))
             raise TestbedError(f"TESTBED_CONTROLLERS: there is no {', '.join(sorted(unknown))}; use {listed}")
         if self.pretended and "kwok" not in self.controllers:
             raise TestbedError("TESTBED_PRETENDED: KWOK pretends nodes; add kwok to TESTBED_CONTROLLERS")
+        if "karpenter" in self.controllers and "kwok" not in self.controllers:
+            raise TestbedError("TESTBED_CONTROLLERS: KWOK pretends the nodes that Karpenter orders; add kwok")
         if self.shutdown_grace_critical > self.shutdown_grace:
             raise TestbedError("TESTBED_SHUTDOWN_GRACE_CRITICAL is part of TESTBED_SHUTDOWN_GRACE and cannot exceed it")
 
     @property
     def silence(self) -> int:
         """Seconds without a heartbeat until a node is NotReady. Those that KWOK pretends report every 50 s."""
-        return max(self.monitor_grace, _PRETENDED_SILENCE) if self.pretended else self.monitor_grace
+        return max(self.monitor_grace, _PRETENDED_SILENCE) if "kwok" in self.controllers else self.monitor_grace
 
     @property
     def folder(self) -> Path:

@@ -20,6 +20,7 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy",
 """The names under which the program ``kubernetes`` is called."""
 
 _ARGO = "github.com/argoproj/argo-workflows/v3"
+_KARPENTER = "sigs.k8s.io/karpenter"
 _TRAINER = "github.com/kubeflow/trainer/v2"
 
 
@@ -71,6 +72,7 @@ PROGRAMS = (
     Program("trainer", "trainer", _TRAINER, f"{_TRAINER}/cmd/trainer-controller-manager"),
     Program("kueue", "kueue", "sigs.k8s.io/kueue", "sigs.k8s.io/kueue/cmd/kueue"),
     Program("kwok", "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    Program("karpenter", "karpenter", _KARPENTER, "."),
 )
 """In the order in which they are built: a cluster without controllers can start after the first two."""
 
@@ -93,6 +95,12 @@ MANIFESTS = (
         "kueue",
         "sigs.k8s.io/kueue",
         ("config/components/crd/bases/*.yaml", "config/components/webhook/manifests.yaml"),
+    ),
+    Manifests(
+        "karpenter-manifests",
+        "karpenter",
+        _KARPENTER,
+        ("pkg/apis/crds/karpenter.sh_*.yaml", "kwok/apis/crds/*.yaml"),
     ),
 )
 

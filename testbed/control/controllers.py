@@ -1,4 +1,4 @@
-"""Runs the controllers of workloads as processes in the control plane's network: Argo, JobSet, Trainer, Kueue, KWOK.
+"""Runs controllers as processes in the control plane's network: Argo, JobSet, Trainer, Kueue, KWOK, Karpenter.
 
 CRDs and webhooks are those of the published modules. A webhook's Service becomes an address of the control plane, and its
 certificate is made here, so a controller must not manage certificates itself: our configurations switch that off.
@@ -100,6 +100,16 @@ _CONTROLLERS = {
         ),
         "http://127.0.0.1:10247/healthz",
         has_manifests=False,
+    ),
+    "karpenter": _Controller(
+        "karpenter",
+        (
+            "--instance-types-file-path={configuration}/karpenter-instance-types.json",
+            "--disable-leader-election=true",
+            "--health-probe-port=8084",
+            "--metrics-port=0",
+        ),
+        "http://127.0.0.1:8084/readyz",
     ),
 }
 

@@ -40,6 +40,7 @@ _CONTROLLERS = {
     "jobsets.jobset.x-k8s.io": "jobset",
     "trainjobs.trainer.kubeflow.org": "trainer",
     "clusterqueues.kueue.x-k8s.io": "kueue",
+    "nodepools.karpenter.sh": "karpenter",
 }
 _TIMES = pytest.StashKey[dict[str, float]]()
 _UNTIL = pytest.StashKey[float]()

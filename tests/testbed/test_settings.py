@@ -39,6 +39,7 @@ def test_the_environment_overrides_each_setting() -> None:
         ("PRETENDED", "500", "add kwok to TESTBED_CONTROLLERS"),
         ("PORT", "many", "a whole number from 1 to 65535"),
         ("CONTROLLERS", "argo,airflow", "there is no airflow"),
+        ("CONTROLLERS", "karpenter", "add kwok"),
         ("SHUTDOWN_GRACE_CRITICAL", "40", "cannot exceed it"),
     ],
 )
@@ -54,6 +55,8 @@ def test_a_control_plane_alone_with_pretended_nodes_waits_longer_for_their_heart
     )
     assert (list(settings.numbers), settings.pretended) == ([], 500)
     assert settings.silence > 50, "KWOK renews the lease of a node every 50 s"
+    ordered = Settings.from_environment({"TESTBED_NODES": "0", "TESTBED_CONTROLLERS": "kwok,karpenter"})
+    assert ordered.silence > 50, "so it is with the nodes that Karpenter orders"
     assert Settings().silence == 12
 
 
