@@ -1,4 +1,7 @@
-"""A test bed without real nodes, on which KWOK pretends those that autoscalers make. It stands beside the other one."""
+"""A test bed without real nodes, on which KWOK pretends those that autoscalers make. It stands beside the other one.
+
+Karpenter runs on it: it makes nothing as long as there is no NodePool, so the stand-in of the cluster autoscaler is alone then.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,24 @@ from testbed.building.images import BUSYBOX
 from testbed.building.requirements import obstacle
 from testbed.cluster import bring_down, bring_up, build
 from testbed.control.api import Api
-from testbed.settings import Settings
+from testbed.settings import ON_REQUEST, Settings
 from tests.cluster.conftest import is_up
 from tests.cluster.live.autoscaling.machines import Group
 from tests.cluster.live.autoscaling.requests import Requests
 from tests.cluster.live.kube import Kube
 
 _PORTS = 200  # between this bed's port and that of the other one
-_SILENCE = 600  # seconds until a node is NotReady: those that KWOK pretends report every 50 s
 
 
 @pytest.fixture(scope="session")
 def bed(external: bool) -> Iterator[Settings]:
-    """The bed that ``TESTBED_*`` names, where KWOK alone makes nodes; else one of its own. One node of it is in no pool."""
+    """The bed that ``TESTBED_*`` names, where KWOK makes all nodes; else one of its own. One node of it is in no pool."""
     if external:
         pytest.skip("the nodes of an external cluster are made by somebody else")
     settings = Settings.from_environment()
-    if settings.nodes or settings.controllers != ("kwok",):
+    if settings.nodes or "kwok" not in settings.controllers:
         own = dataclasses.replace(settings, name="swscale", port=settings.port + _PORTS, nodes=0, pretended=0)
-        settings = dataclasses.replace(own, controllers=("kwok",), monitor_grace=_SILENCE)
+        settings = dataclasses.replace(own, controllers=ON_REQUEST)
     if reason := obstacle(building=bool(Cache(settings.cache).missing(settings.controllers))):
         pytest.skip(reason)
     was_up = is_up(settings)

@@ -18,7 +18,8 @@ from tests.cluster.live.kube import Kube, Object
 __all__ = ["Timeline", "group_by_name"]
 
 _AUTOSCALERS = ("cluster-autoscaler", "karpenter")
-_SYSTEM = "kube-system"
+_OF_CLUSTERS = ("kube-system", "default")
+"""Where events of the cluster autoscaler's ConfigMap are, and those of what is in no namespace: NodeClaims, NodePools."""
 
 
 def group_by_name(node: Object) -> str:
@@ -36,7 +37,7 @@ class Timeline:
         self.lines: list[str] = []
         self.pods: dict[str, Object] = {}  # by UID; those that are gone are left out
         self.nodes: dict[str, Object] = {}  # by name
-        self.events: list[Object] = []  # of pods of the namespace, and of what autoscalers have in kube-system
+        self.events: list[Object] = []  # of pods of the namespace, and of what is in no namespace
         self.ran: dict[str, float] = {}  # UID of a pod -> when it was first seen to run
         self.taken_back: set[str] = set()  # UIDs of pods that were to go while no node had them
         self.ended: set[str] = set()  # UIDs of pods that were to go while a node had them
@@ -55,7 +56,7 @@ class Timeline:
             (f"/api/v1/namespaces/{namespace}/pods", self._note_pod),
             ("/api/v1/nodes", self._note_node),
             (f"/api/v1/namespaces/{namespace}/events", self._note_event),
-            (f"/api/v1/namespaces/{_SYSTEM}/events", self._note_event),
+            *((f"/api/v1/namespaces/{name}/events", self._note_event) for name in _OF_CLUSTERS),
         ):
             self._watch(kube, path, note)
 
@@ -155,7 +156,7 @@ class Timeline:
             return
         self.events.append(event)
         about = event["involvedObject"]
-        self._add(f"  event {event['reason']} {about['kind']}/{about['name']}: {event['message']}")
+        self._add(f"  event {event['reason']} {about['kind']}/{about.get('name', '')}: {event['message']}")
 
     def _say(self, key: str, text: str) -> None:
         if self._shown.get(key) != text:
