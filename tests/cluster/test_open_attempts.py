@@ -16,7 +16,7 @@ from tests.placing.placed import at_path
 from spotwright import config as configuration
 from spotwright.clouds.cluster_autoscaler import Group, Status, read_priorities
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
-from spotwright.cluster.admit_pods import ORDER_ANNOTATION, RUNG_ANNOTATION, WHY_ANNOTATION, PodFacts
+from spotwright.cluster.admit_pods import OPEN_ANNOTATION, RUNG_ANNOTATION, WHY_ANNOTATION, PodFacts
 from spotwright.cluster.attempt_numbers import Ledger
 from spotwright.config import Config
 from spotwright.model.attempts import Cause
@@ -38,7 +38,7 @@ def marks_of(pod: dict[str, Any]) -> dict[str, str]:
 
 
 def is_open(pod: dict[str, Any]) -> bool:
-    marked = ORDER_ANNOTATION in marks_of(pod)
+    marked = OPEN_ANNOTATION in marks_of(pod)
     assert marked == (marks_of(pod).get(RUNG_ANNOTATION) == EVERY)
     return marked
 
@@ -72,7 +72,7 @@ def test_an_open_pod_gets_the_tolerations_of_rungs_that_came_after_its_object_wa
 
 def test_an_open_pod_says_who_keeps_the_order() -> None:
     found = marks_of(precise(a_pod(), ordered(NOTHING_SCALES))[0])
-    assert found[ORDER_ANNOTATION] == "nothing adds nodes to these pools"
+    assert found[OPEN_ANNOTATION] == "open to all its rungs: nothing adds nodes to these pools"
     assert found[RUNG_ANNOTATION] == EVERY
     assert found[WHY_ANNOTATION] == "first attempt, open to all its rungs: nothing adds nodes to these pools"
 
@@ -119,7 +119,7 @@ def test_pools_of_one_compute_class_are_open_whatever_is_known() -> None:
     config = configured("gke", labels={"cloud.google.com/compute-class": "spot-first"})
     pod, _ = precise(a_pod(config), ordered(UNKNOWN), config)
     assert is_open(pod)
-    assert "ComputeClass spot-first" in marks_of(pod)[ORDER_ANNOTATION]
+    assert "ComputeClass spot-first" in marks_of(pod)[OPEN_ANNOTATION]
 
 
 def test_groups_that_cannot_grow_now_do_not_break_the_order() -> None:
@@ -155,7 +155,7 @@ def test_a_pod_that_nobody_takes_back_is_open_whatever_keeps_the_order() -> None
     for facts in (PodFacts(stays=STAYS), PodFacts(taken("spot-a").history, stays=STAYS)):
         pod, _ = precise(a_pod(), facts)
         assert is_open(pod)
-        assert marks_of(pod)[ORDER_ANNOTATION].endswith(STAYS)
+        assert marks_of(pod)[OPEN_ANNOTATION].endswith(STAYS)
 
 
 def test_on_the_fall_back_nothing_is_open() -> None:
@@ -168,7 +168,7 @@ def test_work_with_one_rung_is_open_to_nothing_else() -> None:
     config = a_config("{default: {spot: require, ladder: [spot-a]}}")
     pod, _ = precise(a_pod(config), PodFacts(stays=STAYS, autoscalers=NOTHING_SCALES), config)
     assert marks_of(pod)[RUNG_ANNOTATION] == "spot-a"
-    assert ORDER_ANNOTATION not in marks_of(pod)
+    assert OPEN_ANNOTATION not in marks_of(pod)
 
 
 def test_work_that_stays_off_spot_is_not_open_to_it() -> None:
@@ -187,7 +187,7 @@ def test_under_kueue_no_pod_is_marked_as_open() -> None:
     given = a_pod()
     given["metadata"].setdefault("labels", {})["kueue.x-k8s.io/podset"] = "main"
     pod, _ = precise(given, ordered(NOTHING_SCALES))
-    assert ORDER_ANNOTATION not in marks_of(pod)
+    assert OPEN_ANNOTATION not in marks_of(pod)
     assert RUNG_ANNOTATION not in marks_of(pod)
     assert pod["spec"]["affinity"] == given["spec"]["affinity"]
 
@@ -217,7 +217,7 @@ def test_a_pod_of_a_set_that_could_not_be_taken_back_follows_its_set() -> None:
     assert marks_of(pod)[RUNG_ANNOTATION] == "spot-b"
     pod, _ = precise(a_pod(), ordered(IGNORED, agree=lambda rungs, _: tuple(name for one in rungs for name in one)))
     assert is_open(pod)
-    assert "the first pod of its set is open to all of them" in marks_of(pod)[WHY_ANNOTATION]
+    assert "as the first pod of its set" in marks_of(pod)[WHY_ANNOTATION]
 
 
 def test_conditions_that_only_the_run_decides_leave_a_pod_as_place_wrote_it() -> None:
@@ -226,4 +226,4 @@ def test_conditions_that_only_the_run_decides_leave_a_pod_as_place_wrote_it() ->
     before = copy.deepcopy(given["spec"].get("affinity"))
     pod, _ = precise(given, ordered(NOTHING_SCALES))
     assert pod["spec"].get("affinity") == before
-    assert ORDER_ANNOTATION not in marks_of(pod)
+    assert OPEN_ANNOTATION not in marks_of(pod)

@@ -109,7 +109,10 @@ def _is_file(text: str) -> bool:
 
 
 def _named_in(path: Path) -> list[tuple[str, str]]:
-    """The objects of a file as ``kind/name``, each with its namespace. Raises :class:`InputError` for a file that names none."""
+    """The objects of a file as ``kind/name``, each with its namespace; those of other kinds beside them are passed over.
+
+    Raises :class:`InputError` for a file that names none.
+    """
     from spotwright.cluster.explaining import EXPLAINED
     from spotwright.config.document import read_input
 
@@ -118,22 +121,21 @@ def _named_in(path: Path) -> list[tuple[str, str]]:
         documents = list(yaml_composer.compose(read_input(path), lenient=True))
     except (yaml_composer.ComposeError, yaml.YAMLError, UnicodeEncodeError) as error:
         raise InputError(f"{path}: it is no YAML that can be read ({str(error).splitlines()[0]})") from None
-    for document in documents:
-        data: Any = document.root.data if isinstance(document.root, yaml_composer.MappingNode) else {}
-        listed = data.get("items") if str(data.get("kind", "")).endswith("List") else [data]
-        for each in listed if isinstance(listed, list) else ():
-            meta: Any = each.get("metadata") if isinstance(each, dict) else None
-            if not isinstance(meta, dict) or str(each.get("kind", "")) not in EXPLAINED:
-                continue
-            if not meta.get("name"):
-                raise InputError(
-                    f"{path}:{document.line}: its {each['kind']} gets its name when it is created: name the run that "
-                    "spotwright runs --cluster lists, or an object as kind/name"
-                )
-            found.append((f"{each['kind'].lower()}/{meta['name']}", str(meta.get("namespace") or "")))
+    objects = [(document.line, each) for document in documents for each in _objects_of(document)]
+    for line, data in objects:
+        kind, meta = data.get("kind"), data.get("metadata")
+        meta = meta if isinstance(meta, dict) else {}
+        if kind not in EXPLAINED:
+            continue
+        if not meta.get("name"):
+            raise InputError(
+                f"{path}:{line}: its {kind} gets its name when it is created: name the run that "
+                "spotwright runs --cluster lists, or an object as kind/name"
+            )
+        found.append((f"{str(kind).lower()}/{meta['name']}", str(meta.get("namespace") or "")))
     if not found:
         kinds = ", ".join(EXPLAINED)
-        raise InputError(f"{path}: it has none of the kinds {kinds}: name a run of spotwright runs --cluster")
+        raise InputError(f"{path}: no object of the kinds {kinds}: name a run, or an object as kind/name")
     return found
 
 

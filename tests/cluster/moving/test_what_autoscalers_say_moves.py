@@ -144,7 +144,7 @@ def test_a_pod_that_is_open_to_all_rungs_is_never_moved(tmp_path: Path) -> None:
         put_status(bed, group("gpu-spot", state="Backoff"), group("gpu", state="Backoff"))
         marks = {
             "spotwright.dev/rung": "gpu-spot,gpu",
-            "spotwright.dev/order": "the expander",
+            "spotwright.dev/open": "the expander",
             "spotwright.dev/why": "open",
         }
         bed.pod("one", annotations=marks)
