@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.cluster.admission_objects import a_config, a_job, admitted
 from tests.cluster.json_patches import apply_patch
+from tests.placing.placed import at_path
 
 from spotwright.cluster.admit_objects import Outcome
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
@@ -51,3 +52,11 @@ def variables(pod: dict[str, Any]) -> dict[str, str]:
 
 
 SPENT = taken("spot-a", "spot-b", "regular", "regular")
+
+REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+PREFERRED = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def conditions(pod: dict[str, Any]) -> dict[str, list[str]]:
+    [term] = at_path(pod, REQUIRED)
+    return {one["key"]: one["values"] for one in term["matchExpressions"] if one["operator"] == "In"}

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 from tests.cluster.admission_objects import KEY, a_config, a_job, admitted
-from tests.cluster.admitted_pods import IMAGE, PREFER, SPENT, a_pod, precise, taken, variables
+from tests.cluster.admitted_pods import (
+    IMAGE,
+    PREFER,
+    PREFERRED,
+    REQUIRED,
+    SPENT,
+    a_pod,
+    conditions,
+    precise,
+    taken,
+    variables,
+)
 from tests.placing.placed import at_path
 
 from spotwright.cluster.admit_objects import IGNORE_ANNOTATION
@@ -16,13 +27,6 @@ from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
 
 POOL = "kubernetes.azure.com/agentpool"
-REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-PREFERRED = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-
-
-def conditions(pod: dict[str, Any]) -> dict[str, list[str]]:
-    [term] = at_path(pod, REQUIRED)
-    return {one["key"]: one["values"] for one in term["matchExpressions"] if one["operator"] == "In"}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.admission_objects import a_config
-from tests.cluster.admitted_pods import PREFER, a_pod, precise, taken
-from tests.cluster.test_admission_of_pods import PREFERRED, REQUIRED, conditions
+from tests.cluster.admitted_pods import PREFER, PREFERRED, REQUIRED, a_pod, conditions, precise, taken
 from tests.placing.placed import at_path
 
 from spotwright import config as configuration

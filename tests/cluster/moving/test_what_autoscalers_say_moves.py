@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.cluster.moving.test_mover import CONFIG, NODES, Bed, on_a_bed
+from tests.cluster.moving.mover_bed import CONFIG, NODES, Bed, on_a_bed
 from tests.cluster.watching.watched_objects import node
 from tests.cluster.words import said
 

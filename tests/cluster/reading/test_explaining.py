@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.reading.served import Printed, Served, serving, spotwright
+from tests.cluster.reading.waiting_pods import IGNORES, waiting_pod
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
@@ -109,23 +110,6 @@ def test_a_run_that_is_over_says_how(certificates: Path, tmp_path: Path) -> None
     assert told.out.splitlines()[-1] == (
         f"no attempt of it waits or runs now: the run has succeeded; spotwright show {name} --cluster tells of all"
     )
-
-
-IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-
-
-def waiting_pod(tmp_path: Path, train: dict[str, Any], **annotations: str) -> dict[str, Any]:
-    """The only pod of a Job, which waits for a node of the spot pool, as it is recorded."""
-    cluster = Cluster(tmp_path / "state")
-    made = pod("two", train, annotations=annotations)
-    made["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
-    made["status"]["conditions"] = [UNSCHEDULABLE]
-    labels = {"spotwright.dev/spot": "prefer"}
-    train["spec"]["template"]["metadata"] = {"labels": labels}
-    cluster.look(train, made)
-    cluster.store.close()
-    return made
 
 
 def explained(certificates: Path, state: Path, train: dict[str, Any], shown: dict[str, Any], **more: Any) -> Printed:

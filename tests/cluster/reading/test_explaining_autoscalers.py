@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.reading.served import Printed, serving, spotwright
-from tests.cluster.reading.test_explaining import IGNORES, waiting_pod
+from tests.cluster.reading.waiting_pods import IGNORES, waiting_pod
 from tests.cluster.watching.watched_cluster import CONFIG
 from tests.cluster.watching.watched_objects import job
 from tests.cluster.words import said
