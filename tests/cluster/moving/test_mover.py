@@ -23,7 +23,6 @@ from spotwright.scheduling.budgets import BudgetUse
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descheduler, "_PAUSE", 0.02)
     monkeypatch.setattr(descheduler, "_LOOK_AGAIN", 0.1)
-    monkeypatch.setattr(descheduler, "_JOBS_FIRST", 0.0)
 
 
 def test_a_pod_that_waits_in_vain_is_evicted_and_nothing_is_charged(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ Scenario = Callable[[Bed], Coroutine[Any, Any, None]]
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descheduler, "_PAUSE", 0.02)
     monkeypatch.setattr(descheduler, "_LOOK_AGAIN", 0.1)
-    monkeypatch.setattr(descheduler, "_JOBS_FIRST", 0.0)
     monkeypatch.setattr(descheduler, "_ORDER_AGAIN", 0.1)
 
 
@@ -251,6 +250,7 @@ def test_a_node_pool_without_offerings_moves_its_pod_at_once(tmp_path: Path) -> 
             await bed.until(lambda: waits(bed, NO_NODE))
             event = said.no_offering("gpu-spot", time.time())
             hear(bed, event)
+            hear(bed, said.of_karpenter("FailedScheduling", "incompatible requirements", time.time()))
             await bed.until(lambda: taken_back(bed))
         assert "NoCompatibleInstanceTypes" in bed.attempts()[0].cause_why
         assert list(read_pauses(tmp_path / LEFT_OUT_FILE)) == ["gpu-spot"]
