@@ -45,6 +45,7 @@ SCALER, KARPENTER = "cluster-autoscaler", "karpenter"
 _TRIGGERED, _NOT_TRIGGERED = "TriggeredScaleUp", "NotTriggerScaleUp"
 _NOMINATED, _FAILED = "Nominated", "FailedScheduling"
 _OF_PODS = {SCALER: (_TRIGGERED, _NOT_TRIGGERED), KARPENTER: (_NOMINATED, _FAILED)}
+_CAPACITY_TYPE = "karpenter.sh/capacity-type"
 _NODE_POOL, _NO_OFFERING = "NodePool", "NoCompatibleInstanceTypes"
 _CANNOT = re.compile(r"\d+ (max node group size reached|in backoff after failed scale-up)")
 _TOO_FEW = re.compile("exceed limits for nodepool|filtered out all available instance types")
@@ -69,6 +70,11 @@ class _Word(NamedTuple):
 class _Claim(NamedTuple):
     node_pool: str
     at: float
+    is_spot: bool | None = None  # not known before it is launched
+
+    def is_of(self, pool: Pool) -> bool:
+        """Whether its node is one of a pool, as far as is known."""
+        return self.node_pool == node_pool_of(pool) and self.is_spot in (None, pool.is_spot)
 
 
 def is_word(event: Mapping[str, Any], enabled: Collection[str]) -> bool:
@@ -154,12 +160,14 @@ class AutoscalerWords:
         if is_gone or meta.get("deletionTimestamp") or came_at is not None:
             self._claims.pop(name, None)
         else:
-            self._claims[name] = _Claim(node_pool, seconds(meta.get("creationTimestamp")) or 0.0)
+            capacity = text(mapping(meta.get("labels")).get(_CAPACITY_TYPE))
+            at = seconds(meta.get("creationTimestamp")) or 0.0
+            self._claims[name] = _Claim(node_pool, at, capacity == "spot" if capacity else None)
         return self._claimed_pools != before
 
     @property
-    def _claimed_pools(self) -> set[str]:
-        return {claim.node_pool for claim in self._claims.values()}
+    def _claimed_pools(self) -> set[tuple[str, bool | None]]:
+        return {(claim.node_pool, claim.is_spot) for claim in self._claims.values()}
 
     def put_status(self, config_map: Mapping[str, Any] | None) -> bool:
         """The status has changed, or is gone. Returns whether any group has another state now."""
@@ -217,7 +225,11 @@ class AutoscalerWords:
         names = {node_pool_of(pool) for pool in wanted}
         word = self._word(pod, KARPENTER)
         failed_at = word.at if word is not None and word.reason == _FAILED else 0.0
-        living = [one for one in self._claims.values() if one.node_pool in names and failed_at < one.at + _TURN]
+        living = [
+            one
+            for one in self._claims.values()
+            if failed_at < one.at + _TURN and any(one.is_of(pool) for pool in wanted)
+        ]
         if living:
             claim = min(living, key=lambda one: one.at)
             return _waits(NODE_ORDERED, f"a node of NodePool {claim.node_pool} is on its way", claim.at)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from spotwright.clouds import providers
+from spotwright.clouds.providers import node_pool_of
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.signals import LastSeen, PodWaits, signals_of, waits_for
@@ -48,9 +49,18 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
-from spotwright.engine.waits import CANNOT_GROW, NO_NODE, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN, ordered_for
+from spotwright.engine.waits import (
+    CANNOT_GROW,
+    NEVER_COMES,
+    NO_NODE,
+    NO_SCALE_UP,
+    NODE_ORDERED,
+    ORDERS_UNKNOWN,
+    ordered_for,
+)
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
+from spotwright.model.quantities import format_duration
 from spotwright.notices.notice import Notice
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import classify
@@ -238,9 +248,16 @@ class Recorder:
 
     def _told(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
         """What the autoscalers say of a pod that is unschedulable; the scheduler's word if they say nothing that counts."""
-        told = self._view.words.of(seen.pod, recorded.pools, self._state.plan.described, self._now)
-        if told is None or (told.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit):
+        pools = self._state.plan.described
+        told = self._view.words.of(seen.pod, recorded.pools, pools, self._now)
+        if told is None:
             return waits
+        if told.kind == NODE_ORDERED and ordered_for(recorded, self._now) >= self._order_limit:
+            goes_on = any(not node_pool_of(pools[name]) for name in recorded.pools if name in pools)
+            if not (recorded.is_open and goes_on):  # the cluster autoscaler gives an order up, and takes the next pool
+                return PodWaits(
+                    NEVER_COMES, f"{told.words} for {format_duration(self._order_limit)}, and none has come"
+                )
         return waits._replace(kind=told.kind) if told.kind == ORDERS_UNKNOWN else told
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:

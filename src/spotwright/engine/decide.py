@@ -49,7 +49,7 @@ from spotwright.engine.next_rung import (
     under_deadline,
 )
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.waits import NO_SCALE_UP, in_vain_at, is_ruled_out, waited_in_vain
+from spotwright.engine.waits import NO_SCALE_UP, in_vain_at, is_ruled_out, never_came, waited_in_vain
 from spotwright.errors import InputError
 from spotwright.graph import RunsNowhere
 from spotwright.model.attempts import Cause, Ending, Signals
@@ -162,7 +162,7 @@ def why_it_stays(
 ) -> str:
     """Why an attempt that waits is not sent to another rung now; empty if it is, once it has waited for long enough."""
     policy, ladder = task.plan.policy, task.plan.ladder
-    if attempt.is_open:
+    if attempt.is_open and not never_came(attempt):
         return "it may run on every pool of its ladder already"
     if policy.deadline is not None:
         return "a deadline decides about its rung"
@@ -209,7 +209,7 @@ def take_back(
     too_small = {peer.pool for peer in peers if peer.is_live and peer.bound_at is not None}
     empty = [pool for pool in attempt.pools if taken.get(pool, 0.0) < since and pool not in too_small]
     kind, _, words = attempt.waits.partition(": ")
-    paused = {pool: pause_after(pauses.get(pool), now) for pool in empty if kind != NO_SCALE_UP}
+    paused = {pool: pause_after(pauses.get(pool), now) for pool in empty if kind != NO_SCALE_UP and not attempt.is_open}
     waited = format_duration(round(waited_in_vain(attempt, now)))
     where = ", ".join(attempt.pools)
     why = (

@@ -11,12 +11,14 @@ from spotwright.model.policy import BUILT_IN
 
 __all__ = [
     "CANNOT_GROW",
+    "NEVER_COMES",
     "NODE_ORDERED",
     "NO_NODE",
     "NO_SCALE_UP",
     "ORDERS_UNKNOWN",
     "in_vain_at",
     "is_ruled_out",
+    "never_came",
     "ordered_for",
     "told",
     "waited_in_vain",
@@ -36,8 +38,13 @@ NO_SCALE_UP = "NoScaleUp"
 """The attempt's pools get no more node for it now: they are full, or it is said of this attempt alone."""
 
 
+NEVER_COMES = "NodeNeverComes"
+"""Nodes were ordered for the attempt for as long as an autoscaler waits for one, and none has come."""
+
 ORDERS_UNKNOWN = "OrdersUnknown"
 """As :data:`NO_NODE`, and nobody may read whether a node is on its way."""
+
+_RULED_OUT = (CANNOT_GROW, NO_SCALE_UP, NEVER_COMES)
 
 _BLIND = 960.0
 """Seconds: where orders are unknown, the default is above the 15 minutes after which an autoscaler gives an order up."""
@@ -46,9 +53,11 @@ _BLIND = 960.0
 def in_vain_at(task: TaskState, attempt: AttemptState) -> float | None:
     """The moment from which an attempt has waited for long enough; ``None`` if it does not wait, or not in vain.
 
-    One that is open to all rungs never waits in vain: its autoscaler goes on to the next pool by itself.
+    One that is open to all rungs waits in vain only where its autoscaler does not go on to the next pool by itself.
     """
-    if not attempt.is_live or attempt.bound_at is not None or attempt.waits_since is None or attempt.is_open:
+    if not attempt.is_live or attempt.bound_at is not None or attempt.waits_since is None:
+        return None
+    if attempt.is_open and not never_came(attempt):
         return None
     since = max(attempt.waits_since, attempt.rung_at)
     if is_ruled_out(attempt):
@@ -63,13 +72,18 @@ def in_vain_at(task: TaskState, attempt: AttemptState) -> float | None:
 
 
 def is_ruled_out(attempt: AttemptState) -> bool:
-    """Whether an autoscaler says that no pool of the attempt gives a node now."""
-    return _kind(attempt) in (CANNOT_GROW, NO_SCALE_UP)
+    """Whether no pool of the attempt gives a node now, as an autoscaler says, or as its orders show that never come."""
+    return _kind(attempt) in _RULED_OUT
+
+
+def never_came(attempt: AttemptState) -> bool:
+    """Whether nodes were ordered for the attempt for as long as an autoscaler waits for one, and none has come."""
+    return _kind(attempt) == NEVER_COMES
 
 
 def waited_in_vain(attempt: AttemptState, now: float) -> float:
     """Seconds for which an attempt has waited until ``now`` while no node was on its way."""
-    if attempt.waits_since is None or _kind(attempt) not in (NO_NODE, ORDERS_UNKNOWN, CANNOT_GROW, NO_SCALE_UP):
+    if attempt.waits_since is None or _kind(attempt) not in (NO_NODE, ORDERS_UNKNOWN, *_RULED_OUT):
         return attempt.waited
     return attempt.waited + max(0.0, now - max(attempt.waits_since, attempt.rung_at))
 
@@ -84,7 +98,7 @@ def ordered_for(attempt: AttemptState, now: float) -> float:
 def told(attempt: AttemptState) -> str:
     """Why an attempt waits, for people: Kubernetes' reason, or a clause where an autoscaler has said it."""
     kind, _, words = attempt.waits.partition(": ")
-    return words if words and kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP, ORDERS_UNKNOWN) else attempt.waits
+    return words if words and kind in (NODE_ORDERED, ORDERS_UNKNOWN, *_RULED_OUT) else attempt.waits
 
 
 def _kind(attempt: AttemptState) -> str:

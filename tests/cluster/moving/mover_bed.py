@@ -72,13 +72,15 @@ class Bed:
         return answer
 
     @asynccontextmanager
-    async def leader(self) -> AsyncIterator[None]:
+    async def leader(self, order_limit: float = 900.0) -> AsyncIterator[None]:
         state = StateFolder.open(self.folder)
         async with httpx2.AsyncClient(base_url=self.server.url, timeout=60) as client:
             store = RunStore(state, configuration.from_mapping(self.config), this_process())
             client_of = lambda: httpx2.AsyncClient(base_url=self.server.url)  # noqa: E731  # of logs, which nobody keeps here
             task = asyncio.create_task(
-                watch_and_keep_logs(Api(client), store, state, client_of, limit=0, tally=self.tally)
+                watch_and_keep_logs(
+                    Api(client), store, state, client_of, limit=0, tally=self.tally, order_limit=order_limit
+                )
             )
             try:
                 yield

@@ -258,6 +258,48 @@ def test_a_node_pool_without_offerings_moves_its_pod_at_once(tmp_path: Path) -> 
     on_a_bed(tmp_path, scenario)
 
 
+def test_a_pod_whose_ordered_node_never_comes_is_moved_after_the_limit(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.config = {**CONFIG, "policy": {"default": {"spot": "prefer", "pending_timeout": "10m"}}}
+        put_status(bed, group("gpu-spot", target=1, state="InProgress"), group("gpu"))
+        bed.pod("one")
+        async with bed.leader(order_limit=0.5):
+            await bed.until(lambda: taken_back(bed))
+        assert "is on its way for 0.5s, and none has come" in bed.attempts()[0].cause_why
+        assert list(read_pauses(tmp_path / LEFT_OUT_FILE)) == ["gpu-spot"]
+
+    on_a_bed(tmp_path, scenario)
+
+
+OPEN = {"spotwright.dev/rung": "gpu-spot,gpu", "spotwright.dev/open": "open to all its rungs"}
+
+
+def test_an_open_pod_is_moved_where_karpenter_orders_the_same_node_for_ever(tmp_path: Path) -> None:
+    """It orders the same NodePool again and again. The next attempt is pinned to the next rung; no pool is left out for others."""
+
+    async def scenario(bed: Bed) -> None:
+        karpenter(bed)
+        claim(bed)
+        bed.pod("one", annotations=OPEN)
+        async with bed.leader(order_limit=0.5):
+            await bed.until(lambda: taken_back(bed))
+        assert bed.attempts()[0].is_open
+        assert not read_pauses(tmp_path / LEFT_OUT_FILE)
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_an_open_pod_is_left_to_a_cluster_autoscaler_that_goes_on_by_itself(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        put_status(bed, group("gpu-spot", target=1, state="InProgress"), group("gpu"))
+        bed.pod("one", annotations=OPEN)
+        async with bed.leader(order_limit=0.2):
+            await bed.until(lambda: waits(bed, NODE_ORDERED))
+            await stays(bed)
+
+    on_a_bed(tmp_path, scenario)
+
+
 def test_a_group_that_is_deleted_while_a_node_of_it_is_ordered_leaves_the_clock(tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
         put_status(bed, group("gpu-spot", target=1, state="InProgress"), group("gpu"))
