@@ -275,7 +275,7 @@ OPEN = {"spotwright.dev/rung": "gpu-spot,gpu", "spotwright.dev/open": "open to a
 
 
 def test_an_open_pod_is_moved_where_karpenter_orders_the_same_node_for_ever(tmp_path: Path) -> None:
-    """It orders the same NodePool again and again. The next attempt is pinned to the next rung; no pool is left out for others."""
+    """It orders the same NodePool again and again. The next attempt is pinned; no pool is left out for others."""
 
     async def scenario(bed: Bed) -> None:
         karpenter(bed)
