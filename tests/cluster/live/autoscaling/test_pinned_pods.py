@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 
 JOB_BACKOFF = 10.0  # seconds for which the Job controller waits after one failed pod
 POD_GC = 20.0  # seconds between the rounds in which pods without a node are taken away for good
-BINDS = 30.0  # seconds after a node has come in which the controller leaves the pods that wait to the scheduler
+BINDS = 15.0  # seconds after a node has come in which the controller leaves the pods that wait to the scheduler
 SLACK = 8.0  # seconds for the scheduler, the controller's look, and a busy machine
 
 
