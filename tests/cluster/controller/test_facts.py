@@ -174,3 +174,23 @@ def test_every_pod_of_a_restart_is_told_why_the_set_was_started_again(cluster: C
     assert [past.cause for past in first.history] == [Cause.FAILED]
     assert list(second.history) == list(first.history)
     assert (first.has_begun, second.has_begun) == (False, True)
+
+
+IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"podFailurePolicy": IGNORES}, ""),
+        ({"podFailurePolicy": IGNORES, "parallelism": 4, "completions": 4}, ""),
+        ({"podFailurePolicy": IGNORES, "parallelism": 5, "completions": 5}, "makes no pod for 160 s after 5 of them"),
+        ({"podFailurePolicy": IGNORES, "parallelism": 9, "completions": 9, "backoffLimitPerIndex": 3}, ""),
+        ({"backoffLimit": 3}, "would count it against backoffLimit 3"),
+    ],
+)
+def test_why_a_pod_stays_is_read_off_its_owner(cluster: Cluster, spec: dict[str, Any], words: str) -> None:
+    owner = job(**spec)
+    [facts] = find(cluster, owner, request(owner))
+    assert words in facts.stays
+    assert bool(facts.stays) is bool(words)
