@@ -288,7 +288,10 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
         marks[REFUSED_ANNOTATION] = "true"
         return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
     chosen = _with_gang(_chosen(data, decided, policy, ladder, config, facts), ladder, facts)
-    marks = _marks(decided, ", ".join(filter(None, [decided.why, chosen.why])), facts)
+    why = (
+        decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
+    )  # no rung was chosen for it
+    marks = _marks(decided, ", ".join(filter(None, [why, chosen.why])), facts)
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
     patch, warnings = _precise(data, config, policy, ladder, decided, chosen, marks)
