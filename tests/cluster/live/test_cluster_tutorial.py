@@ -167,7 +167,8 @@ def test_the_training_goes_on_after_its_node_was_lost(
             kube.wait(lambda: is_saved(checkpoints / "train"), "a save", 180)
             log, _, _ = read.partition("spotwright logs last train 2")
             kube.wait(lambda: "begins at step" in terminal.run(log), "the log is kept", 60)
-            assert '"spotwright.dev/rung":"spot"' in terminal.run(annotations).replace(": ", ":")
+            assert '"spotwright.dev/rung":"spot,regular"' in terminal.run(annotations).replace(": ", ":")
+            assert kube.list("pods", "team-a")[0]["spec"]["nodeName"] in {"n2", "n3"}
             terminal.run(lose.replace(" --watch", ""))
             kube.wait(lambda: kube.run("-n", "team-a", "get", "job", "train").find("1/1") > 0, "the Job is done", 400)
             shown = kube.wait(lambda: all_there(terminal.run(read)), "the run is recorded", 60)

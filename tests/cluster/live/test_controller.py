@@ -15,6 +15,7 @@ from testbed.faults import Faults
 from testbed.settings import Settings
 from tests.cluster.budget_trials.orders import Order
 from tests.cluster.budget_trials.trial import KINDS, Result, run_orders
+from tests.cluster.live.idle_autoscaler import idle_autoscaler
 from tests.cluster.live.kube import Kube, Object, job
 from tests.cluster.live.replicas import Controllers, configure, controllers
 from tests.cluster.recorder.api import Api
@@ -158,7 +159,8 @@ def test_200_recreations_with_two_replicas_of_which_the_leader_is_killed_get_the
     configure(kube, namespace, QUICK)
     api = Api(bed.kubeconfig)
     killed: list[float] = []
-    with controllers(bed, kube, tmp_path, replicas=2) as made:
+    pools = ("spot-a", "spot-b", "regular")
+    with idle_autoscaler(kube, *pools), controllers(bed, kube, tmp_path, replicas=2) as made:
         jobs = [
             api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", managed_job(f"quick-{number}"))
             for number in range(TASKS)

@@ -16,6 +16,7 @@ from testbed.faults import Faults
 from testbed.settings import Settings
 from tests.cluster.live.controller_pod import ControllerPod, controller_pod
 from tests.cluster.live.controllers import configuration
+from tests.cluster.live.idle_autoscaler import idle_autoscaler
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 from tests.cluster.live.workloads import KINDS, make
 from tests.cluster.reading import on_the_bed
@@ -29,8 +30,9 @@ REFUSALS = re.compile(r"answers 40[13] |forbidden|may not", re.IGNORECASE)
 
 @pytest.fixture(scope="module")
 def controller(kube: Kube, bed: Settings) -> Iterator[ControllerPod]:
-    """One controller for all tests."""
-    with controller_pod(kube, configuration("20s")) as made:
+    """One controller for all tests, which sends each attempt to one pool."""
+    pools = ("spot", "system", *map(empty_for, KINDS))
+    with idle_autoscaler(kube, *pools), controller_pod(kube, configuration("20s")) as made:
         yield made
 
 
@@ -68,7 +70,7 @@ def explained(controller: ControllerPod, login: Path, team: str, name: str) -> d
 def test_of_each_kind_it_is_told_why_it_waits_where_it_runs_and_what_became_of_it(
     kube: Kube, controller: ControllerPod, team: str, anna: Path, kind: str
 ) -> None:
-    empty = f"empty-for-{kind}"
+    empty = empty_for(kind)
     prefer_a_pool_without_nodes(kube, controller, team, empty)
     if not make(kube, kind, team, "sleep 12; echo well done"):
         pytest.skip(f"this cluster has no {kind}s")
@@ -104,6 +106,11 @@ def test_of_each_kind_it_is_told_why_it_waits_where_it_runs_and_what_became_of_i
     for command in (["show", shown["run"]], ["report", shown["run"]], ["logs", shown["run"]]):
         assert controller.read(*command, "--json", kubeconfig=anna).out == controller.inside(*command, "--json")
     assert not [line for line in controller.log().splitlines() if REFUSALS.search(line)]
+
+
+def empty_for(kind: str) -> str:
+    """The pool without nodes for work of this kind."""
+    return f"empty-for-{kind}"
 
 
 def prefer_a_pool_without_nodes(kube: Kube, controller: ControllerPod, team: str, name: str) -> None:

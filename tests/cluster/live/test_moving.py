@@ -10,6 +10,7 @@ import pytest
 from testbed.settings import Settings
 from tests.cluster.conftest import Measured
 from tests.cluster.live.controllers import Controller, configuration, controller
+from tests.cluster.live.idle_autoscaler import idle_autoscaler
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 from tests.cluster.live.workloads import KINDS, make
 
@@ -29,7 +30,7 @@ EMPTY: Object = {"capacity": "spot", "provider": "aks", "price": "0.50/h", "node
 def leader(kube: Kube, bed: Settings, tmp_path: Path) -> Iterator[Controller]:
     """A controller whose first pool, the cheapest, has no nodes."""
     config = configuration(f"{PENDING:g}s", empty=EMPTY)
-    with controller(kube, bed, tmp_path, config) as made:
+    with idle_autoscaler(kube, "empty", "spot", "system"), controller(kube, bed, tmp_path, config) as made:
         yield made
 
 
@@ -55,8 +56,17 @@ def test_what_waits_in_vain_runs_on_the_next_rung_and_is_charged_nothing(
     assert sum(attempt.taken_back is not None for task in tasks for attempt in task.attempts) == 1, "one pod is enough"
 
 
-def test_where_being_made_again_would_count_nothing_is_done_and_explain_says_why(
-    kube: Kube, leader: Controller, namespace: str
+@pytest.fixture
+def closed(kube: Kube) -> Iterator[list[str]]:
+    """The names of all nodes, none of which takes a pod."""
+    names = [str(node["metadata"]["name"]) for node in kube.list("nodes")]
+    kube.run("cordon", *names)
+    yield names
+    kube.run("uncordon", *names)
+
+
+def test_where_being_made_again_would_count_a_pod_is_open_to_all_rungs_and_never_taken_back(
+    kube: Kube, leader: Controller, namespace: str, closed: list[str]
 ) -> None:
     leader.enable(namespace)
     counted = job("counted", namespace, pod_spec(kube.container("true")))  # a backoffLimit of its own, and a rule
@@ -67,5 +77,12 @@ def test_where_being_made_again_would_count_nothing_is_done_and_explain_says_why
     time.sleep(3 * PENDING)
     (pod,) = kube.list("pods", namespace)
     assert "deletionTimestamp" not in pod["metadata"]
-    assert [attempt.taken_back for attempt in leader.attempts("counted")] == [None]
-    assert "would count it against backoffLimit 0" in why_not_moved(pod, [kube.get("job", "counted", namespace) or {}])
+    why_not = why_not_moved(pod, [kube.get("job", "counted", namespace) or {}])
+    assert "would count it against backoffLimit 0" in why_not
+    annotations = pod["metadata"]["annotations"]
+    assert annotations["spotwright.dev/rung"] == "empty,spot,system"
+    assert why_not in annotations["spotwright.dev/open"]
+    kube.run("uncordon", *closed)
+    kube.wait(lambda: leader.has_ended("counted"), "the Job has ended", MOVED)
+    (attempt,) = leader.attempts("counted")
+    assert (attempt.cause, attempt.pool, attempt.taken_back) == (Cause.SUCCEEDED, "spot", None)

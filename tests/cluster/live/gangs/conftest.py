@@ -10,6 +10,7 @@ import yaml
 from testbed.settings import Settings
 from tests.cluster.live.admission.claimed_folders import POOLS, claimed_folder
 from tests.cluster.live.controllers import Controller, controller
+from tests.cluster.live.idle_autoscaler import idle_autoscaler
 from tests.cluster.live.kube import Kube
 
 CONFIGURATION = {
@@ -30,8 +31,9 @@ CONFIGURATION = {
 
 @pytest.fixture
 def leader(bed: Settings, kube: Kube, tmp_path: Path, namespace: str) -> Iterator[Controller]:
-    """A controller that places and watches the namespace of the test."""
-    with controller(kube, bed, tmp_path, yaml.safe_dump(CONFIGURATION)) as made:
+    """A controller that places and watches the namespace of the test, and sends each attempt to one pool."""
+    config = yaml.safe_dump(CONFIGURATION)
+    with idle_autoscaler(kube, *POOLS), controller(kube, bed, tmp_path, config) as made:
         made.enable(namespace)
         yield made
 

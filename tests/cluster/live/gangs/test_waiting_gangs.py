@@ -25,6 +25,7 @@ from tests.cluster.live.gangs.a_gang import (
     rung,
     why,
 )
+from tests.cluster.live.idle_autoscaler import idle_autoscaler
 from tests.cluster.live.kube import Kube, Object, pod, pod_spec
 
 from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, read_pauses
@@ -32,7 +33,7 @@ from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, Pause
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("autoscaler")]
 
 PENDING = 5.0  # seconds of pending_timeout
 PAUSE = 30.0  # seconds of the first pause of a pool, 300 by default
@@ -46,6 +47,13 @@ if [ "$SPOTWRIGHT_ATTEMPT" != 1 ]; then exit 0; fi
 trap 'exit 143' TERM
 while :; do sleep 0.2; done
 """
+
+
+@pytest.fixture(scope="module")
+def autoscaler(kube: Kube) -> Iterator[None]:
+    """An autoscaler that keeps no order of the pools, and adds no node: a gang waits for one pool."""
+    with idle_autoscaler(kube, "empty", "spot", "system"):
+        yield
 
 
 @pytest.fixture

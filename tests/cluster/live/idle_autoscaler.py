@@ -1,0 +1,35 @@
+"""What a cluster autoscaler leaves in a cluster while it adds nothing: its status, and no order of pools.
+
+Nothing adds nodes to the test bed, so that the first attempt of a pod may have any pool of its ladder there. With this status the
+controller takes the pools for some that grow in no order, and sends each attempt to one of them. Tests of such attempts use it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.cluster.live.autoscaling.autoscaler import STATUS_MAP
+from tests.cluster.live.autoscaling.status_text import GroupState, StatusText
+from tests.cluster.live.kube import Kube
+
+__all__ = ["idle_autoscaler"]
+
+_MOST = 9  # nodes that each group may have
+
+
+@contextmanager
+def idle_autoscaler(kube: Kube, *pools: str) -> Iterator[None]:
+    """The status of an autoscaler that could grow these pools of AKS, while the block runs. Begin it before the controller.
+
+    Groups without nodes have no times in it, so that it never counts as one that nobody keeps up to date.
+    """
+    groups = [GroupState(f"aks-{pool}-12345678-vmss", 0, 0, 0, min=0, max=_MOST, in_progress=False) for pool in pools]
+    meta = {"name": STATUS_MAP, "namespace": "kube-system"}
+    data = {"status": StatusText().write(groups, time.time())}
+    kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+    try:
+        yield
+    finally:
+        kube.run("delete", "configmap", STATUS_MAP, "-n", "kube-system", "--ignore-not-found")
