@@ -135,7 +135,12 @@ pools:
   spot-b: {{capacity: spot, provider: aks, labels: {{pool: b}}}}
   regular: {{capacity: on-demand, provider: aks, labels: {{pool: r}}}}
 policy:
-  default: {{spot: prefer, ladder: [spot-a, spot-b, regular], interruptions: {{max: 90}}, fall_back_after: {FALL_BACK}}}
+  default:
+    spot: prefer
+    ladder: [spot-a, spot-b, regular]
+    interruptions: {{max: 90}}
+    fall_back_after: {FALL_BACK}
+    timeout: 1h  # without it a Job counts its interruptions, and its pods are sent to no single pool
 """
 
 
