@@ -70,6 +70,7 @@ def controller_pod(kube: Kube, config: str, *options: str) -> Iterator[Controlle
         kube.run("delete", "namespace", home, "--wait=false", "--ignore-not-found")
         kube.run("delete", "clusterrole,clusterrolebinding", home, "--ignore-not-found")
         kube.run("delete", "rolebinding", home, "-n", "kube-system", "--ignore-not-found")
+        kube.run("delete", "role,rolebinding", f"{home}-autoscalers", "-n", "kube-system", "--ignore-not-found")
 
 
 def _service(home: str) -> dict[str, Any]:

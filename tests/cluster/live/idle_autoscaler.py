@@ -14,18 +14,23 @@ from tests.cluster.live.autoscaling.autoscaler import STATUS_MAP
 from tests.cluster.live.autoscaling.status_text import GroupState, StatusText
 from tests.cluster.live.kube import Kube
 
+from spotwright.clouds.cluster_autoscaler import likely_group
+from spotwright.config import parse
+
 __all__ = ["idle_autoscaler"]
 
 _MOST = 9  # nodes that each group may have
 
 
 @contextmanager
-def idle_autoscaler(kube: Kube, *pools: str) -> Iterator[None]:
-    """The status of an autoscaler that could grow these pools of AKS, while the block runs. Begin it before the controller.
+def idle_autoscaler(kube: Kube, config: str) -> Iterator[None]:
+    """The status of an autoscaler that could grow the pools of a configuration, while the block runs.
 
-    Groups without nodes have no times in it, so that it never counts as one that nobody keeps up to date.
+    Begin it before the controller, whose webhook reads it at its start and then every ten seconds. Groups without nodes have no
+    times in it, so that it never counts as one that nobody keeps up to date.
     """
-    groups = [GroupState(f"aks-{pool}-12345678-vmss", 0, 0, 0, min=0, max=_MOST, in_progress=False) for pool in pools]
+    names = map(likely_group, parse(config).pools.values())
+    groups = [GroupState(name, 0, 0, 0, min=0, max=_MOST, in_progress=False) for name in names]
     meta = {"name": STATUS_MAP, "namespace": "kube-system"}
     data = {"status": StatusText().write(groups, time.time())}
     kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})

@@ -164,8 +164,7 @@ def test_200_recreations_with_two_replicas_of_which_the_leader_is_killed_get_the
     configure(kube, namespace, QUICK)
     api = Api(bed.kubeconfig)
     killed: list[float] = []
-    pools = ("spot-a", "spot-b", "regular")
-    with idle_autoscaler(kube, *pools), controllers(bed, kube, tmp_path, replicas=2) as made:
+    with idle_autoscaler(kube, QUICK), controllers(bed, kube, tmp_path, replicas=2) as made:
         jobs = [
             api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", managed_job(f"quick-{number}"))
             for number in range(TASKS)

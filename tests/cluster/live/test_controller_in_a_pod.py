@@ -31,8 +31,8 @@ REFUSALS = re.compile(r"answers 40[13] |forbidden|may not", re.IGNORECASE)
 @pytest.fixture(scope="module")
 def controller(kube: Kube, bed: Settings) -> Iterator[ControllerPod]:
     """One controller for all tests, which sends each attempt to one pool."""
-    pools = ("spot", "system", *map(empty_for, KINDS))
-    with idle_autoscaler(kube, *pools), controller_pod(kube, configuration("20s")) as made:
+    every = configuration("20s", **{empty_for(kind): EMPTY for kind in KINDS})
+    with idle_autoscaler(kube, every), controller_pod(kube, configuration("20s")) as made:
         yield made
 
 

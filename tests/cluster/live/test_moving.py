@@ -31,7 +31,7 @@ EMPTY: Object = {"capacity": "spot", "provider": "aks", "price": "0.50/h", "node
 def leader(kube: Kube, bed: Settings, tmp_path: Path) -> Iterator[Controller]:
     """A controller whose first pool, the cheapest, has no nodes."""
     config = configuration(f"{PENDING:g}s", empty=EMPTY)
-    with idle_autoscaler(kube, "empty", "spot", "system"), controller(kube, bed, tmp_path, config) as made:
+    with idle_autoscaler(kube, config), controller(kube, bed, tmp_path, config) as made:
         yield made
 
 

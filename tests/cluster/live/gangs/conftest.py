@@ -33,7 +33,7 @@ CONFIGURATION = {
 def leader(bed: Settings, kube: Kube, tmp_path: Path, namespace: str) -> Iterator[Controller]:
     """A controller that places and watches the namespace of the test, and sends each attempt to one pool."""
     config = yaml.safe_dump(CONFIGURATION)
-    with idle_autoscaler(kube, *POOLS), controller(kube, bed, tmp_path, config) as made:
+    with idle_autoscaler(kube, config), controller(kube, bed, tmp_path, config) as made:
         made.enable(namespace)
         yield made
 

@@ -52,7 +52,7 @@ while :; do sleep 0.2; done
 @pytest.fixture(scope="module")
 def autoscaler(kube: Kube) -> Iterator[None]:
     """An autoscaler that keeps no order of the pools, and adds no node: a gang waits for one pool."""
-    with idle_autoscaler(kube, "empty", "spot", "system"):
+    with idle_autoscaler(kube, configuration(f"{PENDING:g}s", empty=EMPTY)):
         yield
 
 
