@@ -10,6 +10,7 @@ from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 
 __all__ = [
+    "ALONE",
     "CRDS",
     "STARTS",
     "a_gang",
@@ -26,6 +27,11 @@ __all__ = [
 
 STARTS = 180.0  # seconds until pods run, on a busy machine
 CRDS = {"JobSet": "jobsets.jobset.x-k8s.io", "TrainJob": "trainjobs.trainer.kubeflow.org"}
+ALONE = (
+    ", on spot alone: the cluster autoscaler reads no preferences, and its ConfigMap cluster-autoscaler-priority-expander is "
+    "not there"
+)
+"""What is added to why a pod was admitted for spot, where no interruption has decided about its rung."""
 _DONE = {"JobSet": "Completed", "TrainJob": "Complete"}
 _API = {"JobSet": "jobset.x-k8s.io/v1alpha2", "TrainJob": "trainer.kubeflow.org/v1alpha1"}
 

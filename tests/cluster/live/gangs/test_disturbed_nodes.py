@@ -15,7 +15,19 @@ from testbed.faults import Faults
 from testbed.settings import Settings
 from tests.cluster.conftest import Measured, Require
 from tests.cluster.live.controllers import Controller
-from tests.cluster.live.gangs.a_gang import CRDS, STARTS, a_gang, charged, created, is_done, logs, recorded, rung, why
+from tests.cluster.live.gangs.a_gang import (
+    ALONE,
+    CRDS,
+    STARTS,
+    a_gang,
+    charged,
+    created,
+    is_done,
+    logs,
+    recorded,
+    rung,
+    why,
+)
 from tests.cluster.live.gangs.a_gang import running as running_pods
 from tests.cluster.live.kube import Kube
 from tests.cluster.watching.node_agents import node_agent
@@ -78,7 +90,7 @@ def test_a_gang_one_of_whose_nodes_gets_a_noexecute_taint_is_moved_once_as_a_who
     measured(f"{kind}: from a NoExecute taint on one node until both pods are made again", time.monotonic() - struck)
     kube.wait(lambda: is_done(kube, kind, namespace), "it has completed", FOLLOWED)
     assert {rung(each) for each in second} == {"spot"}
-    assert {why(each) for each in second} == {"moved (1 of 20), tried again on the same rung"}
+    assert {why(each) for each in second} == {f"moved (1 of 20), tried again on the same rung{ALONE}"}
     run = recorded(kube, leader)
     assert charged(run) == [Cause.DISRUPTED, Cause.SUCCEEDED]
     assert {task.spent for task in run.tasks.values()} == {BudgetUse(moves=1)}

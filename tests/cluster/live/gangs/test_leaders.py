@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from tests.cluster.conftest import Require
 from tests.cluster.live.controllers import Controller
-from tests.cluster.live.gangs.a_gang import CRDS, STARTS, charged, created, is_done, recorded, rung, why
+from tests.cluster.live.gangs.a_gang import ALONE, CRDS, STARTS, charged, created, is_done, recorded, rung, why
 from tests.cluster.live.kube import Kube, Object, pod_spec
 
 from spotwright.model.attempts import Cause
@@ -47,7 +47,7 @@ def test_an_error_of_a_leader_on_on_demand_restarts_the_workers_on_spot(
             (each["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"], rung(each)) for each in pods
         )
         assert rungs == [("leader", "system"), ("workers", "spot"), ("workers", "spot")]
-    assert {why(each) for each in pods} == {"retry 1 of 1"}
+    assert {why(each) for each in pods} == {"retry 1 of 1", f"retry 1 of 1{ALONE}"}
     kube.wait(lambda: is_done(kube, "JobSet", namespace), "it has completed", ENDED)
     run = recorded(kube, leader)
     assert charged(run) == [Cause.FAILED, Cause.SUCCEEDED]
