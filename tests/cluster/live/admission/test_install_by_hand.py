@@ -72,6 +72,8 @@ def home(kube: Kube, bed: Settings, tmp_path: Path) -> Iterator[str]:
             name = HOME if kind == "mutatingwebhookconfiguration" else "spotwright-controller"
             kube.run("delete", kind, name, "--ignore-not-found")
         kube.run("delete", "rolebinding", "spotwright-controller", "-n", "kube-system", "--ignore-not-found")
+        autoscalers = "spotwright-controller-autoscalers"
+        kube.run("delete", "role,rolebinding", autoscalers, "-n", "kube-system", "--ignore-not-found")
         kube.run("delete", "namespace", HOME, "--ignore-not-found")
         kube.run("delete", "persistentvolume", "spotwright-state", "--ignore-not-found")
 
