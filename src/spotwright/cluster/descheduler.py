@@ -250,7 +250,8 @@ def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[st
     """Seconds for which the Job of a pod makes no pod after it is evicted; 0 for a pod that something else makes again at once.
 
     The Job controller counts every pod that has failed since the last one succeeded, also those that ``podFailurePolicy``
-    ignores, and doubles its wait with each. A Job with a limit for each index counts them by index.
+    ignores, and doubles its wait with each. A Job with a limit for each index counts them by index. The pod itself counts once,
+    whether it is being evicted already or not.
     """
     kinds = [owner.get("kind") for owner in owners]
     if kinds[:1] != ["Job"] or "JobSet" in kinds:
@@ -259,7 +260,8 @@ def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[st
     alike = [one for one in state.tasks.values() if one.plan.spec.name == task.plan.spec.name]
     attempts = [attempt for one in ([task] if is_by_index else alike) for attempt in one.attempts]
     succeeded = max((one.ended_at or 0.0 for one in attempts if one.cause is Cause.SUCCEEDED), default=0.0)
-    failed = sum(1 for one in attempts if one.cause is not Cause.SUCCEEDED and _failed_at(one) > succeeded)
+    others = [one for one in attempts if one is not task.last]
+    failed = sum(1 for one in others if one.cause is not Cause.SUCCEEDED and _failed_at(one) > succeeded)
     return backoff_after(failed + 1)
 
 

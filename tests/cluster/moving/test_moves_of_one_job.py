@@ -123,6 +123,15 @@ def test_a_pod_that_failed_by_itself_counts_as_well(folder: Path) -> None:
     assert waiting.take_back_what_is_worth_it(31) == 3
 
 
+def test_a_pod_that_is_being_evicted_counts_once(folder: Path) -> None:
+    waiting = Waiting(folder, 1, "30s")
+    state = waiting.run.state
+    (task,) = state.tasks.values()
+    assert backoff_of_job(state, task, (waiting.owner,)) == 10.0
+    assert waiting.take_back_what_is_worth_it(31) == 1
+    assert backoff_of_job(state, task, (waiting.owner,)) == 10.0
+
+
 def test_a_job_with_a_limit_for_each_index_waits_for_each_index_alone(folder: Path) -> None:
     waiting = Waiting(folder, 6, "30s", backoffLimitPerIndex=3)
     assert waiting.take_back_what_is_worth_it(31) == 6
