@@ -54,6 +54,7 @@ _LONGEST = 2000  # characters of a message
 _KEPT = 20_000
 _SAID = 400  # characters that are told
 _SCAN = 15.0  # seconds after an order until the status has it: one scan is 10 s
+_LOOKED = 45.0  # seconds: the cluster autoscaler leaves new pods with GPUs for 30 s, and others beside them; then comes a scan
 _BINDS = 15.0  # seconds after a node has come until the scheduler has tried every pod on it
 _UNAVAILABLE = 90.0  # seconds: Karpenter says again each minute that a NodePool has no offering
 _REPEATED = 360.0  # seconds: autoscalers say again every five minutes that they add no node for a pod
@@ -296,7 +297,7 @@ class AutoscalerWords:
         """What the cluster autoscaler says of pools for which no node is on its way."""
         if found:
             if not all(group.obstacle for group in found):
-                return None
+                return self._not_looked_yet(pod, now)
             told = "; ".join(f"{_short(group.name)} is {group.obstacle}" for group in found)
             refused_at = [group.since or 0.0 for group in found if group.is_in_backoff]
             return _waits(CANNOT_GROW if refused_at else NO_SCALE_UP, told, max(refused_at, default=None))
@@ -308,6 +309,13 @@ class AutoscalerWords:
             return None  # of pools with a fixed size it says nothing
         told = f"no group that it admits can grow: {', '.join(dict.fromkeys(reasons))}"
         return _waits(NO_SCALE_UP, told, word.at)
+
+    def _not_looked_yet(self, pod: Mapping[str, Any], now: float) -> PodWaits | None:
+        """Whether a pod is so new that an autoscaler which works has not had the time to order a node for it."""
+        made_at = seconds(metadata(pod).get("creationTimestamp"))
+        if made_at is None or now >= made_at + _LOOKED or self._status is None or self._status.at is None:
+            return None
+        return _waits(NODE_ORDERED, "the cluster autoscaler has not looked at it yet", made_at)
 
     def _groups(self, wanted: Sequence[Pool], pools: Mapping[str, Pool], now: float) -> list[Group]:
         """The groups of these pools by a status that is kept up to date; none if there is no such status, or no such group."""

@@ -106,6 +106,15 @@ def test_nodes_that_have_just_come_are_left_to_those_who_wait_for_them() -> None
     assert kind(means(come, ["cpu-spot"], pools(KARPENTERS), 26)) == CANNOT_GROW
 
 
+def test_a_new_pod_is_left_until_the_autoscaler_has_looked_at_it() -> None:
+    new = {"metadata": {**POD["metadata"], "creationTimestamp": at(0)}}
+    words, known = hear(status(IDLE, when=40)), pools(AKS)
+    assert kind(words.of(new, ["cpuspot"], known, BEGIN + 44)) == NODE_ORDERED
+    assert words.of(new, ["cpuspot"], known, BEGIN + 46) is None
+    refused = hear(status(BACKOFF, when=40))
+    assert kind(refused.of(new, ["cpuspot"], known, BEGIN + 20)) == CANNOT_GROW
+
+
 def test_an_order_that_fails_is_no_node_that_has_come() -> None:
     words = hear(status(COMING, when=20), status(BACKOFF, when=30))
     assert kind(means(words, ["cpuspot"], pools(AKS), 31)) == CANNOT_GROW
