@@ -54,6 +54,7 @@ _LONGEST = 2000  # characters of a message
 _KEPT = 20_000
 _SAID = 400  # characters that are told
 _SCAN = 15.0  # seconds after an order until the status has it: one scan is 10 s
+_TWO_SCANS = 25.0  # seconds
 _LOOKED = 45.0  # seconds: the cluster autoscaler leaves new pods with GPUs for 30 s, and others beside them; then comes a scan
 _BINDS = 15.0  # seconds after a node has come until the scheduler has tried every pod on it
 _UNAVAILABLE = 90.0  # seconds: Karpenter says again each minute that a NodePool has no offering
@@ -76,6 +77,11 @@ class _Claim(NamedTuple):
     def is_of(self, pool: Pool) -> bool:
         """Whether its node is one of a pool, as far as is known."""
         return self.node_pool == node_pool_of(pool) and self.is_spot in (None, pool.is_spot)
+
+
+class _Lately(NamedTuple):
+    group: Group
+    at: float | None
 
 
 def is_word(event: Mapping[str, Any], enabled: Collection[str]) -> bool:
@@ -116,6 +122,7 @@ class AutoscalerWords:
         self._claims: dict[str, _Claim] = {}
         self._status: Status | None = None
         self._coming_since: dict[str, float] = {}  # by group, while nodes of it are on their way
+        self._lately: dict[str, _Lately] = {}  # groups by name, as a status has had them last
         self._came_at: dict[str, float] = {}  # by group or NodePool: when its last node became ready
 
     # What is heard
@@ -178,6 +185,14 @@ class AutoscalerWords:
         except InputError as error:
             self._status, self.problem = None, str(error)
         self._note_orders({} if before is None else before.groups)
+        if self._status is None:
+            self._lately.clear()
+        else:
+            fresh = {name: _Lately(group, self._status.at) for name, group in self._status.groups.items()}
+            at = self._status.at or 0.0
+            self._lately = {
+                name: one for name, one in self._lately.items() if at < (one.at or 0.0) + _TWO_SCANS
+            } | fresh
         return bool(_states(before) != _states(self._status))
 
     def _note_orders(self, earlier: Mapping[str, Group]) -> None:
@@ -321,8 +336,15 @@ class AutoscalerWords:
         """The groups of these pools by a status that is kept up to date; none if there is no such status, or no such group."""
         if self._status is None or not self._status.is_kept(now):
             return []
-        by_pool = groups_of_pools(pools.values(), self._status.groups)
-        return [self._status.groups[name] for pool in wanted for name in by_pool.get(pool.name, ())]
+        groups = {**self._missing(now), **self._status.groups}
+        by_pool = groups_of_pools(pools.values(), groups)
+        return [groups[name] for pool in wanted for name in by_pool.get(pool.name, ())]
+
+    def _missing(self, now: float) -> dict[str, Group]:
+        """The groups that a status has had just now, and the newest one has not: two autoscalers may write it in turn."""
+        return {
+            name: one.group for name, one in self._lately.items() if one.at is not None and now < one.at + _TWO_SCANS
+        }
 
 
 def _waits(kind: str, words: str, since: float | None = None) -> PodWaits:

@@ -115,6 +115,15 @@ def test_a_new_pod_is_left_until_the_autoscaler_has_looked_at_it() -> None:
     assert kind(refused.of(new, ["cpuspot"], known, BEGIN + 20)) == CANNOT_GROW
 
 
+def test_two_autoscalers_that_write_one_status_in_turn_rule_out_only_what_neither_can_grow() -> None:
+    known, other = pools(AKS), group("asg-cpuspot-2", target=0, most=0)
+    for mine, expected in ((IDLE, None), (COMING, NODE_ORDERED), (BACKOFF, CANNOT_GROW)):
+        words = hear(status(mine, when=20), status(other, when=30))
+        assert kind(means(words, ["cpuspot"], known, 31)) == expected
+    words = hear(status(IDLE, when=20), status(other, when=30))
+    assert kind(means(words, ["cpuspot"], known, 46)) == NO_SCALE_UP  # the other one has written nothing since
+
+
 def test_an_order_that_fails_is_no_node_that_has_come() -> None:
     words = hear(status(COMING, when=20), status(BACKOFF, when=30))
     assert kind(means(words, ["cpuspot"], pools(AKS), 31)) == CANNOT_GROW

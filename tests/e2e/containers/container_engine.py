@@ -80,6 +80,8 @@ class ContainerEngine:
     def _answer(self, connection: socket.socket) -> None:
         with connection:
             text, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 2)
+            if not text:
+                return  # the command was killed before it had asked for anything
             request = json.loads(text)
             answer = getattr(self, f"_{request.pop('what')}")(descriptors=descriptors, **request)
             with contextlib.suppress(OSError):
