@@ -169,3 +169,9 @@ def test_a_status_of_another_form_is_refused(data: Any) -> None:
 def test_priorities_of_another_form_are_refused(data: Any) -> None:
     with pytest.raises(ValueError, match=r"expected|is no pattern"):
         read_priorities(data)
+
+
+def test_a_status_whose_groups_have_no_nodes_tells_its_own_time() -> None:
+    groups = [{"name": "empty", "health": {"maxSize": 3, "lastProbeTime": None}}]
+    assert read_status({"time": "2026-01-01 00:00:10.123456789 +0000 UTC", "nodeGroups": groups}).at == 1767225610.0
+    assert read_status({"time": "soon", "nodeGroups": groups}).at is None

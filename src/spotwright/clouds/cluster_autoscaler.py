@@ -137,11 +137,20 @@ def read_status(data: Any) -> Status:
     if not is_status or not isinstance(groups or [], list):
         raise ValueError("expected the status of a cluster autoscaler from 1.30 on, which lists its nodeGroups")
     listed = [_group(one) for one in (groups or [])[:_MOST_GROUPS] if isinstance(one, Mapping) and one.get("name")]
-    moments = [_moment(_mapping(one.get(part)).get("lastProbeTime")) for one in _mappings(groups) for part in _PARTS]
+    clusterwide = _mapping(data.get("clusterWide"))
+    moments = [
+        _moment(_mapping(one.get(part)).get("lastProbeTime"))
+        for one in (clusterwide, *_mappings(groups))
+        for part in _PARTS
+    ]
+    moments.append(
+        _moment(_GO_TIME.sub(r"\1T\2Z", str(data.get("time") or "")))
+    )  # of groups without nodes the others are null
     return Status({one.name: one for one in listed}, max((at for at in moments if at is not None), default=None))
 
 
 _PARTS = ("health", "scaleUp")
+_GO_TIME = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)? \+0000 UTC$")  # as Go prints a time
 
 
 def _group(data: Mapping[str, Any]) -> Group:
