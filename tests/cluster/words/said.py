@@ -113,7 +113,7 @@ def status(*groups: dict[str, Any], when: float = 20) -> dict[str, Any]:
         scale_up |= {"lastProbeTime": at(when), "lastTransitionTime": at(one["scaleUp"]["moved"])}
         written.append({**one, "health": {**one["health"], "lastProbeTime": at(when)}, "scaleUp": scale_up})
     text = yaml.safe_dump(
-        {"time": "2027-01-15 08:00:00 +0000 UTC", "autoscalerStatus": "Running", "nodeGroups": written}
+        {"time": f"{at(when)[:10]} {at(when)[11:19]} +0000 UTC", "autoscalerStatus": "Running", "nodeGroups": written}
     )
     return {"metadata": {"name": "cluster-autoscaler-status", "namespace": "kube-system"}, "data": {"status": text}}
 
