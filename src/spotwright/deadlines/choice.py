@@ -13,6 +13,7 @@ The rule holds from the decision to ``until``, whatever happens before, so it do
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -56,7 +57,7 @@ class Situation(NamedTuple):
     ``remaining`` is the time to the deadline, ``left`` the expected work left, ``at_most`` what it may be at most. ``mode`` is
     what each job runs on (a number of :class:`~spotwright.deadlines.jobs.Action`; one whose node was just taken waits), ``pool``
     the spot pool that it runs on or ran on last (-1: none yet), ``starting`` what is left of its launch. ``up`` and ``age`` are
-    ``[pool, job]``: whether spot can be had, and how long that has been so. ``gone`` is how long no pool has been up.
+    ``[pool, job]``: whether spot can be had, and how long that has been so.
     """
 
     remaining: Any
@@ -67,7 +68,6 @@ class Situation(NamedTuple):
     starting: Any
     up: Any
     age: Any
-    gone: Any
 
 
 class Choices(NamedTuple):
@@ -85,6 +85,7 @@ class Choices(NamedTuple):
     spot: Any
 
 
+_TYPICAL = bisect_left(AGES, SHIPPED.up.first_age())
 _BOUNDS = np.array(AGES)
 _FIRST = (
     STEP / 2.0
@@ -98,7 +99,6 @@ class Chooser(NamedTuple):
     pools: tuple[Pool, ...]
     limits: Limits
     table: CostTable
-    cheap: Any  # of each pool: whether it is one of those at whose price the table is solved
 
     def choose(self, now: Situation) -> Choices:
         """The cheapest safe action of each job; where nothing but on-demand is safe, on-demand."""
@@ -124,32 +124,41 @@ class Chooser(NamedTuple):
         table = self.table
         row, lost, known = table.place(now.remaining, now.left)
         bucket = np.searchsorted(_BOUNDS, now.age + _FIRST)
-        cheap = now.up & self.cheap[:, None]
-        is_up = cheap.any(axis=0)
-        oldest = np.where(cheap, bucket, 0).max(axis=0)
-        seen = np.where(is_up, oldest, BUCKETS + np.searchsorted(_BOUNDS, now.gone + _FIRST))
-        way = self._ways(now)
-        wait = np.where(known, table.wait[row, seen, lost], np.inf)
-        on_demand = np.where(
-            known, table.on_demand[row, np.where(now.mode == Action.ON_DEMAND, way, 0), seen, lost], np.inf
-        )
-        on_demand = np.where(known, on_demand, 0.0)
-        spot = np.full(now.up.shape, np.inf)
-        for index, pool in enumerate(self.pools):
-            here = (now.mode == Action.SPOT) & (now.pool == index)
-            there = np.flatnonzero(now.up[index] & known)
-            if not there.size:
-                continue
-            at, ages = here[there], bucket[index][there]
-            cost = table.spot[row[there], np.where(at, way[there], 0), ages, lost[there]].astype(float)
-            to_go = now.left[there] + np.where(at, now.starting[there], self.job.overhead)
-            cost += self._dearer(pool, ages, to_go)
-            if self.limits.egress:
-                before = now.pool[there]
-                places = np.array([each.place for each in self.pools])
-                cost += np.where((before >= 0) & (places[before] != pool.place), self.limits.egress, 0.0)
-            spot[index, there] = cost
-        return wait, spot, on_demand
+        way, every = self._ways(now), np.arange(len(row))
+        here = (now.mode == Action.SPOT) & (now.pool == np.arange(len(self.pools))[:, None])
+        more = self._more(now, bucket, now.left + np.where(here, now.starting, self.job.overhead))
+        spot = table.spot[row, np.where(here, way, 0), bucket, lost] + more
+        spot = np.where(now.up & known, spot, np.inf)
+        best = spot.argmin(axis=0)
+        is_up = now.up.any(axis=0)
+        youngest = np.where(now.up, BUCKETS - 1, bucket).min(axis=0)  # since the last of them went
+        seen = np.where(is_up, bucket[best, every], BUCKETS + youngest)
+        later = np.where(is_up, more[best, every], 0.0)
+        down = table.hazards.down
+        back = np.array([down.chance(index, table.grid.tick) for index in range(BUCKETS)])[bucket]
+        later *= 1.0 - np.where(~now.up & (more < later), back, 0.0).max(axis=0)
+        wait = table.wait[row, seen, lost] + later
+        on_demand = table.on_demand[row, np.where(now.mode == Action.ON_DEMAND, way, 0), seen, lost] + later
+        return np.where(known, wait, np.inf), spot, np.where(known, on_demand, 0.0)
+
+    def _more(self, now: Situation, bucket: Any, to_go: Any) -> Any:
+        """By how much each pool costs more than the spot that the table knows, ``[pool, job]``.
+
+        Its price counts until it is lost or the work is done, and the checkpoint has to be brought there. What does not launch
+        now pays that later, unless a better pool comes back.
+        """
+        grid, price = self.table.grid, self.table.job.spot_price
+        ages = np.where(now.up, bucket, _TYPICAL)
+        ticks = np.minimum(np.ceil(to_go / grid.tick - 1e-9), grid.ticks).astype(np.intp)
+        lasts = [
+            lifetimes(pool.up, grid.tick, grid.ticks)[ticks[index], ages[index]]
+            for index, pool in enumerate(self.pools)
+        ]
+        more = (np.array([pool.price for pool in self.pools]) - price)[:, None] * np.array(lasts) / 3600.0
+        if self.limits.egress:
+            places = np.array([pool.place for pool in self.pools])
+            more += ((now.pool >= 0) & (places[:, None] != places[now.pool])) * self.limits.egress
+        return more
 
     def _ways(self, now: Situation) -> Any:
         """The way of each job's mode in the table: 1 works, later ones are in a launch."""
@@ -160,48 +169,15 @@ class Chooser(NamedTuple):
         stage = np.clip(gone, 1, grid.stages).astype(np.intp)
         return np.where(now.starting > DUST, 1 + stage, 1)
 
-    def _dearer(self, pool: Pool, ages: Any, to_go: Any) -> Any:
-        """By how much a pool costs more than the spot that the table knows, until it is lost or the work is done."""
-        grid = self.table.grid
-        ticks = np.minimum(np.ceil(to_go / grid.tick - 1e-9), grid.ticks).astype(np.intp)
-        lasts = lifetimes(pool.up, grid.tick, grid.ticks)[ticks, ages]
-        return (pool.price - self.table.job.spot_price) * lasts / 3600.0
-
 
 def chooser(job: Job, pools: Sequence[Pool], limits: Limits, down: Spells = SHIPPED.down) -> Chooser:
     """The policy of a job on these spot pools; ``down`` are the counts of how long no pool has spot.
 
-    ``job.spot_price`` is not read: each pool has its own. The table is solved for the pools up to the price with which the job is
-    cheapest on average, at their mean price; dearer pools are used where that pays.
+    ``job.spot_price`` is not read: each pool has its own, and the table is solved at their mean.
     """
-    prices = sorted({pool.price for pool in pools})
-    tables = [
-        (_solved(job._replace(spot_price=price), hazards), limit)
-        for limit, price, hazards in _levels(pools, prices, down)
-    ]
-    best, limit = min(tables, key=lambda each: _at_start(each[0]))
-    return Chooser(job, tuple(pools), limits, best, np.array([pool.price <= limit for pool in pools]))
-
-
-def _levels(pools: Sequence[Pool], prices: Sequence[float], down: Spells) -> Any:
-    few = prices if len(prices) <= 3 else [prices[0], prices[len(prices) // 2], prices[-1]]
-    for limit in few:
-        cheap = [pool for pool in pools if pool.price <= limit]
-        price = sum(pool.price for pool in cheap) / len(cheap)
-        yield limit, price, HazardTable(SHIPPED.up, of_several(down, len(cheap)))
-
-
-def _at_start(table: CostTable) -> float:
-    """What the job costs on average before anything is known of the market but its mean."""
-    hazards, lost = table.hazards, 0
-    up, down = hazards.up.mean_chance(), hazards.down.mean_chance()
-    share = down / (up + down) if up + down > 0 else 0.5
-    least = np.minimum(table.wait[0, :, lost], table.on_demand[0, 0, :, lost])
-    least[:BUCKETS] = np.minimum(least[:BUCKETS], table.spot[0, 0, :, lost])
-    return float(
-        share * np.average(least[:BUCKETS], weights=hazards.up.seen)
-        + (1 - share) * np.average(least[BUCKETS:], weights=hazards.down.seen)
-    )
+    mean = sum(pool.price for pool in pools) / len(pools)
+    hazards = HazardTable(SHIPPED.up, of_several(down, len(pools)))
+    return Chooser(job, tuple(pools), limits, _solved(job._replace(spot_price=mean), hazards))
 
 
 @lru_cache(maxsize=16)

@@ -2,7 +2,7 @@
 
 The state is (ticks left, work lost so far, mode with the stage of its launch, spot up or down with its age bucket). From the
 last tick back, each state takes the action with the smallest expected cost; not being done at the deadline costs more than
-anything else can. Work and overhead are counted in units of a few minutes, rounded up, so that rounding costs money and never
+anything else can. Work is counted in units of a few minutes, rounded up, so that rounding costs money and never
 the deadline; the exact safety rule at run time (:mod:`spotwright.deadlines.choice`) uses the exact durations.
 
 "Work lost so far" stands for the work left: after t ticks, work left = work - t ticks + lost. It only grows, by a tick while the
@@ -30,25 +30,25 @@ __all__ = [
 ]
 
 
-_DECISIONS = 210  # decisions in the time to a deadline, at most
-_PER_TICK = 5  # units of work between two of them
+_DECISIONS = 280  # decisions in the time to a deadline, at most
+_PER_TICK = 4  # units of work between two of them
 _LEAST_TICK = 600.0  # seconds, where the deadline leaves time for 60 decisions that far apart
-_ROWS = 24  # moments whose costs are kept
+_ROWS = 22  # moments whose costs are kept
 _NEVER = np.float32(1e9)  # more than any job costs; finite, because infinity times a chance of zero is no number
 
 
 class Geometry(NamedTuple):
     """The grid of a table: ``ticks`` decisions ``tick`` seconds apart, ``per_tick`` units of work in each.
 
-    ``work``, ``overhead`` and ``slack`` (the work that may be lost at most) are in units. There is one mode for waiting, and for
-    spot and on-demand each one that works and ``stages`` in which a launch is not over yet.
+    ``work``, ``overhead`` (not rounded) and ``slack`` (the work that may be lost at most) are in units. There is one mode for
+    waiting, and for spot and on-demand each one that works and ``stages`` in which a launch is not over yet.
     """
 
     tick: float
     ticks: int
     per_tick: int
     work: int
-    overhead: int
+    overhead: float
     slack: int
 
     @property
@@ -59,7 +59,7 @@ class Geometry(NamedTuple):
     @property
     def stages(self) -> int:
         """The number of ticks that end with some overhead of a launch still to go."""
-        return max(0, -(-self.overhead // self.per_tick) - 1)
+        return max(0, math.ceil(self.overhead / self.per_tick - 1e-9) - 1)
 
     @property
     def modes(self) -> int:
@@ -74,9 +74,9 @@ class Geometry(NamedTuple):
         """The stage after a tick in ``stage``."""
         return 0 if stage in {0, self.stages} else stage + 1
 
-    def starting(self, stage: int) -> int:
+    def starting(self, stage: int) -> float:
         """The units of overhead that are left in a stage."""
-        return self.overhead - stage * self.per_tick if stage else 0
+        return self.overhead - stage * self.per_tick if stage else 0.0
 
 
 class CostTable(NamedTuple):
@@ -110,13 +110,13 @@ class CostTable(NamedTuple):
 
 
 def geometry(job: Job, tick: float | None = None, per_tick: int = _PER_TICK) -> Geometry:
-    """The grid for decisions ``tick`` seconds apart with ``per_tick`` units of work; by default about 200 to the deadline."""
+    """The grid for decisions ``tick`` seconds apart with ``per_tick`` units of work; by default about 280 to the deadline."""
     if tick is None:
         tick = max(job.deadline / _DECISIONS, min(_LEAST_TICK, job.deadline / 60.0), job.overhead / 4.0, DUST)
     unit = tick / per_tick
     ticks = math.floor(job.deadline / tick + 1e-9)
-    work, overhead = math.ceil(job.work / unit - 1e-9), math.ceil(job.overhead / unit - 1e-9)
-    return Geometry(tick, ticks, per_tick, work, overhead, max(0, ticks * per_tick - work))
+    work = math.ceil(job.work / unit - 1e-9)
+    return Geometry(tick, ticks, per_tick, work, job.overhead / unit, max(0, ticks * per_tick - work))
 
 
 def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
@@ -129,7 +129,7 @@ def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
 
 
 def solve(job: Job, hazards: HazardTable = SHIPPED, tick: float | None = None) -> CostTable:
-    """Return what every action of a job costs on average, for decisions about 200 times until the deadline.
+    """Return what every action of a job costs on average, for decisions about 280 times until the deadline.
 
     ``tick`` are the seconds between two decisions, if others. A job whose deadline on-demand cannot meet gets a table that
     holds no state.
@@ -230,9 +230,12 @@ class _Values:
             return self._next[:, 0, columns.start + grid.per_tick : columns.stop + grid.per_tick]
         starting = grid.overhead if stage is None else grid.starting(stage)
         following = (1 if grid.stages else 0) if stage is None else grid.following(stage)
-        lost = min(grid.per_tick, starting)
-        costs = self._next[:, grid.mode(action, following), columns.start + lost : columns.stop + lost]
-        return costs + np.float32(self._price[action])
+        whole, part = divmod(min(float(grid.per_tick), starting), 1.0)
+        costs = self._next[:, grid.mode(action, following), columns.start + int(whole) : columns.stop + int(whole) + 1]
+        price = np.float32(self._price[action])
+        if part < 1e-6:
+            return costs[:, : columns.stop - columns.start] + price
+        return costs[:, :-1] * np.float32(1.0 - part) + costs[:, 1:] * np.float32(part) + price
 
 
 @lru_cache(maxsize=64)
