@@ -13,6 +13,7 @@ The rule holds from the decision to ``until``, whatever happens before, so it do
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
@@ -86,6 +87,7 @@ class Choices(NamedTuple):
 
 
 _TYPICAL = bisect_left(AGES, SHIPPED.up.first_age())
+_DAY = 86400.0
 _BOUNDS = np.array(AGES)
 _FIRST = (
     STEP / 2.0
@@ -127,12 +129,15 @@ class Chooser(NamedTuple):
         way, every = self._ways(now), np.arange(len(row))
         here = (now.mode == Action.SPOT) & (now.pool == np.arange(len(self.pools))[:, None])
         more = self._more(now, bucket, now.left + np.where(here, now.starting, self.job.overhead))
-        spot = table.spot[row, np.where(here, way, 0), bucket, lost] + more
+        alike = np.array(
+            [_alike(pool.up, table.hazards.up, table.grid.tick)[bucket[i]] for i, pool in enumerate(self.pools)]
+        )
+        spot = table.spot[row, np.where(here, way, 0), alike, lost] + more
         spot = np.where(now.up & known, spot, np.inf)
         best = spot.argmin(axis=0)
         is_up = now.up.any(axis=0)
         youngest = np.where(now.up, BUCKETS - 1, bucket).min(axis=0)  # since the last of them went
-        seen = np.where(is_up, bucket[best, every], BUCKETS + youngest)
+        seen = np.where(is_up, alike[best, every], BUCKETS + youngest)
         later = np.where(is_up, more[best, every], 0.0)
         down = table.hazards.down
         back = np.array([down.chance(index, table.grid.tick) for index in range(BUCKETS)])[bucket]
@@ -144,17 +149,19 @@ class Chooser(NamedTuple):
     def _more(self, now: Situation, bucket: Any, to_go: Any) -> Any:
         """By how much each pool costs more than the spot that the table knows, ``[pool, job]``.
 
-        Its price counts until it is lost or the work is done, and the checkpoint has to be brought there. What does not launch
-        now pays that later, unless a better pool comes back.
+        Its price counts until it is lost or the work is done, that of a dear pool until a cheaper one comes back, if that is
+        before; and the checkpoint has to be brought there.
         """
-        grid, price = self.table.grid, self.table.job.spot_price
-        ages = np.where(now.up, bucket, _TYPICAL)
+        grid, prices = self.table.grid, np.array([pool.price for pool in self.pools])
         ticks = np.minimum(np.ceil(to_go / grid.tick - 1e-9), grid.ticks).astype(np.intp)
-        lasts = [
-            lifetimes(pool.up, grid.tick, grid.ticks)[ticks[index], ages[index]]
-            for index, pool in enumerate(self.pools)
-        ]
-        more = (np.array([pool.price for pool in self.pools]) - price)[:, None] * np.array(lasts) / 3600.0
+        ages = np.where(now.up, bucket, _TYPICAL)
+        lasts = np.array([lifetimes(p.up, grid.tick, grid.ticks)[ticks[i], ages[i]] for i, p in enumerate(self.pools)])
+        comes = np.where(now.up, np.inf, lifetimes(self.table.hazards.down, grid.tick, grid.ticks)[ticks, bucket])
+        for index, price in enumerate(prices):
+            if price > self.table.job.spot_price:
+                comes_cheaper = comes[prices < price].min(axis=0, initial=np.inf)
+                lasts[index] = np.minimum(lasts[index], comes_cheaper)
+        more = (prices - self.table.job.spot_price)[:, None] * lasts / 3600.0
         if self.limits.egress:
             places = np.array([pool.place for pool in self.pools])
             more += ((now.pool >= 0) & (places[:, None] != places[now.pool])) * self.limits.egress
@@ -178,6 +185,16 @@ def chooser(job: Job, pools: Sequence[Pool], limits: Limits, down: Spells = SHIP
     mean = sum(pool.price for pool in pools) / len(pools)
     hazards = HazardTable(SHIPPED.up, of_several(down, len(pools)))
     return Chooser(job, tuple(pools), limits, _solved(job._replace(spot_price=mean), hazards))
+
+
+@lru_cache(maxsize=64)
+def _alike(own: Spells, known: Spells, tick: float) -> Any:
+    """For each age bucket of a pool, the bucket in which spot of the table lasts as long: a pool's own history counts so."""
+    if own == known:
+        return np.arange(BUCKETS)
+    ticks = max(1, math.ceil(_DAY / tick))
+    mine, table = lifetimes(own, tick, ticks)[-1], lifetimes(known, tick, ticks)[-1]
+    return np.abs(mine[:, None] - table[None, :]).argmin(axis=1)
 
 
 @lru_cache(maxsize=16)
