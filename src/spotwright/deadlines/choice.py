@@ -75,7 +75,8 @@ class Choices(NamedTuple):
     """What jobs do next, as arrays: the action, the pool of it (for spot), and for how many seconds that is safe.
 
     The costs are those from now on, on average, in the currency of the prices: of waiting, of on-demand, and ``[pool, job]`` of
-    spot; infinite where an action is not possible.
+    spot; infinite where an action is not possible. Only their differences mean something: they are those of a job with the same
+    slack and somewhat more work and time.
     """
 
     action: Any
@@ -89,9 +90,7 @@ class Choices(NamedTuple):
 _TYPICAL = bisect_left(AGES, SHIPPED.up.first_age())
 _DAY = 86400.0
 _BOUNDS = np.array(AGES)
-_FIRST = (
-    STEP / 2.0
-)  # a spell that is seen for the first time has begun so long ago on average: looks are ten minutes apart
+_FIRST = STEP / 2.0  # what a spell of the table had lasted on average when it was first seen
 
 
 class Chooser(NamedTuple):
@@ -104,19 +103,22 @@ class Chooser(NamedTuple):
 
     def choose(self, now: Situation) -> Choices:
         """The cheapest safe action of each job; where nothing but on-demand is safe, on-demand."""
-        costs = self._costs(now)
-        wait, spot, on_demand = costs
+        wait, spot, on_demand = self._costs(now)
+        every = np.arange(len(wait))
+        on_spot = (now.mode == Action.SPOT) & (now.pool >= 0)
+        here = np.where(on_spot, now.pool, 0)
         best = spot.argmin(axis=0)
-        every = np.arange(len(best))
-        stays = (now.mode == Action.SPOT) & (now.pool >= 0)
-        here = np.where(stays, now.pool, 0)
-        best = np.where(stays & (spot[here, every] <= spot[best, every] + DUST), here, best)
+        spare = now.remaining - now.at_most - self.limits.launch
+        leaves = (now.mode != Action.WAIT) & ~(on_spot & (best == here))  # what runs has to end first
+        stays = on_spot & (
+            (spot[here, every] <= spot[best, every] + DUST) | (spare - 2.0 * self.limits.drain <= self.limits.look)
+        )
+        best, leaves = np.where(stays, here, best), leaves & ~stays
         cheapest = spot[best, every]
         action = np.where(cheapest <= wait, Action.SPOT, Action.WAIT)
         least = np.minimum(cheapest, wait)
         prefers = np.where(now.mode == Action.ON_DEMAND, on_demand <= least, on_demand < least)
-        spare = now.remaining - now.at_most - self.limits.launch
-        spare = np.where(prefers | (action == Action.SPOT), spare - self.limits.drain, spare)
+        spare -= np.where(action == Action.SPOT, self.limits.drain, 0.0) + np.where(leaves, self.limits.drain, 0.0)
         action = np.where(prefers | ~(spare > self.limits.look), Action.ON_DEMAND, action)
         until = np.where(action == Action.ON_DEMAND, np.inf, spare)
         return Choices(action.astype(np.int8), best, until, wait, on_demand, spot)
