@@ -32,6 +32,10 @@ from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool, Trace
 
 
+GETS_ON = [Behavior(5, TAKEN, reports=2, done_before=done / 20, done_after=(done + 1) / 20) for done in range(15)]
+"""Attempts of which each does another twentieth of the work and is interrupted then."""
+
+
 def a_run(
     *pools: Pool, script: Script | None = None, traces: dict[str, Trace] | None = None, **settings: object
 ) -> Run:
@@ -90,10 +94,65 @@ def test_a_backoff_ends_at_the_last_moment_for_spot() -> None:
     assert placed(run)[-1] == (765.5, "on-demand")  # 1000 s less two attempts of 102 s and 30.5 s to leave spot
 
 
-def test_the_last_allowed_interruption_is_followed_by_on_demand() -> None:
-    run = a_run(script=scripted({"a": [Behavior(1, TAKEN)] * 2}, Behavior(100)), interruptions={"max": 2})
-    run.start()
-    assert run.pools("a") == ["spot", "spot", "on-demand"]
+def test_after_more_interruptions_in_a_row_than_allowed_work_that_is_not_saved_goes_to_on_demand_for_the_rest() -> None:
+    does = scripted({"a": [Behavior(1, TAKEN)] * 3}, Behavior(100))
+    run = a_run(script=does, interruptions={"max": 2})
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert run.pools("a") == ["spot", "spot", "spot", "on-demand"]
+    assert data_of(run.events_of("placed")[-1])["why"] == (
+        "on-demand: 3 attempts in a row on spot got nowhere, and interruptions.max is 2"
+    )
+
+
+def test_interruptions_of_attempts_that_get_on_never_lead_to_on_demand_nor_to_a_failure() -> None:
+    does = scripted({"a": GETS_ON}, Behavior(25, done_before=0.75))
+    run = a_run(script=does, interruptions={"max": 1}, checkpoint="pvc://ckpt", deadline="2000s")
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert run.pools("a") == ["spot"] * 16
+
+
+def test_spot_stays_left_after_its_useless_attempts_whatever_happens_on_on_demand() -> None:
+    useless = [Behavior(1, TAKEN)] * 2
+    does = scripted({"a": [*useless, Behavior(50, TAKEN, reports=5, done_after=0.5)]}, Behavior(50, done_before=0.5))
+    run = a_run(script=does, interruptions={"max": 1}, checkpoint="pvc://ckpt", deadline="2000s")
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert run.pools("a") == ["spot", "spot", "on-demand", "on-demand"]
+
+
+def test_losses_of_on_demand_nodes_are_bounded_by_their_own_number() -> None:
+    run = a_run(script=always(Behavior(1, TAKEN)), interruptions={"max": 1})
+    assert run.start().status is RunStatus.FAILED
+    assert run.pools("a") == ["spot", "spot", "on-demand", "on-demand"]
+    assert run.state.tasks["a"].why.endswith(
+        "2 attempts in a row were interrupted on on-demand and got nowhere, interruptions.max is 1"
+    )
+
+
+def test_without_on_demand_a_task_fails_after_more_useless_attempts_in_a_row_than_allowed() -> None:
+    run = a_run(
+        SPOT,
+        script=always(Behavior(1, TAKEN)),
+        interruptions={"max": 2},
+        spot="require",
+        deadline="1000s best-effort",
+    )
+    assert run.start().status is RunStatus.FAILED
+    assert run.pools("a") == ["spot"] * 3
+    assert run.state.tasks["a"].why.endswith(
+        "3 attempts in a row were interrupted and got nowhere, interruptions.max is 2"
+    )
+
+
+def test_without_on_demand_a_task_that_gets_on_goes_on() -> None:
+    run = a_run(
+        SPOT,
+        script=scripted({"a": GETS_ON}, Behavior(25, done_before=0.75)),
+        interruptions={"max": 1},
+        spot="require",
+        deadline="1000s best-effort",
+        checkpoint="pvc://ckpt",
+    )
+    assert run.start().status is RunStatus.SUCCEEDED
 
 
 def test_a_pool_that_was_just_lost_is_left_for_one_of_the_same_price_without_a_backoff() -> None:

@@ -16,9 +16,11 @@ from spotwright.scheduling.budgets import (
     Decision,
     FollowUp,
     LadderPosition,
+    Useless,
     after_attempt,
     backoff,
     count_stalled,
+    count_useless,
     first_rung,
     next_rung_while_pending,
 )
@@ -332,6 +334,32 @@ def interrupted(progress: float | None = None, lived: float = 1.0) -> AttemptLif
 )
 def test_an_interruption_that_follows_progress_begins_the_count_again(lives: list[AttemptLife], stalled: int) -> None:
     assert count_stalled(lives, 300.0) == stalled
+
+
+def on_demand(progress: float | None = None) -> AttemptLife:
+    return AttemptLife(interrupted=True, progress=progress, lived=1.0, on_demand=True)
+
+
+@pytest.mark.parametrize(
+    ("lives", "useless"),
+    [
+        ([interrupted(), interrupted(), interrupted()], Useless(3)),
+        ([interrupted(0.2), interrupted(0.4), interrupted(0.6)], Useless()),
+        ([interrupted(0.2), interrupted(0.2), interrupted(0.1), interrupted(0.3)], Useless(2)),
+        ([interrupted(), AttemptLife(interrupted=False, progress=0.5, lived=1.0), interrupted(0.5)], Useless(1)),
+        ([interrupted(0.1), interrupted(0.1), on_demand(0.1), on_demand(0.5), interrupted(0.5)], Useless(1, 1)),
+        ([interrupted(), interrupted(lived=301.0), interrupted()], Useless(1)),
+        ([interrupted(0.5), interrupted(lived=301.0), interrupted()], Useless(2)),
+    ],
+)
+def test_attempts_are_useless_that_were_interrupted_without_more_progress_than_before(
+    lives: list[AttemptLife], useless: Useless
+) -> None:
+    assert count_useless(lives, 300.0, saves=True) == useless
+
+
+def test_each_interrupted_attempt_of_a_task_that_saves_nothing_is_useless() -> None:
+    assert count_useless([interrupted(0.2), interrupted(0.4, 9999.0)], 300.0, saves=False) == Useless(2)
 
 
 def test_backoff_grows_with_stalled_interruptions_only() -> None:

@@ -21,7 +21,7 @@ SLACK = Outlook(
     work=100.0,
     progress=0.0,
     overhead=10.0,
-    interruptions=0,
+    useless=0,
     max_interruptions=3,
     patience=60.0,
 )
@@ -89,8 +89,16 @@ def test_the_moment_before_the_last_one_spot_is_still_used() -> None:
     assert choose(SLACK._replace(now=889.9), LADDER, everywhere).rung == 0
 
 
-def test_with_the_interruption_budget_spent_only_on_demand_is_used() -> None:
-    assert choose(SLACK._replace(interruptions=3), LADDER, everywhere).rung == 2
+def test_after_more_useless_attempts_in_a_row_than_allowed_only_on_demand_is_used() -> None:
+    choice = choose(SLACK._replace(useless=4), LADDER, everywhere)
+    assert (choice.rung, choice.why) == (
+        2,
+        "on-demand: 4 attempts in a row on spot got nowhere, and interruptions.max is 3",
+    )
+
+
+def test_as_many_useless_attempts_in_a_row_as_allowed_leave_spot_open() -> None:
+    assert choose(SLACK._replace(useless=3), LADDER, everywhere).rung == 0
 
 
 def test_without_stated_work_only_on_demand_is_used() -> None:
@@ -182,7 +190,7 @@ OUTLOOKS = st.builds(
     work=st.one_of(st.none(), st.floats(0, 1000)),
     progress=st.floats(0, 1),
     overhead=st.floats(0, 60),
-    interruptions=st.integers(0, 5),
+    useless=st.integers(0, 5),
     max_interruptions=st.integers(0, 5),
     patience=st.floats(1, 600),
     saves=st.booleans(),

@@ -44,9 +44,11 @@ from spotwright.engine.next_rung import (
     Snapshot,
     effective_plan,
     first_choice,
+    lives,
     next_choice,
     outlook_without_advice,
     under_deadline,
+    useless_attempts,
 )
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NO_SCALE_UP, in_vain_at, is_ruled_out, never_came, waited_in_vain
@@ -56,7 +58,6 @@ from spotwright.model.attempts import Cause, Ending, Signals
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling import budgets
 from spotwright.scheduling.budgets import (
-    AttemptLife,
     Decision,
     FollowUp,
     Pause,
@@ -128,7 +129,7 @@ def look(state: RunState, task: TaskState, now: float) -> Event:
     """The decision about a task whose attempt runs on spot: it stays until a moment, or is moved."""
     attempt = task.last
     try:
-        outlook = outlook_without_advice(state, task, effective_plan(state, task), task.spent.interruptions, now)
+        outlook = outlook_without_advice(state, task, effective_plan(state, task), now)
     except InputError as error:
         return AttemptKept(now, task.path, attempt.number, why=f"stays on spot: {error}")
     last = outlook.last_moment
@@ -394,7 +395,8 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     position = attempt.position
     if ending.cause.is_interruption:
         ceiling = planned.policy.interruption_backoff.ceiling
-        position = position._replace(stalled=budgets.count_stalled(_lives(state, task), ceiling))
+        stalled = budgets.count_stalled(lives(state, task, ending.cause), ceiling)
+        position = position._replace(stalled=stalled, useless=useless_attempts(state, task, planned, ending.cause))
     moved = after_move(task, ending, planned.ladder.on_demand)
     if moved is not None:
         return _decided(state, task, attempt, ending, moved, now)
@@ -405,15 +407,6 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     if following.then is FollowUp.RETRY and planned.policy.deadline is not None:
         following = under_deadline(state, task, planned, ending.cause, following, snapshot, now, position)
     return _decided(state, task, attempt, ending, following, now)
-
-
-def _lives(state: RunState, task: TaskState) -> Iterator[AttemptLife]:
-    """What each attempt of the task achieved, for an end of the newest one by an interruption."""
-    for attempt in task.attempts:
-        if attempt.bound_at is not None and attempt.ended_at is not None:
-            interrupted = attempt is task.last or (attempt.cause is not None and attempt.cause.is_interruption)
-            lived = (attempt.ended_at - attempt.bound_at) * state.time_scale
-            yield AttemptLife(interrupted, attempt.progress, lived)
 
 
 def _with_outputs(task: TaskState, signals: Signals) -> Signals:

@@ -7,7 +7,7 @@ or pay on-demand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ from spotwright.engine.state import RunState, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling import budgets, deadline
-from spotwright.scheduling.budgets import Decision, LadderPosition
+from spotwright.scheduling.budgets import AttemptLife, Decision, LadderPosition, Useless
 from spotwright.scheduling.deadline import Choice, Outlook, RungAdvice
 
 if TYPE_CHECKING:
@@ -35,9 +35,11 @@ __all__ = [
     "advise",
     "effective_plan",
     "first_choice",
+    "lives",
     "next_choice",
     "outlook_without_advice",
     "under_deadline",
+    "useless_attempts",
 ]
 
 
@@ -242,7 +244,7 @@ def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapsho
     if task.next_rung is not None and task.attempts and task.last.moving and task.last.cause is Cause.DISRUPTED:
         patience_ends = now + planned.policy.pending_timeout / state.time_scale
         return Choice(task.next_rung, "on-demand: the attempt before was moved here", patience_ends)
-    outlook = _outlook(state, task, planned, task.spent.interruptions, now)
+    outlook = _outlook(state, task, planned, now)
     return deadline.choose(outlook, planned.ladder, snapshot.has_room, _kept_rung(task))
 
 
@@ -253,7 +255,7 @@ def next_choice(
     ladder, rung = planned.ladder, task.last.rung
     waits_its_turn = _waits_its_turn(state, task, planned)
     if planned.policy.deadline is not None:
-        outlook = _outlook(state, task, planned, task.spent.interruptions, now)
+        outlook = _outlook(state, task, planned, now)
         choice = deadline.choose_while_pending(outlook, ladder, snapshot.has_room, rung)
         return deadline.choose(outlook, ladder, snapshot.has_room) if choice is None and waits_its_turn else choice
     below = budgets.next_rung_while_pending(rung, task.spent, planned.policy, ladder)
@@ -278,7 +280,7 @@ def under_deadline(
     """
     spent = spent_before(state, task).after(cause)
     lost = task.last.pool if cause.is_interruption else None
-    outlook = _outlook(state, task, planned, spent.interruptions, now, lost)
+    outlook = _outlook(state, task, planned, now, cause, lost)
     ladder, wait, rung = planned.ladder, following.wait, following.rung
     if cause.is_interruption:
         rung = deadline.choose(outlook, ladder, snapshot.has_room).rung
@@ -307,17 +309,25 @@ def _kept_rung(task: TaskState) -> int | None:
 
 
 def _outlook(
-    state: RunState, task: TaskState, planned: PlannedTask, interruptions: int, now: float, lost: str | None = None
+    state: RunState,
+    task: TaskState,
+    planned: PlannedTask,
+    now: float,
+    cause: Cause | None = None,
+    lost: str | None = None,
 ) -> deadline.Outlook:
 
-    outlook = outlook_without_advice(state, task, planned, interruptions, now)
+    outlook = outlook_without_advice(state, task, planned, now, cause)
     return outlook._replace(rungs=advise(state, planned, outlook, lost))
 
 
 def outlook_without_advice(
-    state: RunState, task: TaskState, planned: PlannedTask, interruptions: int, now: float
+    state: RunState, task: TaskState, planned: PlannedTask, now: float, cause: Cause | None = None
 ) -> deadline.Outlook:
-    """What is known of a task with a deadline now, without what a solved policy says."""
+    """What is known of a task with a deadline now, without what a solved policy says.
+
+    ``cause`` is that of the end of its newest attempt, where it is not folded yet.
+    """
     policy = planned.policy
     if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
@@ -329,12 +339,29 @@ def outlook_without_advice(
         work=policy.work,
         progress=_saved_share(task, planned),
         overhead=overhead,
-        interruptions=interruptions,
+        useless=useless_attempts(state, task, planned, cause).spot,
         max_interruptions=policy.max_interruptions,
         patience=policy.pending_timeout / state.time_scale,
         saves=_saves(task, planned),
         drain=policy.grace_period / state.time_scale + _REACTION,
     )
+
+
+def useless_attempts(state: RunState, task: TaskState, planned: PlannedTask, cause: Cause | None = None) -> Useless:
+    """How many attempts in a row got nowhere. ``cause`` is that of the newest one's end, where it is not folded yet."""
+    ceiling = planned.policy.interruption_backoff.ceiling
+    return budgets.count_useless(list(lives(state, task, cause)), ceiling, saves=_saves(task, planned))
+
+
+def lives(state: RunState, task: TaskState, cause: Cause | None = None) -> Iterator[AttemptLife]:
+    """What each ended attempt of a task achieved. ``cause`` is that of the newest one's end, where it is not folded yet."""
+    for attempt in task.attempts:
+        if attempt.bound_at is None or attempt.ended_at is None:
+            continue
+        ended_by = cause if attempt.cause is None else attempt.cause
+        lived = (attempt.ended_at - attempt.bound_at) * state.time_scale
+        on_demand = attempt.rung in task.plan.ladder.on_demand
+        yield AttemptLife(ended_by is not None and ended_by.is_interruption, attempt.progress, lived, on_demand)
 
 
 def _saves(task: TaskState, planned: PlannedTask) -> bool:

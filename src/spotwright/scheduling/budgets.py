@@ -3,7 +3,8 @@
 The local engine, the simulation and the cluster call :func:`after_attempt`, so that a rehearsed decision is the decision of
 production. Its input is the cause of the ending, the counts of earlier endings, and the attempt's position on the ladder. Its
 output says whether the task has succeeded, has failed and why, or is retried, on which rung and after which backoff. Row 8 (a
-deadline) replaces the choice of the rung: see :mod:`spotwright.scheduling.deadline`.
+deadline) replaces the choice of the rung: see :mod:`spotwright.scheduling.deadline`. There ``interruptions.max`` bounds the
+attempts in a row that got nowhere: after more of them on spot the rest is done on on-demand.
 
 ===============================  =====================  =========================  ====================================
 cause                            budget                 backoff                    rung of the next attempt
@@ -40,10 +41,12 @@ __all__ = [
     "FollowUp",
     "LadderPosition",
     "Pause",
+    "Useless",
     "after_attempt",
     "allowed_rungs",
     "backoff",
     "count_stalled",
+    "count_useless",
     "first_rung",
     "left_out",
     "next_rung_while_pending",
@@ -75,26 +78,39 @@ class BudgetUse(NamedTuple):
         )
 
 
+class Useless(NamedTuple):
+    """The most attempts in a row that were interrupted and got nowhere, on spot rungs and on on-demand rungs."""
+
+    spot: int = 0
+    on_demand: int = 0
+
+
 class LadderPosition(NamedTuple):
     """An attempt's position on its ladder.
 
     ``first`` is the rung that it started on, ``rung`` the rung that it ran on: they differ where it climbed while it was pending
     (row 7). ``pool`` is the pool of its node, ``None`` where it was never bound to one. ``stalled`` is the
-    result of :func:`count_stalled` after an interruption; ``None`` stands for the number of interruptions.
+    result of :func:`count_stalled` after an interruption; ``None`` stands for the number of interruptions. ``useless`` is that of
+    :func:`count_useless`, for a task with a deadline.
     """
 
     first: int
     rung: int
     pool: str | None = None
     stalled: int | None = None
+    useless: Useless = Useless()
 
 
 class AttemptLife(NamedTuple):
-    """The result of one attempt: its last reported progress (0 to 1) and its lifetime in seconds of the world's time."""
+    """The result of one attempt: its last reported progress (0 to 1) and its lifetime in seconds of the world's time.
+
+    ``on_demand`` tells whether its rung is an on-demand rung.
+    """
 
     interrupted: bool
     progress: float | None
     lived: float
+    on_demand: bool = False
 
 
 def count_stalled(lives: Iterable[AttemptLife], ceiling: float) -> int:
@@ -110,6 +126,25 @@ def count_stalled(lives: Iterable[AttemptLife], ceiling: float) -> int:
         if life.interrupted:
             count = 1 if advanced else count + 1
     return count
+
+
+def count_useless(lives: Sequence[AttemptLife], ceiling: float, *, saves: bool) -> Useless:
+    """Count the interrupted attempts in a row that got nowhere; of all rows of them the longest counts (row 8).
+
+    An attempt gets on if the task saves its work and it reports more progress than all attempts before it. Of a task that saves
+    and whose attempts report nothing, those get on that live longer than ``ceiling``, as in :func:`count_stalled`. A task that
+    saves nothing begins again after each interruption: none of its interrupted attempts gets on.
+    """
+    silent = all(life.progress is None for life in lives)
+    most, row, best = Useless(), Useless(), 0.0
+    for life in lives:
+        if saves and ((life.progress or 0.0) > best or (silent and life.lived > ceiling)):
+            row = Useless()
+        elif life.interrupted:
+            row = Useless(row.spot + (not life.on_demand), row.on_demand + life.on_demand)
+        best = max(best, life.progress or 0.0)
+        most = Useless(max(most.spot, row.spot), max(most.on_demand, row.on_demand))
+    return most
 
 
 class FollowUp(StrEnum):
@@ -178,6 +213,8 @@ def allowed_rungs(spent: BudgetUse, policy: Policy, ladder: Ladder) -> tuple[int
 
 
 def _after_interruption(spent: BudgetUse, position: LadderPosition, policy: Policy, ladder: Ladder) -> Decision:
+    if policy.deadline is not None:
+        return _after_interruption_under_deadline(spent, position, policy, ladder)
     if spent.interruptions > policy.max_interruptions:
         times = "once" if spent.interruptions == 1 else f"{spent.interruptions} times"
         return Decision(FollowUp.FAIL, f"interrupted {times}, interruptions.max is {policy.max_interruptions}")
@@ -190,6 +227,27 @@ def _after_interruption(spent: BudgetUse, position: LadderPosition, policy: Poli
         return Decision(FollowUp.RETRY, f"{count}: falls back to {pools[0]}", rung, wait)
     where = "anywhere that fits" if len(pools) > 1 else f"on {pools[0]}"
     return Decision(FollowUp.RETRY, f"{count}: again {where}", rung, wait)
+
+
+def _after_interruption_under_deadline(
+    spent: BudgetUse, position: LadderPosition, policy: Policy, ladder: Ladder
+) -> Decision:
+    """Row 8: the budget bounds attempts in a row that got nowhere, on spot and on on-demand each.
+
+    On-demand is tried before the task fails, where there is any. The caller chooses the rung, and with it the backoff.
+    """
+    useless = position.useless
+    last = useless.on_demand if ladder.on_demand else useless.spot
+    if last > policy.max_interruptions:
+        where = " on on-demand" if ladder.on_demand else ""
+        attempts = "1 attempt was" if last == 1 else f"{last} attempts in a row were"
+        why = f"{attempts} interrupted{where} and got nowhere, interruptions.max is {policy.max_interruptions}"
+        return Decision(FollowUp.FAIL, why)
+    count = f"interruption {spent.interruptions}, and the deadline decides"
+    if ladder.on_demand and useless.spot > policy.max_interruptions:
+        count = f"interruption {spent.interruptions}: on-demand for the rest"
+    rung = _rung_after_interruption(position, tuple(range(len(ladder.rungs))), ladder)
+    return Decision(FollowUp.RETRY, count, rung)
 
 
 def _rung_after_interruption(position: LadderPosition, allowed: tuple[int, ...], ladder: Ladder) -> int:

@@ -43,9 +43,10 @@ class Outlook(NamedTuple):
 
     ``work`` is the duration of the whole task on a node that is never taken (``None``: not stated), ``progress`` the share of it,
     0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt needs before it continues the work.
-    ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait. ``saves`` tells whether
-    the work is saved, ``drain`` how long an attempt takes to end when it is told to. ``rungs`` is the advice for each spot rung,
-    the best one first.
+    ``useless`` is the number of attempts in a row on spot that were interrupted and got nowhere, ``max_interruptions`` how many
+    of them may be. ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait.
+    ``saves`` tells whether the work is saved, ``drain`` how long an attempt takes to end when it is told to. ``rungs`` is the
+    advice for each spot rung, the best one first.
     """
 
     now: float
@@ -53,7 +54,7 @@ class Outlook(NamedTuple):
     work: float | None
     progress: float
     overhead: float
-    interruptions: int
+    useless: int
     max_interruptions: int
     patience: float = 600.0
     saves: bool = True
@@ -77,9 +78,9 @@ class Outlook(NamedTuple):
 
     @property
     def only_on_demand(self) -> bool:
-        """True if only on-demand rungs are allowed now: the budget is spent, or waiting is not safe any more."""
+        """True if only on-demand rungs are allowed now: attempts on spot get nowhere, or waiting is not safe any more."""
         last = self.spot_ends
-        return self.interruptions >= self.max_interruptions or last is None or self.now >= last
+        return self.useless > self.max_interruptions or last is None or self.now >= last
 
 
 class Choice(NamedTuple):
@@ -182,8 +183,9 @@ def _end_of_wait(outlook: Outlook, ladder: Ladder, spot: list[int]) -> float:
 def _reason(outlook: Outlook, spot: list[int]) -> str:
     if not spot:
         return "on-demand: there is no spot rung"
-    if outlook.interruptions >= outlook.max_interruptions:
-        return "on-demand: the interruption budget is spent"
+    if outlook.useless > outlook.max_interruptions:
+        row = "an attempt" if outlook.useless == 1 else f"{outlook.useless} attempts in a row"
+        return f"on-demand: {row} on spot got nowhere, and interruptions.max is {outlook.max_interruptions}"
     if outlook.last_moment is None:
         return "on-demand: without a stated 'work' no wait for spot is safe"
     if outlook.only_on_demand and outlook.now - outlook.last_moment > _SHORT:
