@@ -34,7 +34,7 @@ _HOURS = (1 / 60, 1 / 30, 1 / 12, 1 / 6, 0.25, 0.5, 1, 2, 3, 4, 6, 12, 24, 48, 7
 _CELLS = 190  # in each direction of the chart: markets in one cell are one point
 _LONGEST = 48  # letters of a pipeline's name, so that the conclusion after it fits into the title
 # Where a name may stand, in points from its mark: at four corners, near first.
-_OFFSETS = tuple((x, y) for far in (11, 26, 42) for x, y in ((11, -far), (-11, -far), (-11, far), (11, far)))
+_OFFSETS = tuple((x, y) for far in (11, 26, 42, 58, 74) for x, y in ((11, -far), (-11, -far), (-11, far), (11, far)))
 _STYLE = {
     "svg.fonttype": "none",  # text stays text: it can be searched, and edited in a drawing program
     "svg.hashsalt": "spotwright",  # otherwise the names of elements are random
