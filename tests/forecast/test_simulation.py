@@ -143,6 +143,25 @@ def test_under_a_deadline_the_work_that_follows_is_left_free() -> None:
     assert found.end[1, 0] <= 4 * HOUR
 
 
+def test_under_a_deadline_losses_of_attempts_that_get_on_do_not_lead_to_on_demand() -> None:
+    one = task(work=6 * HOUR, saves=True, save=0.0, max_interruptions=1, spot=("spot",))
+    found = run(UnderDeadline([one], 30 * HOUR), supply("#####." * 20), one, every=600.0)
+    assert found.taken[0, 0] > 2
+    assert (found.where[0, 0], found.total[0]) == (0, found.spot[0, 0])
+
+
+def test_under_a_deadline_attempts_in_a_row_that_get_nowhere_lead_to_on_demand() -> None:
+    one = task(work=6 * HOUR, saves=True, save=0.0, max_interruptions=1, spot=("spot",))
+    found = run(UnderDeadline([one], 30 * HOUR), supply("#####." * 20), one, every=2 * HOUR)
+    assert (found.taken[0, 0], found.where[0, 0]) == (2, -2)
+
+
+def test_under_a_deadline_attempts_in_a_row_that_get_nowhere_end_a_task_that_has_no_on_demand() -> None:
+    one = task(work=6 * HOUR, max_interruptions=1, spot=("spot",))._replace(on_demand=None)
+    found = run(UnderDeadline([one], 30 * HOUR), supply("#####." * 20), one)
+    assert (found.taken[0, 0], found.finish[0]) == (2, np.inf)
+
+
 def test_a_node_of_another_on_demand_pool_is_not_taken_over_and_goes_to_a_task_of_its_own_pool() -> None:
     """A task on GPU nodes follows one on CPU nodes, and so does another one on CPU nodes."""
     first = task("load", boot=300.0, spot=[])

@@ -229,10 +229,10 @@ class Pending(NamedTuple):
     """Tasks without a node, as arrays of one length; moments in seconds from the start of the run.
 
     ``task`` is the index of the task, ``start`` when it could start, ``since`` when it began to be without a node. ``left`` is
-    the work left, ``taken`` the number of its interruptions. ``up`` tells whether a spot pool of its ladder is up, ``began``
-    since when that, or the lack of it, has lasted, and ``next_up`` when one will be up. For rules by rung all of this is about
-    the rung on which the task waits since ``since``; ``has_next`` tells whether a spot rung is below it, ``boot`` how long a node
-    of it boots.
+    the work left, ``taken`` the number of its interruptions, ``useless`` how many of them in a row got nowhere at most. ``up``
+    tells whether a spot pool of its ladder is up, ``began`` since when that, or the lack of it, has lasted, and ``next_up`` when
+    one will be up. For rules by rung all of this is about the rung on which the task waits since ``since``; ``has_next`` tells
+    whether a spot rung is below it, ``boot`` how long a node of it boots.
     """
 
     task: Any
@@ -241,6 +241,7 @@ class Pending(NamedTuple):
     since: Any
     left: Any
     taken: Any
+    useless: Any
     up: Any
     began: Any
     next_up: Any
@@ -272,9 +273,9 @@ class Rule(ABC):
     def decide(self, pending: Pending) -> tuple[Any, Any]:
         """The action of each task, and for those that wait until when; it is asked again then, or when spot is up."""
 
-    def gives_up(self, task: Any, taken: Any) -> Any:
+    def gives_up(self, task: Any, taken: Any, useless: Any) -> Any:
         """Whether tasks fail after so many interruptions: by default after two hundred, because such a task gets nowhere."""
-        del task
+        del task, useless
         return taken > _MOST_INTERRUPTIONS
 
     def leaves(self, launch: Launch) -> tuple[Any, Any]:
@@ -320,8 +321,9 @@ class SpotFirst(Rule):
         waits = np.where(pending.up, until, np.minimum(until, pending.next_up))
         return np.where(spent | (late & ~pending.has_next), ON_DEMAND, otherwise), waits
 
-    def gives_up(self, task: Any, taken: Any) -> Any:
+    def gives_up(self, task: Any, taken: Any, useless: Any) -> Any:
         """Row 3: more interruptions than the budget."""
+        del useless
         return taken > self._most[task]
 
 
@@ -450,6 +452,8 @@ class _Elements:
         self.now, self.since = self.start.copy(), self.start.copy()
         self.left = facts.work[self.task].copy()
         self.taken = np.zeros(len(self.task), np.int32)
+        self.useless = np.zeros(len(self.task), np.int32)  # the most attempts in a row that got nowhere
+        self._row = np.zeros(len(self.task), np.int32)  # the attempts in a row that got nowhere, up to the newest one
         self.cost, self.on_spot = np.zeros(len(self.task)), np.zeros(len(self.task))
         self.end = np.full(len(self.task), np.inf)
         self.where = np.full(len(self.task), _NO_POOL, np.int32)
@@ -492,7 +496,7 @@ class _Elements:
             boot = self._boots(open_ones, facts.pools[task, rung], facts.boots[task, rung]) if rule.by_rung else None
             pending = Pending(
                 task, now, self.start[open_ones], self.since[open_ones], self.left[open_ones], self.taken[open_ones],
-                up, began, next_up, rung + 1 < facts.rungs[task], boot,
+                self.useless[open_ones], up, began, next_up, rung + 1 < facts.rungs[task], boot,
             )  # fmt: skip
             action, until = rule.decide(pending)
             action = np.where(facts.has_spot[task], action, ON_DEMAND)
@@ -572,12 +576,14 @@ class _Elements:
         again = chosen[taken]
         self.left[again] -= np.minimum(kept[taken], self.left[again])
         self.taken[again] += ~moved[taken]
+        self._row[again] = np.where(kept[taken] > 0.0, 0, self._row[again] + ~moved[taken])
+        self.useless[again] = np.maximum(self.useless[again], self._row[again])
         self.now[again] = self.since[again] = (until + np.where(moved, drain, 0.0))[taken]
         lost_there = chosen[taken & ~moved]
         following = (self.rung[lost_there] + 1) % facts.rungs[self.task[lost_there]]
         self.rung[lost_there] = np.where(self.first[lost_there] != self.rung[lost_there], 0, following)
         self.first[lost_there] = self.rung[lost_there]
-        failed = again[rule.gives_up(self.task[again], self.taken[again])]
+        failed = again[rule.gives_up(self.task[again], self.taken[again], self.useless[again])]
         self.now[failed] = np.inf
 
 
@@ -596,6 +602,7 @@ class UnderDeadline(Rule):
         self._drain = np.array([task.policy.grace_period for task in tasks])
         self._saves = np.array([task.saves for task in tasks])
         self._most = np.array([task.policy.max_interruptions for task in tasks])
+        self._only_spot = np.array([task.on_demand is None for task in tasks])
         work, steps = kept_free(tasks)
         self._ends = deadline - work - steps * self._overhead
         self._tick = max(deadline / _DECISIONS, 1e-3)
@@ -647,7 +654,7 @@ class UnderDeadline(Rule):
         """The last moment for spot for all, the solved policies before it."""
         task, now = pending.task, pending.now
         last = self._spot_ends(task, pending.left)
-        forced = (now >= last) | (pending.taken >= self._most[task])
+        forced = (now >= last) | (pending.useless > self._most[task])
         action = np.where(pending.up, SPOT, WAIT)
         until = np.minimum(last, pending.next_up)
         groups = self._group[task]
@@ -689,9 +696,10 @@ class UnderDeadline(Rule):
         """When the time of each task begins to count: with the run."""
         return np.zeros(len(pending.now))
 
-    def gives_up(self, task: Any, taken: Any) -> Any:
-        """Row 3: more interruptions than the budget."""
-        return taken > self._most[task]
+    def gives_up(self, task: Any, taken: Any, useless: Any) -> Any:
+        """Row 8: more attempts in a row that got nowhere than the budget, where there is no on-demand to go to."""
+        del taken
+        return self._only_spot[task] & (useless > self._most[task])
 
     def leaves(self, launch: Launch) -> tuple[Any, Any]:
         """At the last safe moment, for tasks that save their work: time passes without progress in a boot and in saves."""
