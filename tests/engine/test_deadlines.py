@@ -31,7 +31,6 @@ from spotwright.errors import ConfigError
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool, Trace
 
-
 GETS_ON = [Behavior(5, TAKEN, reports=2, done_before=done / 20, done_after=(done + 1) / 20) for done in range(15)]
 """Attempts of which each does another twentieth of the work and is interrupted then."""
 

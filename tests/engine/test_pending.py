@@ -8,6 +8,7 @@ from tests.engine.scripts import FAILED, TAKEN, Behavior, Script, always, script
 from tests.events import data_of
 
 from spotwright.engine.events import RunStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.model.pools import Pool, Trace
 from spotwright.supply.node_fit import AttemptKey
 
@@ -69,10 +70,73 @@ def test_the_last_rung_of_required_spot_is_a_spot_rung() -> None:
     assert (waits(run), run.causes("a")) == ([(0, "spot")], ["unschedulable"])
 
 
-def test_the_time_to_boot_counts_as_waiting() -> None:
+# A node that boots is not waited for in vain
+
+
+def stays(run: Run) -> list[tuple[float, str]]:
+    """When an attempt that waited was left on its rung, in seconds since the start, and why."""
+    return [(event.at - START, data_of(event)["why"]) for event in run.events_of("kept")]
+
+
+def test_the_time_to_boot_does_not_count_as_waiting() -> None:
     run = a_run(a_pool(simulate={"boot": 90.0}), ON_DEMAND)
     run.start()
-    assert waits(run) == [(0, "spot"), (60, "on-demand")]
+    assert (waits(run), run.pools("a")) == ([(0, "spot")], ["spot"])
+    assert stays(run) == [(60, "waits on for spot: spot-1 is on its way")]
+
+
+def test_a_boot_that_takes_longer_than_the_timeout_does_not_fail_a_task_on_its_last_rung() -> None:
+    run = a_run(a_pool("on-demand", spot=False, simulate={"boot": 900.0}), spot="never", pending_timeout="600s")
+    assert run.start().status is RunStatus.SUCCEEDED
+
+
+def test_an_attempt_for_which_no_node_boots_waits_in_vain_beside_one_for_which_one_does() -> None:
+    config = a_config(
+        a_pool(simulate={"boot": 90.0}, max_nodes=1, node=None),
+        ON_DEMAND,
+        policy={"spot": "prefer", "pending_timeout": "60s"},
+    )
+    run = Run(a_plan(a_fan(2), config), always(Behavior(500.0)))
+    run.start()
+    assert waits(run) == [(0, "spot"), (0, "spot"), (60, "on-demand")]
+
+
+def test_a_node_that_is_lost_while_it_boots_is_waited_for_no_longer() -> None:
+    traces = {"spot": Trace(100.0, (4, *[0] * 40))}
+    config = a_config(
+        a_pool(boot=900.0, simulate={"boot": 900.0}, notice=0.0),
+        ON_DEMAND,
+        policy={"pending_timeout": "60s", "spot": "prefer"},
+    )
+    run = Run(a_plan([a_task("a")], config), always(Behavior()), traces=traces)
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert waits(run) == [(0, "spot"), (172.5, "on-demand")]
+
+
+def test_a_node_that_never_gets_ready_is_waited_for_up_to_a_bound_which_is_told() -> None:
+    never = a_pool("on-demand", spot=False, boot=60.0, simulate={"boot": 1e6})
+    run = a_run(never, spot="never")
+    assert run.start().status is RunStatus.FAILED
+    assert run.world.now - START == 960
+    assert run.state.tasks["a"].last.cause_why == (
+        "no node on on-demand for 960s: on-demand: 1 node booting, and on-demand-1 is not waited for any longer"
+    )
+
+
+def test_nodes_that_are_lost_while_they_boot_again_and_again_are_waited_for_up_to_the_same_bound() -> None:
+    traces = {"spot": Trace(30.0, (1, 0, *[1, 1, 1, 0] * 100))}
+    slow = a_pool(simulate={"boot": 100.0}, notice=0.0)
+    config = a_config(slow, ON_DEMAND, policy={"pending_timeout": "60s", "spot": "prefer"})
+    run = Run(a_plan([a_task("a")], config), always(Behavior()), traces=traces)
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert run.pools("a") == ["on-demand"]
+    assert run.world.now - START < 1000
+
+
+def test_a_run_that_waits_for_a_node_that_boots_replays_from_its_journal() -> None:
+    run = a_run(a_pool(simulate={"boot": 90.0}), ON_DEMAND)
+    run.start()
+    replay_decisions(run.plans, run.events)
 
 
 def test_a_backoff_does_not_count_as_waiting() -> None:

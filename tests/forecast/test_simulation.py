@@ -28,6 +28,12 @@ def test_spot_that_is_not_lost_costs_its_price() -> None:
     assert (found.finish[0], found.total[0], found.taken[0, 0]) == (2 * HOUR, 2.0, 0)
 
 
+def test_the_time_in_which_a_node_boots_is_no_part_of_the_patience() -> None:
+    one = task(boot=900.0, pending_timeout=600.0)
+    found = run(SpotFirst([one]), ALWAYS, one)
+    assert (found.finish[0], found.where[0, 0]) == (900.0 + HOUR, 0)
+
+
 def test_without_spot_a_task_goes_to_on_demand_after_its_patience() -> None:
     one = task(pending_timeout=900.0)
     found = run(SpotFirst([one]), NEVER, one)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, SPOT, a_pool
 from tests.supply.builders import ONE_CPU, Lab, key
 
-from spotwright.model.pools import Pool
+from spotwright.model.pools import Pool, Trace
 from spotwright.model.scheduling_terms import Constraints
 from spotwright.supply.node_fit import Bound, NodeBooting, NodeGone, NodeReady, NodeRequest, Noticed
 
@@ -26,6 +26,22 @@ def test_a_node_boots_for_a_waiting_attempt() -> None:
 
 def test_an_attempt_is_bound_when_its_node_is_ready() -> None:
     assert Lab().submit("a").until(5).bound == [(2, "a", "spot-1")]
+
+
+def test_the_booting_node_of_each_attempt_is_told_and_none_to_an_attempt_without_room() -> None:
+    lab = Lab(a_pool(max_nodes=1)).submit("a", WHOLE_NODE).submit("b", WHOLE_NODE)
+    assert [lab.supply.node_on_its_way(key(task)) for task in "abc"] == ["spot-1", "", ""]
+
+
+def test_a_node_is_on_its_way_until_it_is_ready() -> None:
+    assert Lab().submit("a").until(5).supply.node_on_its_way(key("a")) == ""
+
+
+def test_a_booting_node_with_a_notice_is_not_on_its_way() -> None:
+    """The recording takes it after a second, with a notice of a minute."""
+    pool = a_pool(max_nodes=1, notice=60.0, simulate={"boot": 30.0})
+    lab = Lab(pool, traces={"spot": Trace(1.0, (1, 0))}).submit("a").until(5)
+    assert lab.supply.node_on_its_way(key("a")) == ""
 
 
 def test_a_ready_node_takes_an_attempt_at_once() -> None:

@@ -55,8 +55,8 @@ POLICY_MEANINGS: Mapping[str, str] = {
     "spot": "Spot only, spot first, or on-demand only. Where it is not set, nothing is added: the task goes where its own "
     "settings let it.",
     "ladder": "The pools an attempt may use, in this order.",
-    "interruptions.max": "Number of interruptions that a task survives. An interruption never counts as an error. Under a deadline: number of "
-    "interrupted attempts in a row without more progress, after which spot is left for good.",
+    "interruptions.max": "Number of interruptions that a task survives. An interruption never counts as an error. "
+    "Under a deadline: number of interrupted attempts in a row without more progress; after more, spot is left for good.",
     "interruptions.backoff": "Wait before an attempt that returns to the pool that it was taken from.",
     "interruptions.factor": "Factor by which each further wait is longer.",
     "interruptions.ceiling": "Maximum wait.",

@@ -43,6 +43,7 @@ from spotwright.engine.io_resolution import check_inputs, computed_outputs, cond
 from spotwright.engine.next_rung import (
     Snapshot,
     effective_plan,
+    end_of_longer_wait,
     first_choice,
     lives,
     next_choice,
@@ -451,10 +452,17 @@ def _timer(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
 def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     """Move an attempt that had no node for ``pending_timeout`` to the next allowed rung; after the last it is unschedulable.
 
-    An attempt whose pools are in use by other attempts of the run begins at the first rung again (row 7 of the table).
+    An attempt whose pools are in use by other attempts of the run begins at the first rung again (row 7 of the table). While a
+    node is on its way for it, it does not wait in vain.
     """
     planned, attempt = effective_plan(state, task), task.last
+    node = snapshot.node_on_its_way(task)
+    until = end_of_longer_wait(state, task, planned, now) if node else None
+    if until is not None:
+        why = f"waits on for {', '.join(attempt.pools)}: {node} is on its way"
+        return AttemptKept(now, task.path, attempt.number, until=until, why=why)
     why = f"no node on {', '.join(attempt.pools)} for {now - attempt.rung_at:.3g}s: {snapshot.why_pending(task)}"
+    why += f", and {node} is not waited for any longer" if node else ""
     choice = next_choice(state, task, planned, snapshot, now)
     if choice is not None:
         pools = planned.ladder.rungs[choice.rung].pools

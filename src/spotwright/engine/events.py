@@ -309,13 +309,15 @@ class CacheMissed(Event, kw_only=True):
 class SnapshotTaken(Event, kw_only=True):
     """Fact: the answers of the world that the following decisions used.
 
-    ``room`` tells for pools whether they had room; ``waiting`` tells for task paths why their attempt had no node.
+    ``room`` tells for pools whether they had room; ``waiting`` tells for task paths why their attempt had no node, and ``coming``
+    which node was on its way for it, where one was.
     """
 
     kind = "snapshot"
 
     room: Mapping[str, bool] = {}
     waiting: Mapping[str, str] = {}
+    coming: Mapping[str, str] = {}
 
 
 # -- decisions
@@ -539,7 +541,7 @@ WORKLOAD_EVENTS = (
 class AttemptKept(Event, kw_only=True):
     """Decision: an attempt that runs on spot under a deadline stays there, at least ``until`` the next look at it.
 
-    Without ``until`` it stays to its end.
+    Without ``until`` it stays to its end. An attempt that waits goes on waiting on its rung, because a node is on its way.
     """
 
     kind = "kept"

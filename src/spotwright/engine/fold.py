@@ -237,11 +237,11 @@ HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
 
 
 def attempt_kept(state: RunState, event: AttemptKept) -> None:
-    """Note why a running attempt stays, and set the timer of the next look."""
+    """Note why an attempt stays where it runs or waits, and set the timer of the next look."""
     task = state.tasks[event.task]
     attempt = task.attempts[event.attempt - 1]
-    if task.status is not TaskStatus.RUNNING or attempt is not task.last:
-        raise ValueError(f"attempt {event.attempt} of {event.task} does not run")
+    if task.status not in (TaskStatus.RUNNING, TaskStatus.PENDING) or attempt is not task.last:
+        raise ValueError(f"attempt {event.attempt} of {event.task} neither runs nor waits")
     attempt.kept, attempt.until = event.why, event.until
     state.todo.pop(task.path, None)
     if event.until is not None:
@@ -256,7 +256,7 @@ def halted_to_move(attempt: AttemptState, event: AttemptHalted) -> None:
 
 def spot_bound(state: RunState, task: TaskState, event: AttemptBound) -> None:
     """An attempt has a node: if that is spot under a deadline, a decision says how long it may stay."""
-    task.last.until = None
+    task.last.until, task.last.kept = None, ""
     sightings = state.sightings.get(event.pool)
     if sightings is not None:
         node = state.nodes.get(event.node)

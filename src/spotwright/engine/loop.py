@@ -377,7 +377,7 @@ def replay_decisions(plans: Sequence[Plan], events: Sequence[Event]) -> RunState
             raise StateError(_other_version(event))
         index += 1
         if isinstance(event, SnapshotTaken):  # the engine folds it with the decisions that used it
-            taken, snapshot = [event], Snapshot(room=event.room, waiting=event.waiting)
+            taken, snapshot = [event], Snapshot(room=event.room, waiting=event.waiting, coming=event.coming)
             continue
         fold(state, event)
     for each in taken:

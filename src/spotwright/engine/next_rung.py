@@ -34,6 +34,7 @@ __all__ = [
     "Snapshot",
     "advise",
     "effective_plan",
+    "end_of_longer_wait",
     "first_choice",
     "lives",
     "next_choice",
@@ -186,12 +187,15 @@ class Answers(Protocol):
     def why_pending(self, task: TaskState) -> str:
         """Why the task's newest attempt has no node yet, as text for the user."""
 
+    def node_on_its_way(self, task: TaskState) -> str:
+        """The name of the booting node that the task's newest attempt is to get; empty without one."""
+
 
 class Snapshot:
     """The answers of one round of decisions.
 
-    Without a world (in replays, and when a run is recovered) the answers are those of ``room`` and ``waiting``; by default every
-    pool has room, and an attempt waits because there is "no node".
+    Without a world (in replays, and when a run is recovered) the answers are those of ``room``, ``waiting`` and ``coming``; by
+    default every pool has room, and an attempt waits because there is "no node", and none is on its way.
     """
 
     def __init__(
@@ -200,9 +204,10 @@ class Snapshot:
         *,
         room: Mapping[str, bool] | None = None,
         waiting: Mapping[str, str] | None = None,
+        coming: Mapping[str, str] | None = None,
     ) -> None:
         self._world = world
-        self._room, self._waiting = dict(room or {}), dict(waiting or {})
+        self._room, self._waiting, self._coming = dict(room or {}), dict(waiting or {}), dict(coming or {})
 
     def has_room(self, pool: str) -> bool:
         """Whether the pool had or could add a node with room when the round began."""
@@ -216,11 +221,18 @@ class Snapshot:
             self._waiting[task.path] = "no node" if self._world is None else self._world.why_pending(task)
         return self._waiting[task.path]
 
+    def node_on_its_way(self, task: TaskState) -> str:
+        """The booting node that the task's newest attempt was to get when the round began; empty without one."""
+        if task.path not in self._coming:
+            self._coming[task.path] = "" if self._world is None else self._world.node_on_its_way(task)
+        return self._coming[task.path]
+
     def as_event(self, at: float) -> SnapshotTaken | None:
         """The answers that were used, as an event for the journal; ``None`` if no question was asked."""
-        if not self._room and not self._waiting:
+        coming = {path: node for path, node in self._coming.items() if node}
+        if not self._room and not self._waiting and not coming:
             return None
-        return SnapshotTaken(at, room=self._room, waiting=self._waiting)
+        return SnapshotTaken(at, room=self._room, waiting=self._waiting, coming=coming)
 
 
 _REACTION = 0.5
@@ -262,6 +274,31 @@ def next_choice(
     if below is None and waits_its_turn:
         below = budgets.first_rung(task.spent, planned.policy, ladder)
     return None if below is None else _until_patience_ends(state, planned, below, now)
+
+
+_LONGEST_ORDER = 900.0
+"""Seconds for which a node on its way is waited for at least: ``--max-node-provision-time`` of the cluster autoscaler."""
+
+_LOOKS = 16  # at an attempt while a node is on its way for it, at most
+
+
+def end_of_longer_wait(state: RunState, task: TaskState, planned: PlannedTask, now: float) -> float | None:
+    """Until when an attempt whose wait on its rung has ended goes on waiting there, because a node is on its way for it (row 7).
+
+    It waits for ``pending_timeout`` again; so where the node is lost meanwhile, the next rung is not far. ``None``: it goes on
+    no longer, because nodes have been on their way for more than twice the time that a boot should take, and for more than
+    fifteen minutes; or because spot has to be left.
+    """
+    attempt, ladder = task.last, planned.ladder
+    patience = planned.policy.pending_timeout / state.time_scale
+    boot = max(state.expected_boot(pool) for pool in attempt.pools)
+    longest = max(2.0 * boot, _LONGEST_ORDER / state.time_scale)
+    last = attempt.rung_at + patience + longest
+    if planned.policy.deadline is not None and ladder.on_demand and attempt.rung not in ladder.on_demand:
+        outlook = outlook_without_advice(state, task, planned, now)
+        last = now if outlook.only_on_demand or outlook.spot_ends is None else min(last, outlook.spot_ends)
+    until = min(last, now + max(patience, longest / _LOOKS))
+    return until if until > now else None
 
 
 def under_deadline(

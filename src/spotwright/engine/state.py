@@ -64,7 +64,7 @@ class AttemptState(_State):
         None  # when it leaves the rung if it has no node; of one that runs, the next look at its deadline
     )
     why: str = ""
-    kept: str = ""  # why it stays on spot while it runs under a deadline
+    kept: str = ""  # why it stays on spot while it runs under a deadline, or on its rung while it waits
     moving: str = ""  # why it is stopped to go on elsewhere
     tried: list[str] = field(default_factory=list)  # why it left the rungs above
     node: str | None = None

@@ -232,7 +232,7 @@ class Pending(NamedTuple):
     the work left, ``taken`` the number of its interruptions, ``useless`` how many of them in a row got nowhere at most. ``up``
     tells whether a spot pool of its ladder is up, ``began`` since when that, or the lack of it, has lasted, and ``next_up`` when
     one will be up. For rules by rung all of this is about the rung on which the task waits since ``since``; ``has_next`` tells
-    whether a spot rung is below it, ``boot`` how long a node of it boots.
+    whether a spot rung is below it.
     """
 
     task: Any
@@ -246,7 +246,6 @@ class Pending(NamedTuple):
     began: Any
     next_up: Any
     has_next: Any
-    boot: Any
 
 
 class Launch(NamedTuple):
@@ -311,14 +310,13 @@ class SpotFirst(Rule):
         self._patience = np.array([task.policy.pending_timeout for task in tasks])
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
-        """Rows 6 and 7 of the design's table; the patience ends with the node that is ready, not with the request for it."""
+        """Rows 6 and 7 of the design's table; the time in which a node boots is no part of the patience."""
         spent = pending.taken >= self._falls_back[pending.task]
         until = pending.since + self._patience[pending.task]
-        in_time = pending.up & (pending.now + pending.boot <= until + 1e-6)
-        late = ~in_time & (pending.now >= until - 1e-6)
-        otherwise = np.where(in_time, SPOT, WAIT)
+        late = ~pending.up & (pending.now >= until - 1e-6)
+        otherwise = np.where(pending.up, SPOT, WAIT)
         otherwise = np.where(late & pending.has_next, NEXT_RUNG, otherwise)
-        waits = np.where(pending.up, until, np.minimum(until, pending.next_up))
+        waits = np.minimum(until, pending.next_up)
         return np.where(spent | (late & ~pending.has_next), ON_DEMAND, otherwise), waits
 
     def gives_up(self, task: Any, taken: Any, useless: Any) -> Any:
@@ -493,10 +491,9 @@ class _Elements:
             task, now = self.task[open_ones], self.now[open_ones]
             place, ends, began, next_up = self._spot(open_ones, task, now, by_rung=rule.by_rung)
             up, rung = place >= 0, self.rung[open_ones]
-            boot = self._boots(open_ones, facts.pools[task, rung], facts.boots[task, rung]) if rule.by_rung else None
             pending = Pending(
                 task, now, self.start[open_ones], self.since[open_ones], self.left[open_ones], self.taken[open_ones],
-                self.useless[open_ones], up, began, next_up, rung + 1 < facts.rungs[task], boot,
+                self.useless[open_ones], up, began, next_up, rung + 1 < facts.rungs[task],
             )  # fmt: skip
             action, until = rule.decide(pending)
             action = np.where(facts.has_spot[task], action, ON_DEMAND)
@@ -663,7 +660,7 @@ class UnderDeadline(Rule):
             chosen = np.flatnonzero(asked == group)
             if not chosen.size:
                 continue
-            some = Pending(*(each if each is None else each[chosen] for each in pending))
+            some = Pending(*(each[chosen] for each in pending))
             action[chosen], tick = self._advised(self._tables[group], some)
             until[chosen] = np.minimum(until[chosen], now[chosen] + tick)
         return np.where(forced, ON_DEMAND, action), until

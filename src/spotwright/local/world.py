@@ -176,6 +176,10 @@ class LocalWorld:
         """Why the newest attempt of a task has no node yet."""
         return self._supply.why_pending(self._key(task.path, task.last.number))
 
+    def node_on_its_way(self, task: TaskState) -> str:
+        """The booting node that the task's newest attempt is to get; empty without one."""
+        return self._supply.node_on_its_way(self._key(task.path, task.last.number))
+
     def has_room(self, pool: str) -> bool:
         """Whether a node of the pool could be had now."""
         return self._supply.has_room(pool)

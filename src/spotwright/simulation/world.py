@@ -67,6 +67,10 @@ class SimulatedWorld:
         """Why the task's newest attempt has no node yet."""
         return self.cluster.supply.why_pending(self.attempts.key(task.path, task.last.number))
 
+    def node_on_its_way(self, task: TaskState) -> str:
+        """The booting node that the task's newest attempt is to get; empty without one."""
+        return self.cluster.supply.node_on_its_way(self.attempts.key(task.path, task.last.number))
+
     # -- an engine takes the run up
 
     def recover(self, state: RunState) -> list[Event]:

@@ -233,6 +233,7 @@ class Supply:
         self._shapes: dict[str, NodeRequest] = {}
         self._running: dict[AttemptKey, RunningAttempt] = {}
         self._growth: dict[NodeRequest, Growth] = {}
+        self._planned: dict[AttemptKey, str] = {}  # waiting attempts, with the booting node that each is to get
         self._agenda = Agenda()
         self._events: list[SupplyEvent] = []
         self._dirty = False  # whether an attempt may get a node, or a node may have to be added
@@ -389,6 +390,12 @@ class Supply:
             return "it does not wait"
         return "; ".join(f"{name}: {self._pools[name].why_pending()}" for name in request.pools)
 
+    def node_on_its_way(self, key: AttemptKey) -> str:
+        """The booting node that a waiting attempt is to get, as of the last :meth:`advance`; empty without one."""
+        name = self._planned.get(key, "") if self._queue.request_of(key) is not None else ""
+        node = self._node(name) if name else None
+        return name if node is not None and node.is_schedulable else ""
+
     # -- nodes
 
     def _node(self, name: str) -> Node | None:
@@ -497,6 +504,7 @@ class Supply:
         for state in self._pools.values():
             while state.is_short:
                 self._boot(state, state.zones, now)
+        self._planned = {}
         booting = [
             node.copy()
             for state in self._pools.values()
@@ -554,6 +562,7 @@ class Supply:
             node = booted.copy()
             booting.append(node)
         node.add(key, request)
+        self._planned[key] = node.name
         return True
 
     def _grow(self, key: AttemptKey, request: NodeRequest, now: float) -> Node | None:
