@@ -212,6 +212,48 @@ def test_an_attempt_does_not_wait_for_ever_for_an_on_demand_node() -> None:
     assert (run.state.status, run.causes("a")) == (RunStatus.FAILED, ["unschedulable"])
 
 
+NO_ON_DEMAND = a_pool("on-demand", spot=False, max_nodes=0)
+
+
+@pytest.mark.parametrize("checkpoint", [None, "pvc://ckpt"])
+def test_an_attempt_stays_on_spot_where_on_demand_cannot_be_had_and_it_is_told(checkpoint: str | None) -> None:
+    run = a_run(SPOT, NO_ON_DEMAND, script=always(Behavior(990)), checkpoint=checkpoint)
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert run.pools("a") == ["spot"]
+    assert "no on-demand pool has room now, and in " in data_of(run.events_of("placed")[0])["why"]
+    assert run.events_of("halted") == []
+
+
+def test_at_the_last_moment_spot_is_taken_where_on_demand_cannot_be_had() -> None:
+    run = a_run(SPOT, NO_ON_DEMAND, deadline="110s")
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert run.pools("a") == ["spot"]
+
+
+def test_spot_that_comes_back_while_on_demand_cannot_be_had_is_taken_before_the_deadline() -> None:
+    run = a_run(SPOT, NO_ON_DEMAND, traces={"spot": Trace(850.0, (0, 1))})
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert (run.pools("a"), run.world.now - START <= 1000) == (["spot"], True)
+
+
+def test_an_on_demand_node_that_is_free_again_is_taken() -> None:
+    """The first task holds the only on-demand node when the second one needs it, and spot is gone."""
+    pool = a_pool("on-demand", spot=False, max_nodes=1, node=None)
+    config = a_config(a_pool(max_nodes=0), pool, policy={"spot": "prefer", "deadline": "30m", "work": "700s"})
+    run = Run(a_plan(a_fan(2), config), always(Behavior(700.0)))
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert run.world.now - START <= 1800 + 702  # one of them has to be late by the other
+
+
+def test_of_two_tasks_with_deadlines_that_want_one_on_demand_node_the_other_takes_spot() -> None:
+    """Both ask at once, so the other one sees at its next look that the node is taken."""
+    pool = a_pool("on-demand", spot=False, max_nodes=1, node=None)
+    config = a_config(a_pool(node=None), pool, policy={"spot": "prefer", "deadline": "705s", "work": "700s"})
+    run = Run(a_plan(a_fan(2), config), always(Behavior(700.0)))
+    assert (run.start().status, run.world.now - START) == (RunStatus.SUCCEEDED, 120 + 702)
+    assert {pool for task in run.state.tasks.values() for pool in run.pools(task.path)} == {"on-demand", "spot"}
+
+
 def test_an_attempt_waits_for_on_demand_nodes_that_its_own_run_holds() -> None:
     pool = a_pool("on-demand", spot=False, max_nodes=1, node=None)
     config = a_config(pool, policy={"spot": "prefer", "deadline": "1h", "work": "700s"})

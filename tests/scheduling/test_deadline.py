@@ -65,8 +65,44 @@ def test_with_slack_the_first_spot_rung_with_room_is_used() -> None:
 
 
 def test_with_slack_and_no_room_it_waits_on_the_first_spot_rung() -> None:
-    choice = choose(SLACK, LADDER, nowhere)
+    choice = choose(SLACK, LADDER, only("on-demand"))
     assert (choice.rung, choice.why) == (0, "waits for spot: on-demand can still finish in time later")
+
+
+def test_that_on_demand_has_no_room_is_told_before_it_is_needed() -> None:
+    assert choose(SLACK, LADDER, only("spot")).why == (
+        "spot: there is slack before the deadline; no on-demand pool has room now, and in 14m50s it may be needed"
+    )
+
+
+def test_spot_with_room_is_better_than_on_demand_without() -> None:
+    choice = choose(LATE, LADDER, only("spot-b"))
+    assert (choice.rung, "no on-demand pool has room now" in choice.why) == (1, True)
+
+
+def test_spot_that_got_nowhere_is_not_taken_in_place_of_on_demand_without_room() -> None:
+    assert choose(SLACK._replace(useless=4), LADDER, only("spot-b")).rung == 2
+
+
+def test_without_room_anywhere_on_demand_is_waited_for() -> None:
+    choice = choose(LATE, LADDER, nowhere)
+    assert (choice.rung, "no on-demand pool has room now" in choice.why) == (2, True)
+
+
+def test_of_two_on_demand_rungs_one_with_room_is_taken() -> None:
+    assert choose(LATE, TWO_ON_DEMAND, only("on-demand-b")).rung == 2
+
+
+def test_before_the_deadline_an_attempt_that_waits_for_on_demand_goes_on_waiting() -> None:
+    choice = choose_while_pending(LATE, LADDER, nowhere, 2)
+    assert choice is not None
+    assert choice.rung == 2
+
+
+def test_an_attempt_that_waits_for_on_demand_takes_spot_with_room_also_after_the_deadline() -> None:
+    choice = choose_while_pending(LATE._replace(now=1001.0), TWO_ON_DEMAND, only("spot"), 1)
+    assert choice is not None
+    assert choice.rung == 0
 
 
 def test_it_waits_on_the_only_spot_rung_until_the_last_moment() -> None:
@@ -119,8 +155,12 @@ def test_without_a_spot_rung_on_demand_is_used_at_once() -> None:
     assert (choice.rung, choice.why) == (0, "on-demand: there is no spot rung")
 
 
-def test_on_demand_is_waited_for_no_longer_than_its_patience() -> None:
-    assert choose(LATE, LADDER, everywhere).until == 960.0
+def test_on_demand_is_waited_for_with_looks_for_spot_in_between() -> None:
+    assert choose(LATE, LADDER, everywhere).until == 912.0
+
+
+def test_after_the_deadline_on_demand_is_waited_for_no_longer_than_its_patience() -> None:
+    assert choose(LATE._replace(now=1000.0), LADDER, everywhere).until == 1060.0
 
 
 # Rows 4 and 5 stay
@@ -136,7 +176,7 @@ def test_an_attempt_that_failed_leaves_spot_at_the_last_moment() -> None:
 
 def test_an_attempt_that_failed_on_demand_stays_there() -> None:
     assert choose(SLACK, LADDER, everywhere, stay=2) == Choice(
-        2, "the same rung: there is slack before the deadline", 60.0
+        2, "the same rung: there is slack before the deadline", 12.0
     )
 
 
@@ -167,7 +207,7 @@ def test_pending_on_demand_goes_on_to_the_next_on_demand_rung() -> None:
 
 
 def test_after_the_last_on_demand_rung_nothing_is_left() -> None:
-    assert choose_while_pending(LATE, TWO_ON_DEMAND, everywhere, 2) is None
+    assert choose_while_pending(LATE._replace(now=1000.0), TWO_ON_DEMAND, everywhere, 2) is None
 
 
 def test_pending_on_demand_with_slack_left_goes_back_to_spot() -> None:

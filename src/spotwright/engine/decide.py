@@ -68,6 +68,7 @@ from spotwright.scheduling.budgets import (
     rung_after_waiting,
 )
 from spotwright.scheduling.cause import classify
+from spotwright.scheduling.deadline import any_room, without_on_demand
 
 __all__ = [
     "after_move",
@@ -123,6 +124,7 @@ def _is_current(state: RunState, at: float, path: str) -> bool:
     return waits_or_runs and task.last.until == at and not task.last.halted
 
 
+_LOOKS = 5  # for room on on-demand, in the time of one ``pending_timeout``
 _PARTS = 500  # looks at a running attempt in the time of its whole work, at most
 
 
@@ -150,6 +152,21 @@ def look(state: RunState, task: TaskState, now: float) -> Event:
         )
     why = f"stays on spot: on-demand could not finish in time any more; {numbers}"
     return AttemptKept(now, task.path, attempt.number, why=why)
+
+
+def _look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
+    """As :func:`look`; but an attempt leaves spot for on-demand only where on-demand can be had, and it is told before."""
+    decided, ladder = look(state, task, now), task.plan.ladder
+    if isinstance(decided, AttemptKept) and decided.until is None:
+        return decided
+    if any_room(ladder, ladder.on_demand, snapshot.has_room):
+        return decided
+    planned = effective_plan(state, task)
+    outlook = outlook_without_advice(state, task, planned, now)
+    why = f"stays on spot: {without_on_demand(outlook)}"
+    soon = now + outlook.patience / _LOOKS
+    until = soon if isinstance(decided, AttemptHalted) else min(soon, decided.until or soon)
+    return AttemptKept(now, task.path, task.last.number, until=until, why=why)
 
 
 def after_move(task: TaskState, ending: Ending, on_demand: tuple[int, ...]) -> Decision | None:
@@ -312,7 +329,7 @@ def _decide_task(state: RunState, task: TaskState, snapshot: Snapshot, now: floa
     elif task.status is TaskStatus.WAITING:
         yield TaskSkipped(now, task.path, why=f"it follows {task.skipped}, which was skipped")
     elif task.status is TaskStatus.RUNNING:
-        yield look(state, task, now)
+        yield _look(state, task, snapshot, now)
     elif task.status is TaskStatus.PENDING and not task.last.halted and not state.is_over(task):
         yield _halt_attempt(task, "another task failed", now)
 
@@ -445,7 +462,7 @@ def _due(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
 
 def _timer(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     if task.status is TaskStatus.RUNNING:
-        return look(state, task, now)
+        return _look(state, task, snapshot, now)
     return (_place if task.status is TaskStatus.BACKOFF else _climb)(state, task, snapshot, now)
 
 

@@ -14,15 +14,16 @@ net in "Can't Be Late" (Wu et al., NSDI 2024).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling.ladder import Ladder
 
-__all__ = ["Choice", "Outlook", "RungAdvice", "choose", "choose_while_pending"]
+__all__ = ["Choice", "Outlook", "RungAdvice", "any_room", "choose", "choose_while_pending", "without_on_demand"]
 
 
+_LOOKS = 5  # for room on spot, in the time of one ``patience``, while an attempt has no on-demand node
 _SHORT = 1.0  # seconds: a decision at the last moment comes a moment after it
 
 
@@ -97,10 +98,46 @@ def choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], st
     While there is slack that is the first spot rung with room, else the first spot rung, to wait there. ``stay`` is the rung that
     rows 4 and 5 keep the attempt on while there is slack. A ladder without on-demand rungs (``spot: require`` with a best-effort
     deadline) leaves spot rungs only.
+
+    Where on-demand is wanted and no on-demand rung has room, a spot rung with room is better than none. That on-demand has no
+    room is told before it is needed.
     """
+    return _with_room(_choose(outlook, ladder, has_room, stay), outlook, ladder, has_room)
+
+
+def _with_room(choice: Choice, outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool]) -> Choice:
+    """The choice, and what becomes of it where on-demand has no room: see :func:`choose`."""
+    if choice.rung in ladder.on_demand and _spot(ladder) and outlook.now < outlook.deadline:
+        choice = choice._replace(until=outlook.now + outlook.patience / _LOOKS)
+    if not ladder.on_demand or any_room(ladder, ladder.on_demand, has_room):
+        return choice
+    if choice.rung not in ladder.on_demand:
+        return choice._replace(why=f"{choice.why}; {without_on_demand(outlook)}")
+    spot = next((index for index in _spot(ladder) if any_room(ladder, [index], has_room)), None)
+    if spot is None or outlook.useless > outlook.max_interruptions:
+        return choice._replace(why=f"{choice.why}; no on-demand pool has room now")
+    ends = outlook.now + outlook.patience
+    return Choice(spot, "spot: no on-demand pool has room now, and what is done on spot need not be done there", ends)
+
+
+def any_room(ladder: Ladder, rungs: Iterable[int], has_room: Callable[[str], bool]) -> bool:
+    """Whether a pool of one of these rungs has room."""
+    return any(has_room(pool) for index in rungs for pool in ladder.rungs[index].pools)
+
+
+def without_on_demand(outlook: Outlook) -> str:
+    """The warning that on-demand cannot be had now, with the time until it is needed."""
+    ends = outlook.spot_ends
+    margin = "" if ends is None else f", and in {format_duration(max(0.0, ends - outlook.now))} it may be needed"
+    return f"no on-demand pool has room now{margin}"
+
+
+def _choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], stay: int | None) -> Choice:
     spot = _spot(ladder)
     if not spot or (outlook.only_on_demand and ladder.on_demand):
-        return _on_demand(outlook, stay if stay in ladder.on_demand else ladder.on_demand[0], _reason(outlook, spot))
+        with_room = (index for index in ladder.on_demand if any_room(ladder, [index], has_room))
+        rung = stay if stay in ladder.on_demand else next(with_room, ladder.on_demand[0])
+        return _on_demand(outlook, rung, _reason(outlook, spot))
     if stay is None and outlook.rungs and ladder.on_demand:
         return _by_rung(outlook, ladder, has_room)
     if stay is None:
@@ -114,22 +151,25 @@ def choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], st
 def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], rung: int) -> Choice | None:
     """Choose the next rung for an attempt whose wait for a node on ``rung`` has ended; ``None``: no rung is left.
 
-    While there is slack the attempt waits on one spot rung after another, then on the on-demand rungs in order. On a
-    ladder of spot rungs only, the deadline ends the turns: the attempt still tries the rungs after ``rung``, then none is left.
+    While there is slack the attempt waits on one spot rung after another, then on the on-demand rungs in order. The deadline ends
+    the turns: the attempt still tries the rungs of the same kind after ``rung``, and a spot rung with room, then none is left.
     """
     spot = _spot(ladder)
     same_kind = ladder.on_demand if rung in ladder.on_demand else tuple(spot)
     below = next((index for index in same_kind if index > rung), None)
-    if rung in ladder.on_demand and below is not None:
+    is_better = any_room(ladder, spot, has_room) and not any_room(ladder, ladder.on_demand, has_room)
+    if rung in ladder.on_demand and below is not None and not is_better:
         return _on_demand(outlook, below, _reason(outlook, spot))
     if outlook.only_on_demand and ladder.on_demand:
-        return None if rung in ladder.on_demand else choose(outlook, ladder, has_room)
+        choice = choose(outlook, ladder, has_room)
+        is_over = outlook.now >= outlook.deadline and rung in ladder.on_demand and choice.rung in ladder.on_demand
+        return None if is_over else choice
     if not spot or (below is None and outlook.now >= outlook.deadline):
         return None
     if outlook.rungs and ladder.on_demand and rung not in ladder.on_demand:
-        return _by_rung(outlook, ladder, has_room, after=rung)
+        return _with_room(_by_rung(outlook, ladder, has_room, after=rung), outlook, ladder, has_room)
     turn = spot if below is None else [*spot[spot.index(below) :], *spot[: spot.index(below)]]
-    return _on_spot(outlook, ladder, has_room, turn)
+    return _with_room(_on_spot(outlook, ladder, has_room, turn), outlook, ladder, has_room)
 
 
 def _spot(ladder: Ladder) -> list[int]:
