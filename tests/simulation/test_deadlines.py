@@ -67,7 +67,7 @@ CASES = st.builds(
     work=st.floats(1.0, 900.0),
     slack=st.sampled_from([0.0, 1.0]) | st.floats(0.0, 4000.0),
     reports=st.just(0) | st.integers(1, 12),
-    boots=st.tuples(st.sampled_from([0.0, 2.0, 90.0]), st.sampled_from([0.0, 2.0, 90.0])),
+    boots=st.tuples(st.sampled_from([0.0, 2.0, 90.0, 900.0]), st.sampled_from([0.0, 2.0, 90.0, 900.0])),
     notice=st.sampled_from([0.0, 10.0, 120.0]),
     grace=st.sampled_from(["1s", "30s"]),
     stops_in=st.none() | st.floats(0.0, 20.0),
@@ -94,6 +94,35 @@ def test_no_run_is_late_where_on_demand_could_meet_the_deadline(case: Case) -> N
     assert state.status is RunStatus.SUCCEEDED
     assert state.finished_at is not None
     assert state.finished_at - START <= deadline + 1e-3
+
+
+def test_a_job_of_two_days_that_is_taken_every_hour_stays_on_spot_and_is_in_time() -> None:
+    """With the built-in policy: it is taken thirty times and more, and each attempt gets on."""
+    pools = [a_pool("spot", node=None), a_pool("on-demand", spot=False, node=None)]
+    trace = Trace(600.0, (1, 1, 1, 1, 1, 1, 0) * 300)
+    model = works(48 * 3600.0, reports=1000, stops_in=1.0)
+    settings = {"checkpoint": "pvc://ckpt", "deadline": "96h", "work": "48h"}
+    plan, state, journal = run([a_task("t0")], pools, model, {"spot": trace}, **settings)
+    attempts = state.tasks["t0"].attempts
+    assert (state.status, sum(each.cause is not None and each.cause.is_interruption for each in attempts) > 10) == (
+        RunStatus.SUCCEEDED,
+        True,
+    )
+    assert (state.finished_at or 0.0) - START <= 96 * 3600.0
+    replay_decisions([plan], journal.events)
+
+
+@pytest.mark.parametrize("boot", [90.0, 900.0, 2400.0])
+@pytest.mark.parametrize("deadline", [{}, {"deadline": "3h", "work": "100s"}], ids=["no deadline", "a deadline"])
+def test_a_boot_longer_than_the_timeout_fails_no_task(boot: float, deadline: dict[str, str]) -> None:
+    pools = [
+        a_pool("spot", max_nodes=0),
+        a_pool("on-demand", spot=False, boot=boot, simulate={"boot": boot}, max_nodes=2),
+    ]
+    model = works(100.0, reports=0, stops_in=None)
+    plan, state, journal = run(a_diamond(), pools, model, {}, **deadline)
+    assert state.status is RunStatus.SUCCEEDED
+    replay_decisions([plan], journal.events)
 
 
 @pytest.mark.parametrize("saves", [True, False])

@@ -157,15 +157,14 @@ def look(state: RunState, task: TaskState, now: float) -> Event:
 def _look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     """As :func:`look`; but an attempt leaves spot for on-demand only where on-demand can be had, and it is told before."""
     decided, ladder = look(state, task, now), task.plan.ladder
-    if isinstance(decided, AttemptKept) and decided.until is None:
-        return decided
-    if any_room(ladder, ladder.on_demand, snapshot.has_room):
+    ends = decided.until if isinstance(decided, AttemptKept) else now
+    if ends is None or any_room(ladder, ladder.on_demand, snapshot.has_room):
         return decided
     planned = effective_plan(state, task)
     outlook = outlook_without_advice(state, task, planned, now)
     why = f"stays on spot: {without_on_demand(outlook)}"
     soon = now + outlook.patience / _LOOKS
-    until = soon if isinstance(decided, AttemptHalted) else min(soon, decided.until or soon)
+    until = min(soon, ends) if ends > now else soon
     return AttemptKept(now, task.path, task.last.number, until=until, why=why)
 
 
