@@ -168,8 +168,10 @@ class Chooser(NamedTuple):
         return (pool.price - self.table.job.spot_price) * lasts / 3600.0
 
 
-def chooser(job: Job, pools: Sequence[Pool], limits: Limits, down: Spells = SHIPPED.down) -> Chooser:
-    """The policy of a job on these spot pools; ``down`` are the counts of how long no pool has spot.
+def chooser(
+    job: Job, pools: Sequence[Pool], limits: Limits, down: Spells = SHIPPED.down, up: Spells = SHIPPED.up
+) -> Chooser:
+    """The policy of a job on these spot pools; ``down`` counts how long no pool has spot, ``up`` how long a pool has it.
 
     ``job.spot_price`` is not read: each pool has its own. The table is solved for the pools up to the price with which the job is
     cheapest on average, at their mean price; dearer pools are used where that pays.
@@ -177,18 +179,18 @@ def chooser(job: Job, pools: Sequence[Pool], limits: Limits, down: Spells = SHIP
     prices = sorted({pool.price for pool in pools})
     tables = [
         (_solved(job._replace(spot_price=price), hazards), limit)
-        for limit, price, hazards in _levels(pools, prices, down)
+        for limit, price, hazards in _levels(pools, prices, HazardTable(up, down))
     ]
     best, limit = min(tables, key=lambda each: _at_start(each[0]))
     return Chooser(job, tuple(pools), limits, best, np.array([pool.price <= limit for pool in pools]))
 
 
-def _levels(pools: Sequence[Pool], prices: Sequence[float], down: Spells) -> Any:
+def _levels(pools: Sequence[Pool], prices: Sequence[float], hazards: HazardTable) -> Any:
     few = prices if len(prices) <= 3 else [prices[0], prices[len(prices) // 2], prices[-1]]
     for limit in few:
         cheap = [pool for pool in pools if pool.price <= limit]
         price = sum(pool.price for pool in cheap) / len(cheap)
-        yield limit, price, HazardTable(SHIPPED.up, of_several(down, len(cheap)))
+        yield limit, price, HazardTable(hazards.up, of_several(hazards.down, len(cheap)))
 
 
 def _at_start(table: CostTable) -> float:

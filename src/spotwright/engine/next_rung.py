@@ -1,14 +1,14 @@
 """Chooses the rung on which a task's next attempt waits for a node: by ``pending_timeout``, or by the deadline where one is set.
 
 These are rows 6 to 8 of the design's table, applied to the state of the run and to the snapshot: the answers of the world that
-one round of decisions uses. Under a deadline the solved policies say what to do: launch on which spot pool, wait until when,
-or pay on-demand.
+one round of decisions uses. Under a deadline the costs of each action say what to do: launch on which spot pool, wait, or pay
+on-demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from spotwright.engine.events import SnapshotTaken
@@ -20,16 +20,18 @@ from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling import budgets, deadline
 from spotwright.scheduling.budgets import Decision, LadderPosition
-from spotwright.scheduling.deadline import Choice, Outlook, RungAdvice
+from spotwright.scheduling.deadline import Advice, Choice, Outlook
+from spotwright.scheduling.ladder import Ladder
 
 if TYPE_CHECKING:
+    from spotwright.deadlines.choice import Chooser, Limits, Pool, Situation
     from spotwright.deadlines.hazards import HazardTable
-    from spotwright.deadlines.job_policies import Learned
     from spotwright.deadlines.jobs import Job
     from spotwright.deadlines.solver import RestartTable
 
 
 __all__ = [
+    "PARTS",
     "Answers",
     "Snapshot",
     "advise",
@@ -41,99 +43,212 @@ __all__ = [
 ]
 
 
-_TICKS = 150  # decisions in the time to a deadline
+PARTS = 500
+"""Last moments that are nearer than this part of the work are now."""
+
+_LOOK = 300.0  # seconds of the simulated world between two decisions about a task with a deadline, at most
+_SHORTEST_LOOK = 0.2  # real seconds between them, at least
 _LEAST = 0.01  # the share of the work that an attempt has to do, also where all of it was reported
 _SPOT, _ON_DEMAND = 1.0, 3.0  # prices where the pools name none: spot costs a third
+_NEVER = 1e8  # a cost above which an action is not possible
 
 
 class _Market(NamedTuple):
-    """What is known of a spot pool now: its hazards, and how long spot is there, or is gone, if it is. Seconds of the tables."""
+    """What is known of a spot pool now, in seconds of the simulated world.
 
-    hazards: HazardTable
-    up_for: float
-    down_for: float
+    ``age`` is how long spot is there (``up``) or is gone, ``gone`` how long it is gone, if it is. ``before`` is what earlier runs
+    say, ``table`` what they and this run do.
+    """
+
+    name: str
+    rung: int
+    price: float
+    up: bool
+    age: float
+    gone: float
+    before: HazardTable
+    table: HazardTable
 
 
-def advise(state: RunState, planned: PlannedTask, outlook: Outlook, lost: str | None = None) -> tuple[RungAdvice, ...]:
-    """The advice for each spot rung, the best one first; empty where nothing but on-demand is left, or nothing but spot.
+class _Place(NamedTuple):
+    """Where a task is: what it runs on (as :class:`~spotwright.deadlines.jobs.Action`), the pool, and the rest of its launch.
 
-    The cheapest pool comes first; of equal prices the one whose spot has lasted longest. ``lost`` is a pool that has just taken a
-    node.
+    ``pool`` is the spot pool that it runs on or ran on last, as an index; -1: none. ``starting`` is in real seconds.
+    """
+
+    mode: int
+    pool: int
+    starting: float
+
+
+def advise(
+    state: RunState,
+    task: TaskState,
+    planned: PlannedTask,
+    outlook: Outlook,
+    snapshot: Snapshot,
+    lost: str | None = None,
+) -> Advice | None:
+    """The cheapest safe action of a task now; ``None`` where nothing but on-demand is left, or nothing but spot.
+
+    ``lost`` is a pool that has just taken a node.
     """
     ladder = planned.ladder
-    spot = [index for index, rung in enumerate(ladder.rungs) if rung.spot is not False]
-    if not outlook.work or not spot or not ladder.on_demand or outlook.only_on_demand:
-        return ()
-    pools = {index: ladder.rungs[index].pools[0] for index in spot}
-    markets = {index: _market(state, pool, outlook.now, lost=pool == lost) for index, pool in pools.items()}
-    spot.sort(key=lambda index: (_price(state, pools[index], _SPOT), -markets[index].up_for, index))
-    on_demand = _price(state, ladder.rungs[ladder.on_demand[0]].pools[0], _ON_DEMAND)
-    prices = {index: (_price(state, pool, _SPOT), on_demand) for index, pool in pools.items()}
-    return tuple(_of_rung(state, index, markets[index], prices[index], outlook) for index in spot)
-
-
-def _of_rung(state: RunState, rung: int, market: _Market, prices: tuple[float, float], outlook: Outlook) -> RungAdvice:
+    if not outlook.work or not ladder.on_demand or outlook.only_on_demand:
+        return None
+    markets = _markets(state, planned, outlook.now, snapshot, lost)
+    whole = (outlook.deadline - state.started_at) * state.time_scale
+    overhead = outlook.overhead * state.time_scale
+    if not markets or overhead >= whole:
+        return None
     from spotwright.deadlines.jobs import Job
 
-    scale, work = state.time_scale, outlook.work or 0.0
-    whole = outlook.deadline - state.started_at
-    job = Job(work * scale, whole * scale, outlook.overhead * scale, *prices)
-    remaining = (outlook.deadline - outlook.now) * scale
-    left = work * max(_LEAST, 1.0 - outlook.progress) * scale if outlook.saves else job.work
-    if not job.is_possible:
-        launches, waits = False, 0.0
-    elif outlook.saves:
-        launches, waits = _saving(job, market, remaining, left)
-    else:
-        launches, waits = _restarting(job, market, remaining, outlook.drain * scale)
-    return RungAdvice(rung, launches, outlook.now + waits / scale, _numbers(job, market, remaining, left, scale))
+    on_demand = _price(state, ladder.rungs[ladder.on_demand[0]].pools[0], _ON_DEMAND)
+    work = min(outlook.work * state.time_scale, whole - overhead)
+    job = Job(work, whole, overhead, min(each.price for each in markets), on_demand)
+    words = _Words(state, outlook, markets, ladder)
+    if outlook.saves:
+        return _saving(state, task, job, markets, outlook, words)
+    return _restarting(state, task, job, markets, outlook, words)
 
 
-def _saving(job: Job, market: _Market, remaining: float, left: float) -> tuple[bool, float]:
-    """Whether a launch on spot pays for a job that saves its work, and for how many seconds it pays to wait for one.
-
-    Where the table would wait although spot is there (for an older spell, or because it costs the same) the job launches: in the
-    queue of a pool with room it gets a node at once.
-    """
-    from spotwright.deadlines.job_policies import decide
-    from spotwright.deadlines.jobs import Action, Moment
-
-    policy = _solved(job, market.hazards)
-    tick = policy.table.grid.tick
-    moment = Moment(remaining, left, Action.WAIT, 0.0, up=True, age=market.up_for + tick)
-    launches = decide(policy, job, moment, tick) is not Action.ON_DEMAND
-    waiting = moment._replace(up=False, age=market.down_for + tick)
-    steps = 0
-    while decide(policy, job, waiting, tick) is Action.WAIT:
-        steps += 1
-        waiting = waiting._replace(remaining=waiting.remaining - tick, age=waiting.age + tick)
-    return launches, steps * tick
-
-
-def _restarting(job: Job, market: _Market, remaining: float, drain: float) -> tuple[bool, float]:
-    """The same for a job that does not save its work."""
+def _saving(
+    state: RunState, task: TaskState, job: Job, markets: Sequence[_Market], outlook: Outlook, words: _Words
+) -> Advice:
+    """What a job that saves its work does: :mod:`spotwright.deadlines.choice` says it."""
+    from spotwright.deadlines.choice import Limits, Pool
     from spotwright.deadlines.jobs import Action
-    from spotwright.deadlines.solver import spot_ends
 
-    table = _solved_restarts(job, market.hazards, drain)
-    launches = table.action(remaining, up=True, age=market.up_for) is Action.SPOT
-    waited, latest = 0.0, remaining - spot_ends(job, drain)
-    while waited < latest and table.action(remaining - waited, up=False, age=market.down_for + waited) is Action.WAIT:
-        waited += table.tick
-    return launches, max(0.0, min(waited, latest))
+    scale, work = state.time_scale, outlook.work or 0.0
+    pools = tuple(Pool(each.price, each.table.up, state.plan.config.pools[each.name].region) for each in markets)
+    limits = Limits(job.overhead, outlook.drain * scale, min(1.0, work / PARTS) * scale)
+    chooser = _chooser(job, pools, limits, _known_before(markets))
+    place = _place(state, task, markets, outlook)
+    found = chooser.choose(_situation(state, markets, outlook, place))
+    action, best, safe = int(found.action[0]), int(found.pool[0]), float(found.until[0]) / scale
+    costs = (float(found.wait[0]), float(found.on_demand[0]), [float(each[0]) for each in found.spot])
+    until = outlook.now + min(safe, max(min(_LOOK, chooser.table.grid.tick) / scale, _SHORTEST_LOOK))
+    here = costs[1] if place.mode == Action.ON_DEMAND else costs[2][place.pool]
+    least_gain = (
+        chooser.table.grid.unit * job.on_demand_price / 3600.0
+    )  # a smaller one is within the rounding of the table
+    waits = _to_wait_for(task, markets) if action == Action.WAIT else None
+    if waits is not None:
+        return Advice(waits, False, until, words.wait(costs[0], costs[1]))
+    if action == Action.ON_DEMAND or (action == Action.WAIT and costs[1] < costs[2][best]):
+        gain = here - costs[1] if place.mode == Action.SPOT else 0.0
+        gain = gain if least_gain < gain < _NEVER else 0.0
+        return Advice(None, False, until, words.on_demand(costs[1], min(costs[0], *costs[2])), *words.gain(job, gain))
+    name, gain = markets[best].name, here - costs[2][best]
+    needs = outlook.drain + outlook.overhead  # to leave what it runs on; else it could not use spot after that
+    if place.mode == Action.WAIT or gain <= least_gain or safe <= needs:
+        gain = 0.0
+    return Advice(markets[best].rung, True, until, words.spot(name, costs[2][best], costs[1]), *words.gain(job, gain))
 
 
-def _market(state: RunState, pool: str, now: float, *, lost: bool) -> _Market:
-    """What the run and earlier ones have seen of a pool; of one that nobody has seen, what is shipped."""
-    sightings = state.sightings.get(pool)
-    if sightings is None:
-        from spotwright.deadlines.hazards import SHIPPED
+def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, place: _Place) -> Situation:
+    import numpy as np
 
-        return _Market(SHIPPED, SHIPPED.up.first_age(), SHIPPED.down.first_age())
-    if lost:
-        return _Market(sightings.table, 0.0, 0.0)
-    moment = now * state.time_scale
-    return _Market(sightings.table, sightings.age(moment, up=True), sightings.age(moment, up=False))
+    from spotwright.deadlines.choice import Situation
+    from spotwright.deadlines.jobs import Action
+
+    scale, work = state.time_scale, outlook.work or 0.0
+    undone = 1.0 - outlook.progress
+    here = place.pool if place.mode == Action.SPOT else -1
+    return Situation(
+        remaining=np.array([(outlook.deadline - outlook.now) * scale]),
+        left=np.array([work * max(_LEAST, undone) * scale]),
+        at_most=np.array([work * undone * scale]),
+        mode=np.array([place.mode]),
+        pool=np.array([place.pool]),
+        starting=np.array([place.starting * scale]),
+        up=np.array([[each.up or index == here] for index, each in enumerate(markets)]),
+        age=np.array([[each.age] for each in markets]),
+        gone=np.array([min(0.0 if each.up else each.gone for each in markets)]),
+    )
+
+
+def _place(state: RunState, task: TaskState, markets: Sequence[_Market], outlook: Outlook) -> _Place:
+    """What a task runs on now. An attempt for which a node boots is in its launch; another one without a node waits."""
+    from spotwright.deadlines.jobs import Action
+
+    names = {each.name: index for index, each in enumerate(markets)}
+    last = next((names[each.pool] for each in reversed(task.attempts) if each.pool in names), -1)
+    attempt = task.last if task.attempts else None
+    if attempt is None or not attempt.is_live:
+        return _Place(Action.WAIT, last, 0.0)
+    pool, starting = attempt.pool, 0.0
+    if pool is None:
+        booting = [node for node in state.nodes.values() if node.state == "booting" and node.pool in attempt.pools]
+        newest = max(booting, key=lambda node: node.booted_at, default=None)
+        if newest is None or newest.booted_at < attempt.rung_at:
+            return _Place(Action.WAIT, last, 0.0)
+        pool, starting = newest.pool, max(0.0, outlook.overhead - (outlook.now - newest.booted_at))
+    if pool in names:
+        return _Place(Action.SPOT, names[pool], starting)
+    return _Place(Action.ON_DEMAND, last, starting)
+
+
+def _to_wait_for(task: TaskState, markets: Sequence[_Market]) -> int | None:
+    """The rung of the cheapest spot pool without room; ``None`` where all have room: to wait there would be to launch."""
+    rung = task.last.rung if task.attempts and task.last.is_live else None
+    without = [each for each in markets if not each.up]
+    best = min(without, key=lambda each: (each.price, each.rung != rung, each.rung), default=None)
+    return None if best is None else best.rung
+
+
+def _restarting(
+    state: RunState, task: TaskState, job: Job, markets: Sequence[_Market], outlook: Outlook, words: _Words
+) -> Advice:
+    """What a job does that saves nothing: the cheapest of a launch or a wait for each spot pool, and of on-demand."""
+    from spotwright.deadlines.jobs import Action
+
+    scale = state.time_scale
+    remaining, drain = (outlook.deadline - outlook.now) * scale, outlook.drain * scale
+    found: list[tuple[float, bool, bool, int, _Market]] = []
+    tick, rung = _LOOK, task.last.rung if task.attempts and task.last.is_live else None
+    for each in markets:
+        table = _solved_restarts(job._replace(spot_price=each.price), each.before, drain)
+        tick = min(tick, table.tick)
+        if table.action(remaining, up=each.up, age=each.age) is not Action.ON_DEMAND:
+            cost = table.cost(remaining, up=each.up, age=each.age)
+            found.append((cost, not each.up, each.rung != rung, each.rung, each))
+    until = outlook.now + max(tick / scale, _SHORTEST_LOOK)
+    until = until if outlook.spot_ends is None else min(until, outlook.spot_ends)
+    on_demand = (job.work + job.overhead) * job.on_demand_price / 3600.0
+    if not found:
+        return Advice(None, False, until, words.on_demand(on_demand, _NEVER))
+    cost, waits, _, _, best = min(found)
+    why = words.wait(cost, on_demand) if waits else words.spot(best.name, cost, on_demand)
+    return Advice(best.rung, not waits, until, why)
+
+
+def _markets(state: RunState, planned: PlannedTask, now: float, snapshot: Snapshot, lost: str | None) -> list[_Market]:
+    """What the run and earlier ones have seen of the spot pools of a ladder; of one that nobody has seen, what is shipped."""
+    pools, rungs = state.plan.config.pools, enumerate(planned.ladder.rungs)
+    named = [(name, index) for index, rung in rungs if rung.spot is not False for name in rung.pools]
+    return [
+        _market(state, name, index, now, up=snapshot.has_room(name), lost=name == lost)
+        for name, index in named
+        if pools[name].is_spot
+    ]
+
+
+def _market(state: RunState, name: str, rung: int, now: float, *, up: bool, lost: bool) -> _Market:
+    from spotwright.deadlines.hazards import NOTHING, SHIPPED, Sightings, learned
+
+    seen = state.sightings.get(name) or Sightings()
+    moment, price = now * state.time_scale, _price(state, name, _SPOT)
+    age, gone = (0.0, 0.0) if lost else (seen.age(moment, up=up), seen.age(moment, up=False))
+    before = SHIPPED if seen.before == NOTHING else learned(seen.before)
+    return _Market(name, rung, price, up, age, gone, before, seen.table)
+
+
+def _known_before(markets: Sequence[_Market]) -> HazardTable:
+    """How long spells with and without spot last in these pools, as earlier runs have counted them, or as it is shipped."""
+    from spotwright.deadlines.hazards import SHIPPED, added
+
+    return reduce(added, [each.before for each in markets if each.before != SHIPPED] or [SHIPPED])
 
 
 def _price(state: RunState, pool: str, default: float) -> float:
@@ -141,31 +256,65 @@ def _price(state: RunState, pool: str, default: float) -> float:
     return default if price is None else float(price)
 
 
-def _numbers(job: Job, market: _Market, remaining: float, left: float, scale: float) -> str:
-    """The figures of a decision, in words. Work and slack are in real time, spells in the time of the simulated world."""
-    from spotwright.deadlines.hazards import bucket
+class _Words:
+    """Puts the figures of a decision into words: the slack in real time, and costs until the end of the work on average."""
 
-    ratio = job.on_demand_price / job.spot_price if job.spot_price > 0 else 0.0
-    price = f"on-demand costs {ratio:.2g} times as much" if ratio else "spot costs nothing"
-    work, slack, launch = (
-        format_duration(seconds / scale) for seconds in (left, remaining - left - job.overhead, job.overhead)
-    )
-    lost = market.hazards.up.chance(bucket(market.up_for))
-    back = market.hazards.down.chance(bucket(market.down_for))
-    return (
-        f"{work} of work and {slack} of slack are left, a launch takes {launch}, {price}; within ten minutes spot that has "
-        f"lasted {format_duration(market.up_for)} is lost in {lost:.0%} of cases, and spot that has been gone for "
-        f"{format_duration(market.down_for)} comes back in {back:.0%}"
-    )
+    def __init__(self, state: RunState, outlook: Outlook, markets: Sequence[_Market], ladder: Ladder) -> None:
+        left = (outlook.work or 0.0) * (1.0 - outlook.progress)
+        slack = max(0.0, outlook.deadline - outlook.now - left - outlook.overhead)
+        self._slack = f"{format_duration(slack)} of slack"
+        config = state.plan.config
+        names = [*(each.name for each in markets), ladder.rungs[ladder.on_demand[0]].pools[0]]
+        self._currency = config.currency if all(config.pools[name].price is not None for name in names) else ""
+
+    def wait(self, waiting: float, on_demand: float) -> str:
+        """Why a task waits."""
+        return f"{self._slack}, waiting costs {self._cost(waiting, on_demand)}"
+
+    def spot(self, pool: str, spot: float, on_demand: float) -> str:
+        """Why a task goes to a spot pool, or stays there."""
+        return f"{self._slack}, {pool} costs {self._cost(spot, on_demand)}"
+
+    def on_demand(self, on_demand: float, otherwise: float) -> str:
+        """Why a task goes to on-demand, or stays there."""
+        if otherwise >= _NEVER:
+            return f"{self._slack}, and nothing else is cheaper on average"
+        if self._currency:
+            return f"{self._slack}, it costs {self._money(on_demand)}, the best use of spot {self._amount(otherwise)}"
+        return f"{self._slack}, the best use of spot costs {_percent(otherwise, on_demand)} of it on average"
+
+    def gain(self, job: Job, gain: float) -> tuple[float, str]:
+        """A gain, and what a move for it says."""
+        if gain <= 0.0:
+            return 0.0, ""
+        whole = job.work * job.on_demand_price / 3600.0
+        saved = self._money(gain) if self._currency else f"{_percent(gain, whole)} of the work's price on on-demand"
+        return gain, f"{self._slack}, expected to save {saved}"
+
+    def _cost(self, cost: float, on_demand: float) -> str:
+        if on_demand >= _NEVER or on_demand <= 0.0:
+            return f"{self._money(cost)} on average" if self._currency else "less on average"
+        if not self._currency:
+            return f"{_percent(cost, on_demand)} of on-demand on average"
+        return f"{self._money(cost)} on average, on-demand now {self._amount(on_demand)}"
+
+    def _money(self, amount: float) -> str:
+        return f"{self._amount(amount)} {self._currency}"
+
+    def _amount(self, amount: float) -> str:
+        return f"{amount:.2f}" if amount >= 0.1 else f"{amount:.2g}"
 
 
-@lru_cache(maxsize=16)
-def _solved(job: Job, hazards: HazardTable) -> Learned:
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole > 0 else "0%"
+
+
+@lru_cache(maxsize=64)
+def _chooser(job: Job, pools: tuple[Pool, ...], limits: Limits, before: HazardTable) -> Chooser:
     """The policy of a job; tasks with the same figures share it."""
-    from spotwright.deadlines.job_policies import Learned
-    from spotwright.deadlines.solver import solve
+    from spotwright.deadlines.choice import chooser
 
-    return Learned(solve(job, hazards, tick=max(job.deadline / _TICKS, job.overhead / 4), per_tick=5))
+    return chooser(job, pools, limits, before.down, before.up)
 
 
 @lru_cache(maxsize=64)
@@ -239,11 +388,12 @@ def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapsho
     """The rung on which the next attempt of a task is placed."""
     if planned.policy.deadline is None:
         return _until_patience_ends(state, planned, _rung(task, planned), now)
-    if task.next_rung is not None and task.attempts and task.last.moving and task.last.cause is Cause.DISRUPTED:
+    moved = bool(task.attempts) and bool(task.last.moving) and task.last.cause is Cause.DISRUPTED
+    if moved and task.next_rung in planned.ladder.on_demand:
         patience_ends = now + planned.policy.pending_timeout / state.time_scale
-        return Choice(task.next_rung, "on-demand: the attempt before was moved here", patience_ends)
-    outlook = _outlook(state, task, planned, task.spent.interruptions, now)
-    return deadline.choose(outlook, planned.ladder, snapshot.has_room, _kept_rung(task))
+        return Choice(task.next_rung or 0, "on-demand: the attempt before was moved here", patience_ends)
+    outlook = _outlook(state, task, planned, task.spent.interruptions, now, snapshot)
+    return deadline.choose(outlook, planned.ladder, snapshot.has_room, None if moved else _kept_rung(task))
 
 
 def next_choice(
@@ -253,7 +403,7 @@ def next_choice(
     ladder, rung = planned.ladder, task.last.rung
     waits_its_turn = _waits_its_turn(state, task, planned)
     if planned.policy.deadline is not None:
-        outlook = _outlook(state, task, planned, task.spent.interruptions, now)
+        outlook = _outlook(state, task, planned, task.spent.interruptions, now, snapshot)
         choice = deadline.choose_while_pending(outlook, ladder, snapshot.has_room, rung)
         return deadline.choose(outlook, ladder, snapshot.has_room) if choice is None and waits_its_turn else choice
     below = budgets.next_rung_while_pending(rung, task.spent, planned.policy, ladder)
@@ -278,7 +428,7 @@ def under_deadline(
     """
     spent = spent_before(state, task).after(cause)
     lost = task.last.pool if cause.is_interruption else None
-    outlook = _outlook(state, task, planned, spent.interruptions, now, lost)
+    outlook = _outlook(state, task, planned, spent.interruptions, now, snapshot, lost)
     ladder, wait, rung = planned.ladder, following.wait, following.rung
     if cause.is_interruption:
         rung = deadline.choose(outlook, ladder, snapshot.has_room).rung
@@ -307,17 +457,22 @@ def _kept_rung(task: TaskState) -> int | None:
 
 
 def _outlook(
-    state: RunState, task: TaskState, planned: PlannedTask, interruptions: int, now: float, lost: str | None = None
-) -> deadline.Outlook:
-
+    state: RunState,
+    task: TaskState,
+    planned: PlannedTask,
+    interruptions: int,
+    now: float,
+    snapshot: Snapshot,
+    lost: str | None = None,
+) -> Outlook:
     outlook = outlook_without_advice(state, task, planned, interruptions, now)
-    return outlook._replace(rungs=advise(state, planned, outlook, lost))
+    return outlook._replace(advice=advise(state, task, planned, outlook, snapshot, lost))
 
 
 def outlook_without_advice(
     state: RunState, task: TaskState, planned: PlannedTask, interruptions: int, now: float
 ) -> deadline.Outlook:
-    """What is known of a task with a deadline now, without what a solved policy says."""
+    """What is known of a task with a deadline now, without what its costs say."""
     policy = planned.policy
     if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
@@ -339,7 +494,7 @@ def outlook_without_advice(
 
 def _saves(task: TaskState, planned: PlannedTask) -> bool:
     """Whether the work of a task is saved: the policy names a checkpoint, or an earlier attempt went on from one."""
-    return planned.policy.checkpoint is not None or any(attempt.first_progress for attempt in task.attempts[1:])
+    return planned.policy.checkpoint is not None or task.goes_on
 
 
 def _saved_share(task: TaskState, planned: PlannedTask) -> float:
