@@ -96,7 +96,7 @@ def advise(
     ladder = planned.ladder
     if not outlook.work or not ladder.on_demand or outlook.only_on_demand:
         return None
-    markets = _markets(state, planned, outlook.now, snapshot, lost)
+    markets = _markets(state, task, planned, outlook.now, snapshot, lost)
     whole = (outlook.deadline - state.started_at) * state.time_scale
     overhead = outlook.overhead * state.time_scale
     if not markets or overhead >= whole:
@@ -150,11 +150,9 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
     import numpy as np
 
     from spotwright.deadlines.choice import Situation
-    from spotwright.deadlines.jobs import Action
 
     scale, work = state.time_scale, outlook.work or 0.0
     undone = 1.0 - outlook.progress
-    here = place.pool if place.mode == Action.SPOT else -1
     return Situation(
         remaining=np.array([(outlook.deadline - outlook.now) * scale]),
         left=np.array([work * max(_LEAST, undone) * scale]),
@@ -162,7 +160,7 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
         mode=np.array([place.mode]),
         pool=np.array([place.pool]),
         starting=np.array([place.starting * scale]),
-        up=np.array([[each.up or index == here] for index, each in enumerate(markets)]),
+        up=np.array([[each.up] for each in markets]),
         age=np.array([[each.age] for each in markets]),
         gone=np.array([min(0.0 if each.up else each.gone for each in markets)]),
     )
@@ -223,12 +221,18 @@ def _restarting(
     return Advice(best.rung, not waits, until, why)
 
 
-def _markets(state: RunState, planned: PlannedTask, now: float, snapshot: Snapshot, lost: str | None) -> list[_Market]:
-    """What the run and earlier ones have seen of the spot pools of a ladder; of one that nobody has seen, what is shipped."""
+def _markets(
+    state: RunState, task: TaskState, planned: PlannedTask, now: float, snapshot: Snapshot, lost: str | None
+) -> list[_Market]:
+    """What the run and earlier ones have seen of the spot pools of a ladder; of one that nobody has seen, what is shipped.
+
+    The pool on which the task runs is up, also where the run uses all of its nodes.
+    """
     pools, rungs = state.plan.config.pools, enumerate(planned.ladder.rungs)
     named = [(name, index) for index, rung in rungs if rung.spot is not False for name in rung.pools]
+    here = task.last.pool if task.attempts and task.last.is_live else None
     return [
-        _market(state, name, index, now, up=snapshot.has_room(name), lost=name == lost)
+        _market(state, name, index, now, up=snapshot.has_room(name) or name == here, lost=name == lost)
         for name, index in named
         if pools[name].is_spot
     ]
