@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from spotwright.model.pools import Pool, Trace
 from spotwright.scheduling.budgets import BudgetUse
 from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
 from spotwright.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
+from spotwright.supply.node_fit import uniform
 
 HOUR = 3600.0
 
@@ -104,8 +104,8 @@ LONG: dict[str, Any] = {"hours": 40, "deadline": "56h"}
 
 def comes_and_goes(number: int) -> tuple[int, ...]:
     """Spells with and without a node, hours long and shorter, for 120 hours."""
-    draws = Random(number)
-    spells = [[up] * (1 + int(draws.expovariate(1 / (12 if up else 18)))) for _ in range(100) for up in (1, 0)]
+    lengths = [[uniform(number, "up", turn) * 24, uniform(number, "down", turn) * 36] for turn in range(100)]
+    spells = [[up] * (1 + int(length)) for pair in lengths for up, length in zip((1, 0), pair, strict=True)]
     return tuple(count for spell in spells for count in spell)[:720]
 
 

@@ -144,6 +144,9 @@ class Chooser(NamedTuple):
             cost = table.spot[row[there], np.where(at, way[there], 0), ages, lost[there]].astype(float)
             to_go = now.left[there] + np.where(at, now.starting[there], self.job.overhead)
             cost += self._dearer(pool, ages, to_go)
+            launch = np.where(at, now.starting[there], self.job.overhead)
+            spared = np.minimum(wait[there], on_demand[there]) - cost
+            cost += np.where(spared > 0, spared * (1.0 - self._lasting(pool, ages, launch, to_go)), 0.0)
             if self.limits.egress:
                 before = now.pool[there]
                 places = np.array([each.place for each in self.pools])
@@ -160,12 +163,22 @@ class Chooser(NamedTuple):
         stage = np.clip(gone, 1, grid.stages).astype(np.intp)
         return np.where(now.starting > DUST, 1 + stage, 1)
 
+    def _lasting(self, pool: Pool, ages: Any, launch: Any, to_go: Any) -> Any:
+        """The part of the work on average spot that a pool whose spot lasts less long does until it is lost; 1 for all others."""
+        if pool.up == self.table.hazards.up:
+            return 1.0
+        done = [self._lasts(up, ages, to_go) - self._lasts(up, ages, launch) for up in (pool.up, self.table.hazards.up)]
+        return np.minimum(1.0, done[0] / np.maximum(done[1], DUST))
+
+    def _lasts(self, up: Spells, ages: Any, seconds: Any) -> Any:
+        """For how long a job pays a spot node on average until it is lost or that many seconds are over."""
+        grid = self.table.grid
+        ticks = np.minimum(np.ceil(seconds / grid.tick - 1e-9), grid.ticks).astype(np.intp)
+        return lifetimes(up, grid.tick, grid.ticks)[ticks, ages]
+
     def _dearer(self, pool: Pool, ages: Any, to_go: Any) -> Any:
         """By how much a pool costs more than the spot that the table knows, until it is lost or the work is done."""
-        grid = self.table.grid
-        ticks = np.minimum(np.ceil(to_go / grid.tick - 1e-9), grid.ticks).astype(np.intp)
-        lasts = lifetimes(pool.up, grid.tick, grid.ticks)[ticks, ages]
-        return (pool.price - self.table.job.spot_price) * lasts / 3600.0
+        return (pool.price - self.table.job.spot_price) * self._lasts(pool.up, ages, to_go) / 3600.0
 
 
 def chooser(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -241,16 +242,12 @@ def lifetimes(up: Spells, tick: float, ticks: int) -> Any:
 
     It pays until the node is taken or the work is done: ``[ticks to go, bucket]``.
     """
-    ends = np.array([up.chance(index, tick) for index in range(BUCKETS)])
+    goes_on = 1.0 - np.array([up.chance(index, tick) for index in range(BUCKETS)])
     ages = np.array([chance_of_leaving(index, tick) for index in range(BUCKETS)])
+    same, older = goes_on * (1.0 - ages), (goes_on * ages)[:-1]
     found = np.zeros((ticks + 1, BUCKETS))
-    for left in range(1, ticks + 1):
-        found[left] = tick + (1.0 - ends) * _aged(found[None, left - 1], ages)[0]
+    for before, row in pairwise(found):
+        np.multiply(same, before, out=row)
+        row[:-1] += older * before[1:]
+        row += tick
     return found
-
-
-def _aged(values: Any, ages: Any) -> Any:
-    """The values a tick later of spells that go on: in the same bucket, or in the next one."""
-    later = values.copy()
-    later[:, :-1] = (1.0 - ages[:-1]) * values[:, :-1] + ages[:-1] * values[:, 1:]
-    return later
