@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -246,7 +245,8 @@ def lifetimes(up: Spells, tick: float, ticks: int) -> Any:
     ages = np.array([chance_of_leaving(index, tick) for index in range(BUCKETS)])
     same, older = goes_on * (1.0 - ages), (goes_on * ages)[:-1]
     found = np.zeros((ticks + 1, BUCKETS))
-    for before, row in pairwise(found):
+    for left in range(ticks):
+        before, row = found[left], found[left + 1]
         np.multiply(same, before, out=row)
         row[:-1] += older * before[1:]
         row += tick
