@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.engine.builders import START, a_config, a_plan, a_pool, a_task
 
 from spotwright.engine.events import AttemptHalted, Event, RunStatus
@@ -23,21 +25,16 @@ from spotwright.supply.node_fit import uniform
 HOUR = 3600.0
 
 
-def saving(hours: float, *, every: float = 600.0) -> AttemptModel:
+def saving(
+    hours: float, *, every: float = 600.0, stops_in: float | None = 5.0, on_sigterm: bool = True
+) -> AttemptModel:
     """Attempts of so many hours of work that save every ten minutes, and when they are told to stop."""
 
     def behavior(start: AttemptStart) -> Behavior:
         left = hours * HOUR * (1.0 - start.saved)
         reports = max(1, int(left / every))
-        return Behavior(
-            left,
-            SUCCEEDED,
-            reports,
-            done_before=start.saved,
-            checkpoint_every=every,
-            stops_in=5.0,
-            saves_on_sigterm=True,
-        )
+        saves = {"checkpoint_every": max(left / reports * (1 - 1e-9), 1e-9), "saves_on_sigterm": on_sigterm}
+        return Behavior(left, SUCCEEDED, reports, done_before=start.saved, stops_in=stops_in, **saves)
 
     return behavior
 
@@ -115,7 +112,7 @@ def test_an_attempt_on_on_demand_leaves_it_for_spot_when_the_pool_comes_up_and_g
     assert run.pools == ["on-demand", "spot"]
     [move] = run.moves
     assert 30.0 < (move.at - START) / HOUR < 30.1
-    assert move.why.startswith("from on-demand to spot: 4h1")
+    assert move.why.startswith("to spot: 4h1")
     assert "expected to save" in move.why
     assert run.state.tasks["a"].spent == BudgetUse()
     assert run.hours < 56
@@ -185,3 +182,49 @@ def test_eight_pools_that_come_and_go_make_few_moves_and_quick_decisions() -> No
     assert run.hours < 70
     assert len(run.moves) <= 10
     assert len(run.pools) <= 40
+
+
+class Case(NamedTuple):
+    """A market with an adversary, and attempts that save rarely or often, and stop at once, late or not at all."""
+
+    hours: float
+    slack: float
+    boot: float
+    gap: float
+    counts: list[list[int]]
+    every: float
+    stops_in: float | None
+    saves_on_sigterm: bool
+
+
+CASES = st.builds(
+    Case,
+    hours=st.floats(1.0, 30.0),
+    slack=st.floats(0.05, 20.0),
+    boot=st.sampled_from([2.0, 180.0, 540.0]),
+    gap=st.floats(60.0, 4 * HOUR),
+    counts=st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=40), min_size=1, max_size=3),
+    every=st.sampled_from([300.0, 1800.0, 3 * HOUR]),
+    stops_in=st.none() | st.floats(0.0, 20.0),
+    saves_on_sigterm=st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(CASES)
+def test_no_run_that_may_move_back_and_forth_is_late(case: Case) -> None:
+    pools = [
+        a_pool(f"spot-{number}", node=None, price=Fraction(1 + number, 2), boot=case.boot, simulate={"boot": case.boot})
+        for number in range(len(case.counts))
+    ]
+    boots = {"boot": case.boot, "simulate": {"boot": case.boot}}
+    on_demand = a_pool("on-demand", spot=False, node=None, price=Fraction(3), **boots)
+    traces = {
+        pool.name: Trace(case.gap, tuple(each) * (1 + int(80 * HOUR / case.gap / len(each))))
+        for pool, each in zip(pools, case.counts, strict=True)
+    }
+    deadline = case.hours * HOUR + case.boot + case.slack * HOUR
+    model = saving(case.hours, every=case.every, stops_in=case.stops_in, on_sigterm=case.saves_on_sigterm)
+    run = Simulated([*pools, on_demand], traces, hours=case.hours, model=model, deadline=f"{deadline}s")
+    assert run.state.status is RunStatus.SUCCEEDED
+    assert run.hours * HOUR <= deadline + 1e-3

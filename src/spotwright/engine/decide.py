@@ -152,7 +152,7 @@ def look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Ev
     if advice.gain > 0.0 and paid_off and (advice.launches or advice.rung is None):
         rung = planned.ladder.on_demand[0] if advice.rung is None else advice.rung
         to = planned.ladder.rungs[rung].pools[0]
-        why = f"from {pool.name} to {to}: {advice.move}"
+        why = f"to {to}: {advice.move}"
         return AttemptHalted(now, task.path, attempt.number, why=why, moves=True, rung=rung)
     if pool.is_spot:
         return stays.replaced(until=min(stays.until, advice.until))

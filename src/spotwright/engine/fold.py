@@ -251,7 +251,7 @@ def attempt_kept(state: RunState, event: AttemptKept) -> None:
 def halted_to_move(attempt: AttemptState, event: AttemptHalted) -> None:
     """Note that an attempt is stopped to go on elsewhere, which its end will say too."""
     if event.moves:
-        attempt.moving, attempt.target = event.why, event.rung
+        attempt.moving, attempt.moved_at, attempt.target = event.why, event.at, event.rung
 
 
 def spot_bound(state: RunState, task: TaskState, event: AttemptBound) -> None:

@@ -66,6 +66,7 @@ class AttemptState(_State):
     why: str = ""
     kept: str = ""  # why it stays where it runs or waits under a deadline
     moving: str = ""  # why it is stopped to go on elsewhere
+    moved_at: float | None = None  # when that was decided
     target: int | None = None  # the rung where it is to go on; None: on-demand
     tried: list[str] = field(default_factory=list)  # why it left the rungs above
     node: str | None = None
