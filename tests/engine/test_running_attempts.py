@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from tests.engine.builders import START, a_config, a_plan, a_pool, a_task
-from tests.engine.driving import Run
+from tests.engine.driving import Crash, CrashingJournal, Run
 from tests.engine.scripts import TAKEN, Behavior, Script, always, scripted
 from tests.events import data_of
 
 from spotwright.engine.events import Event, RunStatus
 from spotwright.engine.loop import replay_decisions
+from spotwright.model.pools import Trace
 from spotwright.scheduling.budgets import BudgetUse
 
 ENDLESS = Behavior(10_000.0, stops_in=1.0)
@@ -128,3 +131,47 @@ def test_a_move_survives_a_crash_of_the_engine(append: int, before: bool) -> Non
     run.start_with_crashes([(append, before)])
     assert (run.state.status, run.state.tasks["a"].spent.errors) == (RunStatus.SUCCEEDED, 0)
     assert run.world.now - START <= 1000
+
+
+# From on-demand to spot, because it costs less
+
+HOURS = 3600.0
+
+
+def a_long_run(*attempts: Behavior, then: Behavior) -> Run:
+    """40 h of work in 56 h: it goes to on-demand after hours without spot, which comes back at 30 h."""
+    policy = {"spot": "prefer", "deadline": "56h", "work": "40h", "checkpoint": "pvc://ckpt"}
+    config = a_config(a_pool(node=None), a_pool("on-demand", spot=False, node=None), policy=policy)
+    traces = {"spot": Trace(HOURS, (*[0] * 30, *[1] * 60))}
+    return Run(a_plan([a_task("a")], config), scripted({"a": list(attempts)}, then), traces=traces)
+
+
+ON_DEMAND_ATTEMPT = Behavior(40 * HOURS, reports=400, stops_in=1.0, checkpoint_every=360.0)
+REST = Behavior(22 * HOURS, reports=200, stops_in=1.0, done_before=0.45)
+
+
+@pytest.mark.parametrize("on", ["halt", "ended", "decided", "placed", "bound"])
+@pytest.mark.parametrize("before", [True, False])
+def test_an_engine_killed_around_a_move_to_spot_is_followed_by_one_that_goes_on_in_time(on: str, before: bool) -> None:
+    run = a_long_run(ON_DEMAND_ATTEMPT, then=REST)
+    count = {"halt": 1, "ended": 1, "decided": 1, "placed": 2, "bound": 2}[on]
+    run.journal = CrashingJournal()
+    kinds: list[str] = []
+
+    def crash_after(_state: object, events: Sequence[Event]) -> None:
+        kinds.extend(event.kind for event in events)
+        if count == 1 or kinds.count(on) == count - 1:
+            run.journal.crash_on, run.journal.before = on, before
+
+    if count == 1:
+        run.journal.crash_on, run.journal.before = on, before
+    run.observers = [crash_after] if count > 1 else []
+    with pytest.raises(Crash):
+        run.start()
+    run.observers = []
+    run.traces = {"spot": Trace(HOURS, (1,) * 60)}  # a new world begins its traces anew
+    run.resume()
+    assert run.state.status is RunStatus.SUCCEEDED
+    assert run.pools("a")[-1] == "spot"
+    assert run.state.tasks["a"].spent.errors == 0
+    assert run.world.now - START <= 56 * HOURS

@@ -235,7 +235,7 @@ OUTLOOKS = st.builds(
     patience=st.floats(1, 600),
     saves=st.booleans(),
     drain=st.floats(0, 60),
-    rungs=st.just(()),
+    advice=st.none(),
 )
 LADDERS = st.sampled_from([LADDER, ONE_SPOT, SPOT_ONLY, TWO_ON_DEMAND, a_ladder(a_policy(spot="never"))])
 ROOMS = st.sampled_from([everywhere, nowhere, only("spot-b"), only("on-demand")])

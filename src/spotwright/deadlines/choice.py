@@ -179,13 +179,15 @@ class Chooser(NamedTuple):
         return np.where(now.starting > DUST, 1 + stage, 1)
 
 
-def chooser(job: Job, pools: Sequence[Pool], limits: Limits, down: Spells = SHIPPED.down) -> Chooser:
-    """The policy of a job on these spot pools; ``down`` are the counts of how long no pool has spot.
+def chooser(
+    job: Job, pools: Sequence[Pool], limits: Limits, down: Spells = SHIPPED.down, up: Spells = SHIPPED.up
+) -> Chooser:
+    """The policy of a job on these spot pools; ``down`` counts how long no pool has spot, ``up`` how long a pool has it.
 
     ``job.spot_price`` is not read: each pool has its own, and the table is solved at their mean.
     """
     mean = sum(pool.price for pool in pools) / len(pools)
-    hazards = HazardTable(SHIPPED.up, of_several(down, len(pools)))
+    hazards = HazardTable(up, of_several(down, len(pools)))
     return Chooser(job, tuple(pools), limits, _solved(job._replace(spot_price=mean), hazards))
 
 

@@ -244,16 +244,13 @@ def lifetimes(up: Spells, tick: float, ticks: int) -> Any:
 
     It pays until the node is taken or the work is done: ``[ticks to go, bucket]``.
     """
-    ends = np.array([up.chance(index, tick) for index in range(BUCKETS)])
+    goes_on = 1.0 - np.array([up.chance(index, tick) for index in range(BUCKETS)])
     ages = np.array([chance_of_leaving(index, tick) for index in range(BUCKETS)])
+    same, older = goes_on * (1.0 - ages), (goes_on * ages)[:-1]
     found = np.zeros((ticks + 1, BUCKETS))
-    for left in range(1, ticks + 1):
-        found[left] = tick + (1.0 - ends) * _aged(found[None, left - 1], ages)[0]
+    for left in range(ticks):
+        before, row = found[left], found[left + 1]
+        np.multiply(same, before, out=row)
+        row[:-1] += older * before[1:]
+        row += tick
     return found
-
-
-def _aged(values: Any, ages: Any) -> Any:
-    """The values a tick later of spells that go on: in the same bucket, or in the next one."""
-    later = values.copy()
-    later[:, :-1] = (1.0 - ages[:-1]) * values[:, :-1] + ages[:-1] * values[:, 1:]
-    return later

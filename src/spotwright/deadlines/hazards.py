@@ -50,7 +50,7 @@ BUCKETS = len(AGES) + 1
 STEP = 600.0
 """The seconds in which a spell of a table ends or goes on."""
 
-_WORTH = 20.0
+_WORTH = 200.0  # four weeks of a pool then count as much as the shipped counts; with less weight they made jobs dearer
 
 
 class Spells(NamedTuple):
@@ -210,8 +210,11 @@ class _Counts:
     seen: list[float] = field(default_factory=_zeros)
     ended: list[float] = field(default_factory=_zeros)
 
-    def count(self, begin: float, end: float, *, ends: bool) -> None:
-        """Count the time of a spell between two ages, and its end. A spell that was seen to end was looked at once at least."""
+    def count(self, begin: float, end: float, *, ends: bool, seen_from: float) -> None:
+        """Count the time of a spell between two ages, and its end. A spell that was seen to end was looked at once at least.
+
+        ``seen_from`` is its age when it was first seen.
+        """
         at, low = begin, bucket(begin)
         for index in range(low, BUCKETS):
             bound = min(end, AGES[index]) if index < len(AGES) else end
@@ -219,7 +222,7 @@ class _Counts:
             at = max(at, bound)
         if ends:
             index = bucket(end)
-            self.seen[index] += max(0.0, STEP - (end - begin)) / STEP
+            self.seen[index] += max(0.0, STEP - (end - seen_from)) / STEP
             self.ended[index] += 1.0
 
     def spells(self) -> Spells:
@@ -232,13 +235,15 @@ class Sightings:
 
     ``up`` tells whether spot could be had when it was last seen (``None``: not known), ``began`` when that spell began, as far
     as is known, ``counted`` up to when its time was counted. ``watched``: the run has a node of the pool or waits for one, so
-    a change is seen at once. ``looks`` were counted when the table was made.
+    a change is seen at once. ``looks`` were counted when the table was made, ``seen_from`` is when the present spell was first
+    seen.
     """
 
     before: HazardTable = NOTHING
     up: bool | None = None
     began: float = 0.0
     counted: float = 0.0
+    seen_from: float = 0.0
     watched: bool = False
     table: HazardTable = SHIPPED
     looks: float = 0.0
@@ -295,13 +300,14 @@ class Sightings:
             self.up = None
 
     def _begin(self, at: float, *, up: bool, age: float) -> None:
-        self.up, self.began, self.counted = up, at - age, at
+        self.up, self.began, self.counted, self.seen_from = up, at - age, at, at
 
     def _count(self, at: float, *, ends: bool) -> None:
         if self.up is None:
             return
         counts, at = self.ups if self.up else self.downs, max(at, self.counted)
-        counts.count(self.counted - self.began, at - self.began, ends=ends)
+        seen_from = self.seen_from - self.began
+        counts.count(self.counted - self.began, at - self.began, ends=ends, seen_from=seen_from)
         self.counted = at
         looks = sum(self.ups.seen) + sum(self.downs.seen)
         if ends or looks > self.looks * _GROWTH + _FIRST:

@@ -8,9 +8,9 @@ attempt is in :mod:`spotwright.scheduling.budgets`, the choice of the next rung 
 Attempts that have ended are closed before anything else is decided, and alone. So an engine that takes a run up can commit the
 ends of earlier attempts before anything new starts.
 
-Beside the ends of attempts, time decides: timers that are due, a running attempt on spot that has to move to on-demand at the
-last safe moment of its deadline, and an attempt that an orchestrator made and that waits in vain for a node (row 7 of the
-table).
+Beside the ends of attempts, time decides: timers that are due; a running attempt that moves between spot and on-demand under its
+deadline, because that costs less or because the last safe moment has come; and an attempt that an orchestrator made and that
+waits in vain for a node (row 7 of the table).
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ from spotwright.engine.events import (
 from spotwright.engine.fold import cause_to_charge, spent_before
 from spotwright.engine.io_resolution import check_inputs, computed_outputs, condition_inputs, dag_outputs, loop_items
 from spotwright.engine.next_rung import (
+    PARTS,
     Snapshot,
+    advise,
     effective_plan,
     end_of_longer_wait,
     first_choice,
@@ -68,7 +70,7 @@ from spotwright.scheduling.budgets import (
     rung_after_waiting,
 )
 from spotwright.scheduling.cause import classify
-from spotwright.scheduling.deadline import any_room, without_on_demand
+from spotwright.scheduling.deadline import Outlook, any_room, without_on_demand
 
 __all__ = [
     "after_move",
@@ -124,18 +126,45 @@ def _is_current(state: RunState, at: float, path: str) -> bool:
     return waits_or_runs and task.last.until == at and not task.last.halted
 
 
+_LATER = 300.0  # seconds of the simulated world to the next look at an attempt about which nothing can be decided now
 _LOOKS = 5  # for room on on-demand, in the time of one ``pending_timeout``
-_PARTS = 500  # looks at a running attempt in the time of its whole work, at most
 
 
-def look(state: RunState, task: TaskState, now: float) -> Event:
-    """The decision about a task whose attempt runs on spot: it stays until a moment, or is moved."""
+def look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
+    """The decision about a task with a deadline whose attempt runs: it stays until the next look, or is moved."""
     attempt = task.last
+    pool = state.plan.config.pools[attempt.pool or ""]
     try:
-        outlook = outlook_without_advice(state, task, effective_plan(state, task), now)
+        planned = effective_plan(state, task)
     except InputError as error:
-        return AttemptKept(now, task.path, attempt.number, why=f"stays on spot: {error}")
-    last = outlook.last_moment
+        return AttemptKept(now, task.path, attempt.number, why=f"stays on {pool.capacity.value}: {error}")
+    outlook = outlook_without_advice(state, task, planned, now)
+    if pool.is_spot:
+        stays = _until_last_moment(task, outlook, now)
+    else:
+        until = now + _LATER / state.time_scale
+        stays = AttemptKept(now, task.path, attempt.number, until=until, why="stays on on-demand")
+    if not isinstance(stays, AttemptKept) or stays.until is None or not outlook.saves:
+        return stays
+    advice = advise(state, task, planned, outlook, snapshot)
+    if advice is None:
+        return stays
+    paid_off = (
+        attempt.bound_at is not None and now - attempt.bound_at >= outlook.overhead
+    )  # it has worked as long as it launched
+    if advice.gain > 0.0 and paid_off and (advice.launches or advice.rung is None):
+        rung = planned.ladder.on_demand[0] if advice.rung is None else advice.rung
+        to = planned.ladder.rungs[rung].pools[0]
+        why = f"to {to}: {advice.move}"
+        return AttemptHalted(now, task.path, attempt.number, why=why, moves=True, rung=rung)
+    if pool.is_spot:
+        return stays.replaced(until=min(stays.until, advice.until))
+    return stays.replaced(until=advice.until, why=f"stays on on-demand: {advice.why}")
+
+
+def _until_last_moment(task: TaskState, outlook: Outlook, now: float) -> Event:
+    """What the last safe moment says about an attempt on spot: it stays until then, or is moved to on-demand."""
+    attempt, last = task.last, outlook.last_moment
     if last is None:
         return AttemptKept(now, task.path, attempt.number, why="stays on spot: no 'work' is stated")
     work = format_duration((outlook.work or 0.0) * (1.0 - outlook.progress))
@@ -144,7 +173,7 @@ def look(state: RunState, task: TaskState, now: float) -> Event:
         f"{format_duration(outlook.overhead)} more to launch and spot {format_duration(outlook.drain)} to be left, and the "
         f"deadline is in {format_duration(outlook.deadline - now)}"
     )
-    if last - outlook.drain - now > (outlook.work or 0.0) / _PARTS:
+    if last - outlook.drain - now > (outlook.work or 0.0) / PARTS:
         return AttemptKept(now, task.path, attempt.number, until=last - outlook.drain, why=f"stays on spot: {numbers}")
     if now <= last:
         return AttemptHalted(
@@ -156,9 +185,13 @@ def look(state: RunState, task: TaskState, now: float) -> Event:
 
 def _look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     """As :func:`look`; but an attempt leaves spot for on-demand only where on-demand can be had, and it is told before."""
-    decided, ladder = look(state, task, now), task.plan.ladder
+    decided, ladder = look(state, task, snapshot, now), task.plan.ladder
     ends = decided.until if isinstance(decided, AttemptKept) else now
-    if ends is None or any_room(ladder, ladder.on_demand, snapshot.has_room):
+    goes_to_spot = (
+        isinstance(decided, AttemptHalted) and decided.rung is not None and decided.rung not in ladder.on_demand
+    )
+    on_spot = state.plan.config.pools[task.last.pool or ""].is_spot
+    if ends is None or goes_to_spot or not on_spot or any_room(ladder, ladder.on_demand, snapshot.has_room):
         return decided
     planned = effective_plan(state, task)
     outlook = outlook_without_advice(state, task, planned, now)
@@ -169,10 +202,12 @@ def _look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> E
 
 
 def after_move(task: TaskState, ending: Ending, on_demand: tuple[int, ...]) -> Decision | None:
-    """What follows an attempt that was moved: the next one, on on-demand. ``None`` for one that ended otherwise."""
+    """What follows an attempt that was moved: the next one, where it was to go. ``None`` for one that ended otherwise."""
     if not task.last.moving or ending.cause is not Cause.DISRUPTED or not on_demand:
         return None
-    return Decision(FollowUp.RETRY, "goes on on on-demand; the move spends no budget", on_demand[0])
+    rung = on_demand[0] if task.last.target is None else task.last.target
+    where = "on-demand" if rung in on_demand else ", ".join(task.plan.ladder.rungs[rung].pools)
+    return Decision(FollowUp.RETRY, f"goes on on {where}; the move spends no budget", rung)
 
 
 def why_it_stays(
@@ -480,6 +515,8 @@ def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     why = f"no node on {', '.join(attempt.pools)} for {now - attempt.rung_at:.3g}s: {snapshot.why_pending(task)}"
     why += f", and {node} is not waited for any longer" if node else ""
     choice = next_choice(state, task, planned, snapshot, now)
+    if choice is not None and choice.rung == attempt.rung and planned.policy.deadline is not None:
+        return AttemptKept(now, task.path, attempt.number, until=choice.until, why=choice.why)
     if choice is not None:
         pools = planned.ladder.rungs[choice.rung].pools
         why = f"{why}; {choice.why}" if choice.why else why

@@ -368,12 +368,16 @@ class AttemptMoved(Event, kw_only=True):
 
 
 class AttemptHalted(Event, kw_only=True):
-    """Decision: an attempt is to be stopped; with ``moves`` only here, and its task goes on elsewhere."""
+    """Decision: an attempt is to be stopped; with ``moves`` only here, and its task goes on elsewhere.
+
+    ``rung`` is where it is to go on; without one that is on-demand.
+    """
 
     kind = "halt"
 
     why: str
     moves: bool = False
+    rung: int | None = None
 
 
 class AttemptDecided(Event, kw_only=True):
@@ -539,7 +543,7 @@ WORKLOAD_EVENTS = (
 
 
 class AttemptKept(Event, kw_only=True):
-    """Decision: an attempt that runs on spot under a deadline stays there, at least ``until`` the next look at it.
+    """Decision: an attempt under a deadline stays where it runs or waits, at least ``until`` the next look at it.
 
     Without ``until`` it stays to its end. An attempt that waits goes on waiting on its rung, because a node is on its way.
     """

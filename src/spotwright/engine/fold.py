@@ -251,11 +251,11 @@ def attempt_kept(state: RunState, event: AttemptKept) -> None:
 def halted_to_move(attempt: AttemptState, event: AttemptHalted) -> None:
     """Note that an attempt is stopped to go on elsewhere, which its end will say too."""
     if event.moves:
-        attempt.moving = event.why
+        attempt.moving, attempt.moved_at, attempt.target = event.why, event.at, event.rung
 
 
 def spot_bound(state: RunState, task: TaskState, event: AttemptBound) -> None:
-    """An attempt has a node: if that is spot under a deadline, a decision says how long it may stay."""
+    """An attempt has a node: under a deadline a decision says how long it stays there."""
     task.last.until, task.last.kept = None, ""
     sightings = state.sightings.get(event.pool)
     if sightings is not None:
@@ -330,12 +330,15 @@ def pools_changed(state: RunState, attempt: AttemptState, event: AttemptDecided)
 
 
 def _is_watched(state: RunState, task: TaskState) -> bool:
-    """Whether a deadline may move the running attempt of a task from spot to on-demand."""
-    policy, attempt = task.plan.policy, task.last
-    if policy.deadline is None or not policy.work or attempt.bound_at is None or attempt.key:
+    """Whether a deadline may move the running attempt of a task: from spot, or to spot where its work is saved."""
+    policy, attempt, ladder = task.plan.policy, task.last, task.plan.ladder
+    if policy.deadline is None or not policy.work or attempt.bound_at is None or attempt.key or not ladder.on_demand:
         return False
     pool = state.plan.config.pools.get(attempt.pool or "")
-    return pool is not None and pool.is_spot and bool(task.plan.ladder.on_demand)
+    if pool is None or pool.is_spot:
+        return pool is not None
+    has_spot = any(rung.spot is not False for rung in ladder.rungs)
+    return has_spot and (policy.checkpoint is not None or task.goes_on)
 
 
 def ask_again(state: RunState) -> None:

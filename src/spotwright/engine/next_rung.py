@@ -1,14 +1,14 @@
 """Chooses the rung on which a task's next attempt waits for a node: by ``pending_timeout``, or by the deadline where one is set.
 
 These are rows 6 to 8 of the design's table, applied to the state of the run and to the snapshot: the answers of the world that
-one round of decisions uses. Under a deadline the solved policies say what to do: launch on which spot pool, wait until when,
-or pay on-demand.
+one round of decisions uses. Under a deadline the costs of each action say what to do: launch on which spot pool, wait, or pay
+on-demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from spotwright.engine.events import SnapshotTaken
@@ -20,16 +20,18 @@ from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling import budgets, deadline
 from spotwright.scheduling.budgets import AttemptLife, Decision, LadderPosition, Useless
-from spotwright.scheduling.deadline import Choice, Outlook, RungAdvice
+from spotwright.scheduling.deadline import Advice, Choice, Outlook
+from spotwright.scheduling.ladder import Ladder
 
 if TYPE_CHECKING:
+    from spotwright.deadlines.choice import Chooser, Limits, Pool, Situation
     from spotwright.deadlines.hazards import HazardTable
-    from spotwright.deadlines.job_policies import Learned
     from spotwright.deadlines.jobs import Job
     from spotwright.deadlines.solver import RestartTable
 
 
 __all__ = [
+    "PARTS",
     "Answers",
     "Snapshot",
     "advise",
@@ -44,99 +46,212 @@ __all__ = [
 ]
 
 
-_TICKS = 150  # decisions in the time to a deadline
+PARTS = 5000
+"""Last moments that are nearer than this part of the work are now."""
+
+_LOOK = 300.0  # seconds of the simulated world between two decisions about a task with a deadline, at most
+_SHORTEST_LOOK = 0.2  # real seconds between them, at least
 _LEAST = 0.01  # the share of the work that an attempt has to do, also where all of it was reported
 _SPOT, _ON_DEMAND = 1.0, 3.0  # prices where the pools name none: spot costs a third
+_LEAST_GAIN = 60.0  # seconds on on-demand that a move must be worth at least: less is not worth the trouble
+_NEVER = 1e8  # a cost above which an action is not possible
 
 
 class _Market(NamedTuple):
-    """What is known of a spot pool now: its hazards, and how long spot is there, or is gone, if it is. Seconds of the tables."""
+    """What is known of a spot pool now, in seconds of the simulated world.
 
-    hazards: HazardTable
-    up_for: float
-    down_for: float
+    ``age`` is how long spot is there (``up``) or is gone. ``before`` is what earlier runs say, ``table`` what they and this one do.
+    """
+
+    name: str
+    rung: int
+    price: float
+    up: bool
+    age: float
+    before: HazardTable
+    table: HazardTable
 
 
-def advise(state: RunState, planned: PlannedTask, outlook: Outlook, lost: str | None = None) -> tuple[RungAdvice, ...]:
-    """The advice for each spot rung, the best one first; empty where nothing but on-demand is left, or nothing but spot.
+class _Place(NamedTuple):
+    """Where a task is: what it runs on (as :class:`~spotwright.deadlines.jobs.Action`), the pool, and the rest of its launch.
 
-    The cheapest pool comes first; of equal prices the one whose spot has lasted longest. ``lost`` is a pool that has just taken a
-    node.
+    ``pool`` is the spot pool that it runs on or ran on last, as an index; -1: none. ``starting`` is in real seconds.
+    """
+
+    mode: int
+    pool: int
+    starting: float
+
+
+def advise(
+    state: RunState,
+    task: TaskState,
+    planned: PlannedTask,
+    outlook: Outlook,
+    snapshot: Snapshot,
+    lost: str | None = None,
+) -> Advice | None:
+    """The cheapest safe action of a task now; ``None`` where nothing but on-demand is left, or nothing but spot.
+
+    ``lost`` is a pool that has just taken a node.
     """
     ladder = planned.ladder
-    spot = [index for index, rung in enumerate(ladder.rungs) if rung.spot is not False]
-    if not outlook.work or not spot or not ladder.on_demand or outlook.only_on_demand:
-        return ()
-    pools = {index: ladder.rungs[index].pools[0] for index in spot}
-    markets = {index: _market(state, pool, outlook.now, lost=pool == lost) for index, pool in pools.items()}
-    spot.sort(key=lambda index: (_price(state, pools[index], _SPOT), -markets[index].up_for, index))
-    on_demand = _price(state, ladder.rungs[ladder.on_demand[0]].pools[0], _ON_DEMAND)
-    prices = {index: (_price(state, pool, _SPOT), on_demand) for index, pool in pools.items()}
-    return tuple(_of_rung(state, index, markets[index], prices[index], outlook) for index in spot)
-
-
-def _of_rung(state: RunState, rung: int, market: _Market, prices: tuple[float, float], outlook: Outlook) -> RungAdvice:
+    if not outlook.work or not ladder.on_demand or outlook.only_on_demand:
+        return None
+    markets = _markets(state, task, planned, outlook.now, snapshot, lost)
+    whole = (outlook.deadline - state.started_at) * state.time_scale
+    overhead = outlook.overhead * state.time_scale
+    if not markets or overhead >= whole:
+        return None
     from spotwright.deadlines.jobs import Job
 
-    scale, work = state.time_scale, outlook.work or 0.0
-    whole = outlook.deadline - state.started_at
-    job = Job(work * scale, whole * scale, outlook.overhead * scale, *prices)
-    remaining = (outlook.deadline - outlook.now) * scale
-    left = work * max(_LEAST, 1.0 - outlook.progress) * scale if outlook.saves else job.work
-    if not job.is_possible:
-        launches, waits = False, 0.0
-    elif outlook.saves:
-        launches, waits = _saving(job, market, remaining, left)
-    else:
-        launches, waits = _restarting(job, market, remaining, outlook.drain * scale)
-    return RungAdvice(rung, launches, outlook.now + waits / scale, _numbers(job, market, remaining, left, scale))
+    on_demand = _price(state, ladder.rungs[ladder.on_demand[0]].pools[0], _ON_DEMAND)
+    work = min(outlook.work * state.time_scale, whole - overhead)
+    job = Job(work, whole, overhead, min(each.price for each in markets), on_demand)
+    words = _Words(state, outlook, markets, ladder)
+    if outlook.saves:
+        return _saving(state, task, job, markets, outlook, words)
+    return _restarting(state, task, job, markets, outlook, words)
 
 
-def _saving(job: Job, market: _Market, remaining: float, left: float) -> tuple[bool, float]:
-    """Whether a launch on spot pays for a job that saves its work, and for how many seconds it pays to wait for one.
-
-    Where the table would wait although spot is there (for an older spell, or because it costs the same) the job launches: in the
-    queue of a pool with room it gets a node at once.
-    """
-    from spotwright.deadlines.job_policies import decide
-    from spotwright.deadlines.jobs import Action, Moment
-
-    policy = _solved(job, market.hazards)
-    tick = policy.table.grid.tick
-    moment = Moment(remaining, left, Action.WAIT, 0.0, up=True, age=market.up_for + tick)
-    launches = decide(policy, job, moment, tick) is not Action.ON_DEMAND
-    waiting = moment._replace(up=False, age=market.down_for + tick)
-    steps = 0
-    while decide(policy, job, waiting, tick) is Action.WAIT:
-        steps += 1
-        waiting = waiting._replace(remaining=waiting.remaining - tick, age=waiting.age + tick)
-    return launches, steps * tick
-
-
-def _restarting(job: Job, market: _Market, remaining: float, drain: float) -> tuple[bool, float]:
-    """The same for a job that does not save its work."""
+def _saving(
+    state: RunState, task: TaskState, job: Job, markets: Sequence[_Market], outlook: Outlook, words: _Words
+) -> Advice:
+    """What a job that saves its work does: :mod:`spotwright.deadlines.choice` says it."""
+    from spotwright.deadlines.choice import Limits, Pool
     from spotwright.deadlines.jobs import Action
-    from spotwright.deadlines.solver import spot_ends
 
-    table = _solved_restarts(job, market.hazards, drain)
-    launches = table.action(remaining, up=True, age=market.up_for) is Action.SPOT
-    waited, latest = 0.0, remaining - spot_ends(job, drain)
-    while waited < latest and table.action(remaining - waited, up=False, age=market.down_for + waited) is Action.WAIT:
-        waited += table.tick
-    return launches, max(0.0, min(waited, latest))
+    scale, work = state.time_scale, outlook.work or 0.0
+    pools = tuple(Pool(each.price, each.table.up, state.plan.config.pools[each.name].region) for each in markets)
+    limits = Limits(job.overhead, outlook.drain * scale, min(1.0, work / PARTS) * scale)
+    chooser = _chooser(job, pools, limits, _known_before(markets))
+    place = _place(state, task, markets, outlook)
+    found = chooser.choose(_situation(state, markets, outlook, place))
+    action, best, safe = int(found.action[0]), int(found.pool[0]), float(found.until[0]) / scale
+    costs = (float(found.wait[0]), float(found.on_demand[0]), [float(each[0]) for each in found.spot])
+    until = outlook.now + min(safe, max(min(_LOOK, chooser.table.grid.tick) / scale, _SHORTEST_LOOK))
+    here = costs[1] if place.mode == Action.ON_DEMAND else costs[2][place.pool]
+    least_gain = _LEAST_GAIN * job.on_demand_price / 3600.0
+    waits = _to_wait_for(task, markets) if action == Action.WAIT else None
+    if waits is not None:
+        return Advice(waits, False, until, words.better(costs[1] - costs[0]))
+    if action == Action.ON_DEMAND or (action == Action.WAIT and costs[1] < costs[2][best]):
+        gain = here - costs[1] if place.mode == Action.SPOT else 0.0
+        gain = gain if least_gain < gain < _NEVER else 0.0
+        return Advice(None, False, until, words.on_demand(min(costs[0], *costs[2]) - costs[1]), *words.gain(gain))
+    name, gain = markets[best].name, here - costs[2][best]
+    needs = outlook.drain + outlook.overhead  # to leave what it runs on; else it could not use spot after that
+    if place.mode == Action.WAIT or gain <= least_gain or safe <= needs:
+        gain = 0.0
+    return Advice(markets[best].rung, True, until, words.better(costs[1] - costs[2][best], name), *words.gain(gain))
 
 
-def _market(state: RunState, pool: str, now: float, *, lost: bool) -> _Market:
-    """What the run and earlier ones have seen of a pool; of one that nobody has seen, what is shipped."""
-    sightings = state.sightings.get(pool)
-    if sightings is None:
-        from spotwright.deadlines.hazards import SHIPPED
+def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, place: _Place) -> Situation:
+    import numpy as np
 
-        return _Market(SHIPPED, SHIPPED.up.first_age(), SHIPPED.down.first_age())
-    if lost:
-        return _Market(sightings.table, 0.0, 0.0)
-    moment = now * state.time_scale
-    return _Market(sightings.table, sightings.age(moment, up=True), sightings.age(moment, up=False))
+    from spotwright.deadlines.choice import Situation
+
+    scale, work = state.time_scale, outlook.work or 0.0
+    undone = 1.0 - outlook.progress
+    return Situation(
+        remaining=np.array([(outlook.deadline - outlook.now) * scale]),
+        left=np.array([work * max(_LEAST, undone) * scale]),
+        at_most=np.array([work * undone * scale]),
+        mode=np.array([place.mode]),
+        pool=np.array([place.pool]),
+        starting=np.array([place.starting * scale]),
+        up=np.array([[each.up] for each in markets]),
+        age=np.array([[each.age] for each in markets]),
+    )
+
+
+def _place(state: RunState, task: TaskState, markets: Sequence[_Market], outlook: Outlook) -> _Place:
+    """What a task runs on now. An attempt for which a node boots is in its launch; another one without a node waits."""
+    from spotwright.deadlines.jobs import Action
+
+    names = {each.name: index for index, each in enumerate(markets)}
+    last = next((names[each.pool] for each in reversed(task.attempts) if each.pool in names), -1)
+    attempt = task.last if task.attempts else None
+    if attempt is None or not attempt.is_live:
+        return _Place(Action.WAIT, last, 0.0)
+    pool, starting = attempt.pool, 0.0
+    if pool is None:
+        booting = [node for node in state.nodes.values() if node.state == "booting" and node.pool in attempt.pools]
+        newest = max(booting, key=lambda node: node.booted_at, default=None)
+        if newest is None or newest.booted_at < attempt.rung_at:
+            return _Place(Action.WAIT, last, 0.0)
+        pool, starting = newest.pool, max(0.0, outlook.overhead - (outlook.now - newest.booted_at))
+    if pool in names:
+        return _Place(Action.SPOT, names[pool], starting)
+    return _Place(Action.ON_DEMAND, last, starting)
+
+
+def _to_wait_for(task: TaskState, markets: Sequence[_Market]) -> int | None:
+    """The rung of the cheapest spot pool without room; ``None`` where all have room: to wait there would be to launch."""
+    rung = task.last.rung if task.attempts and task.last.is_live else None
+    without = [each for each in markets if not each.up]
+    best = min(without, key=lambda each: (each.price, each.rung != rung, each.rung), default=None)
+    return None if best is None else best.rung
+
+
+def _restarting(
+    state: RunState, task: TaskState, job: Job, markets: Sequence[_Market], outlook: Outlook, words: _Words
+) -> Advice:
+    """What a job does that saves nothing: the cheapest of a launch or a wait for each spot pool, and of on-demand."""
+    from spotwright.deadlines.jobs import Action
+
+    scale = state.time_scale
+    remaining, drain = (outlook.deadline - outlook.now) * scale, outlook.drain * scale
+    found: list[tuple[float, bool, bool, int, _Market]] = []
+    tick, rung = _LOOK, task.last.rung if task.attempts and task.last.is_live else None
+    for each in markets:
+        table = _solved_restarts(job._replace(spot_price=each.price), each.before, drain)
+        tick = min(tick, table.tick)
+        if table.action(remaining, up=each.up, age=each.age) is not Action.ON_DEMAND:
+            cost = table.cost(remaining, up=each.up, age=each.age)
+            found.append((cost, not each.up, each.rung != rung, each.rung, each))
+    until = outlook.now + max(tick / scale, _SHORTEST_LOOK)
+    until = until if outlook.spot_ends is None else min(until, outlook.spot_ends)
+    on_demand = (job.work + job.overhead) * job.on_demand_price / 3600.0
+    if not found:
+        return Advice(None, False, until, words.on_demand(_NEVER))
+    cost, waits, _, _, best = min(found)
+    why = words.better(on_demand - cost, "" if waits else best.name)
+    return Advice(best.rung, not waits, until, why)
+
+
+def _markets(
+    state: RunState, task: TaskState, planned: PlannedTask, now: float, snapshot: Snapshot, lost: str | None
+) -> list[_Market]:
+    """What the run and earlier ones have seen of the spot pools of a ladder; of one that nobody has seen, what is shipped.
+
+    The pool on which the task runs is up, also where the run uses all of its nodes.
+    """
+    pools, rungs = state.plan.config.pools, enumerate(planned.ladder.rungs)
+    named = [(name, index) for index, rung in rungs if rung.spot is not False for name in rung.pools]
+    here = task.last.pool if task.attempts and task.last.is_live else None
+    return [
+        _market(state, name, index, now, up=snapshot.has_room(name) or name == here, lost=name == lost)
+        for name, index in named
+        if pools[name].is_spot
+    ]
+
+
+def _market(state: RunState, name: str, rung: int, now: float, *, up: bool, lost: bool) -> _Market:
+    from spotwright.deadlines.hazards import NOTHING, SHIPPED, Sightings, learned
+
+    seen = state.sightings.get(name) or Sightings()
+    moment, price = now * state.time_scale, _price(state, name, _SPOT)
+    age = 0.0 if lost else seen.age(moment, up=up)
+    before = SHIPPED if seen.before == NOTHING else learned(seen.before)
+    return _Market(name, rung, price, up, age, before, seen.table)
+
+
+def _known_before(markets: Sequence[_Market]) -> HazardTable:
+    """How long spells with and without spot last in these pools, as earlier runs have counted them, or as it is shipped."""
+    from spotwright.deadlines.hazards import SHIPPED, added
+
+    return reduce(added, [each.before for each in markets if each.before != SHIPPED] or [SHIPPED])
 
 
 def _price(state: RunState, pool: str, default: float) -> float:
@@ -144,31 +259,49 @@ def _price(state: RunState, pool: str, default: float) -> float:
     return default if price is None else float(price)
 
 
-def _numbers(job: Job, market: _Market, remaining: float, left: float, scale: float) -> str:
-    """The figures of a decision, in words. Work and slack are in real time, spells in the time of the simulated world."""
-    from spotwright.deadlines.hazards import bucket
+class _Words:
+    """Puts the figures of a decision into words: the slack in real time, and costs until the end of the work on average."""
 
-    ratio = job.on_demand_price / job.spot_price if job.spot_price > 0 else 0.0
-    price = f"on-demand costs {ratio:.2g} times as much" if ratio else "spot costs nothing"
-    work, slack, launch = (
-        format_duration(seconds / scale) for seconds in (left, remaining - left - job.overhead, job.overhead)
-    )
-    lost = market.hazards.up.chance(bucket(market.up_for))
-    back = market.hazards.down.chance(bucket(market.down_for))
-    return (
-        f"{work} of work and {slack} of slack are left, a launch takes {launch}, {price}; within ten minutes spot that has "
-        f"lasted {format_duration(market.up_for)} is lost in {lost:.0%} of cases, and spot that has been gone for "
-        f"{format_duration(market.down_for)} comes back in {back:.0%}"
-    )
+    def __init__(self, state: RunState, outlook: Outlook, markets: Sequence[_Market], ladder: Ladder) -> None:
+        left = (outlook.work or 0.0) * (1.0 - outlook.progress)
+        slack = max(0.0, outlook.deadline - outlook.now - left - outlook.overhead)
+        self._slack = f"{format_duration(slack)} of slack"
+        config = state.plan.config
+        names = [*(each.name for each in markets), ladder.rungs[ladder.on_demand[0]].pools[0]]
+        self._currency = config.currency if all(config.pools[name].price is not None for name in names) else ""
+
+    def better(self, saved: float, pool: str = "") -> str:
+        """Why a task goes to a spot pool, or stays there; or waits for one."""
+        if saved >= _NEVER:
+            return f"{self._slack}, and nothing else is possible"
+        what = f"{pool} is expected" if pool else "expected"
+        return f"{self._slack}, {what} to save {self._amount(saved)} over on-demand now"
+
+    def on_demand(self, saved: float) -> str:
+        """Why a task goes to on-demand, or stays there."""
+        if saved >= _NEVER:
+            return f"{self._slack}, and nothing else is possible"
+        return f"{self._slack}, expected to save {self._amount(saved)} over the best use of spot"
+
+    def gain(self, gain: float) -> tuple[float, str]:
+        """A gain, and what a move for it says."""
+        if gain <= 0.0:
+            return 0.0, ""
+        return gain, f"{self._slack}, expected to save {self._amount(gain)}"
+
+    def _amount(self, amount: float) -> str:
+        """An amount of money; without prices as time on on-demand."""
+        if not self._currency:
+            return f"{format_duration(max(0.0, amount) * 3600.0 / _ON_DEMAND)} of on-demand"
+        return f"{f'{amount:.2f}' if amount >= 0.1 else f'{max(0.0, amount):.2g}'} {self._currency}"
 
 
-@lru_cache(maxsize=16)
-def _solved(job: Job, hazards: HazardTable) -> Learned:
+@lru_cache(maxsize=64)
+def _chooser(job: Job, pools: tuple[Pool, ...], limits: Limits, before: HazardTable) -> Chooser:
     """The policy of a job; tasks with the same figures share it."""
-    from spotwright.deadlines.job_policies import Learned
-    from spotwright.deadlines.solver import solve
+    from spotwright.deadlines.choice import chooser
 
-    return Learned(solve(job, hazards, tick=max(job.deadline / _TICKS, job.overhead / 4), per_tick=5))
+    return chooser(job, pools, limits, before.down, before.up)
 
 
 @lru_cache(maxsize=64)
@@ -253,11 +386,12 @@ def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapsho
     """The rung on which the next attempt of a task is placed."""
     if planned.policy.deadline is None:
         return _until_patience_ends(state, planned, _rung(task, planned), now)
-    if task.next_rung is not None and task.attempts and task.last.moving and task.last.cause is Cause.DISRUPTED:
+    moved = bool(task.attempts) and bool(task.last.moving) and task.last.cause is Cause.DISRUPTED
+    if moved and task.next_rung in planned.ladder.on_demand:
         patience_ends = now + planned.policy.pending_timeout / state.time_scale
-        return Choice(task.next_rung, "on-demand: the attempt before was moved here", patience_ends)
-    outlook = _outlook(state, task, planned, now)
-    return deadline.choose(outlook, planned.ladder, snapshot.has_room, _kept_rung(task))
+        return Choice(task.next_rung or 0, "on-demand: the attempt before was moved here", patience_ends)
+    outlook = _outlook(state, task, planned, now, snapshot)
+    return deadline.choose(outlook, planned.ladder, snapshot.has_room, None if moved else _kept_rung(task))
 
 
 def next_choice(
@@ -267,7 +401,7 @@ def next_choice(
     ladder, rung = planned.ladder, task.last.rung
     waits_its_turn = _waits_its_turn(state, task, planned)
     if planned.policy.deadline is not None:
-        outlook = _outlook(state, task, planned, now)
+        outlook = _outlook(state, task, planned, now, snapshot)
         choice = deadline.choose_while_pending(outlook, ladder, snapshot.has_room, rung)
         return deadline.choose(outlook, ladder, snapshot.has_room) if choice is None and waits_its_turn else choice
     below = budgets.next_rung_while_pending(rung, task.spent, planned.policy, ladder)
@@ -317,7 +451,7 @@ def under_deadline(
     """
     spent = spent_before(state, task).after(cause)
     lost = task.last.pool if cause.is_interruption else None
-    outlook = _outlook(state, task, planned, now, cause, lost)
+    outlook = _outlook(state, task, planned, now, snapshot, cause, lost)
     ladder, wait, rung = planned.ladder, following.wait, following.rung
     if cause.is_interruption:
         rung = deadline.choose(outlook, ladder, snapshot.has_room).rung
@@ -350,18 +484,18 @@ def _outlook(
     task: TaskState,
     planned: PlannedTask,
     now: float,
+    snapshot: Snapshot,
     cause: Cause | None = None,
     lost: str | None = None,
-) -> deadline.Outlook:
-
+) -> Outlook:
     outlook = outlook_without_advice(state, task, planned, now, cause)
-    return outlook._replace(rungs=advise(state, planned, outlook, lost))
+    return outlook._replace(advice=advise(state, task, planned, outlook, snapshot, lost))
 
 
 def outlook_without_advice(
     state: RunState, task: TaskState, planned: PlannedTask, now: float, cause: Cause | None = None
 ) -> deadline.Outlook:
-    """What is known of a task with a deadline now, without what a solved policy says.
+    """What is known of a task with a deadline now, without what its costs say.
 
     ``cause`` is that of the end of its newest attempt, where it is not folded yet.
     """
@@ -403,7 +537,7 @@ def lives(state: RunState, task: TaskState, cause: Cause | None = None) -> Itera
 
 def _saves(task: TaskState, planned: PlannedTask) -> bool:
     """Whether the work of a task is saved: the policy names a checkpoint, or an earlier attempt went on from one."""
-    return planned.policy.checkpoint is not None or any(attempt.first_progress for attempt in task.attempts[1:])
+    return planned.policy.checkpoint is not None or task.goes_on
 
 
 def _saved_share(task: TaskState, planned: PlannedTask) -> float:

@@ -64,8 +64,10 @@ class AttemptState(_State):
         None  # when it leaves the rung if it has no node; of one that runs, the next look at its deadline
     )
     why: str = ""
-    kept: str = ""  # why it stays on spot while it runs under a deadline, or on its rung while it waits
+    kept: str = ""  # why it stays where it runs or waits under a deadline
     moving: str = ""  # why it is stopped to go on elsewhere
+    moved_at: float | None = None  # when that was decided
+    target: int | None = None  # the rung where it is to go on; None: on-demand
     tried: list[str] = field(default_factory=list)  # why it left the rungs above
     node: str | None = None
     pool: str | None = None
@@ -167,6 +169,11 @@ class TaskState(_State):
     def last(self) -> AttemptState:
         """The newest attempt."""
         return self.attempts[-1]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an attempt went on with the work of an earlier one."""
+        return any(attempt.first_progress for attempt in self.attempts[1:])
 
     @property
     def may_start(self) -> bool:

@@ -20,23 +20,27 @@ from typing import NamedTuple
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling.ladder import Ladder
 
-__all__ = ["Choice", "Outlook", "RungAdvice", "any_room", "choose", "choose_while_pending", "without_on_demand"]
+__all__ = ["Advice", "Choice", "Outlook", "any_room", "choose", "choose_while_pending", "without_on_demand"]
 
 
 _LOOKS = 5  # for room on spot, in the time of one ``patience``, while an attempt has no on-demand node
 _SHORT = 1.0  # seconds: a decision at the last moment comes a moment after it
 
 
-class RungAdvice(NamedTuple):
-    """What the cheapest plan says about one spot rung: whether a launch pays, and from when on no wait for a node there pays.
+class Advice(NamedTuple):
+    """What costs least on average from now on, among what is safe: :mod:`spotwright.deadlines.choice` says it.
 
-    ``numbers`` are the figures that it used, in words. It decides only what is safe anyway.
+    ``rung`` is the spot rung to launch on (``launches``) or to wait on, ``None`` for on-demand. ``until`` (Unix seconds) is when
+    to ask again, ``why`` the figures in words. For an attempt that runs, ``gain`` is what a move there saves on average, in the
+    currency of the prices (0: it stays), and ``move`` says that in words.
     """
 
-    rung: int
+    rung: int | None
     launches: bool
-    leaves_at: float
-    numbers: str
+    until: float
+    why: str
+    gain: float = 0.0
+    move: str = ""
 
 
 class Outlook(NamedTuple):
@@ -46,8 +50,8 @@ class Outlook(NamedTuple):
     0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt needs before it continues the work.
     ``useless`` is the number of attempts in a row on spot that were interrupted and got nowhere, ``max_interruptions`` how many
     of them may be. ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait.
-    ``saves`` tells whether the work is saved, ``drain`` how long an attempt takes to end when it is told to. ``rungs`` is the
-    advice for each spot rung, the best one first.
+    ``saves`` tells whether the work is saved, ``drain`` how long an attempt takes to end when it is told to. ``advice`` says what
+    costs least.
     """
 
     now: float
@@ -60,7 +64,7 @@ class Outlook(NamedTuple):
     patience: float = 600.0
     saves: bool = True
     drain: float = 0.0
-    rungs: tuple[RungAdvice, ...] = ()
+    advice: Advice | None = None
 
     @property
     def spot_ends(self) -> float | None:
@@ -138,8 +142,8 @@ def _choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], s
         with_room = (index for index in ladder.on_demand if any_room(ladder, [index], has_room))
         rung = stay if stay in ladder.on_demand else next(with_room, ladder.on_demand[0])
         return _on_demand(outlook, rung, _reason(outlook, spot))
-    if stay is None and outlook.rungs and ladder.on_demand:
-        return _by_rung(outlook, ladder, has_room)
+    if stay is None and outlook.advice is not None and ladder.on_demand:
+        return _advised(outlook, outlook.advice, ladder)
     if stay is None:
         return _on_spot(outlook, ladder, has_room, spot)
     why = "the same rung: there is slack before the deadline"
@@ -166,8 +170,8 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
         return None if is_over else choice
     if not spot or (below is None and outlook.now >= outlook.deadline):
         return None
-    if outlook.rungs and ladder.on_demand and rung not in ladder.on_demand:
-        return _with_room(_by_rung(outlook, ladder, has_room, after=rung), outlook, ladder, has_room)
+    if outlook.advice is not None and ladder.on_demand and rung not in ladder.on_demand:
+        return _with_room(_advised(outlook, outlook.advice, ladder), outlook, ladder, has_room)
     turn = spot if below is None else [*spot[spot.index(below) :], *spot[: spot.index(below)]]
     return _with_room(_on_spot(outlook, ladder, has_room, turn), outlook, ladder, has_room)
 
@@ -176,23 +180,11 @@ def _spot(ladder: Ladder) -> list[int]:
     return [index for index, rung in enumerate(ladder.rungs) if rung.spot is not False]
 
 
-def _by_rung(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], after: int | None = None) -> Choice:
-    """The best spot rung with room where a launch pays, else a wait that pays, else on-demand.
-
-    An attempt waits for its patience on each rung in turn; ``after`` is the one that it has waited on last.
-    """
-    ends = min(outlook.spot_ends or outlook.now, outlook.now + outlook.patience)
-    room = {each.rung: any(has_room(pool) for pool in ladder.rungs[each.rung].pools) for each in outlook.rungs}
-    for each in outlook.rungs:
-        if each.launches and room[each.rung]:
-            return Choice(each.rung, f"spot: {each.numbers}", ends)
-    waits = [each for each in outlook.rungs if not room[each.rung] and each.leaves_at > outlook.now]
-    turn = [each for each in waits if after is not None and each.rung > after] or waits
-    if not turn:
-        return _on_demand(outlook, ladder.on_demand[0], f"on-demand: {outlook.rungs[0].numbers}")
-    first = min(turn, key=lambda each: each.rung) if after is not None else turn[0]
-    until = min(first.leaves_at, outlook.spot_ends or outlook.now)
-    return Choice(first.rung, f"waits for spot: {first.numbers}", min(until, ends) if len(waits) > 1 else until)
+def _advised(outlook: Outlook, advice: Advice, ladder: Ladder) -> Choice:
+    """The rung of what costs least. Whoever waits looks again soon: other pools may have room by then."""
+    if advice.rung is None:
+        return _on_demand(outlook, ladder.on_demand[0], f"on-demand: {advice.why}")
+    return Choice(advice.rung, f"{'spot' if advice.launches else 'waits for spot'}: {advice.why}", advice.until)
 
 
 def _on_demand(outlook: Outlook, rung: int, why: str) -> Choice:

@@ -16,8 +16,9 @@
   (``interruptions``, ``errors``), ``outputs`` (``parameters``, ``artifacts``), ``attempts``;
 - an attempt: ``number``, ``status`` (pending, running, ended), ``pools`` it may wait for, ``pool``, ``node``, ``capacity``,
   ``cause``, ``why``, ``next`` (the decision that followed), ``tried`` (the reason for each rung that it left), ``placed_why``
-  and ``kept_why`` (why a deadline let it wait or launch there, and stay on spot; empty without a deadline), ``placed_at``,
-  ``bound_at``, ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept``
+  and ``kept_why`` (why a deadline let it wait or launch there, and stay; empty without a deadline), ``moved_why`` and
+  ``moved_at`` (why and when a deadline moved it elsewhere; else empty and null), ``placed_at``, ``bound_at``,
+  ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept``
   (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a node that does not report holds its pod;
   else null), ``released`` (why its pod was deleted although its node does not report, or empty), ``first_progress``,
   ``progress``, ``exit_code``, ``signal``, ``last_line`` of its log if its code failed, ``log`` (the command that prints it;
@@ -184,6 +185,8 @@ def _attempt(
         "tried": list(attempt.tried),
         "placed_why": attempt.why,
         "kept_why": attempt.kept,
+        "moved_why": attempt.moving,
+        "moved_at": attempt.moved_at,
         "placed_at": attempt.placed_at,
         "bound_at": attempt.bound_at,
         "noticed_at": attempt.noticed_at,

@@ -51,7 +51,7 @@ def show_text(view: Mapping[str, Any]) -> str:
         [*fitted(run_title(view), hang="  "), *_head(view)],
         table(attempt_rows(view)),
         _titled("Python environments", _environments(tasks)),
-        _titled("What the deadline decided", (line for task in tasks for line in _deadline(task))),
+        _titled("What the deadline decided", (line for task in tasks for line in _deadline(view, task))),
         _titled("Why attempts ended, and what followed", (line for task in tasks for line in _ends(view, task))),
         _titled("Why tasks have failed", (line for task in tasks for line in _failure(view, task, briefly=True))),
         _titled("What waits", _waits(view, tasks)),
@@ -165,14 +165,23 @@ def _environments(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from fitted(f"    log   {together[0]['environment']['log']}", hang=" " * 10)
 
 
-def _deadline(task: Mapping[str, Any]) -> Iterator[str]:
-    """What a deadline decided about each attempt: where it launched or waited first, what followed, why it stayed on spot."""
+def _deadline(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
+    """What a deadline decided about each attempt: where it launched or waited first, what followed, why it stayed or left."""
     for attempt in task["attempts"]:
-        reasons = (attempt["placed_why"], *attempt["tried"], attempt["kept_why"])
+        last = _left(view, attempt) if attempt["moved_why"] else attempt["kept_why"]
+        reasons = (attempt["placed_why"], *attempt["tried"], last)
         if attempt["placed_why"]:
             for number, why in enumerate(filter(None, reasons)):
                 name = f"{task['path']} attempt {attempt['number']}" if number == 0 else "  then "
                 yield from wrapped(f"{name}  {why}", indent="  ", hang="    ")
+
+
+def _left(view: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
+    """Why an attempt was moved: ``left on-demand for spot-b at +14h00m: 9h06m of slack, expected to save 6.20 USD``."""
+    where, _, numbers = attempt["moved_why"].removeprefix("to ").partition(": ")
+    target, _, manner = where.partition(", ")
+    at = span(attempt["moved_at"] - view["started_at"])
+    return f"left {attempt['pool']} for {target} at +{at}{', ' if manner else ''}{manner}: {numbers}"
 
 
 def _ends(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
