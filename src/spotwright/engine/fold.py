@@ -571,6 +571,9 @@ def _rung_of_pool(task: TaskState, pool: str) -> int:
 def _progress(state: RunState, event: ev.ProgressReported) -> None:
     _, attempt = _attempt(state, event)
     attempt.progress = event.value
+    since = attempt.bound_at if attempt.reported_at is None else attempt.reported_at
+    attempt.reported_at = event.at
+    attempt.between_reports = max(attempt.between_reports, event.at - (event.at if since is None else since))
     if attempt.first_progress is None:
         attempt.first_progress = attempt.progress
 

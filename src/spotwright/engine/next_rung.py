@@ -140,7 +140,10 @@ def _saving(
         gain = gain if least_gain < gain < _NEVER else 0.0
         return Advice(None, False, until, words.on_demand(min(costs[0], *costs[2]) - costs[1]), *words.gain(gain))
     name, gain = markets[best].name, here - costs[2][best]
-    needs = outlook.drain + outlook.overhead  # to leave what it runs on; else it could not use spot after that
+    unsaved = max((each.between_reports for each in task.attempts), default=0.0)
+    needs = (
+        outlook.drain + outlook.overhead + unsaved
+    )  # else the last safe moment would come before spot has done anything
     if place.mode == Action.WAIT or gain <= least_gain or safe <= needs:
         gain = 0.0
     return Advice(markets[best].rung, True, until, words.better(costs[1] - costs[2][best], name), *words.gain(gain))

@@ -76,6 +76,8 @@ class AttemptState(_State):
     goes_at: float | None = None
     progress: float | None = None
     first_progress: float | None = None
+    reported_at: float | None = None  # when it last reported its progress
+    between_reports: float = 0.0  # the longest time from its start or a report to the next one
     halted: bool = False
     ended_at: float | None = None
     ended: AttemptEnded | None = None
