@@ -153,8 +153,10 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
     import numpy as np
 
     from spotwright.deadlines.choice import Situation
+    from spotwright.deadlines.jobs import Action
 
     scale, work = state.time_scale, outlook.work or 0.0
+    here = place.pool if place.mode == Action.SPOT else -1  # a pool whose last node boots for the task has room for it
     undone = 1.0 - outlook.progress
     return Situation(
         remaining=np.array([(outlook.deadline - outlook.now) * scale]),
@@ -163,7 +165,7 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
         mode=np.array([place.mode]),
         pool=np.array([place.pool]),
         starting=np.array([place.starting * scale]),
-        up=np.array([[each.up] for each in markets]),
+        up=np.array([[each.up or index == here] for index, each in enumerate(markets)]),
         age=np.array([[each.age] for each in markets]),
     )
 
@@ -295,7 +297,7 @@ class _Words:
     def _amount(self, amount: float) -> str:
         """An amount of money; without prices as time on on-demand."""
         if not self._currency:
-            return f"{format_duration(max(0.0, amount) * 3600.0 / _ON_DEMAND)} of on-demand"
+            return f"the price of {format_duration(max(0.0, amount) * 3600.0 / _ON_DEMAND)} on on-demand"
         return f"{f'{amount:.2f}' if amount >= 0.1 else f'{max(0.0, amount):.2g}'} {self._currency}"
 
 
