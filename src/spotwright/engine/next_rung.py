@@ -60,7 +60,7 @@ _NEVER = 1e8  # a cost above which an action is not possible
 class _Market(NamedTuple):
     """What is known of a spot pool now, in seconds of the simulated world.
 
-    ``age`` is how long spot is there (``up``) or is gone. ``before`` is what earlier runs say, ``table`` what they and this one do.
+    ``age`` is how long spot is there (``up``) or is gone. ``before`` is what earlier runs say, ``table`` what all runs say.
     """
 
     name: str
