@@ -347,7 +347,7 @@ class AttemptQueue:
     }
 
 
-DECISIONS_VERSION = 2
+DECISIONS_VERSION = 3
 """The version of the decision functions. It grows when they decide differently on events that journals already contain.
 """
 

@@ -12,15 +12,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from spotwright.engine.events import SnapshotTaken
-from spotwright.engine.fold import spent_before
+from spotwright.engine.fold import reached_before, spent_before
 from spotwright.engine.io_resolution import inputs_of
 from spotwright.engine.plan import PlannedTask
 from spotwright.engine.state import RunState, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_duration
-from spotwright.scheduling import budgets, deadline
+from spotwright.scheduling import budgets, deadline, estimates
 from spotwright.scheduling.budgets import Decision, LadderPosition
 from spotwright.scheduling.deadline import Choice, Outlook, RungAdvice
+from spotwright.scheduling.estimates import Pace
 
 if TYPE_CHECKING:
     from spotwright.deadlines.hazards import HazardTable
@@ -75,11 +76,20 @@ def advise(state: RunState, planned: PlannedTask, outlook: Outlook, lost: str | 
 def _of_rung(state: RunState, rung: int, market: _Market, prices: tuple[float, float], outlook: Outlook) -> RungAdvice:
     from spotwright.deadlines.jobs import Job
 
-    scale, work = state.time_scale, outlook.work or 0.0
-    whole = outlook.deadline - state.started_at
-    job = Job(work * scale, whole * scale, outlook.overhead * scale, *prices)
-    remaining = (outlook.deadline - outlook.now) * scale
-    left = work * max(_LEAST, 1.0 - outlook.progress) * scale if outlook.saves else job.work
+    scale, needs = state.time_scale, outlook.needs
+    whole, remaining = outlook.deadline - state.started_at, outlook.deadline - outlook.now
+    if (
+        outlook.saves
+    ):  # one table, of the stated work as far as it fits: margins and what turns out slower shorten the time
+        launch = needs.launch.expected
+        work = min(outlook.work or 0.0, max(0.0, whole - launch))
+        left = min(work, max(_LEAST * work, needs.left.expected))
+        remaining -= needs.left.at_most - left + needs.launch.at_most - launch
+    else:
+        work = left = needs.whole.at_most
+        launch = needs.launch.at_most
+    job = Job(work * scale, whole * scale, launch * scale, *prices)
+    remaining, left = remaining * scale, left * scale
     if not job.is_possible:
         launches, waits = False, 0.0
     elif outlook.saves:
@@ -321,20 +331,38 @@ def outlook_without_advice(
     policy = planned.policy
     if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
-    overhead = max(state.expected_boot(name) for rung in planned.ladder.rungs for name in rung.pools)
-    launches = planned.steps_after * overhead
+    pools = [state.launches(name) for name in dict.fromkeys(n for rung in planned.ladder.rungs for n in rung.pools)]
+    later = planned.downstream + planned.steps_after * max(each.boot.expected for each in pools)
+    deadline_at = policy.deadline.moment(state.started_at) - later
+    progress, pace, stated = _saved_share(task, planned), _pace(task, policy.work or 0.0), policy.work or 0.0
+    starts = _starts(task, pace) if pace.is_seen(stated) else []
+    needs = estimates.needs(stated, progress, pace, pools, starts, deadline_at - state.started_at)
     return deadline.Outlook(
         now=now,
-        deadline=policy.deadline.moment(state.started_at) - planned.downstream - launches,
+        deadline=deadline_at,
         work=policy.work,
-        progress=_saved_share(task, planned),
-        overhead=overhead,
+        progress=progress,
+        overhead=needs.launch.expected,
         interruptions=interruptions,
         max_interruptions=policy.max_interruptions,
         patience=policy.pending_timeout / state.time_scale,
         saves=_saves(task, planned),
         drain=policy.grace_period / state.time_scale + _REACTION,
+        estimated=needs,
     )
+
+
+def _pace(task: TaskState, stated: float) -> Pace:
+    """The pace of a task's work, by the reports of all its attempts."""
+    if not task.attempts:
+        return task.pace
+    return estimates.pace_now(task.pace, task.last.measured, reached_before(task, task.last), stated)
+
+
+def _starts(task: TaskState, pace: Pace) -> list[float]:
+    """The seconds that attempts of a task took on their nodes until its work went on."""
+    seen = (attempt.started_in for attempt in task.attempts)
+    return [estimates.start_of(pace, *each) for each in seen if each is not None]
 
 
 def _saves(task: TaskState, planned: PlannedTask) -> bool:
