@@ -51,6 +51,7 @@ _SPREAD = 2.0  # standard errors of the pace
 _SEEN = 0.01  # the share of the stated work for which a pace has to be seen
 _FEW = 3  # pieces from which on a pace is believed that is faster than stated
 _MOST_PIECES = 16  # then neighbours are put together: what comes again and again, as a pause, is in every piece
+_ALIKE = 0.75
 _GROUPS = 1000  # reports within this part of the work are one: they may come in bursts
 _JUMP = 20.0  # times faster than stated: an attempt's first gain is what it restored, not what it did
 _MOST_BOOTS = 50  # the newest ones of a pool
@@ -124,13 +125,15 @@ class Pace(NamedTuple):
         return self.share > 0.0 and self.seconds >= _SEEN * stated
 
     def with_piece(self, seconds: float, share: float) -> Pace:
-        """The pace with one more piece. Beyond sixteen, neighbours are put together."""
-        pieces = (*self.pieces, (seconds, share))
+        """The pace with one more piece. Beyond sixteen, neighbours are put together, and new ones grow to a like size first."""
+        *pieces, last = *self.pieces, (seconds, share)
+        if len(pieces) >= _MOST_PIECES // 2 and pieces[-1][1] < pieces[0][1] * _ALIKE:
+            before = pieces.pop()
+            last = before[0] + seconds, before[1] + share
+        pieces.append(last)
         if len(pieces) > _MOST_PIECES:
-            halves = zip(pieces[::2], pieces[1::2], strict=False)
-            joined = tuple((one[0] + other[0], one[1] + other[1]) for one, other in halves)
-            pieces = (*joined, *pieces[len(joined) * 2 :])
-        return Pace(pieces)
+            pieces = [(a + c, b + d) for (a, b), (c, d) in zip(pieces[::2], pieces[1::2], strict=False)] + pieces[-1:]
+        return Pace(tuple(pieces))
 
     def at_most(self, left: float) -> float:
         """The seconds that a share of the work takes at most.
