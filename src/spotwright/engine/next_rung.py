@@ -7,6 +7,7 @@ or pay on-demand.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -16,6 +17,7 @@ from spotwright.engine.fold import reached_before, spent_before
 from spotwright.engine.io_resolution import inputs_of
 from spotwright.engine.plan import PlannedTask
 from spotwright.engine.state import RunState, TaskState
+from spotwright.errors import InputError
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling import budgets, deadline, estimates
@@ -36,6 +38,7 @@ __all__ = [
     "advise",
     "effective_plan",
     "first_choice",
+    "needs_of",
     "next_choice",
     "outlook_without_advice",
     "under_deadline",
@@ -44,6 +47,7 @@ __all__ = [
 
 _TICKS = 150  # decisions in the time to a deadline
 _LEAST = 0.01  # the share of the work that an attempt has to do, also where all of it was reported
+_PARTS = 20  # of the stated work; where it is measured to be less, the table is that of a whole number of them
 _SPOT, _ON_DEMAND = 1.0, 3.0  # prices where the pools name none: spot costs a third
 
 
@@ -78,11 +82,10 @@ def _of_rung(state: RunState, rung: int, market: _Market, prices: tuple[float, f
 
     scale, needs = state.time_scale, outlook.needs
     whole, remaining = outlook.deadline - state.started_at, outlook.deadline - outlook.now
-    if (
-        outlook.saves
-    ):  # one table, of the stated work as far as it fits: margins and what turns out slower shorten the time
-        launch = needs.launch.expected
-        work = min(outlook.work or 0.0, max(0.0, whole - launch))
+    if outlook.saves:  # few tables, of the stated work or less: margins and what turns out slower shorten the time
+        launch, stated = needs.launch.expected, outlook.work or 0.0
+        parts = math.ceil(min(1.0, needs.whole.expected / stated) * _PARTS - 1e-9) / _PARTS if stated else 0.0
+        work = min(stated * parts, max(0.0, whole - launch))
         left = min(work, max(_LEAST * work, needs.left.expected))
         remaining -= needs.left.at_most - left + needs.launch.at_most - launch
     else:
@@ -96,7 +99,7 @@ def _of_rung(state: RunState, rung: int, market: _Market, prices: tuple[float, f
         launches, waits = _saving(job, market, remaining, left)
     else:
         launches, waits = _restarting(job, market, remaining, outlook.drain * scale)
-    return RungAdvice(rung, launches, outlook.now + waits / scale, _numbers(job, market, remaining, left, scale))
+    return RungAdvice(rung, launches, outlook.now + waits / scale, _numbers(job, market, outlook, scale))
 
 
 def _saving(job: Job, market: _Market, remaining: float, left: float) -> tuple[bool, float]:
@@ -151,15 +154,16 @@ def _price(state: RunState, pool: str, default: float) -> float:
     return default if price is None else float(price)
 
 
-def _numbers(job: Job, market: _Market, remaining: float, left: float, scale: float) -> str:
+def _numbers(job: Job, market: _Market, outlook: Outlook, scale: float) -> str:
     """The figures of a decision, in words. Work and slack are in real time, spells in the time of the simulated world."""
     from spotwright.deadlines.hazards import bucket
 
     ratio = job.on_demand_price / job.spot_price if job.spot_price > 0 else 0.0
     price = f"on-demand costs {ratio:.2g} times as much" if ratio else "spot costs nothing"
-    work, slack, launch = (
-        format_duration(seconds / scale) for seconds in (left, remaining - left - job.overhead, job.overhead)
-    )
+    needs = outlook.needs
+    left = needs.left if outlook.saves else needs.whole
+    slack = format_duration(outlook.deadline - outlook.now - left.at_most - needs.launch.at_most)
+    work, launch = format_duration(left.expected), format_duration(needs.launch.expected)
     lost = market.hazards.up.chance(bucket(market.up_for))
     back = market.hazards.down.chance(bucket(market.down_for))
     return (
@@ -350,6 +354,22 @@ def outlook_without_advice(
         drain=policy.grace_period / state.time_scale + _REACTION,
         estimated=needs,
     )
+
+
+def needs_of(state: RunState, task: TaskState) -> estimates.Needs | None:
+    """What a task with a deadline and stated work needs, as the next decision about it reckons; ``None`` for any other task.
+
+    Nor is there a figure before its first attempt.
+    """
+    if not task.attempts:
+        return None
+    try:
+        planned = effective_plan(state, task)
+    except InputError:  # its decisions say so
+        return None
+    if planned.policy.deadline is None or not planned.policy.work or not planned.ladder.rungs:
+        return None
+    return outlook_without_advice(state, task, planned, 0, state.last_at).needs
 
 
 def _pace(task: TaskState, stated: float) -> Pace:

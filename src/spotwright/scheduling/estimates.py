@@ -47,7 +47,7 @@ LAUNCH_MARGIN = 0.25
 _KNOWN_MARGIN = 0.005  # that is left of a pace which was measured over the whole work
 _EARLY_MARGIN = 0.015  # beside it at first, halved with each 2 % of the work that is measured
 _HALF = 0.02
-_SPREAD = 2.0  # standard errors of the pace
+_SPREAD = 2.5  # standard errors of the pace; more of them while there are few pieces
 _SEEN = 0.01  # the share of the stated work for which a pace has to be seen
 _FEW = 3  # pieces from which on a pace is believed that is faster than stated
 _MOST_PIECES = 16  # then neighbours are put together: what comes again and again, as a pause, is in every piece
@@ -80,8 +80,16 @@ class Needs(NamedTuple):
     @property
     def words(self) -> str:
         """The figures that safety is reckoned with, in one line."""
-        left, launch = format_duration(self.left.at_most), format_duration(self.launch.at_most)
-        return f"work left {left} at most ({self.work_from}), launch {launch} at most ({self.launch_from})"
+        return f"work left {format_duration(self.left.at_most)} at most ({self.work_from}), {self._launch}"
+
+    @property
+    def words_of_whole(self) -> str:
+        """The same of the whole work."""
+        return f"work {format_duration(self.whole.at_most)} at most ({self.work_from}), {self._launch}"
+
+    @property
+    def _launch(self) -> str:
+        return f"launch {format_duration(self.launch.at_most)} at most ({self.launch_from})"
 
 
 class Mark(NamedTuple):
@@ -138,14 +146,16 @@ class Pace(NamedTuple):
     def at_most(self, left: float) -> float:
         """The seconds that a share of the work takes at most.
 
-        Twice the standard error of the pace and of the work to come, from the spread of the pieces, and a share of the work:
-        2 % at first, 0.5 % after long measuring, for what spread cannot show.
+        Beside the pace that is two and a half standard errors of it and of the work to come, from the spread of the pieces, and a
+        share of the work for what the spread cannot show: 2 % at first, 0.5 % after long measuring.
         """
         whole, measured, count = self.whole, self.share, len(self.pieces)
         squares = sum((seconds - share * whole) ** 2 for seconds, share in self.pieces)
         spread = squares / measured * count / (count - 1) if count > 1 else 0.0
         margin = _KNOWN_MARGIN + _EARLY_MARGIN * math.pow(0.5, measured / _HALF)
-        return left * whole * (1.0 + margin) + _SPREAD * math.sqrt(spread * left * (1.0 + left / measured))
+        return left * whole * (1.0 + margin) + _SPREAD * (1.0 + 2.0 / count) * math.sqrt(
+            spread * left * (1.0 + left / measured)
+        )
 
 
 def next_mark(

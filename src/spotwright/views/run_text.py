@@ -166,13 +166,18 @@ def _environments(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _deadline(task: Mapping[str, Any]) -> Iterator[str]:
-    """What a deadline decided about each attempt: where it launched or waited first, what followed, why it stayed on spot."""
+    """What a deadline decided about each attempt: where it launched or waited first, what followed, why it stayed on spot.
+
+    The last line has the figures that the deadline of the task is reckoned with.
+    """
     for attempt in task["attempts"]:
         reasons = (attempt["placed_why"], *attempt["tried"], attempt["kept_why"])
         if attempt["placed_why"]:
             for number, why in enumerate(filter(None, reasons)):
                 name = f"{task['path']} attempt {attempt['number']}" if number == 0 else "  then "
                 yield from wrapped(f"{name}  {why}", indent="  ", hang="    ")
+    if task["needs"] is not None and any(attempt["placed_why"] for attempt in task["attempts"]):
+        yield from wrapped(f"{task['path']} reckons with  {task['needs']['text']}", indent="  ", hang="    ")
 
 
 def _ends(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
