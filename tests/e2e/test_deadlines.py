@@ -112,3 +112,15 @@ def test_a_later_run_begins_with_what_earlier_runs_have_seen_of_the_pools(projec
     assert [(event.own, event.runs) for event in known] == [(False, 1), (True, 0)]
     assert known[0].pools == {"spot": own[-1].pools["spot"]}
     assert sum(own[-1].pools["spot"]) > 0
+
+
+def test_a_later_run_begins_with_the_launches_of_earlier_runs_and_show_tells_its_margins(project: Project) -> None:
+    project.config(POOLS.replace("WORK", "500ms"))
+    pipeline = project.pipeline({"train": step(returns, {"number": 1})})
+    for name in ("one", "two"):
+        assert project.run(pipeline, "--deadline", "1h", "--cache", "off", name=name).code == 0
+    [known, own] = [event for event in project.events("two") if isinstance(event, MarketKnown)]
+    assert len(known.boots["spot"]) == len(own.boots["spot"]) == 1
+    text = " ".join(project.here("show", "two").out.split())
+    assert "train reckons with work 0.5s at most (stated), launch" in text
+    assert "at most (slowest of 2)" in text

@@ -65,8 +65,8 @@ def test_without_spot_capacity_it_waits_while_an_attempt_on_spot_and_another_one
     run.start()
     assert placed(run) == [
         (0, "spot"),
-        (765, "on-demand"),
-    ]  # two attempts of 102 s, 30.5 s to leave spot, in steps of 5 s
+        (760, "on-demand"),
+    ]  # two attempts of 103.5 s at most, 30.5 s to leave spot, in steps of 5 s
 
 
 def test_the_deadline_is_kept_by_waiting_until_the_last_moment() -> None:
@@ -90,7 +90,7 @@ def test_an_interruption_after_the_last_moment_goes_to_on_demand_without_backoff
 def test_a_backoff_ends_at_the_last_moment_for_spot() -> None:
     run = a_run(script=scripted({"a": [Behavior(600, TAKEN)]}, Behavior(100)), interruptions={"backoff": "300s"})
     run.start()
-    assert placed(run)[-1] == (765.5, "on-demand")  # 1000 s less two attempts of 102 s and 30.5 s to leave spot
+    assert placed(run)[-1] == (762.5, "on-demand")  # 1000 s less two attempts of 103.5 s and 30.5 s to leave spot
 
 
 def test_after_more_interruptions_in_a_row_than_allowed_work_that_is_not_saved_goes_to_on_demand_for_the_rest() -> None:
@@ -203,7 +203,8 @@ def test_progress_without_a_checkpoint_does_not_move_the_last_moment() -> None:
 
 
 def test_progress_with_a_checkpoint_moves_the_last_moment() -> None:
-    run = a_run(script=scripted({"a": [Behavior(920, TAKEN, reports=10)]}, Behavior(10)), checkpoint="pvc://ckpt")
+    does = scripted({"a": [Behavior(920, TAKEN, reports=40)]}, Behavior(10))
+    run = a_run(script=does, checkpoint="pvc://ckpt", deadline="1040s")
     run.start()
     assert run.pools("a") == ["spot", "spot"]
 
@@ -322,8 +323,8 @@ def test_a_pool_that_is_not_simulated_leaves_room_for_the_boot_that_it_expects()
     run.start()
     assert placed(run) == [
         (0, "spot"),
-        (585, "on-demand"),
-    ]  # 1000 s less two of 190 s, 30.5 s to leave spot
+        (540, "on-demand"),
+    ]  # 1000 s less two of 213.5 s at most, 30.5 s to leave spot
 
 
 def test_a_measured_boot_replaces_the_expected_one() -> None:
@@ -332,13 +333,17 @@ def test_a_measured_boot_replaces_the_expected_one() -> None:
     config = a_config(a_pool(max_nodes=0), slow, tasks=tasks)
     run = Run(a_plan([a_task("a"), a_task("b", "a")], config), always(Behavior(100.0)))
     run.start()
-    assert placed(run) == [(0, "on-demand"), (120, "spot"), (725, "on-demand")]  # two attempts of 120 s, not of 190 s
+    assert placed(run) == [
+        (0, "on-demand"),
+        (120, "spot"),
+        (715, "on-demand"),
+    ]  # two attempts of 126 s at most, not of 190 s
 
 
 def test_a_node_that_was_ready_when_it_was_first_seen_measures_no_boot() -> None:
     run = a_run()
     fold(run.state, NodeChanged(START, node="n1", pool="on-demand", state="ready"))
-    assert run.state.slowest_boot == {}
+    assert run.state.boots == {}
 
 
 # Tasks that save their work: the solved policy decides
@@ -352,7 +357,7 @@ def test_a_task_that_saves_its_work_waits_for_spot_and_names_its_numbers() -> No
         first["why"]
         == "waits for spot: 14m58s of slack, expected to save the price of 4.1s on on-demand over on-demand now"
     )
-    assert "on-demand: later it could not finish in time any more: 1m40s of work" in second["why"]
+    assert "on-demand: later it could not finish in time any more: 1m41s of work" in second["why"]
     assert run.world.now - START <= 1000
 
 

@@ -11,6 +11,7 @@ from spotwright.checkpoint import save_policy
 from spotwright.errors import InputError
 from spotwright.forecast.forecast import DEADLINE, ON_DEMAND, SPOT, Question, best_interval, make
 from spotwright.forecast.markets import Source
+from spotwright.forecast.report import forecast_text
 from spotwright.forecast.tasks import Tasks
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Trace
@@ -153,3 +154,9 @@ def test_that_the_run_will_fail_is_the_first_warning() -> None:
     question = Question("tested", None, Source({"up": UP}), 20, 1, 0.9)
     found = make(question, Tasks((task(),), (), (), ("the run will fail at loop",)), POOLS, "USD", 0.0)
     assert found.warnings[0] == "the run will fail at loop"
+
+
+@pytest.mark.parametrize(("deadline", "told"), [(8 * HOUR, True), (None, False)])
+def test_the_margin_of_stated_figures_is_told_under_a_deadline(deadline: float | None, told: bool) -> None:
+    text = " ".join(forecast_text(forecast(task(), deadline=deadline), "p.py").split())
+    assert ("Margin a run keeps free time for work 1% and a launch 25% longer than stated" in text) is told

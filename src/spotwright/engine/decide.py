@@ -167,10 +167,11 @@ def _until_last_moment(task: TaskState, outlook: Outlook, now: float) -> Event:
     attempt, last = task.last, outlook.last_moment
     if last is None:
         return AttemptKept(now, task.path, attempt.number, why="stays on spot: no 'work' is stated")
-    work = format_duration((outlook.work or 0.0) * (1.0 - outlook.progress))
+    needs = outlook.needs
+    work = format_duration(needs.left.at_most)
     numbers = (
         f"{work} of work {'are not saved yet' if outlook.saves else 'would be lost with the node'}, on-demand needs "
-        f"{format_duration(outlook.overhead)} more to launch and spot {format_duration(outlook.drain)} to be left, and the "
+        f"{format_duration(needs.launch.at_most)} more to launch and spot {format_duration(outlook.drain)} to be left, and the "
         f"deadline is in {format_duration(outlook.deadline - now)}"
     )
     if last - outlook.drain - now > (outlook.work or 0.0) / PARTS:

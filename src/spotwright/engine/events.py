@@ -558,8 +558,9 @@ class MarketKnown(Event, kw_only=True):
     """Fact: what runs have counted of spells with and without spot, by pool.
 
     Of each pool four numbers for each age bucket of :mod:`spotwright.deadlines.hazards`, kind by kind: looks at spells with spot,
-    their ends, looks at spells without, their ends. ``runs`` is how many
-    runs that were. ``own``: counted by this run, for later ones; ``kinds`` then says what each pool was.
+    their ends, looks at spells without, their ends. ``boots`` are the newest seconds from the request of a node until it was
+    ready, by pool, oldest first. ``runs`` is how many runs that were. ``own``: counted by this run, for later ones; ``kinds``
+    then says what each pool was.
     """
 
     kind = "market"
@@ -568,6 +569,7 @@ class MarketKnown(Event, kw_only=True):
     runs: int = 0
     own: bool = False
     kinds: Mapping[str, str] = {}
+    boots: Mapping[str, Sequence[float]] = {}
 
 
 class EnvironmentAsked(Event, kw_only=True):

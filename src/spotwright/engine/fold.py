@@ -42,6 +42,7 @@ from spotwright.engine.events import (
     NoticeWithdrawn,
     OutputsRead,
     PlanExtended,
+    ProgressReported,
     RunStatus,
     SnapshotTaken,
     TaskStatus,
@@ -52,6 +53,7 @@ from spotwright.engine.waits import ordered_for, waited_in_vain
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, FollowUp
+from spotwright.scheduling.estimates import newest_boots, next_mark
 
 __all__ = [
     "HANDLED",
@@ -69,11 +71,13 @@ __all__ = [
     "pools_changed",
     "pools_left",
     "rare_collections",
+    "reached_before",
     "replay",
     "room_seen",
     "run_taken_up",
     "spent_before",
     "spot_bound",
+    "work_measured",
 ]
 
 
@@ -236,13 +240,17 @@ HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
 """The step of the fold for each kind of event."""
 
 
+_LOOKS = 200  # at a running attempt because of its reports, in the time of its stated work, at most
+_SOMETHING = 1e-9
+
+
 def attempt_kept(state: RunState, event: AttemptKept) -> None:
     """Note why an attempt stays where it runs or waits, and set the timer of the next look."""
     task = state.tasks[event.task]
     attempt = task.attempts[event.attempt - 1]
     if task.status not in (TaskStatus.RUNNING, TaskStatus.PENDING) or attempt is not task.last:
         raise ValueError(f"attempt {event.attempt} of {event.task} neither runs nor waits")
-    attempt.kept, attempt.until = event.why, event.until
+    attempt.kept, attempt.until, attempt.looked_at = event.why, event.until, event.at
     state.todo.pop(task.path, None)
     if event.until is not None:
         heapq.heappush(state.timers, (event.until, task.path))
@@ -284,6 +292,7 @@ def market_known(state: RunState, event: MarketKnown) -> None:
 
     for pool, counts in event.pools.items():
         state.sightings[pool] = Sightings(unlisted(counts))
+    state.earlier_boots = {pool: tuple(seen) for pool, seen in event.boots.items()}
 
 
 def room_seen(state: RunState, event: SnapshotTaken) -> None:
@@ -327,6 +336,24 @@ def pools_changed(state: RunState, attempt: AttemptState, event: AttemptDecided)
         sightings.lose(at * state.time_scale)
     if not state.holding.get(attempt.pool or ""):
         sightings.leave(event.at * state.time_scale)
+
+
+def work_measured(state: RunState, task: TaskState, attempt: AttemptState, event: ProgressReported) -> None:
+    """A report under a deadline: it measures the pace of the work, and a running attempt on spot is looked at again."""
+    stated, reached = task.plan.policy.work or 0.0, reached_before(task, attempt)
+    task.pace, attempt.measured = next_mark(task.pace, attempt.measured, event.at, event.value, reached, stated)
+    kept = reached if task.plan.policy.checkpoint is not None else 0.0
+    if attempt.started_in is None and attempt.bound_at is not None and kept <= event.value < 1.0:
+        attempt.started_in = max(0.0, event.at - attempt.bound_at), event.value - kept
+    due = attempt.looked_at is None or event.at - attempt.looked_at >= stated / _LOOKS
+    if due and attempt is task.last and attempt.is_live and not attempt.halted and _is_watched(state, task):
+        state.todo[task.path] = None
+
+
+def reached_before(task: TaskState, attempt: AttemptState) -> float:
+    """The share of the work that earlier attempts of the task had reported; after one without a report just above nothing."""
+    earlier = task.attempts[: attempt.number - 1]
+    return max((each.progress or _SOMETHING for each in earlier), default=0.0)
 
 
 def _is_watched(state: RunState, task: TaskState) -> bool:
@@ -569,13 +596,15 @@ def _rung_of_pool(task: TaskState, pool: str) -> int:
 
 
 def _progress(state: RunState, event: ev.ProgressReported) -> None:
-    _, attempt = _attempt(state, event)
+    task, attempt = _attempt(state, event)
     attempt.progress = event.value
     since = attempt.bound_at if attempt.reported_at is None else attempt.reported_at
     attempt.reported_at = event.at
     attempt.between_reports = max(attempt.between_reports, event.at - (event.at if since is None else since))
     if attempt.first_progress is None:
         attempt.first_progress = attempt.progress
+    if task.plan.policy.deadline is not None:
+        work_measured(state, task, attempt, event)
 
 
 def _notice(state: RunState, event: ev.NoticeGiven) -> None:
@@ -600,7 +629,8 @@ def _node(state: RunState, event: ev.NodeChanged) -> None:
     if node.state == "ready":
         node.ready_at = event.at
         if event.at > node.booted_at:  # not of a node that was ready when it was first seen
-            state.slowest_boot[node.pool] = max(state.slowest_boot.get(node.pool, 0.0), event.at - node.booted_at)
+            boot = (event.at - node.booted_at) * state.time_scale
+            state.boots[node.pool] = newest_boots(state.boots.get(node.pool, ()), (boot,))
     elif node.state == "gone":
         node.gone_at = event.at
 

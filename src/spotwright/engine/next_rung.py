@@ -7,20 +7,23 @@ on-demand.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from spotwright.engine.events import SnapshotTaken
-from spotwright.engine.fold import spent_before
+from spotwright.engine.fold import reached_before, spent_before
 from spotwright.engine.io_resolution import inputs_of
 from spotwright.engine.plan import PlannedTask
 from spotwright.engine.state import RunState, TaskState
+from spotwright.errors import InputError
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_duration
-from spotwright.scheduling import budgets, deadline
+from spotwright.scheduling import budgets, deadline, estimates
 from spotwright.scheduling.budgets import AttemptLife, Decision, LadderPosition, Useless
 from spotwright.scheduling.deadline import Advice, Choice, Outlook
+from spotwright.scheduling.estimates import Pace
 from spotwright.scheduling.ladder import Ladder
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ __all__ = [
     "end_of_longer_wait",
     "first_choice",
     "lives",
+    "needs_of",
     "next_choice",
     "outlook_without_advice",
     "under_deadline",
@@ -52,6 +56,7 @@ PARTS = 5000
 _LOOK = 300.0  # seconds of the simulated world between two decisions about a task with a deadline, at most
 _SHORTEST_LOOK = 0.2  # real seconds between them, at least
 _LEAST = 0.01  # the share of the work that an attempt has to do, also where all of it was reported
+_PARTS = 20  # of the stated work; where it is measured to be less, the table is that of a whole number of them
 _SPOT, _ON_DEMAND = 1.0, 3.0  # prices where the pools name none: spot costs a third
 _LEAST_GAIN = 60.0  # seconds on on-demand that a move must be worth at least: less is not worth the trouble
 _NEVER = 1e8  # a cost above which an action is not possible
@@ -100,14 +105,23 @@ def advise(
         return None
     markets = _markets(state, task, planned, outlook.now, snapshot, lost)
     whole = (outlook.deadline - state.started_at) * state.time_scale
-    overhead = outlook.overhead * state.time_scale
-    if not markets or overhead >= whole:
+    if not markets or outlook.overhead * state.time_scale >= whole:
         return None
     from spotwright.deadlines.jobs import Job
 
     on_demand = _price(state, ladder.rungs[ladder.on_demand[0]].pools[0], _ON_DEMAND)
-    work = min(outlook.work * state.time_scale, whole - overhead)
-    job = Job(work, whole, overhead, min(each.price for each in markets), on_demand)
+    needs, stated = outlook.needs, outlook.work
+    if outlook.saves:  # few tables: of the stated work, or of a part of it where it is measured to be less
+        launch, parts = (
+            needs.launch.expected,
+            math.ceil(min(1.0, needs.whole.expected / stated) * _PARTS - 1e-9) / _PARTS,
+        )
+        work = stated * parts
+    else:
+        work, launch = needs.whole.at_most, needs.launch.at_most
+    launch *= state.time_scale
+    work = min(work * state.time_scale, whole - launch)
+    job = Job(work, whole, launch, min(each.price for each in markets), on_demand)
     words = _Words(state, outlook, markets, ladder)
     if outlook.saves:
         return _saving(state, task, job, markets, outlook, words)
@@ -123,7 +137,7 @@ def _saving(
 
     scale, work = state.time_scale, outlook.work or 0.0
     pools = tuple(Pool(each.price, each.table.up, state.plan.config.pools[each.name].region) for each in markets)
-    limits = Limits(job.overhead, outlook.drain * scale, min(1.0, work / PARTS) * scale)
+    limits = Limits(outlook.needs.launch.at_most * scale, outlook.drain * scale, min(1.0, work / PARTS) * scale)
     chooser = _chooser(job, pools, limits, _known_before(markets))
     place = _place(state, task, markets, outlook)
     found = chooser.choose(_situation(state, markets, outlook, place))
@@ -142,7 +156,7 @@ def _saving(
     name, gain = markets[best].name, here - costs[2][best]
     unsaved = max((each.between_reports for each in task.attempts), default=0.0)
     needs = (
-        outlook.drain + outlook.overhead + unsaved
+        outlook.drain + outlook.needs.launch.at_most + unsaved
     )  # else the last safe moment would come before spot has done anything
     if place.mode == Action.WAIT or gain <= least_gain or safe <= needs:
         gain = 0.0
@@ -157,11 +171,11 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
 
     scale, work = state.time_scale, outlook.work or 0.0
     here = place.pool if place.mode == Action.SPOT else -1  # a pool whose last node boots for the task has room for it
-    undone = 1.0 - outlook.progress
+    needs = outlook.needs
     return Situation(
         remaining=np.array([(outlook.deadline - outlook.now) * scale]),
-        left=np.array([work * max(_LEAST, undone) * scale]),
-        at_most=np.array([work * undone * scale]),
+        left=np.array([max(_LEAST * work, needs.left.expected) * scale]),
+        at_most=np.array([needs.left.at_most * scale]),
         mode=np.array([place.mode]),
         pool=np.array([place.pool]),
         starting=np.array([place.starting * scale]),
@@ -268,8 +282,8 @@ class _Words:
     """Puts the figures of a decision into words: the slack in real time, and costs until the end of the work on average."""
 
     def __init__(self, state: RunState, outlook: Outlook, markets: Sequence[_Market], ladder: Ladder) -> None:
-        left = (outlook.work or 0.0) * (1.0 - outlook.progress)
-        slack = max(0.0, outlook.deadline - outlook.now - left - outlook.overhead)
+        needs = outlook.needs.left.expected + outlook.overhead
+        slack = max(0.0, outlook.deadline - outlook.now - needs)
         self._slack = f"{format_duration(slack)} of slack"
         config = state.plan.config
         names = [*(each.name for each in markets), ladder.rungs[ladder.on_demand[0]].pools[0]]
@@ -430,7 +444,7 @@ def end_of_longer_wait(state: RunState, task: TaskState, planned: PlannedTask, n
     """
     attempt, ladder = task.last, planned.ladder
     patience = planned.policy.pending_timeout / state.time_scale
-    boot = max(state.expected_boot(pool) for pool in attempt.pools)
+    boot = max(state.launches(pool).boot.expected for pool in attempt.pools)
     longest = max(2.0 * boot, _LONGEST_ORDER / state.time_scale)
     last = attempt.rung_at + patience + longest
     if planned.policy.deadline is not None and ladder.on_demand and attempt.rung not in ladder.on_demand:
@@ -507,19 +521,24 @@ def outlook_without_advice(
     policy = planned.policy
     if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
-    overhead = max(state.expected_boot(name) for rung in planned.ladder.rungs for name in rung.pools)
-    launches = planned.steps_after * overhead
+    pools = [state.launches(name) for name in dict.fromkeys(n for rung in planned.ladder.rungs for n in rung.pools)]
+    later = planned.downstream + planned.steps_after * max(each.boot.expected for each in pools)
+    deadline_at = policy.deadline.moment(state.started_at) - later
+    progress, pace, stated = _saved_share(task, planned), _pace(task, policy.work or 0.0), policy.work or 0.0
+    starts = _starts(task, pace) if pace.is_seen(stated) else []
+    needs = estimates.needs(stated, progress, pace, pools, starts, deadline_at - state.started_at)
     return deadline.Outlook(
         now=now,
-        deadline=policy.deadline.moment(state.started_at) - planned.downstream - launches,
+        deadline=deadline_at,
         work=policy.work,
-        progress=_saved_share(task, planned),
-        overhead=overhead,
+        progress=progress,
+        overhead=needs.launch.expected,
         useless=useless_attempts(state, task, planned, cause).spot,
         max_interruptions=policy.max_interruptions,
         patience=policy.pending_timeout / state.time_scale,
         saves=_saves(task, planned),
         drain=policy.grace_period / state.time_scale + _REACTION,
+        estimated=needs,
     )
 
 
@@ -538,6 +557,35 @@ def lives(state: RunState, task: TaskState, cause: Cause | None = None) -> Itera
         lived = (attempt.ended_at - attempt.bound_at) * state.time_scale
         on_demand = attempt.rung in task.plan.ladder.on_demand
         yield AttemptLife(ended_by is not None and ended_by.is_interruption, attempt.progress, lived, on_demand)
+
+
+def needs_of(state: RunState, task: TaskState) -> estimates.Needs | None:
+    """What a task with a deadline and stated work needs, as the next decision about it reckons; ``None`` for any other task.
+
+    Nor is there a figure before its first attempt.
+    """
+    if not task.attempts:
+        return None
+    try:
+        planned = effective_plan(state, task)
+    except InputError:  # its decisions say so
+        return None
+    if planned.policy.deadline is None or not planned.policy.work or not planned.ladder.rungs:
+        return None
+    return outlook_without_advice(state, task, planned, state.last_at).needs
+
+
+def _pace(task: TaskState, stated: float) -> Pace:
+    """The pace of a task's work, by the reports of all its attempts."""
+    if not task.attempts:
+        return task.pace
+    return estimates.pace_now(task.pace, task.last.measured, reached_before(task, task.last), stated)
+
+
+def _starts(task: TaskState, pace: Pace) -> list[float]:
+    """The seconds that attempts of a task took on their nodes until its work went on."""
+    seen = (attempt.started_in for attempt in task.attempts)
+    return [estimates.start_of(pace, *each) for each in seen if each is not None]
 
 
 def _saves(task: TaskState, planned: PlannedTask) -> bool:

@@ -16,6 +16,7 @@ from spotwright.engine.events import AttemptEnded, AttemptHeld, AttemptTakenBack
 from spotwright.engine.plan import Plan, PlannedTask, Scope
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, LadderPosition
+from spotwright.scheduling.estimates import Launches, Mark, Pace, newest_boots
 
 if TYPE_CHECKING:
     from spotwright.deadlines.hazards import Sightings
@@ -32,6 +33,7 @@ __all__ = [
 
 
 _NOTHING_SPENT = BudgetUse()
+_UNKNOWN = Pace()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -64,6 +66,7 @@ class AttemptState(_State):
         None  # when it leaves the rung if it has no node; of one that runs, the next look at its deadline
     )
     why: str = ""
+    looked_at: float | None = None  # when a deadline last decided that it stays
     kept: str = ""  # why it stays where it runs or waits under a deadline
     moving: str = ""  # why it is stopped to go on elsewhere
     moved_at: float | None = None  # when that was decided
@@ -78,6 +81,10 @@ class AttemptState(_State):
     first_progress: float | None = None
     reported_at: float | None = None  # when it last reported its progress
     between_reports: float = 0.0  # the longest time from its start or a report to the next one
+    measured: Mark | None = None  # how far its reports are in the pace of its task, under a deadline
+    started_in: tuple[float, float] | None = (
+        None  # seconds on its node until it was beyond earlier attempts, and by which share
+    )
     halted: bool = False
     ended_at: float | None = None
     ended: AttemptEnded | None = None
@@ -166,6 +173,7 @@ class TaskState(_State):
     skipped: str = ""  # an upstream task that was skipped: this task is skipped too
     inside: ScopeState | None = None  # of a DAG that is open or has ended
     loop: LoopState | None = None  # of a loop that is open or has ended
+    pace: Pace = _UNKNOWN  # of its work, from the reports of all its attempts, under a deadline
 
     @property
     def last(self) -> AttemptState:
@@ -246,7 +254,10 @@ class RunState(_State):
     under_way: dict[str, None] = field(default_factory=dict)  # tasks whose attempt waits for a node or runs
     holding: dict[str, int] = field(default_factory=dict)  # attempts that have a node now, by pool
     freed: dict[str, float] = field(default_factory=dict)  # when an attempt last gave room back, by pool
-    slowest_boot: dict[str, float] = field(default_factory=dict)  # seconds from request to ready, by pool
+    boots: dict[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # seconds from request to ready at the speed of the pools, by pool: the newest ones of this run
+    earlier_boots: dict[str, tuple[float, ...]] = field(default_factory=dict)  # and of runs before it
     failed: list[str] = field(default_factory=list)  # tasks in the order in which they failed
     root: ScopeState | None = None  # None until the pipeline is unfolded
     cancelling: bool = False
@@ -289,10 +300,11 @@ class RunState(_State):
         seconds = self.plan.graph.active_deadline
         return None if seconds is None or self.expired else self.begun_at + seconds
 
-    def expected_boot(self, pool: str) -> float:
-        """The boot time of a new node in real seconds: the slowest boot of this run, else the pool's estimate."""
-        measured = self.slowest_boot.get(pool)
-        return self.plan.config.pools[pool].boot / self.time_scale if measured is None else measured
+    def launches(self, pool: str) -> Launches:
+        """What the pool states of its boots, and what this run and earlier ones saw of them, in real seconds."""
+        seen = newest_boots(self.earlier_boots.get(pool, ()), self.boots.get(pool, ()))
+        stated = self.plan.config.pools[pool].boot / self.time_scale
+        return Launches(stated, tuple(boot / self.time_scale for boot in seen))
 
     def is_over(self, task: TaskState) -> bool:
         """Whether the time of the run is over for a task. Exit tasks and tasks inside them go on, as under Argo."""

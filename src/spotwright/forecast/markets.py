@@ -32,6 +32,7 @@ from spotwright.forecast.tasks import TaskToCome
 from spotwright.market import MarketModel, drawn, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
+from spotwright.scheduling.estimates import LAUNCH_MARGIN, STATED_MARGIN
 from spotwright.simulation.deadline_jobs import Waiting, choices
 
 __all__ = [
@@ -587,6 +588,7 @@ class _Elements:
 _DECISIONS = 150  # decisions in the time to the deadline, as in the engine
 _PER_TICK = 5  # units of work between two of them
 _FIRST_UP, _FIRST_DOWN = SHIPPED.up.first_age(), SHIPPED.down.first_age()
+_WORK_MOST, _LAUNCH_MOST = 1.0 + STATED_MARGIN, 1.0 + LAUNCH_MARGIN  # that the engine leaves room for
 _STEP = 1.2  # works of unsaved tasks that differ by less share a table
 
 
@@ -667,8 +669,12 @@ class UnderDeadline(Rule):
 
     def _spot_ends(self, task: Any, left: Any) -> Any:
         """The last moment at which an attempt may begin on spot, or wait for it."""
-        again = np.where(self._saves[task], 0.0, self._work[task] + self._overhead[task])
-        return self._ends[task] - left - self._overhead[task] - self._drain[task] - again
+        launch = self._overhead[task] * _LAUNCH_MOST
+        once = np.where(
+            self._saves[task], left, self._work[task] * _WORK_MOST
+        )  # progress that is saved is measured, too
+        again = np.where(self._saves[task], 0.0, once + launch)
+        return self._ends[task] - once - launch - self._drain[task] - again
 
     def _advised(self, table: Policy | RestartTable, pending: Pending) -> tuple[Any, float]:
         """The choice of a table, and the seconds until it is asked again."""
@@ -723,7 +729,8 @@ class UniformProgressRule(UnderDeadline):
 def _restarting(tasks: Sequence[TaskToCome], deadline: float) -> RestartTable:
     """The table of tasks of about the same work that save nothing."""
     first = tasks[0]
-    job = Job(max(task.work for task in tasks), deadline, first.overhead, 1.0, _ratio(first))
+    work = max(task.work for task in tasks) * _WORK_MOST
+    job = Job(work, deadline, first.overhead * _LAUNCH_MOST, 1.0, _ratio(first))
     return _solved_restarts(job, first.policy.grace_period)
 
 

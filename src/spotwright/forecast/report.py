@@ -25,6 +25,7 @@ from spotwright.forecast.forecast import (
 )
 from spotwright.model.policy import Spot
 from spotwright.model.quantities import format_duration
+from spotwright.scheduling.estimates import LAUNCH_MARGIN, STATED_MARGIN
 from spotwright.views.account import Account
 from spotwright.views.account_report import price_unit
 from spotwright.views.text import Rows, plural, table, wrapped
@@ -166,7 +167,17 @@ def _conclusions(forecast: Forecast, pipeline: str) -> Iterator[str]:
             f"costs {extra} on average: without one the cheapest policy costs {money(without)}; the shortest that can be "
             f"promised is {length(forecast.nearest)}",
         )
+    if forecast.deadline is not None:
+        yield from said("Margin", _margin())
     yield from said("Budget", _budget(forecast))
+
+
+def _margin() -> str:
+    """What the engine keeps free beside the stated figures, until it has measured."""
+    return (
+        f"a run keeps free time for work {STATED_MARGIN:.0%} and a launch {LAUNCH_MARGIN:.0%} longer than stated, and for what "
+        "it has measured instead once progress is reported and nodes have booted; show tells both"
+    )
 
 
 def _budget(forecast: Forecast) -> str:

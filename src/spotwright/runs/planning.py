@@ -33,6 +33,7 @@ from spotwright.records.journal import Journal
 from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.records.stored_plan import StoredPlan, traces_of
 from spotwright.runs.run_options import PlanOptions
+from spotwright.scheduling.estimates import newest_boots
 
 if TYPE_CHECKING:
     from spotwright.manifests.pod_graph import PodSource
@@ -207,11 +208,12 @@ def deadline_notes(plan: Plan, now: float, time_scale: float = 1.0) -> Iterator[
 
 
 def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> MarketKnown | None:
-    """What the newest runs of a state folder, without the run ``own``, have counted of the spot pools of a plan."""
+    """What the newest runs of a state folder, without the run ``own``, have counted of the pools of a plan."""
     if not _has_deadline(plan):
         return None
-    kinds = {name: _kind(pool) for name, pool in plan.config.pools.items() if pool.is_spot}
+    kinds = {name: _kind(pool) for name, pool in plan.config.pools.items()}
     sums: dict[str, list[float]] = {}
+    boots: dict[str, tuple[float, ...]] = {}
     runs = 0
     for run in list(reversed(folder.runs()))[:_RUNS]:
         counted = None if run.name == own else _counted(run.journal)
@@ -219,22 +221,27 @@ def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> Market
             continue
         runs += 1
         for pool, counts in counted.pools.items():
-            if kinds.get(pool) == counted.kinds.get(pool):
+            if kinds.get(pool) == counted.kinds.get(pool) and plan.config.pools[pool].is_spot:
                 before = sums.get(pool, [0.0] * len(counts))
                 sums[pool] = [one + other for one, other in zip(before, counts, strict=True)]
+        for pool, seen in counted.boots.items():
+            if kinds.get(pool) == counted.kinds.get(pool):
+                boots[pool] = newest_boots(seen, boots.get(pool, ()))
     pools = {pool: tuple(counts) for pool, counts in sums.items()}
-    return MarketKnown(at, pools=pools, runs=runs) if pools else None
+    return MarketKnown(at, pools=pools, runs=runs, boots=boots) if pools or boots else None
 
 
 def keep_sightings(journal: Journal, state: RunState, at: float) -> None:
     """Write what a run has counted of its pools to the end of its journal, for later runs."""
-    if not state.sightings:
+    pools = state.plan.config.pools
+    boots = {name: seen for name, seen in state.boots.items() if name in pools}
+    if not state.sightings and not (boots and _has_deadline(state.plan)):
         return
     from spotwright.deadlines.hazards import listed
 
-    pools = state.plan.config.pools
     counts = {name: listed(seen.counts()) for name, seen in state.sightings.items() if name in pools}
-    event = MarketKnown(at, pools=counts, own=True, kinds={name: _kind(pools[name]) for name in counts})
+    kinds = {name: _kind(pools[name]) for name in (*counts, *boots)}
+    event = MarketKnown(at, pools=counts, own=True, kinds=kinds, boots=boots)
     fold(state, event)
     journal.append([event])
 

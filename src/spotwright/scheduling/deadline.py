@@ -2,7 +2,9 @@
 
 A task may wait for spot as long as an on-demand node could still finish it afterwards. That ends at the last safe moment::
 
-    last moment = deadline - work * (1 - saved progress) - overhead
+    last moment = deadline - work left at most - launch at most
+
+Both figures begin with what is stated and end with what was measured (:mod:`spotwright.scheduling.estimates`).
 
 Work that is not saved is lost with its node. So an attempt that saves nothing is launched on spot only while on-demand could
 still do everything again after it, and one that saves is taken off spot at the last moment from which on-demand can still finish,
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from spotwright.model.quantities import format_duration
+from spotwright.scheduling.estimates import Estimate, Needs
 from spotwright.scheduling.ladder import Ladder
 
 __all__ = ["Advice", "Choice", "Outlook", "any_room", "choose", "choose_while_pending", "without_on_demand"]
@@ -47,11 +50,12 @@ class Outlook(NamedTuple):
     """Input of the decision about one task. Moments are Unix seconds, durations seconds of real time.
 
     ``work`` is the duration of the whole task on a node that is never taken (``None``: not stated), ``progress`` the share of it,
-    0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt needs before it continues the work.
+    0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt is expected to need before the work goes on.
     ``useless`` is the number of attempts in a row on spot that were interrupted and got nowhere, ``max_interruptions`` how many
     of them may be. ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait.
     ``saves`` tells whether the work is saved, ``drain`` how long an attempt takes to end when it is told to. ``advice`` says what
-    costs least.
+    costs least. ``estimated`` is what the task needs by what was measured, expected and at most; ``None``: exactly what is
+    stated.
     """
 
     now: float
@@ -65,6 +69,15 @@ class Outlook(NamedTuple):
     saves: bool = True
     drain: float = 0.0
     advice: Advice | None = None
+    estimated: Needs | None = None
+
+    @property
+    def needs(self) -> Needs:
+        """The work left, the whole work and a launch. Only where work is stated."""
+        if self.estimated is not None:
+            return self.estimated
+        whole, left = self.work or 0.0, (self.work or 0.0) * (1.0 - self.progress)
+        return Needs(Estimate(left, left), Estimate(whole, whole), Estimate(self.overhead, self.overhead))
 
     @property
     def spot_ends(self) -> float | None:
@@ -72,14 +85,14 @@ class Outlook(NamedTuple):
         last = self.last_moment
         if last is None or self.work is None:
             return last
-        return last - self.drain - (0.0 if self.saves else self.work + self.overhead)
+        return last - self.drain - (0.0 if self.saves else self.needs.whole.at_most + self.needs.launch.at_most)
 
     @property
     def last_moment(self) -> float | None:
         """The last moment from which on-demand can still finish in time; ``None`` without a stated ``work``."""
         if self.work is None:
             return None
-        return self.deadline - self.work * (1.0 - self.progress) - self.overhead
+        return self.deadline - self.needs.left.at_most - self.needs.launch.at_most
 
     @property
     def only_on_demand(self) -> bool:
@@ -230,8 +243,9 @@ def _reason(outlook: Outlook, spot: list[int]) -> str:
 
 def _too_little(outlook: Outlook) -> str:
     """Why what is left is too little for spot, with its numbers."""
-    work = format_duration((outlook.work or 0.0) * (1.0 - outlook.progress))
-    launch, left = format_duration(outlook.overhead), format_duration(outlook.deadline - outlook.now)
+    needs = outlook.needs
+    work = format_duration(needs.left.at_most if outlook.saves else needs.whole.at_most)
+    launch, left = format_duration(needs.launch.at_most), format_duration(outlook.deadline - outlook.now)
     if outlook.saves:
         return (
             f"later it could not finish in time any more: {work} of work, {launch} for a launch and "

@@ -11,7 +11,8 @@
   ``example``, ``configured`` or ``mixed``), ``has_prices``;
 - ``tasks``: a list of ``path``, ``written`` (the path without iteration numbers), ``display_name``, ``is_pipeline``, ``status``,
   ``why``, ``waits_for`` (``kind``, ``text``, ``tasks``, ``pools``, ``until``; null for a task that runs or has ended),
-  ``environment`` (null without a build in this run),
+  ``environment`` (null without a build in this run), ``needs`` (what its deadline is reckoned with; null without one, or
+  without stated work),
   ``cached_from`` (``run``, ``task``), ``spent`` (``interruptions``, ``errors``, ``moves``), ``budgets``
   (``interruptions``, ``errors``), ``outputs`` (``parameters``, ``artifacts``), ``attempts``;
 - an attempt: ``number``, ``status`` (pending, running, ended), ``pools`` it may wait for, ``pool``, ``node``, ``capacity``,
@@ -26,6 +27,8 @@
 - the ``environment`` of a task, for its packages: ``status`` (building, ready, failed), ``packages``, ``began_at``,
   ``ended_at``, ``seconds`` (they count on no node), ``why`` it could not be built, ``last_lines`` of its log then, ``log`` (the
   command that prints it);
+- ``needs``: ``work_left``, ``work`` (the whole of it) and ``launch``, each with ``expected`` and ``at_most``; ``work_from`` and
+  ``launch_from`` (where these are from, in words), ``text`` (one line);
 - ``left_out``: pools that new attempts pass over for a while, because an attempt of this run waited in vain for them: ``pool``,
   ``until``, ``times`` in a row;
 - ``nodes``: ``name``, ``pool``, ``capacity``, ``state``, ``booted_at``, ``ready_at``, ``noticed_at``, ``gone_at``, ``why``;
@@ -43,6 +46,7 @@ from typing import Any
 
 from spotwright.engine.events import ON_KFP, RunStatus
 from spotwright.engine.io_resolution import run_outputs
+from spotwright.engine.next_rung import needs_of
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.model.attempts import Signals
 from spotwright.views.account import Account, AttemptCost, account, pool_of
@@ -139,6 +143,7 @@ def _task(
             "until": waiting.until,
         },
         "environment": _environment(name, task, until),
+        "needs": _needs(state, task) if is_here else None,
         "cached_from": None if task.cached_from is None else {"run": task.cached_from[0], "task": task.cached_from[1]},
         "spent": {"interruptions": task.spent.interruptions, "errors": task.spent.errors, "moves": task.spent.moves},
         "budgets": {"interruptions": task.plan.policy.max_interruptions, "errors": task.plan.policy.retries},
@@ -146,6 +151,21 @@ def _task(
         "attempts": [
             _attempt(state, name, task, attempt, costs.get((task.path, attempt.number))) for attempt in task.attempts
         ],
+    }
+
+
+def _needs(state: RunState, task: TaskState) -> dict[str, Any] | None:
+    """What the deadline of a task is reckoned with. Of one that has ended the whole work, as nothing of it is left."""
+    needs = needs_of(state, task)
+    if needs is None:
+        return None
+    return {
+        "work_left": needs.left._asdict(),
+        "work": needs.whole._asdict(),
+        "launch": needs.launch._asdict(),
+        "work_from": needs.work_from,
+        "launch_from": needs.launch_from,
+        "text": needs.words_of_whole if task.status.is_final else needs.words,
     }
 
 

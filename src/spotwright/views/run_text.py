@@ -166,7 +166,10 @@ def _environments(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _deadline(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
-    """What a deadline decided about each attempt: where it launched or waited first, what followed, why it stayed or left."""
+    """What a deadline decided about each attempt: where it launched or waited first, what followed, why it stayed or left.
+
+    The last line has the figures that the deadline of the task is reckoned with.
+    """
     for attempt in task["attempts"]:
         last = _left(view, attempt) if attempt["moved_why"] else attempt["kept_why"]
         reasons = (attempt["placed_why"], *attempt["tried"], last)
@@ -174,6 +177,8 @@ def _deadline(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]
             for number, why in enumerate(filter(None, reasons)):
                 name = f"{task['path']} attempt {attempt['number']}" if number == 0 else "  then "
                 yield from wrapped(f"{name}  {why}", indent="  ", hang="    ")
+    if task["needs"] is not None and any(attempt["placed_why"] for attempt in task["attempts"]):
+        yield from wrapped(f"{task['path']} reckons with  {task['needs']['text']}", indent="  ", hang="    ")
 
 
 def _left(view: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
