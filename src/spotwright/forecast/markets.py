@@ -694,7 +694,7 @@ class _Elements:
 
 _DECISIONS = 150  # looks at a task in the time to the deadline
 _FIRST_UP, _FIRST_DOWN = SHIPPED.up.first_age(), SHIPPED.down.first_age()
-_STEP = 1.2  # works of unsaved tasks that differ by less share a table
+_STEP = 1.2  # works that differ by less share a table
 
 
 class UnderDeadline(Rule):
@@ -724,7 +724,7 @@ class UnderDeadline(Rule):
             self._group[members] = group
             some = [tasks[index] for index in members]
             if some[0].saves:
-                self._choosers[group] = _saving(some, deadline)
+                self._choosers[group] = _saving(some, float(self._ends[members].max()))
             else:
                 self._tables[group] = _restarting(some, deadline)
 
@@ -803,19 +803,20 @@ def _figures(task: TaskToCome) -> Hashable:
     """Tasks with the same figures are decided by one table."""
     assert task.on_demand is not None  # noqa: S101 - the caller has looked
     if task.saves:
-        prices = tuple(offer.price for offer in task.spot)
-        return task.overhead, prices, task.on_demand.price, task.policy.grace_period
+        prices = (*(offer.price for offer in task.spot), task.on_demand.price)
+        return task.overhead, prices, task.policy.grace_period, _rounded(task.work)
     return task.overhead, _ratio(task), task.policy.grace_period, _rounded(task.work)
 
 
 def _saving(tasks: Sequence[TaskToCome], deadline: float) -> Chooser:
-    """The engine's function for tasks that save their work.
+    """The engine's function for tasks of about the same work that save it; ``deadline`` is the latest of them.
 
-    It is made for the most work, with a deadline later by that work: a task with less work is one that has done some.
+    It is made for the most work, with a deadline as much later: a task with less work is one that has done some.
     """
     first, most = tasks[0], max(task.work for task in tasks)
+    deadline = max(0.0, deadline) + most - min(task.work for task in tasks)
     other = first.on_demand.price if first.on_demand is not None else 0.0
-    job = Job(most, deadline + most, first.overhead, 0.0, other)
+    job = Job(most, deadline, first.overhead, 0.0, other)
     pools = [Pool(offer.price) for offer in first.spot]
     return chooser(job, pools, Limits(first.overhead, first.policy.grace_period))
 
@@ -849,7 +850,7 @@ def _first_row(table: RestartTable) -> int:
 
 def _rounded(work: float) -> int:
     """Works that share a table have the same number."""
-    return round(float(np.log(work) / np.log(_STEP)))
+    return round(float(np.log(max(work, 1e-3)) / np.log(_STEP)))
 
 
 def kept_free(tasks: Sequence[TaskToCome]) -> tuple[Any, Any]:
