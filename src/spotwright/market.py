@@ -86,25 +86,6 @@ class Windows(NamedTuple):
             )
         return self
 
-    def ages(self, hazards: HazardTable = SHIPPED) -> Any:
-        """The age of the present spell in seconds, at the end of the first tick that it was seen in: [pool, tick, window].
-
-        A spell that had begun before the window is given the age of :meth:`Spells.first_age`.
-        """
-        ages = np.empty(self.up.shape, np.float32)
-        first = np.where(self.up[:, 0], np.float32(hazards.up.first_age()), np.float32(hazards.down.first_age()))
-        ages[:, 0] = first + np.float32(self.tick)
-        for index in range(1, self.ticks):
-            same = self.up[:, index] == self.up[:, index - 1]
-            ages[:, index] = np.where(same, ages[:, index - 1], 0.0) + np.float32(self.tick)
-        return ages
-
-    def observations(self, hazards: HazardTable = SHIPPED) -> Any:
-        """What a policy sees: the age bucket of the present spell, with :data:`BUCKETS` added where spot is down."""
-        found = np.searchsorted(np.array(AGES), self.ages(hazards) - 1e-3, side="left").astype(np.uint8)
-        found[~self.up] += BUCKETS
-        return found
-
 
 TICK = 600.0
 """The default seconds between two looks at the market."""

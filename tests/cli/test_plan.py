@@ -274,6 +274,19 @@ def test_without_a_pipeline_policies_are_compared_on_a_trace(trace: Path) -> Non
     assert "cheapest possible" in text
 
 
+def test_recordings_together_are_the_pools_of_one_job_with_prices_of_their_own(trace: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / trace.name  # of the same name in another folder
+    other.parent.mkdir()
+    other.write_text(json.dumps({"metadata": {"gap_seconds": 300}, "data": [0, 1] * 1200}), encoding="utf-8")
+    options = ("--work", "6h", "--deadline", "9h", "--markets", "10", "--policy", "spotwright")
+    together = ("--trace", trace, "--trace", other, *options, "--pools", "together", "--prices", "1,0.5,4")
+    found = json.loads(invoke(*together, "--json").stdout)
+    assert (found["pools"], found["prices"], found["windows"]) == ("together", [1.0, 0.5], 10)
+    assert found["traces"] == [str(trace), str(other)]
+    assert found["policies"][0]["decided_by"] == "spotwright.deadlines.choice"
+    assert "as 2 spot pools of one job" in " ".join(invoke(*together).stdout.split())
+
+
 def test_the_prices_of_a_comparison_are_those_of_the_configuration(trace: Path, pipeline: Path) -> None:
     options = (
         "--work",
@@ -295,6 +308,14 @@ def test_the_prices_of_a_comparison_are_those_of_the_configuration(trace: Path, 
         ([], "expected a PIPELINE, or --trace"),
         (["--trace", "TRACE", "--rate", "10%/h"], "--rate belongs to the plan of a pipeline"),
         (["--trace", "TRACE", "--prices", "3"], "--prices '3': expected two prices"),
+        (["--trace", "TRACE", "--prices", "1,,3"], "--prices '1,,3': expected two prices"),
+        (["--trace", "TRACE", "--prices", "1,2,3"], "--prices '1,2,3': several prices of spot need --pools together"),
+        (
+            ["--trace", "TRACE", "--prices", "1,2,3", "--pools", "together"],
+            "expected a price of spot for each of 1 recording,",
+        ),
+        (["--trace", "TRACE", "--policy", "learned"], "--policy learned: expected one of on-demand, greedy, eager"),
+        (["PIPELINE", "--pools", "together"], "--pools compares policies on recordings"),
         (["--trace", "TRACE", "--work", "0s"], "--work: expected a duration above 0"),
         (["--trace", "TRACE", "--policy", "best"], "--policy best: expected one of"),
         (["--trace", "TRACE", "--fit", "2"], "--fit '2': expected a share"),

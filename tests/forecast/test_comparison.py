@@ -8,7 +8,15 @@ import pytest
 from tests.forecast.builders import HOUR
 
 from spotwright.errors import InputError
-from spotwright.forecast.policy_comparison import POLICIES, compare, job_of
+from spotwright.forecast.policy_comparison import (
+    OURS,
+    POLICIES,
+    Pools,
+    compare,
+    comparison_json,
+    comparison_text,
+    job_of,
+)
 from spotwright.model.pools import Trace
 
 JOB = job_of(6 * HOUR, 9 * HOUR, 600.0, (1.0, 3.0))
@@ -31,7 +39,7 @@ def test_every_policy_is_in_time_and_above_the_floor() -> None:
     assert [line.name for line in found.lines] == list(POLICIES)
     assert all(line.late == 0.0 for line in found.lines)
     assert all(line.gap >= -1e-9 for line in found.lines)
-    assert found.floor.mean < next(line.cost.mean for line in found.lines if line.name == "learned") < 1.0
+    assert found.floor.mean < next(line.cost.mean for line in found.lines if line.name == OURS) < 1.0
 
 
 def test_the_same_seed_gives_the_same_comparison() -> None:
@@ -41,9 +49,40 @@ def test_the_same_seed_gives_the_same_comparison() -> None:
 
 
 def test_with_a_fit_windows_come_from_the_rest_of_each_recording() -> None:
-    found = compare(JOB, TRACES, ("learned",), windows=20, seed=1, fit=0.6)
+    found = compare(JOB, TRACES, (OURS,), windows=20, seed=1, fit=0.6)
     assert found.worth == int(0.4 * 28 * 24 / 9)
     assert found.lines[0].late == 0.0
+
+
+def test_recordings_together_are_the_pools_of_one_job_which_costs_less_than_on_each_alone() -> None:
+    apart = compare(JOB, TRACES, (OURS,), windows=60, seed=1)
+    together = compare(JOB, TRACES, (OURS,), windows=60, seed=1, pools=Pools.TOGETHER)
+    assert together.windows == apart.windows == 60
+    assert together.lines[0].cost.mean < 0.95 * apart.lines[0].cost.mean
+    assert together.floor.mean < apart.floor.mean
+    assert together.worth == apart.worth / 2
+    assert "60 windows of a, b as 2 spot pools of one job" in comparison_text(together)
+
+
+def test_pools_of_one_job_have_prices_of_their_own() -> None:
+    def cost(*prices: float) -> float:
+        found = compare(JOB, TRACES, (OURS,), windows=30, seed=1, pools=Pools.TOGETHER, prices=prices)
+        return found.lines[0].cost.mean
+
+    assert cost(0.5, 1.0) < cost(1.0, 1.0) < cost(1.0, 2.0) < cost(2.0, 2.0)
+
+
+def test_prices_for_other_pools_than_there_are_recordings_are_refused() -> None:
+    with pytest.raises(InputError, match="expected a price of spot for each of 2 recordings, and one of on-demand"):
+        compare(JOB, TRACES, (), windows=5, seed=1, pools=Pools.TOGETHER, prices=(1.0, 2.0, 3.0))
+
+
+def test_each_policy_says_which_code_decided() -> None:
+    document = comparison_json(compare(JOB, TRACES, (OURS, "greedy"), windows=5, seed=1))
+    assert [each["decided_by"] for each in document["policies"]] == [
+        "spotwright.deadlines.choice",
+        "spotwright.deadlines.job_policies",
+    ]
 
 
 def test_an_impossible_deadline_is_said_by_how_much() -> None:

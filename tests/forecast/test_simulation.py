@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from tests.forecast.builders import HOUR, run, supply, task
 
+from spotwright.deadlines.choice import Chooser, safe
 from spotwright.deadlines.jobs import Action
-from spotwright.forecast.markets import OnDemand, Patient, Pending, SpotFirst, UnderDeadline, heirs, waves
+from spotwright.forecast.markets import OnDemand, Patient, SpotFirst, UnderDeadline, Watched, heirs, waves
 from spotwright.forecast.tasks import Offer
 
 ALWAYS, NEVER = supply("#" * 60), supply("." * 60)
@@ -117,12 +118,12 @@ def test_under_a_deadline_what_saves_nothing_waits_only_while_all_of_it_could_be
     assert found.finish[0] == pytest.approx(2 * HOUR, abs=75.0)
 
 
-class Leaving(UnderDeadline):
-    """Takes spot first, whatever its policy says, so that the last safe moment comes while it runs."""
+class SpotWhileItIsSafe(UnderDeadline):
+    """Takes spot whatever it costs, so that the last safe moment comes while it runs."""
 
-    def decide(self, pending: Pending) -> tuple[Any, Any]:
-        action, until = super().decide(pending)
-        return np.where(pending.now == 0.0, np.int8(Action.SPOT), action), until
+    def _chosen(self, decides: Chooser, watched: Watched) -> tuple[Any, Any, Any]:
+        action, until = safe(self._situation(watched), np.full(len(watched.task), Action.SPOT), decides.limits)
+        return action, np.zeros(len(watched.task), int), until
 
 
 def test_under_a_deadline_an_attempt_leaves_spot_at_the_last_safe_moment_in_its_boot() -> None:
@@ -130,7 +131,7 @@ def test_under_a_deadline_an_attempt_leaves_spot_at_the_last_safe_moment_in_its_
     on-demand does all of it in time.
     """
     one = task(work=HOUR, boot=300.0, saves=True, save=0.0, grace_period=30.0)
-    found = run(Leaving([one], HOUR + 300.0 + 230.0), ALWAYS, one, every=600.0)
+    found = run(SpotWhileItIsSafe([one], HOUR + 300.0 + 230.0), ALWAYS, one, every=600.0)
     assert found.finish[0] == pytest.approx(HOUR + 530.0 - 75.0)
     assert found.total[0] == pytest.approx((200.0 - 75.0 + 3 * (HOUR + 300.0)) / HOUR)
     assert (found.taken[0, 0], found.where[0, 0]) == (0, -2)
@@ -139,9 +140,36 @@ def test_under_a_deadline_an_attempt_leaves_spot_at_the_last_safe_moment_in_its_
 def test_under_a_deadline_saves_use_up_slack_until_it_leaves_with_what_it_has_done() -> None:
     """A save of 100 s after each 100 s of work: of two seconds one is lost, and 600 s of slack are gone after 1,200 s."""
     one = task(work=HOUR, saves=True, save=100.0, grace_period=0.0)
-    found = run(Leaving([one], HOUR + 600.0), ALWAYS, one, every=100.0)
-    assert found.finish[0] == pytest.approx(HOUR + 600.0)
-    assert found.spot[0, 0] == pytest.approx(1200.0 / HOUR)
+    found = run(SpotWhileItIsSafe([one], HOUR + 600.0), ALWAYS, one, every=100.0)
+    assert HOUR + 500.0 < found.finish[0] <= HOUR + 600.0  # what is not saved yet counts as work to be done again
+    assert found.spot[0, 0] == pytest.approx(1200.0 / HOUR, abs=200.0 / HOUR)
+
+
+def test_under_a_deadline_on_demand_is_left_for_spot_that_comes_up() -> None:
+    """It is on on-demand for want of slack, until spot comes; it saves when it is told to, and does the rest on spot."""
+    one = task(work=10 * HOUR, boot=60.0, saves=True, save=0.0, grace_period=0.0)
+    found = run(UnderDeadline([one], 11 * HOUR), supply("." * 18 + "#" * 120), one, every=600.0)
+    assert found.finish[0] <= 11 * HOUR
+    assert found.spot[0, 0] > 6.0
+    assert (found.taken[0, 0], found.where[0, 0]) == (0, 0)
+
+
+def test_under_a_deadline_a_dear_spot_pool_is_left_for_a_cheap_one() -> None:
+    one = task(work=10 * HOUR, saves=True, save=0.0, grace_period=0.0)
+    one = one._replace(spot=(Offer("spot", 2.0, 0.0), Offer("spot-1", 0.5, 0.0)))
+    found = run(UnderDeadline([one], 11 * HOUR), supply("#" * 120, "." * 12 + "#" * 108), one, every=600.0)
+    assert (found.where[0, 0], found.taken[0, 0]) == (1, 0)
+    assert found.total[0] < 0.5 * 8 + 2.0 * 2.5
+
+
+def test_under_a_deadline_attempts_that_keep_nothing_spend_the_budget_and_others_do_not() -> None:
+    """Spot lasts ten minutes at a time: enough for a save where one comes every five, not where one comes every hour."""
+    one = task(work=6 * HOUR, saves=True, save=0.0, grace_period=0.0, max_interruptions=2)
+    market = supply("#." * 120)
+    keeps = run(SpotWhileItIsSafe([one], 30 * HOUR), market, one, every=300.0)
+    keeps_nothing = run(SpotWhileItIsSafe([one], 30 * HOUR), market, one, every=HOUR)
+    assert keeps.taken[0, 0] > 30
+    assert (keeps_nothing.taken[0, 0], keeps_nothing.where[0, 0]) == (2, -2)
 
 
 def test_under_a_deadline_the_work_that_follows_is_left_free() -> None:

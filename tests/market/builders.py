@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from spotwright.deadlines.choice import Limits, Pool, chooser
+from spotwright.deadlines.job_policies import Decides, formula
 from spotwright.deadlines.jobs import Job
 from spotwright.market import Windows
 
-__all__ = ["hours", "job", "market", "random_market"]
+__all__ = ["decider", "hours", "job", "market", "random_market"]
 
 
 def hours(count: float) -> float:
@@ -19,6 +23,24 @@ def job(
 ) -> Job:
     """A job; durations in hours."""
     return Job(hours(work), hours(deadline), hours(overhead), spot, on_demand)
+
+
+def decider(
+    name: str,
+    given: Job,
+    pools: Sequence[Pool] | None = None,
+    *,
+    launch: float | None = None,
+    egress: float = 0.0,
+    drain: float = 0.0,
+) -> Decides:
+    """A formula or, as ``spotwright``, the engine's function, for one pool at the price of the job or for these pools.
+
+    ``launch`` is the longest one that it reckons with, if that is another than the job states.
+    """
+    pools = pools or [Pool(given.spot_price)]
+    limits = Limits(given.overhead if launch is None else launch, drain, egress=egress)
+    return chooser(given, pools, limits) if name == "spotwright" else formula(name, given, pools, limits)
 
 
 def market(*pools: str, tick: float = 600.0) -> Windows:

@@ -7,10 +7,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from tests.market.builders import job, random_market
+from tests.market.builders import decider, job, random_market
 
-from spotwright.deadlines.job_policies import FORMULAS, named
-from spotwright.deadlines.jobs import DUST, Action, Job, Moment, after
+from spotwright.deadlines.choice import Pool
+from spotwright.deadlines.job_policies import FORMULAS
+from spotwright.deadlines.jobs import DUST, Action, Job
 from spotwright.market import Windows
 from spotwright.simulation.deadline_jobs import cheapest, simulate
 
@@ -38,24 +39,32 @@ def test_the_cheapest_cost_follows_the_prices_of_each_tick() -> None:
     assert found == pytest.approx([_by_trying_everything(given, windows, index) for index in range(6)], abs=1e-9)
 
 
-@pytest.mark.parametrize("name", [*FORMULAS, "learned"])
-@pytest.mark.parametrize("pools", [1, 3])
-def test_no_policy_beats_the_cheapest_possible(name: str, pools: int) -> None:
+@pytest.mark.parametrize("name", [*FORMULAS, "spotwright"])
+@pytest.mark.parametrize("prices", [[1.0], [1.0, 1.0, 1.0], [0.5, 1.4]])
+def test_no_policy_beats_the_cheapest_possible(name: str, prices: list[float]) -> None:
     given = job()
-    windows = random_market(ticks=54, size=30, pools=pools)
-    results = simulate(named(name, given), given, windows)
-    assert (results.cost >= cheapest(given, windows) - 1e-9).all()
+    windows = random_market(ticks=54, size=30, pools=len(prices))
+    results = simulate(decider(name, given, [Pool(price) for price in prices]), given, windows)
+    assert (results.cost >= cheapest(given, windows, prices) - 1e-9).all()
+
+
+def test_the_last_tick_is_paid_for_its_share() -> None:
+    """25 minutes of work and 200 s of launch, on spot that is always there."""
+    given = Job(1500.0, 4800.0, 200.0, 1.0, 3.0)
+    windows = random_market(ticks=8, size=1)
+    always = windows._replace(up=np.ones_like(windows.up))
+    assert cheapest(given, always) == pytest.approx([1700.0 / 3600.0])
 
 
 def test_a_job_that_cannot_be_in_time_costs_what_on_demand_costs() -> None:
     given = job(work=6.0, deadline=6.1)
     windows = random_market(ticks=54, size=3)
-    assert cheapest(given, windows) == pytest.approx(simulate(FORMULAS["greedy"], given, windows).cost)
+    assert cheapest(given, windows) == pytest.approx(simulate(decider("greedy", given), given, windows).cost)
 
 
 def _by_trying_everything(given: Job, windows: Windows, window: int) -> float:
     """Every sequence of actions, and of pools, that is in time."""
-    ticks, hours = int(-(-given.deadline // windows.tick)), windows.tick / 3600.0
+    ticks = int(-(-given.deadline // windows.tick))
     up = windows.up[:, :, window]
 
     @cache
@@ -71,11 +80,12 @@ def _by_trying_everything(given: Job, windows: Windows, window: int) -> float:
             if (action is not Action.SPOT and new) or (action is Action.SPOT and not up[new, index]):
                 continue
             same = mode is action and (action is not Action.SPOT or new == pool)
-            moment = Moment(0.0, left, action if same else Action.WAIT, starting, up=True, age=0.0)
-            still, still_starting = after(given, moment, action, windows.tick)
+            begins = 0.0 if action is Action.WAIT else starting if same else given.overhead
+            still = left if action is Action.WAIT else left - max(0.0, windows.tick - begins)
             spot = given.spot_price if windows.prices is None else float(windows.prices[new, index, window])
-            price = (0.0, spot, given.on_demand_price)[action] * hours
-            costs.append(price + best(index + 1, still, action, new, still_starting))
+            lasts = min(windows.tick, begins + left) / 3600.0
+            price = (0.0, spot, given.on_demand_price)[action] * lasts
+            costs.append(price + best(index + 1, still, action, new, max(0.0, begins - windows.tick)))
         return min(costs)
 
     return best(0, given.work, Action.WAIT, 0, 0.0)

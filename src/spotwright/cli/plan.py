@@ -97,8 +97,16 @@ __all__ = ["JobOptions", "compare_policies", "plan"]
 )
 @click.option(
     "--prices",
-    metavar="SPOT,ON_DEMAND",
-    help="Without a pipeline: prices an hour.  [default: those of spotwright.yaml here, else 1,3]",
+    metavar="SPOT[,SPOT...],ON_DEMAND",
+    help="Without a pipeline: prices an hour, of spot by recording with --pools together.  "
+    "[default: those of spotwright.yaml here, else 1,3]",
+)
+@click.option(
+    "--pools",
+    type=click.Choice(["apart", "together"]),
+    default="apart",
+    show_default=True,
+    help="Without a pipeline: each recording alone, or all of them together as the spot pools of one job.",
 )
 @click.option(
     "--fit",
@@ -124,6 +132,7 @@ def plan(
     work: float,
     changeover: float,
     prices: str | None,
+    pools: str,
     fit: str | None,
     state: Path,
     as_json: bool,
@@ -141,9 +150,9 @@ def plan(
         if not traces:
             raise click.UsageError("expected a PIPELINE, or --trace with a recording to compare policies on")
         part = 0.0 if fit is None else read_share("--fit", fit)
-        job = JobOptions(policies, work, changeover, deadline, prices, part, markets, seed, config)
+        job = JobOptions(policies, work, changeover, deadline, prices, pools, part, markets, seed, config)
         return compare_policies(traces, job, as_json=as_json)
-    _only_without(("policies", "work", "changeover", "prices", "fit"))
+    _only_without(("policies", "work", "changeover", "prices", "pools", "fit"))
     if picture is not None:
         _check_picture(picture)
     with importing():
@@ -217,13 +226,17 @@ _WINDOWS = 300  # the floor under each takes a few milliseconds
 
 
 class JobOptions(NamedTuple):
-    """What the command line says of the job; durations in seconds. ``prices``: of spot and of on-demand, as one text."""
+    """What the command line says of the job; durations in seconds.
+
+    ``prices``: of spot, one or one for each recording, and of on-demand, as one text. ``pools``: ``apart`` or ``together``.
+    """
 
     policies: tuple[str, ...]
     work: float
     changeover: float
     deadline: str | None
     prices: str | None
+    pools: str
     fit: float
     windows: int | None
     seed: int
@@ -233,14 +246,17 @@ class JobOptions(NamedTuple):
 def compare_policies(traces: Sequence[str], options: JobOptions, *, as_json: bool) -> int:
     """Print the comparison. Raises :class:`InputError` for what cannot be compared."""
     from spotwright.config import load_trace
-    from spotwright.forecast.policy_comparison import compare, comparison_json, comparison_text, job_of
+    from spotwright.forecast.policy_comparison import Pools, compare, comparison_json, comparison_text, job_of
 
-    recordings = {Path(text).stem: load_trace(text) for text in traces}
+    stems = [Path(text).stem for text in traces]
+    names = [stem if stems.count(stem) == 1 else text for stem, text in zip(stems, traces, strict=True)]
+    recordings = {name: load_trace(text) for name, text in zip(names, traces, strict=True)}
     deadline = None if options.deadline is None else _duration(options.deadline)
-    job = job_of(options.work, deadline, options.changeover, _prices(options))
+    spot, on_demand = _prices(options)
+    job = job_of(options.work, deadline, options.changeover, (spot[0], on_demand))
     found = compare(
         job, recordings, options.policies, windows=_WINDOWS if options.windows is None else options.windows,
-        seed=options.seed, fit=options.fit,
+        seed=options.seed, fit=options.fit, pools=Pools(options.pools), prices=spot if len(spot) > 1 else (),
     )  # fmt: skip
     click.echo(json.dumps(comparison_json(found)) if as_json else comparison_text(found))
     return SUCCEEDED
@@ -253,14 +269,18 @@ def _duration(text: str) -> float:
         raise InputError(f"--deadline {text!r}: expected a duration such as 52h, where no pipeline is named") from None
 
 
-def _prices(options: JobOptions) -> tuple[float, float]:
+def _prices(options: JobOptions) -> tuple[tuple[float, ...], float]:
     """The prices of spot and on-demand: those of the option, else of the cheapest pools of the configuration, else 1 and 3."""
     if options.prices is not None:
-        spot, _, on_demand = options.prices.partition(",")
         try:
-            return float(parse_price(spot)), float(parse_price(on_demand))
+            *spot, on_demand = [float(parse_price(text)) for text in options.prices.split(",")]
         except ValueError:
+            spot = []
+        if not spot:
             raise InputError(f"--prices {options.prices!r}: expected two prices, such as 0.97,3.06") from None
+        if len(spot) > 1 and options.pools == "apart":
+            raise InputError(f"--prices {options.prices!r}: several prices of spot need --pools together")
+        return tuple(spot), on_demand
     from spotwright.config import find
 
     config = find(Path.cwd() / "-", options.config)
@@ -268,4 +288,4 @@ def _prices(options: JobOptions) -> tuple[float, float]:
     for pool in config.pools.values():
         if pool.price is not None and not config.is_built_in:
             found[pool.is_spot] = min(float(pool.price), found.get(pool.is_spot, float(pool.price)))
-    return (found[True], found[False]) if len(found) == 2 else (1.0, 3.0)
+    return ((found[True],), found[False]) if len(found) == 2 else ((1.0,), 3.0)

@@ -25,7 +25,7 @@ from spotwright.deadlines.cost_table import CostTable, lifetimes, solve
 from spotwright.deadlines.hazards import AGES, BUCKETS, SHIPPED, STEP, HazardTable, Spells, of_several
 from spotwright.deadlines.jobs import DUST, Action, Job
 
-__all__ = ["Choices", "Chooser", "Limits", "Pool", "Situation", "chooser"]
+__all__ = ["Choices", "Chooser", "Limits", "Pool", "Situation", "chooser", "safe"]
 
 
 class Pool(NamedTuple):
@@ -89,6 +89,20 @@ class Choices(NamedTuple):
 
 _TYPICAL = bisect_left(AGES, SHIPPED.up.first_age())
 _DAY = 86400.0
+
+
+def safe(now: Situation, wish: Any, limits: Limits, leaves: Any = None) -> tuple[Any, Any]:
+    """The safety rule: the actions that jobs may take where they wish these, and for how many seconds they may.
+
+    A job that waits, or that runs on spot and has to leave it first, must be able to do all of its work on on-demand afterwards;
+    so must one for whose wish what runs has to end before (``leaves``).
+    """
+    spare = now.remaining - now.at_most - limits.launch - np.where(wish == Action.SPOT, limits.drain, 0.0)
+    spare -= np.where(leaves, limits.drain, 0.0)
+    action = np.where(spare > limits.look, wish, Action.ON_DEMAND).astype(np.int8)
+    return action, np.where(action == Action.ON_DEMAND, np.inf, spare)
+
+
 _BOUNDS = np.array(AGES)
 _FIRST = STEP / 2.0  # what a spell of the table had lasted on average when it was first seen
 
@@ -118,10 +132,8 @@ class Chooser(NamedTuple):
         action = np.where(cheapest <= wait, Action.SPOT, Action.WAIT)
         least = np.minimum(cheapest, wait)
         prefers = np.where(now.mode == Action.ON_DEMAND, on_demand <= least, on_demand < least)
-        spare -= np.where(action == Action.SPOT, self.limits.drain, 0.0) + np.where(leaves, self.limits.drain, 0.0)
-        action = np.where(prefers | ~(spare > self.limits.look), Action.ON_DEMAND, action)
-        until = np.where(action == Action.ON_DEMAND, np.inf, spare)
-        return Choices(action.astype(np.int8), best, until, wait, on_demand, spot)
+        action, until = safe(now, np.where(prefers, Action.ON_DEMAND, action), self.limits, leaves)
+        return Choices(action, best, until, wait, on_demand, spot)
 
     def _costs(self, now: Situation) -> tuple[Any, Any, Any]:
         """What waiting, spot by pool and on-demand cost from now on."""

@@ -1,24 +1,134 @@
-"""Decides one moment of a job: the learned policy from its table, and the formulas that it is compared with.
+"""The published policies that ours is compared with: formulas, which need no table.
 
-Each policy names what it would like to do; :func:`decide` then applies the exact safety rule, which is the same for all of them:
-an action that would leave the job unable to finish on on-demand is replaced by on-demand. So no policy is ever late where the
-deadline was possible at the start, and they differ in cost alone.
+They answer the same question as :class:`~spotwright.deadlines.choice.Chooser` and go through the same safety rule, so none of
+them is ever late where the deadline was possible at the start, and they differ in cost alone.
 
-``uniform-progress`` is the policy of "Can't Be Late" (Wu et al., NSDI 2024): it keeps progress in step with time, takes spot
-whenever it is up, and leaves on-demand for spot only when its progress is ahead of where it must be two overheads from now.
+``uniform-progress`` is the policy of "Can't Be Late" (Wu et al., NSDI 2024), as its published code has it: it keeps progress in
+step with time and takes spot whenever it is up. On on-demand it stays while spot is down, also when it is ahead, and leaves it
+for spot only when its progress is ahead of where it must be two overheads from now. ``uniform-progress-0`` is the same without
+this hysteresis: it leaves on-demand as soon as spot is up.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
-from spotwright.deadlines.hazards import BUCKETS, SHIPPED, HazardTable, bucket
+import numpy as np
+
+from spotwright.deadlines.choice import Choices, Limits, Pool, Situation, safe
+from spotwright.deadlines.hazards import BUCKETS, bucket
 from spotwright.deadlines.jobs import Action, Job, Moment, may
-from spotwright.deadlines.solver import PolicyTable, solve
+from spotwright.deadlines.solver import PolicyTable
 from spotwright.errors import InputError
 
-__all__ = ["FORMULAS", "Eager", "Greedy", "Learned", "OnDemandOnly", "Policy", "UniformProgress", "decide", "named"]
+__all__ = [
+    "FORMULAS",
+    "Decides",
+    "Formula",
+    "Learned",
+    "Policy",
+    "cheapest_pool",
+    "decide",
+    "formula",
+    "uniform_progress",
+]
+
+
+class Decides(Protocol):
+    """What decides for one job on its pools: a :class:`~spotwright.deadlines.choice.Chooser` or a :class:`Formula`."""
+
+    @property
+    def limits(self) -> Limits:
+        """What its safety rule reckons with."""
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The spot pools of the job."""
+
+    def choose(self, now: Situation) -> Choices:
+        """What jobs do now."""
+
+
+def _on_demand(job: Job, now: Situation) -> Any:
+    """On-demand, always."""
+    del job
+    return np.full(now.up.shape[1], Action.ON_DEMAND)
+
+
+def _greedy(job: Job, now: Situation) -> Any:
+    """Spot whenever it is up, and waiting otherwise."""
+    del job
+    return np.where(now.up.any(axis=0), Action.SPOT, Action.WAIT)
+
+
+def _eager(job: Job, now: Situation) -> Any:
+    """Spot whenever it is up, and on-demand otherwise."""
+    del job
+    return np.where(now.up.any(axis=0), Action.SPOT, Action.ON_DEMAND)
+
+
+def _uniform_progress(job: Job, now: Situation) -> Any:
+    """As published: with the hysteresis of two overheads."""
+    return uniform_progress(now, job.work, job.deadline, job.overhead, keeps=True)
+
+
+def _without_hysteresis(job: Job, now: Situation) -> Any:
+    return uniform_progress(now, job.work, job.deadline, job.overhead, keeps=False)
+
+
+_AHEAD = 2.0  # overheads
+
+
+def uniform_progress(now: Situation, work: Any, deadline: Any, overhead: Any, *, keeps: bool) -> Any:
+    """What Uniform Progress wishes for jobs with these figures, numbers or arrays; ``keeps``: with its hysteresis."""
+    elapsed, done = deadline - now.remaining, work - now.left
+    up, on_demand = now.up.any(axis=0), now.mode == Action.ON_DEMAND
+    wish = np.where(up, Action.SPOT, np.where(done < work * elapsed / deadline, Action.ON_DEMAND, Action.WAIT))
+    close = keeps & (done < work * (elapsed + _AHEAD * overhead) / deadline)
+    return np.where(on_demand & (~up | close), Action.ON_DEMAND, wish)
+
+
+FORMULAS: dict[str, Callable[[Job, Situation], Any]] = {
+    "on-demand": _on_demand,
+    "greedy": _greedy,
+    "eager": _eager,
+    "uniform-progress": _uniform_progress,
+    "uniform-progress-0": _without_hysteresis,
+}
+"""What each formula wishes, by the name that users give; SPOT only where a pool is up."""
+
+
+class Formula(NamedTuple):
+    """A formula for one job on its pools."""
+
+    name: str
+    job: Job
+    pools: tuple[Pool, ...]
+    limits: Limits
+
+    def choose(self, now: Situation) -> Choices:
+        """The wish of the formula where that is safe, otherwise on-demand. It knows no costs: they are ``None``."""
+        action, until = safe(now, FORMULAS[self.name](self.job, now), self.limits)
+        return Choices(action, cheapest_pool(self.pools, now), until, None, None, None)
+
+
+def cheapest_pool(pools: Sequence[Pool], now: Situation) -> Any:
+    """The pool on which each job is, else the cheapest one that is up, and of equal prices the one that has been up longest."""
+    prices = sorted({pool.price for pool in pools})
+    rank = np.array([prices.index(pool.price) for pool in pools])[:, None]
+    best = np.where(now.up, now.age - 1e12 * rank, -np.inf).argmax(axis=0)
+    here = np.maximum(now.pool, 0)
+    stays = (now.mode == Action.SPOT) & (now.pool >= 0) & now.up[here, np.arange(len(here))]
+    return np.where(stays, here, best)
+
+
+def formula(name: str, job: Job, pools: Sequence[Pool], limits: Limits) -> Formula:
+    """The formula of this name for a job. Raises :class:`InputError` for a name that is none of :data:`FORMULAS`."""
+    if name not in FORMULAS:
+        raise InputError(f"policy {name!r} is not known; the formulas are {', '.join(FORMULAS)}")
+    return Formula(name, job, tuple(pools), limits)
 
 
 class Policy(Protocol):
@@ -36,72 +146,6 @@ def decide(policy: Policy, job: Job, moment: Moment, tick: float) -> Action:
     """The action of a policy for the next ``tick`` seconds: its wish where that is safe, otherwise on-demand."""
     wish = policy.wish(job, moment)
     return wish if wish is Action.ON_DEMAND or may(job, moment, wish, tick) else Action.ON_DEMAND
-
-
-class OnDemandOnly(NamedTuple):
-    """On-demand from the start."""
-
-    name: str = "on-demand"
-
-    def wish(self, job: Job, moment: Moment) -> Action:
-        """On-demand, always."""
-        del job, moment
-        return Action.ON_DEMAND
-
-
-class Greedy(NamedTuple):
-    """Spot whenever it is up, and waiting otherwise."""
-
-    name: str = "greedy"
-
-    def wish(self, job: Job, moment: Moment) -> Action:
-        """Spot or wait."""
-        del job
-        return Action.SPOT if moment.up else Action.WAIT
-
-
-class Eager(NamedTuple):
-    """Spot whenever it is up, and on-demand otherwise."""
-
-    name: str = "eager"
-
-    def wish(self, job: Job, moment: Moment) -> Action:
-        """Spot or on-demand."""
-        del job
-        return Action.SPOT if moment.up else Action.ON_DEMAND
-
-
-class UniformProgress(NamedTuple):
-    """Progress in step with time. ``ahead`` is its hysteresis in overheads: 2 in the paper, 0 without."""
-
-    name: str = "uniform-progress"
-    ahead: float = 2.0
-
-    def wish(self, job: Job, moment: Moment) -> Action:
-        """Spot when it is up, unless on-demand should be kept; without spot on-demand when behind, and waiting otherwise."""
-        elapsed = job.deadline - moment.remaining
-        done = job.work - moment.left
-        if moment.up:
-            due = job.work * (elapsed + self.ahead * job.overhead) / job.deadline
-            keeps = moment.mode is Action.ON_DEMAND and done < due and self.ahead > 0
-            return Action.ON_DEMAND if keeps else Action.SPOT
-        if moment.mode is Action.ON_DEMAND:
-            due = job.work * (elapsed + self.ahead * job.overhead) / job.deadline
-            return Action.ON_DEMAND if done < due else Action.WAIT
-        return Action.ON_DEMAND if done < job.work * elapsed / job.deadline else Action.WAIT
-
-
-FORMULAS: dict[str, Policy] = {
-    policy.name: policy
-    for policy in (
-        OnDemandOnly(),
-        Greedy(),
-        Eager(),
-        UniformProgress(),
-        UniformProgress("uniform-progress-0", 0.0),
-    )
-}
-"""The policies that need no table, by name."""
 
 
 class Learned(NamedTuple):
@@ -127,15 +171,3 @@ class Learned(NamedTuple):
         if moment.mode is Action.SPOT and not moment.up:
             return Action.WAIT
         return Action(int(self.table.actions[index, observation, grid.mode(moment.mode, stage), max(0, lost)]))
-
-
-def named(name: str, job: Job, hazards: HazardTable = SHIPPED, tick: float = 600.0) -> Policy:
-    """The policy of this name for a job: one of :data:`FORMULAS`, or ``learned``, which is solved for the job.
-
-    Raises :class:`InputError` for other names.
-    """
-    if name == "learned":
-        return Learned(solve(job, hazards, tick))
-    if name not in FORMULAS:
-        raise InputError(f"policy {name!r} is not known; the policies are {', '.join([*FORMULAS, 'learned'])}")
-    return FORMULAS[name]

@@ -50,11 +50,6 @@ class Job(NamedTuple):
         """Whether on-demand alone can meet the deadline, so that a policy can promise it."""
         return self.work + self.overhead <= self.deadline + DUST
 
-    @property
-    def is_cheaper_on_spot(self) -> bool:
-        """Whether spot costs less than on-demand. Where it does not, no policy uses it."""
-        return self.spot_price < self.on_demand_price
-
     def checked(self) -> Job:
         """Return the job itself. Raises :class:`InputError` for durations and prices that mean nothing."""
         for name, value, least in (

@@ -17,23 +17,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from spotwright.deadlines.choice import Chooser, Limits, Pool, Situation, chooser, safe
 from spotwright.deadlines.hazards import AGES, BUCKETS, SHIPPED
-from spotwright.deadlines.job_policies import Learned, Policy, UniformProgress
+from spotwright.deadlines.job_policies import cheapest_pool, uniform_progress
 from spotwright.deadlines.jobs import DUST, Action, Job
-from spotwright.deadlines.solver import RestartTable, solve, solve_restarts
+from spotwright.deadlines.solver import RestartTable, solve_restarts
 from spotwright.errors import InputError
 from spotwright.forecast.tasks import TaskToCome
 from spotwright.market import MarketModel, drawn, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling.estimates import LAUNCH_MARGIN, STATED_MARGIN
-from spotwright.simulation.deadline_jobs import Waiting, choices
 
 __all__ = [
     "FAILS",
@@ -41,7 +41,6 @@ __all__ = [
     "ON_DEMAND",
     "SPOT",
     "WAIT",
-    "Launch",
     "OnDemand",
     "Outcomes",
     "Patient",
@@ -52,6 +51,7 @@ __all__ = [
     "Supply",
     "UnderDeadline",
     "UniformProgressRule",
+    "Watched",
     "heirs",
     "kept_free",
     "simulate",
@@ -249,14 +249,25 @@ class Pending(NamedTuple):
     has_next: Any
 
 
-class Launch(NamedTuple):
-    """Attempts that begin on spot, as arrays: the task, the moment, the work left, the boot, and how much saves slow it down."""
+class Watched(NamedTuple):
+    """Tasks that are decided again while they run, as arrays of one length; moments in seconds from the start of the run.
+
+    ``task`` is the index of the task, ``start`` when it could start, ``useless`` how many interruptions in a row kept nothing
+    of its work. The rest is as in :class:`~spotwright.deadlines.choice.Situation`; a pool is a place in the ladder of the task,
+    which is not up where the ladder has none.
+    """
 
     task: Any
     now: Any
+    start: Any
+    useless: Any
     left: Any
-    boot: Any
-    slower: Any
+    at_most: Any
+    mode: Any
+    pool: Any
+    starting: Any
+    up: Any
+    age: Any
 
 
 class Rule(ABC):
@@ -278,9 +289,17 @@ class Rule(ABC):
         del task, useless
         return taken > _MOST_INTERRUPTIONS
 
-    def leaves(self, launch: Launch) -> tuple[Any, Any]:
-        """When running attempts are told to leave spot for on-demand, and how long they take to end: by default never."""
-        return np.full(len(launch.now), np.inf), np.zeros(len(launch.now))
+    def watches(self, task: Any) -> Any:
+        """Whether tasks are decided again while they run: by default none is."""
+        return np.zeros(len(task), bool)
+
+    def choose(self, watched: Watched) -> tuple[Any, Any, Any]:
+        """What watched tasks do now, on which place of their ladder, and the seconds until they are asked again at the latest."""
+        raise NotImplementedError
+
+    def drain(self, task: Any) -> Any:
+        """How long a watched task takes to end when it is told to leave its node."""
+        return np.zeros(len(task))
 
 
 class OnDemand(Rule):
@@ -460,6 +479,9 @@ class _Elements:
             np.zeros(len(self.task), int),
             np.zeros(len(self.task), int),
         )  # of the ladder, for rules by rung
+        self.mode, self.place = np.full(len(self.task), WAIT), np.full(len(self.task), -1)  # of watched tasks
+        self.starting, self.worked = np.zeros(len(self.task)), np.zeros(len(self.task))  # of their present attempt
+        self.useless = np.zeros(len(self.task), np.int32)
         self._warm, self._warm_until = self.where.copy(), np.zeros(len(self.task))
 
     def inherit(self, place: int, outcomes: Outcomes, earlier: Sequence[int]) -> None:
@@ -488,34 +510,133 @@ class _Elements:
         nowhere = ~facts.has_spot[self.task] & ~facts.has_on_demand[self.task]
         self.end[nowhere] = self.start[nowhere]
         open_ones = np.flatnonzero(~nowhere & np.isfinite(self.start))
+        watched = rule.watches(self.task)
         while open_ones.size:
-            task, now = self.task[open_ones], self.now[open_ones]
-            place, ends, began, next_up = self._spot(open_ones, task, now, by_rung=rule.by_rung)
-            up, rung = place >= 0, self.rung[open_ones]
-            pending = Pending(
-                task, now, self.start[open_ones], self.since[open_ones], self.left[open_ones], self.taken[open_ones],
-                self.useless[open_ones], up, began, next_up, rung + 1 < facts.rungs[task],
-            )  # fmt: skip
-            action, until = rule.decide(pending)
-            action = np.where(facts.has_spot[task], action, ON_DEMAND)
-            stuck = (action == ON_DEMAND) & ~facts.has_on_demand[task]
-            if rule.fails_without_a_node:
-                self.now[open_ones[stuck]] = np.inf
-                action[stuck], stuck = FAILS, np.zeros(len(stuck), bool)
-            action = np.where(stuck, np.where(up, SPOT, WAIT), action)
-            until = np.where(stuck, next_up, until)
-            waits, falls_back = action == WAIT, action == ON_DEMAND
-            if waits.any():
-                self._wait(open_ones[waits], until[waits])
-            if falls_back.any():
-                self._on_demand(open_ones[falls_back])
-            climbs = open_ones[action == NEXT_RUNG]
-            self.rung[climbs] += 1
-            self.since[climbs] = self.now[climbs]
-            chosen = action == SPOT
-            if chosen.any():
-                self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
+            for some, step in ((watched[open_ones], self._watch), (~watched[open_ones], self._take)):
+                if some.any():
+                    step(open_ones[some], rule)
             open_ones = open_ones[np.isinf(self.end[open_ones]) & np.isfinite(self.now[open_ones])]
+
+    def _take(self, open_ones: Any, rule: Rule) -> None:
+        """One attempt or one wait of tasks that are decided when they have no node."""
+        facts = self._facts
+        task, now = self.task[open_ones], self.now[open_ones]
+        place, ends, began, next_up = self._spot(open_ones, task, now, by_rung=rule.by_rung)
+        up, rung = place >= 0, self.rung[open_ones]
+        pending = Pending(
+            task, now, self.start[open_ones], self.since[open_ones], self.left[open_ones], self.taken[open_ones],
+            self.useless[open_ones], up, began, next_up, rung + 1 < facts.rungs[task],
+        )  # fmt: skip
+        action, until = rule.decide(pending)
+        action = np.where(facts.has_spot[task], action, ON_DEMAND)
+        stuck = (action == ON_DEMAND) & ~facts.has_on_demand[task]
+        if rule.fails_without_a_node:
+            self.now[open_ones[stuck]] = np.inf
+            action[stuck], stuck = FAILS, np.zeros(len(stuck), bool)
+        action = np.where(stuck, np.where(up, SPOT, WAIT), action)
+        until = np.where(stuck, next_up, until)
+        waits, falls_back = action == WAIT, action == ON_DEMAND
+        if waits.any():
+            self._wait(open_ones[waits], until[waits])
+        if falls_back.any():
+            self._on_demand(open_ones[falls_back])
+        climbs = open_ones[action == NEXT_RUNG]
+        self.rung[climbs] += 1
+        self.since[climbs] = self.now[climbs]
+        chosen = action == SPOT
+        if chosen.any():
+            self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
+
+    def _watch(self, chosen: Any, rule: Rule) -> None:
+        """Decide watched tasks, and let them run or wait until they are asked again, are done or lose their node."""
+        watched, ends, next_up = self._seen(chosen)
+        action, place, until = rule.choose(watched)
+        until = np.minimum(watched.now + until, next_up)
+        stays = (action == watched.mode) & ((action != SPOT) | (place == watched.pool))
+        leaves = ~stays & (watched.mode != WAIT)
+        self._leave(chosen[leaves], rule)
+        self._begin(chosen, place, ~stays & ~leaves & (action != WAIT), action)
+        waits = ~leaves & (action == WAIT)
+        self._wait(chosen[waits], until[waits])
+        runs = ~leaves & ~waits
+        lost = np.where(action == SPOT, ends[np.maximum(place, 0), np.arange(len(chosen))], np.inf)
+        self._run_on(chosen[runs], until[runs], lost[runs])
+
+    def _seen(self, chosen: Any) -> tuple[Watched, Any, Any]:
+        """The situation of watched tasks; when spot of each place ends, and when one that is down will be up."""
+        facts, task, now, market = self._facts, self.task[chosen], self.now[chosen], self.market[chosen]
+        pools = facts.pools[task].T
+        up, ends = np.zeros(pools.shape, bool), np.full(pools.shape, np.inf)
+        age = np.zeros(pools.shape)
+        for place, pool in enumerate(pools):
+            there = pool >= 0
+            up[place], ends[place] = self._supply.look(np.maximum(pool, 0), market, now)
+            up[place] &= there
+            ends[place, ~there] = np.inf
+            began = self._supply.began(np.maximum(pool, 0), market, now)
+            age[place] = now - np.maximum(began, -np.where(up[place], _FIRST_UP, _FIRST_DOWN))
+        next_up = np.where(up, np.inf, ends).min(axis=0)
+        worked = self.worked[chosen]
+        left = self.left[chosen]
+        watched = Watched(
+            task, now, self.start[chosen], self.useless[chosen], left - worked, left - self._saved(task, worked),
+            self.mode[chosen], self.place[chosen], self.starting[chosen], up, age,
+        )  # fmt: skip
+        return watched, ends, next_up
+
+    def _saved(self, task: Any, worked: Any) -> Any:
+        """What of the work of an attempt its saves keep."""
+        every = self._facts.every[task]
+        return np.where(np.isfinite(every), worked - np.mod(worked, every), 0.0)
+
+    def _leave(self, chosen: Any, rule: Rule) -> None:
+        """Watched tasks are told to end: they save all they have done, and have no node after their grace."""
+        self.left[chosen] = np.maximum(0.0, self.left[chosen] - self.worked[chosen])
+        self._without_node(chosen)
+        self.now[chosen] += rule.drain(self.task[chosen])
+
+    def _lose(self, chosen: Any, kept: Any) -> None:
+        """Count the interruption of attempts of which so much work is kept."""
+        self.taken[chosen] += 1
+        self._row[chosen] = np.where(kept > 0.0, 0, self._row[chosen] + 1)
+        self.useless[chosen] = np.maximum(self.useless[chosen], self._row[chosen])
+
+    def _without_node(self, chosen: Any) -> None:
+        self.mode[chosen], self.worked[chosen], self.starting[chosen] = WAIT, 0.0, 0.0
+
+    def _begin(self, chosen: Any, place: Any, launches: Any, action: Any) -> None:
+        """Watched tasks launch on a place of their ladder, or on on-demand."""
+        facts, begin, place = self._facts, chosen[launches], place[launches]
+        task, spot = self.task[begin], action[launches] == SPOT
+        pool = np.where(spot, facts.pools[task, place], facts.other[task])
+        self.starting[begin] = self._boots(begin, pool, np.where(spot, facts.boots[task, place], facts.boot[task]))
+        self._warm[begin] = _NO_POOL
+        self.mode[begin], self.where[begin], self.since[begin] = action[launches], pool, self.now[begin]
+        self.place[begin[spot]] = place[spot]
+
+    def _run_on(self, chosen: Any, until: Any, lost: Any) -> None:
+        """Watched tasks with a node go on until they are done, lose it, or are asked again."""
+        facts, task, now, spot = self._facts, self.task[chosen], self.now[chosen], self.mode[chosen] == SPOT
+        place = np.maximum(self.place[chosen], 0)
+        slower = np.where(spot, facts.slower[task], 1.0)
+        lives = facts.lifetimes[np.maximum(facts.pools[task, place], 0)]
+        lost = np.where(spot, np.minimum(lost, self.since[chosen] + lives), np.inf)
+        starting = self.starting[chosen]
+        done = now + starting + (self.left[chosen] - self.worked[chosen]) * slower
+        stop = np.minimum(np.minimum(until, lost), done)
+        paid = (stop - now) * np.where(spot, facts.prices[task, place], facts.price[task]) / 3600.0
+        self.cost[chosen] += paid
+        self.on_spot[chosen] += np.where(spot, paid, 0.0)
+        self.worked[chosen] += np.maximum(0.0, stop - now - starting) / slower
+        self.starting[chosen] = np.maximum(0.0, starting - (stop - now))
+        self.now[chosen] = stop
+        ended = done <= stop
+        self.end[chosen[ended]] = done[ended]
+        taken = chosen[~ended & (lost <= stop)]
+        kept = np.minimum(self._saved(self.task[taken], self.worked[taken]), self.left[taken])
+        self.left[taken] -= kept
+        self._lose(taken, kept)
+        self._without_node(taken)
 
     def _spot(self, chosen: Any, task: Any, now: Any, *, by_rung: bool) -> tuple[Any, Any, Any, Any]:
         """The first place of the ladder whose pool is up (-1: none), when its spell ends and began, and when a pool will be up.
@@ -558,9 +679,6 @@ class _Elements:
         self.where[chosen] = pool
         lost = np.minimum(ends, now + facts.lifetimes[pool])
         done = now + boot + self.left[chosen] * slower
-        leaves, drain = rule.leaves(Launch(task, now, self.left[chosen], boot, slower))
-        moved = leaves < np.minimum(lost, done)
-        lost = np.where(moved, leaves, lost)
         taken = lost < done
         until = np.minimum(lost, done)
         paid = (until - now) * facts.prices[task, place] / 3600.0
@@ -568,32 +686,29 @@ class _Elements:
         self.on_spot[chosen] += paid
         self.end[chosen[~taken]] = done[~taken]
         worked = np.maximum(0.0, until - now - boot) / slower
-        every = facts.every[task]
-        kept = np.where(np.isfinite(every), worked - np.mod(worked, every), 0.0)
-        kept = np.where(moved, worked, kept)  # it is told to end, and saves
         again = chosen[taken]
-        self.left[again] -= np.minimum(kept[taken], self.left[again])
-        self.taken[again] += ~moved[taken]
-        self._row[again] = np.where(kept[taken] > 0.0, 0, self._row[again] + ~moved[taken])
-        self.useless[again] = np.maximum(self.useless[again], self._row[again])
-        self.now[again] = self.since[again] = (until + np.where(moved, drain, 0.0))[taken]
-        lost_there = chosen[taken & ~moved]
-        following = (self.rung[lost_there] + 1) % facts.rungs[self.task[lost_there]]
-        self.rung[lost_there] = np.where(self.first[lost_there] != self.rung[lost_there], 0, following)
-        self.first[lost_there] = self.rung[lost_there]
+        self.left[again] -= np.minimum(self._saved(task, worked)[taken], self.left[again])
+        self._lose(again, self._saved(task, worked)[taken])
+        self.now[again] = self.since[again] = until[taken]
+        following = (self.rung[again] + 1) % facts.rungs[self.task[again]]
+        self.rung[again] = np.where(self.first[again] != self.rung[again], 0, following)
+        self.first[again] = self.rung[again]
         failed = again[rule.gives_up(self.task[again], self.taken[again], self.useless[again])]
         self.now[failed] = np.inf
 
 
-_DECISIONS = 150  # decisions in the time to the deadline, as in the engine
-_PER_TICK = 5  # units of work between two of them
+_DECISIONS = 150  # looks at a task in the time to the deadline
 _FIRST_UP, _FIRST_DOWN = SHIPPED.up.first_age(), SHIPPED.down.first_age()
 _WORK_MOST, _LAUNCH_MOST = 1.0 + STATED_MARGIN, 1.0 + LAUNCH_MARGIN  # that the engine leaves room for
-_STEP = 1.2  # works of unsaved tasks that differ by less share a table
+_STEP = 1.2  # works that differ by less share a table
 
 
 class UnderDeadline(Rule):
-    """The deadline policy of the engine. ``deadline`` is in seconds from the start of the run."""
+    """The deadline policy of the engine. ``deadline`` is in seconds from the start of the run.
+
+    Tasks that save their work are asked when a pool comes up or is lost, some times in between, and at the last moment, whatever
+    they run on; those that save nothing are decided when they have no node.
+    """
 
     def __init__(self, tasks: Sequence[TaskToCome], deadline: float) -> None:
         self._work = np.array([task.work for task in tasks])
@@ -606,65 +721,68 @@ class UnderDeadline(Rule):
         self._ends = deadline - work - steps * self._overhead
         self._tick = max(deadline / _DECISIONS, 1e-3)
         self._group = np.full(len(tasks), -1)
-        self._tables: list[Policy | RestartTable] = []
-        for saves, key_of, made in (
-            (True, lambda task: (task.overhead, _ratio(task)), self._saving),
-            (
-                False,
-                lambda task: (task.overhead, _ratio(task), task.policy.grace_period, _rounded(task.work)),
-                _restarting,
-            ),
-        ):
-            self._solve(
-                [index for index, task in enumerate(tasks) if task.saves is saves], tasks, deadline, key_of, made
-            )
-
-    def _solve(
-        self,
-        indexes: Sequence[int],
-        tasks: Sequence[TaskToCome],
-        deadline: float,
-        key_of: Callable[[TaskToCome], Hashable],
-        made: Callable[[Sequence[TaskToCome], float], Policy | RestartTable],
-    ) -> None:
-        """Make a table for each group of tasks with spot and on-demand that have the same key."""
+        self._choosers: dict[int, Chooser] = {}
+        self._tables: dict[int, RestartTable] = {}
         groups: dict[Hashable, list[int]] = {}
-        for index in indexes:
-            if tasks[index].spot and tasks[index].on_demand is not None:
-                groups.setdefault(key_of(tasks[index]), []).append(index)
-        for members in groups.values():
-            self._group[members] = len(self._tables)
-            self._tables.append(made([tasks[index] for index in members], deadline))
+        for index, task in enumerate(tasks):
+            if task.spot and task.on_demand is not None:
+                groups.setdefault(_figures(task), []).append(index)
+        for group, members in enumerate(groups.values()):
+            self._group[members] = group
+            some = [tasks[index] for index in members]
+            if some[0].saves:
+                self._choosers[group] = _saving(some, float(self._ends[members].max()))
+            else:
+                self._tables[group] = _restarting(some, deadline)
 
-    def _saving(self, tasks: Sequence[TaskToCome], deadline: float) -> Policy:
-        """The table of the most work, with a deadline later by that work: it holds the states of all of these tasks.
+    def watches(self, task: Any) -> Any:
+        """Tasks that save their work, and may run on spot and on on-demand."""
+        return self._saves[task] & (self._group[task] >= 0)
 
-        A task with less work is one that has done some.
-        """
-        most, overhead = max(task.work for task in tasks), tasks[0].overhead
-        job = Job(most, deadline + most, overhead, 1.0, _ratio(tasks[0]))
-        return Learned(solve(job, tick=self._ticks(overhead), per_tick=_PER_TICK))
+    def choose(self, watched: Watched) -> tuple[Any, Any, Any]:
+        """What the engine's function says; after a budget of interruptions in a row that kept nothing, on-demand."""
+        action, until = np.full(len(watched.task), ON_DEMAND), np.full(len(watched.task), np.inf)
+        place = watched.pool.copy()
+        asked = np.where(watched.useless > self._most[watched.task], -1, self._group[watched.task])
+        for group, decides in self._choosers.items():
+            chosen = np.flatnonzero(asked == group)
+            if chosen.size:
+                pools = len(decides.pools)
+                some = Watched(*(each[:pools, chosen] if each.ndim > 1 else each[chosen] for each in watched))
+                action[chosen], place[chosen], until[chosen] = self._chosen(decides, some)
+        tick = np.maximum(self._tick, self._overhead[watched.task] / 4)
+        return action, place, np.minimum(until, np.where(asked < 0, np.inf, tick))
 
-    def _ticks(self, overhead: float) -> float:
-        """The seconds between two decisions, as the engine has them."""
-        return max(self._tick, overhead / 4)
+    def _chosen(self, decides: Chooser, watched: Watched) -> tuple[Any, Any, Any]:
+        choices = decides.choose(self._situation(watched))
+        return choices.action, choices.pool, choices.until
+
+    def _situation(self, watched: Watched) -> Situation:
+        return Situation(
+            self._ends[watched.task] - watched.now, watched.left, watched.at_most, watched.mode, watched.pool, watched.starting,
+            watched.up, watched.age,
+        )  # fmt: skip
+
+    def drain(self, task: Any) -> Any:
+        """The grace period."""
+        return self._drain[task]
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
-        """The last moment for spot for all, the solved policies before it."""
+        """The last moment for spot for all tasks that save nothing, the solved policies before it."""
         task, now = pending.task, pending.now
         last = self._spot_ends(task, pending.left)
         forced = (now >= last) | (pending.useless > self._most[task])
         action = np.where(pending.up, SPOT, WAIT)
         until = np.minimum(last, pending.next_up)
-        groups = self._group[task]
-        asked = np.where(forced, -1, groups)
-        for group in range(len(self._tables)):
-            chosen = np.flatnonzero(asked == group)
-            if not chosen.size:
-                continue
-            some = Pending(*(each[chosen] for each in pending))
-            action[chosen], tick = self._advised(self._tables[group], some)
-            until[chosen] = np.minimum(until[chosen], now[chosen] + tick)
+        groups = np.where(forced, -1, self._group[task])
+        first = np.where(pending.up, _FIRST_UP, _FIRST_DOWN)
+        age = now - np.maximum(pending.began, -first)  # a spell that began before the run has an assumed age
+        for group, table in self._tables.items():
+            chosen = np.flatnonzero(groups == group)
+            if chosen.size:
+                remaining = self._ends[task[chosen]] - now[chosen]
+                action[chosen] = _restart(table, remaining, pending.up[chosen], age[chosen])
+                until[chosen] = np.minimum(until[chosen], now[chosen] + max(table.tick, self._tick))
         return np.where(forced, ON_DEMAND, action), until
 
     def _spot_ends(self, task: Any, left: Any) -> Any:
@@ -676,54 +794,43 @@ class UnderDeadline(Rule):
         again = np.where(self._saves[task], 0.0, once + launch)
         return self._ends[task] - once - launch - self._drain[task] - again
 
-    def _advised(self, table: Policy | RestartTable, pending: Pending) -> tuple[Any, float]:
-        """The choice of a table, and the seconds until it is asked again."""
-        task, ends = pending.task, self._ends[pending.task]
-        first = np.where(pending.up, _FIRST_UP, _FIRST_DOWN)
-        age = pending.now - np.maximum(pending.began, -first)  # a spell that began before the run has an assumed age
-        if isinstance(table, RestartTable):
-            return _restart(table, ends - pending.now, pending.up, age), max(table.tick, self._tick)
-        tick, began = self._ticks(float(self._overhead[task[0]])), self._begins(pending)
-        moment = Waiting(
-            self._work[task],
-            ends - began,
-            self._overhead[task],
-            ends - pending.now,
-            pending.left,
-            pending.up,
-            age + tick,
-        )
-        return choices(table, moment, tick), tick
-
-    def _begins(self, pending: Pending) -> Any:
-        """When the time of each task begins to count: with the run."""
-        return np.zeros(len(pending.now))
-
     def gives_up(self, task: Any, taken: Any, useless: Any) -> Any:
         """Row 8: more attempts in a row that got nowhere than the budget, where there is no on-demand to go to."""
         del taken
         return self._only_spot[task] & (useless > self._most[task])
 
-    def leaves(self, launch: Launch) -> tuple[Any, Any]:
-        """At the last safe moment, for tasks that save their work: time passes without progress in a boot and in saves."""
-        task = launch.task
-        spare = self._spot_ends(task, launch.left) - launch.now
-        with np.errstate(divide="ignore", invalid="ignore"):  # without saves nothing slows it down
-            working = (spare - launch.boot) * launch.slower / (launch.slower - 1.0)
-        gone = np.where(spare < launch.boot, spare, launch.boot + working)
-        moves = self._saves[task] & (self._group[task] >= 0)
-        return np.where(moves, launch.now + np.maximum(0.0, gone), np.inf), self._drain[task]
-
 
 class UniformProgressRule(UnderDeadline):
-    """Uniform Progress in the place of the solved policy; each task is to make even progress from when it could start."""
+    """Uniform Progress in the place of the engine's function; each task is to make even progress from when it could start."""
 
-    def _saving(self, tasks: Sequence[TaskToCome], deadline: float) -> Policy:
-        del tasks, deadline
-        return UniformProgress()
+    def _chosen(self, decides: Chooser, watched: Watched) -> tuple[Any, Any, Any]:
+        task, now = watched.task, self._situation(watched)
+        span = self._ends[task] - watched.start
+        wish = uniform_progress(now, self._work[task], span, self._overhead[task], keeps=True)
+        action, until = safe(now, wish, decides.limits)
+        return action, cheapest_pool(decides.pools, now), until
 
-    def _begins(self, pending: Pending) -> Any:
-        return pending.start
+
+def _figures(task: TaskToCome) -> Hashable:
+    """Tasks with the same figures are decided by one table."""
+    assert task.on_demand is not None  # noqa: S101 - the caller has looked
+    if task.saves:
+        prices = (*(offer.price for offer in task.spot), task.on_demand.price)
+        return task.overhead, prices, task.policy.grace_period, _rounded(task.work)
+    return task.overhead, _ratio(task), task.policy.grace_period, _rounded(task.work)
+
+
+def _saving(tasks: Sequence[TaskToCome], deadline: float) -> Chooser:
+    """The engine's function for tasks of about the same work that save it; ``deadline`` is the latest of them.
+
+    It is made for the most work, with a deadline as much later: a task with less work is one that has done some.
+    """
+    first, most = tasks[0], max(task.work for task in tasks)
+    deadline = max(0.0, deadline) + most - min(task.work for task in tasks)
+    other = first.on_demand.price if first.on_demand is not None else 0.0
+    job = Job(most, deadline, first.overhead, 0.0, other)
+    pools = [Pool(offer.price) for offer in first.spot]
+    return chooser(job, pools, Limits(first.overhead * _LAUNCH_MOST, first.policy.grace_period))
 
 
 def _restarting(tasks: Sequence[TaskToCome], deadline: float) -> RestartTable:
@@ -756,7 +863,7 @@ def _first_row(table: RestartTable) -> int:
 
 def _rounded(work: float) -> int:
     """Works that share a table have the same number."""
-    return round(float(np.log(work) / np.log(_STEP)))
+    return round(float(np.log(max(work, 1e-3)) / np.log(_STEP)))
 
 
 def kept_free(tasks: Sequence[TaskToCome]) -> tuple[Any, Any]:

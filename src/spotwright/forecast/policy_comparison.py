@@ -1,57 +1,92 @@
-"""Policies side by side on recordings: one job with a deadline in every window, what each policy pays, and the floor below it.
+"""Policies side by side on recordings: one job with a deadline in every window, what each pays, and the floor below it.
 
-All policies meet the same windows. The floor is the cheapest way through each window for somebody who knows it
-(:mod:`spotwright.simulation.deadline_jobs`). Hazards of the learned policy are the shipped ones, or with ``fit`` those of the
-first part of each recording; then windows come from the rest alone, because windows of one part share their spells.
+All policies meet the same windows and go through the same safety rule. ``spotwright`` is the function that decides in a run with
+a deadline (:mod:`spotwright.deadlines.choice`); the others are formulas (:mod:`spotwright.deadlines.job_policies`). The floor is
+the cheapest way through each window for somebody who knows it (:mod:`spotwright.simulation.deadline_jobs`).
+
+Recordings are one pool, with windows of each of them, or together the pools of one job. Hazards of our policy are the shipped
+ones, or with ``fit`` those of the first part of each recording; then windows come from the rest alone, because windows of one
+part share their spells.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from spotwright.deadlines.hazards import SHIPPED, learned
-from spotwright.deadlines.job_policies import FORMULAS, named
+from spotwright.deadlines.choice import Limits, Pool, chooser
+from spotwright.deadlines.hazards import SHIPPED, HazardTable, learned
+from spotwright.deadlines.job_policies import FORMULAS, Decides, formula
 from spotwright.deadlines.jobs import Job, nearest_deadline
 from spotwright.errors import InputError
 from spotwright.forecast.forecast import Distribution, distribution
 from spotwright.forecast.report import length, share
-from spotwright.market import TICK, Windows, hazards_of, part, windows_of
+from spotwright.market import TICK, Windows, hazards_of, part, pools_of, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
 from spotwright.simulation.deadline_jobs import cheapest, simulate
 from spotwright.views.text import Rows, plural, table, wrapped
 
-__all__ = ["POLICIES", "Comparison", "Line", "compare", "comparison_json", "comparison_text", "job_of"]
+__all__ = [
+    "OURS",
+    "POLICIES",
+    "Comparison",
+    "Line",
+    "Pools",
+    "compare",
+    "comparison_json",
+    "comparison_text",
+    "decider",
+    "job_of",
+]
 
 
-POLICIES = (*FORMULAS, "learned")
+OURS = "spotwright"
+"""The policy of a run with a deadline."""
+
+POLICIES = (*FORMULAS, OURS)
 """The names of the policies that can be compared."""
 
-_MOST_TICKS = 4000  # of a window: a table of the learned policy has that many rows
+_MOST_TICKS = 4000  # of a window
+
+
+class Pools(StrEnum):
+    """How several recordings are met: each one alone, by jobs of its own, or all at once, as the spot pools of one job."""
+
+    APART = "apart"
+    TOGETHER = "together"
 
 
 class Line(NamedTuple):
     """One policy. ``cost`` is a share of the work on on-demand, ``gap`` by how much its mean is above the floor's.
 
-    ``late`` is the share of windows in which it is late, ``spot`` the share of its paid time on spot.
+    ``late`` is the share of windows in which it is late, ``spot`` the share of its paid time on spot, ``launches`` the mean
+    number of its launches. ``decided_by`` names the code that decided.
     """
 
     name: str
+    decided_by: str
     cost: Distribution
     gap: float
     late: float
     spot: float
+    launches: float
 
 
 class Comparison(NamedTuple):
-    """Policies on recordings. ``floor`` is the cheapest possible cost; ``worth`` the number of windows that do not overlap."""
+    """Policies on recordings. ``floor`` is the cheapest possible cost; ``worth`` the number of windows that do not overlap.
+
+    ``prices`` are those of spot in an hour, by recording; one where all are the same.
+    """
 
     job: Job
     traces: tuple[str, ...]
+    pools: Pools
+    prices: tuple[float, ...]
     windows: int
     worth: int
     availability: float
@@ -77,13 +112,27 @@ def _rounded_up(changeover: float) -> float:
     return math.ceil(changeover * 10 / TICK - 1e-9) * TICK / 10
 
 
+def decider(name: str, job: Job, pools: Sequence[Pool], limits: Limits, hazards: HazardTable = SHIPPED) -> Decides:
+    """What decides for a job under the policy of this name."""
+    return chooser(job, pools, limits, hazards.down) if name == OURS else formula(name, job, pools, limits)
+
+
 def compare(
-    job: Job, traces: Mapping[str, Trace], policies: Sequence[str], *, windows: int, seed: int, fit: float = 0.0
+    job: Job,
+    traces: Mapping[str, Trace],
+    policies: Sequence[str],
+    *,
+    windows: int,
+    seed: int,
+    fit: float = 0.0,
+    pools: Pools = Pools.APART,
+    prices: Sequence[float] = (),
 ) -> Comparison:
     """Run the job under each policy in ``windows`` drawn windows of the recordings.
 
-    ``fit`` is the first share of each recording that the learned policy's hazards are counted on; 0: the shipped ones. Raises
-    :class:`InputError` for an unknown policy, and for recordings that are too short.
+    ``fit`` is the first share of each recording that the hazards of our policy are counted on; 0: the shipped ones. ``prices``
+    are those of spot by recording, where they are the pools of one job; by default the job's. Raises :class:`InputError` for an
+    unknown policy, for recordings that are too short, and for prices that belong to no pool.
     """
     for name in policies:
         if name not in POLICIES:
@@ -92,34 +141,46 @@ def compare(
     if ticks > _MOST_TICKS:
         raise InputError(f"a deadline of {format_duration(job.deadline)} is too far away to compare: at most 27 days")
     judged = {name: part(trace, fit, 1.0) if fit else trace for name, trace in traces.items()}
-    each = -(-windows // len(judged))
-    market = windows_of(judged, ticks * TICK, each=each, seed=seed)
+    offers = [job.spot_price] if pools is Pools.APART else list(prices or [job.spot_price] * len(judged))
+    if len(offers) != (1 if pools is Pools.APART else len(judged)):
+        recordings = plural(len(judged), "recording")
+        raise InputError(f"--prices: expected a price of spot for each of {recordings}, and one of on-demand")
+    if pools is Pools.APART:
+        market = windows_of(judged, ticks * TICK, each=-(-windows // len(judged)), seed=seed)
+    else:
+        market = pools_of(judged, ticks * TICK, each=windows, seed=seed)
     hazards = learned(hazards_of([part(trace, 0.0, fit) for trace in traces.values()])) if fit else SHIPPED
     whole = job.work * job.on_demand_price / 3600.0
-    floor = cheapest(job, market) / whole
-    seen = market.observations(hazards)
+    floor = cheapest(job, market, offers) / whole
+    spot, limits = [Pool(price, hazards.up) for price in offers], Limits(job.overhead)
     lines = []
     for name in dict.fromkeys(policies or POLICIES):
-        found = simulate(named(name, job, hazards), job, market, hazards, seen)
-        cost = found.cost / whole
+        found = simulate(decider(name, job, spot, limits, hazards), job, market, hazards=hazards)
         paid = float(found.spot.sum() + found.on_demand.sum())
         lines.append(
             Line(
                 name,
-                distribution(cost),
-                float(cost.mean() - floor.mean()),
+                _DECIDED_BY[name == OURS],
+                distribution(found.cost / whole),
+                float((found.cost / whole).mean() - floor.mean()),
                 float(found.late.mean()),
                 float(found.spot.sum()) / paid if paid else 0.0,
+                float(found.launches.mean()),
             )
         )
-    worth = max(1, int(sum(trace.length for trace in judged.values()) / (ticks * TICK)))
+    length = ticks * TICK
+    seconds = [trace.length for trace in judged.values()]
+    worth = max(1, int((sum(seconds) if pools is Pools.APART else min(seconds)) / length))
     return Comparison(
-        job, tuple(traces), market.size, worth, market.availability(), fit, distribution(floor), tuple(lines),
-        tuple(_warnings(job, market)),
+        job, tuple(traces), pools, tuple(offers), market.size, worth, market.availability(), fit, distribution(floor),
+        tuple(lines), tuple(_warnings(job, market, min(offers))),
     )  # fmt: skip
 
 
-def _warnings(job: Job, market: Windows) -> list[str]:
+_DECIDED_BY = ("spotwright.deadlines.job_policies", "spotwright.deadlines.choice")
+
+
+def _warnings(job: Job, market: Windows, spot: float) -> list[str]:
     warnings = []
     if not job.is_possible:
         nearest = nearest_deadline(job)
@@ -130,36 +191,24 @@ def _warnings(job: Job, market: Windows) -> list[str]:
         )
     if not np.asarray(market.up).any():
         warnings.append("there is no spot in these windows: every policy ends on on-demand")
-    if not job.is_cheaper_on_spot:
+    if spot >= job.on_demand_price:
         warnings.append("spot does not cost less than on-demand here")
     return warnings
 
 
 def comparison_text(comparison: Comparison) -> str:
     """The comparison as a table, the cheapest policy first."""
-    job = comparison.job
-    names = ", ".join(comparison.traces[:3]) + (", ..." if len(comparison.traces) > 3 else "")
-    title = (
-        f"{length(job.work)} of work, deadline {length(job.deadline)}, changeover {length(job.overhead)}, on-demand at "
-        f"{job.on_demand_price / job.spot_price:.3g} times the price of spot"
-        if job.spot_price
-        else f"{length(job.work)} of work, deadline {length(job.deadline)}, changeover {length(job.overhead)}, spot costs nothing"
-    )
-    market = (
-        f"{plural(comparison.windows, 'window')} of {names}, worth about {comparison.worth:,} that do not overlap; spot "
-        f"{comparison.availability:.0%} of the time"
-    )
     rows = [_row(line) for line in sorted(comparison.lines, key=lambda line: line.cost.mean)]
-    rows.append(["cheapest possible", *_costs(comparison.floor), "", "", ""])
+    rows.append(["cheapest possible", *_costs(comparison.floor), "", "", "", ""])
     parts = [
-        [*wrapped(title), *wrapped(market)],
+        [*wrapped(_title(comparison)), *wrapped(_market(comparison))],
         [line for each in comparison.warnings for line in wrapped(each, indent="Warning ", hang=" " * 8)],
         table(
             Rows(
-                ["Policy", "Mean cost", "p50", "p90", "p99", "Above the cheapest", "Late", "On spot"],
+                ["Policy", "Mean cost", "p50", "p90", "p99", "Above the cheapest", "Late", "On spot", "Launches"],
                 rows,
-                "lrrrrrrr",
-                ("p50", "On spot", "p90"),
+                "lrrrrrrrr",
+                ("p50", "Launches", "On spot", "p90"),
             )
         ),
         list(wrapped(_words(comparison))),
@@ -167,8 +216,30 @@ def comparison_text(comparison: Comparison) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
+def _title(comparison: Comparison) -> str:
+    job, least, most = comparison.job, min(comparison.prices), max(comparison.prices)
+    if most <= 0:
+        price = "spot costs nothing"
+    elif least == most:
+        price = f"on-demand at {job.on_demand_price / most:.3g} times the price of spot"
+    else:
+        price = f"on-demand at {job.on_demand_price:g} an hour, spot at {', '.join(f'{each:g}' for each in comparison.prices)}"
+    return f"{length(job.work)} of work, deadline {length(job.deadline)}, changeover {length(job.overhead)}, {price}"
+
+
+def _market(comparison: Comparison) -> str:
+    names = ", ".join(comparison.traces[:3]) + (", ..." if len(comparison.traces) > 3 else "")
+    together = comparison.pools is Pools.TOGETHER
+    pools = f" as {plural(len(comparison.traces), 'spot pool')} of one job" if together else ""
+    return (
+        f"{plural(comparison.windows, 'window')} of {names}{pools}, worth about {comparison.worth:,} that do not overlap; spot "
+        f"{comparison.availability:.0%} of the time{' in each pool' if together else ''}"
+    )
+
+
 def _row(line: Line) -> list[str]:
-    return [line.name, *_costs(line.cost), f"{line.gap * 100:.1f} points", share(line.late), share(line.spot)]
+    gap = f"{line.gap * 100:.1f} points"
+    return [line.name, *_costs(line.cost), gap, share(line.late), share(line.spot), f"{line.launches:.1f}"]
 
 
 def _costs(cost: Any) -> list[str]:
@@ -181,8 +252,9 @@ def _words(comparison: Comparison) -> str:
     else:
         hazards = "the shipped hazards"
     return (
-        f"Costs are shares of the work on on-demand alone; every ten minutes are paid as a whole. The learned policy has "
-        f"{hazards}. The cheapest possible knows the future."
+        f"Costs are shares of the work on on-demand alone, paid by the second. {OURS} is what decides in a run with a deadline "
+        f"({_DECIDED_BY[1]}), here with {hazards}; the other policies are formulas ({_DECIDED_BY[0]}). All of them have the same "
+        "safety rule. The cheapest possible knows the future."
     )
 
 
@@ -190,15 +262,18 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     """The comparison for machines. Durations are seconds, costs shares of the work on on-demand.
 
     - ``comparison``: the version of this document, 1; ``job`` (``work``, ``deadline``, ``overhead``, ``spot_price``,
-      ``on_demand_price``), ``traces``, ``windows``, ``worth`` (windows that do not overlap), ``availability``, ``fit``;
-    - ``policies``: ``name``, ``cost`` (a distribution), ``gap`` to the mean of the cheapest possible, ``late`` and ``spot``
-      (shares);
+      ``on_demand_price``), ``traces``, ``pools`` (``apart`` or ``together``), ``prices`` of spot, ``windows``, ``worth`` (windows
+      that do not overlap), ``availability``, ``fit``;
+    - ``policies``: ``name``, ``decided_by`` (the module that decided), ``cost`` (a distribution), ``gap`` to the mean of the
+      cheapest possible, ``late`` and ``spot`` (shares), ``launches`` (their mean number);
     - ``cheapest``: the distribution of the cheapest possible cost; ``warnings``: sentences.
     """
     return {
         "comparison": 1,
         "job": comparison.job._asdict(),
         "traces": list(comparison.traces),
+        "pools": str(comparison.pools),
+        "prices": list(comparison.prices),
         "windows": comparison.windows,
         "worth": comparison.worth,
         "availability": comparison.availability,

@@ -1,9 +1,9 @@
-"""Simulates one job with a deadline over thousands of windows at once, and finds the floor that no policy can beat.
+"""Simulates one job with a deadline in thousands of windows at once, and finds the floor that no policy can beat.
 
-A policy becomes tables of transitions, one a tick; the loop goes over ticks, numpy over windows. A state is a mode (with the
-stage of its launch) and the work lost so far, counted in *grains*: the largest unit of which a tick and the overhead are whole
-multiples, so that the simulation is exact. A table gives for every observation and state the *transition*: the action and the
-mode that it comes from, as one small number. The safety rule is in the tables already.
+A policy is asked as the engine asks it (:meth:`spotwright.deadlines.choice.Chooser.choose`), with an array of jobs: at every look
+at the market and whenever what it said holds no longer. Between two decisions jobs run on in whole arrays. A node is paid by the
+second, from its request on. A look is due every tick of the windows, at their ticks; other looks, launches and work than those
+that the policy is told make a bad day (:class:`Conditions`).
 
 The floor is the cheapest way through a window for somebody who knows it: exact, by backward dynamic programming.
 """
@@ -11,42 +11,233 @@ The floor is the cheapest way through a window for somebody who knows it: exact,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from spotwright.deadlines.hazards import AGES, BUCKETS, SHIPPED, HazardTable
-from spotwright.deadlines.job_policies import Eager, Greedy, Learned, OnDemandOnly, Policy, UniformProgress
+from spotwright.deadlines.choice import Situation
+from spotwright.deadlines.hazards import SHIPPED, HazardTable
+from spotwright.deadlines.job_policies import Decides
 from spotwright.deadlines.jobs import DUST, Action, Job
 from spotwright.errors import InputError
 from spotwright.market import Windows
 
-__all__ = [
-    "ON_DEMAND_COUNT",
-    "SPOT_COUNT",
-    "STATE_BITS",
-    "Grid",
-    "Results",
-    "Tables",
-    "Waiting",
-    "cheapest",
-    "choices",
-    "compiled",
-    "grid_of",
-    "run",
-    "simulate",
-]
+__all__ = ["AS_STATED", "Conditions", "Results", "cheapest", "simulate"]
 
 
+class Conditions(NamedTuple):
+    """What a job meets besides the market. Durations in seconds; ``None``: as the job states.
+
+    ``launch`` is what a launch takes; a job knows it once one has lasted as long as stated. ``work`` is how much there is to do;
+    a job knows it once it has done ``shown`` of it. Looks are ``every`` so many seconds (``None``: at each tick), the second one
+    ``phase`` after the start (``None``: after one such time).
+    """
+
+    launch: float | None = None
+    work: float | None = None
+    shown: float = 0.0
+    every: float | None = None
+    phase: float | None = None
+
+
+AS_STATED = Conditions()
+"""A day on which all is as the job states."""
+
+
+class Results(NamedTuple):
+    """What became of a job in each window, as arrays. Costs are in the currency of the prices, times in seconds.
+
+    ``finish`` is the time from the start to the end, ``late`` whether that is after the deadline; ``spot`` and ``on_demand`` are
+    the times that were paid for. ``launches`` and ``moves`` are counted; a move leaves a node that was not taken. ``hopeless``:
+    when the job was first seen to be other than stated, on-demand could not meet its deadline any more.
+    """
+
+    cost: Any
+    finish: Any
+    late: Any
+    spot: Any
+    on_demand: Any
+    launches: Any
+    moves: Any
+    hopeless: Any
+
+
+def simulate(
+    policy: Decides,
+    job: Job,
+    windows: Windows,
+    conditions: Conditions = AS_STATED,
+    hazards: HazardTable = SHIPPED,
+) -> Results:
+    """Simulate a job under a policy in every window, whose pools are those of the policy.
+
+    Spot is paid at the prices of the windows, where they have some, else at those of the policy's pools. ``hazards`` gives the
+    ages of spells that began before the windows. After the end of a window its market stays as it is. Raises
+    :class:`InputError` for windows that are shorter than the deadline or have another number of pools.
+    """
+    windows.checked(math.ceil(job.checked().deadline / windows.tick - 1e-9) if job.is_possible else 0)
+    if windows.pools != len(policy.pools):
+        raise InputError(f"the windows have {windows.pools} pools, and the policy decides for {len(policy.pools)}")
+    every = windows.tick if conditions.every is None else conditions.every
+    look = every if conditions.phase is None else conditions.phase
+    jobs = _Jobs(policy, job, windows, conditions, hazards)
+    index, now = 0, 0.0
+    while True:
+        border = (index + 1) * windows.tick
+        until = min(border, look)
+        jobs.run(until)
+        if not jobs.is_open().any():
+            return jobs.results()
+        now = until
+        if now >= border - DUST:
+            index += 1
+            jobs.meet(index)
+        if now >= look - DUST:
+            look += every
+            jobs.look()
+
+
+class _Jobs:
+    """The job in all windows: one element of each array is one window."""
+
+    def __init__(
+        self, policy: Decides, job: Job, windows: Windows, conditions: Conditions, hazards: HazardTable
+    ) -> None:
+        self._policy, self._job, self._windows = policy, job, windows
+        self._launch = job.overhead if conditions.launch is None else conditions.launch
+        self._work = job.work if conditions.work is None else conditions.work
+        self._told = min(job.overhead, self._launch)  # how long a launch may last before it is seen to take longer
+        self._shown = min(conditions.shown, job.work)
+        count = windows.size
+        self._at, self._until = np.zeros(count), np.zeros(count)  # the clock of each job, and when it asks again
+        self._left, self._starting = np.full(count, self._work), np.zeros(count)
+        self._mode, self._pool = np.full(count, Action.WAIT, np.int8), np.full(count, -1)
+        self._knows_launch = np.full(count, self._launch == job.overhead)
+        self._knows_work = np.full(count, self._work == job.work)
+        self._finish = np.where(self._left > DUST, np.inf, 0.0)
+        self._cost, self._spot, self._on_demand = np.zeros(count), np.zeros(count), np.zeros(count)
+        self._launches, self._moves = np.zeros(count, int), np.zeros(count, int)
+        self._hopeless = np.zeros(count, bool)
+        self._up, self._border = windows.up[:, 0], 0.0
+        fixed = np.array([pool.price for pool in policy.pools])
+        self._prices = (
+            np.broadcast_to(fixed[:, None], self._up.shape) if windows.prices is None else windows.prices[:, 0]
+        )
+        self._places = np.array([pool.place for pool in policy.pools])
+        first = hazards.up.first_age(), hazards.down.first_age()
+        self._age = np.where(self._up, *first)
+
+    def is_open(self) -> Any:
+        """Whether each job has not ended yet."""
+        return np.isinf(self._finish)
+
+    def meet(self, index: int) -> None:
+        """The market at a tick; nodes of pools without spot are lost."""
+        tick = self._windows.tick
+        before, up = self._up, self._windows.up[:, min(index, self._windows.ticks - 1)]
+        self._age = np.where(up == before, self._age + tick, 0.0)
+        self._up, self._border = up, index * tick
+        lost = (self._mode == Action.SPOT) & ~up[self._pool, np.arange(len(self._pool))]
+        self._mode[lost], self._starting[lost] = Action.WAIT, 0.0
+        if self._windows.prices is not None:
+            self._prices = self._windows.prices[:, min(index, self._windows.ticks - 1)]
+
+    def look(self) -> None:
+        """All jobs are asked again now."""
+        self._until[:] = self._at
+
+    def run(self, until: float) -> None:
+        """Let all jobs run on to this moment."""
+        due = np.flatnonzero(self.is_open())
+        while due.size:
+            asked = due[self._until[due] <= self._at[due] + DUST]
+            if asked.size:
+                self._ask(asked)
+            self._step(due, until)
+            due = due[np.isinf(self._finish[due]) & (self._at[due] < until - DUST)]
+
+    def _ask(self, asked: Any) -> None:
+        job, mode, pool = self._job, self._mode[asked], self._pool[asked]
+        elapsed = self._at[asked] - self._border
+        knows = self._knows_launch[asked]
+        starting = np.where(knows, self._starting[asked], self._starting[asked] - self._launch + job.overhead)
+        starting = np.where(self._starting[asked] > DUST, np.maximum(starting, 0.0), 0.0)
+        left = np.where(self._knows_work[asked], self._left[asked], self._left[asked] - self._work + job.work)
+        longer = np.where(knows, max(0.0, self._launch - self._policy.limits.launch), 0.0)
+        up = self._up[:, asked]
+        now = Situation(
+            job.deadline - self._at[asked], left, left + longer, mode, pool, starting, up, self._age[:, asked] + elapsed,
+        )  # fmt: skip
+        choices = self._policy.choose(now)
+        action, to = choices.action, np.where(choices.action == Action.SPOT, choices.pool, pool)
+        launches = (action != Action.WAIT) & ((action != mode) | ((action == Action.SPOT) & (to != pool)))
+        self._launches[asked] += launches
+        self._moves[asked] += (mode != Action.WAIT) & (launches | (action == Action.WAIT))
+        carried = launches & (action == Action.SPOT) & (pool >= 0) & (self._places[to] != self._places[pool])
+        self._cost[asked] += carried * self._policy.limits.egress
+        self._starting[asked] = np.where(launches, self._launch, self._starting[asked] * (action != Action.WAIT))
+        self._mode[asked], self._pool[asked] = action, to
+        self._until[asked] = self._at[asked] + choices.until
+
+    def _step(self, due: Any, until: float) -> None:
+        """To the next thing that happens: a decision, the end, something to learn, or this moment."""
+        at, mode, starting, left = self._at[due], self._mode[due], self._starting[due], self._left[due]
+        runs = mode != Action.WAIT
+        needs = np.where(runs, starting + left, np.inf)
+        learns = self._learns(due, runs)
+        length = np.minimum(np.minimum(until, self._until[due]) - at, np.minimum(needs, learns.min(axis=0)))
+        length = np.maximum(length, 0.0)
+        self._pay(due, mode, length)
+        worked = np.where(runs, np.maximum(0.0, length - starting), 0.0)
+        self._left[due], self._starting[due] = left - worked, np.where(runs, np.maximum(0.0, starting - length), 0.0)
+        self._at[due] = at + length
+        done = needs <= length + DUST
+        self._finish[due[done]] = at[done] + needs[done]
+        if np.isfinite(learns).any():
+            self._learn(due, learns <= length + DUST)
+
+    def _pay(self, due: Any, mode: Any, length: Any) -> None:
+        spot, on_demand = length * (mode == Action.SPOT), length * (mode == Action.ON_DEMAND)
+        price = self._prices[np.maximum(self._pool[due], 0), due]
+        self._spot[due] += spot
+        self._on_demand[due] += on_demand
+        self._cost[due] += (spot * price + on_demand * self._job.on_demand_price) / 3600.0
+
+    def _learns(self, due: Any, runs: Any) -> Any:
+        """In how many seconds each job sees how long a launch takes, and how much work there is; infinite: it does not."""
+        starting = self._starting[due]
+        launch = np.where(self._knows_launch[due] | (starting <= DUST), np.inf, starting - self._launch + self._told)
+        work = np.where(self._knows_work[due], np.inf, starting + self._left[due] - self._work + self._shown)
+        return np.where(runs, np.stack([launch, work]), np.inf)
+
+    def _learn(self, due: Any, learned: Any) -> None:
+        """The truth about launches and work is seen, and the jobs are asked at once."""
+        self._knows_launch[due] |= learned[0]
+        self._knows_work[due] |= learned[1]
+        some = due[learned.any(axis=0) & np.isinf(self._finish[due])]
+        self._until[some] = self._at[some]
+        launch = np.where(self._mode[some] == Action.ON_DEMAND, self._starting[some], self._launch)
+        self._hopeless[some] |= self._at[some] + launch + self._left[some] > self._job.deadline + DUST
+
+    def results(self) -> Results:
+        """What became of the jobs."""
+        return Results(
+            self._cost, self._finish, self._finish > self._job.deadline + 1e-3, self._spot, self._on_demand, self._launches,
+            self._moves, self._hopeless,
+        )  # fmt: skip
+
+
+_NEVER = 1e30
+_AT_A_TIME = 8  # windows; more do not fit into a processor's cache
 _MOST_GRAINS = 60  # of a tick: with 10-minute ticks an overhead may be any number of whole 10 seconds
 
-STATE_BITS, SPOT_COUNT, ON_DEMAND_COUNT = 32, 32, 48
-"""A simulated job is one 64-bit number: its state in the lowest bits, above it the ticks that it paid for spot and on-demand."""
 
+class _Grid(NamedTuple):
+    """The states of a job: ``ticks`` decisions, ``grains`` a tick, ``overhead`` in grains, ``width`` amounts of lost work.
 
-class Grid(NamedTuple):
-    """The states of a job: ``ticks`` decisions, ``grains`` a tick, ``overhead`` in grains, ``width`` amounts of lost work."""
+    A grain is the largest unit of which a tick and the overhead are whole multiples.
+    """
 
     tick: float
     ticks: int
@@ -64,409 +255,76 @@ class Grid(NamedTuple):
         """The number of ticks that end with some overhead of a launch still to go."""
         return max(0, -(-self.overhead // self.grains) - 1)
 
-    @property
-    def modes(self) -> int:
-        """The number of modes: waiting, and spot and on-demand working or in a stage of their launch."""
-        return 1 + 2 * (1 + self.stages)
 
-    @property
-    def done(self) -> int:
-        """The transition of a job that is done."""
-        return 3 * self.modes
-
-    def split(self, mode: int) -> tuple[Action, int]:
-        """The action and the stage of a mode."""
-        if mode == 0:
-            return Action.WAIT, 0
-        action, stage = divmod(mode - 1, 1 + self.stages)
-        return Action(action + 1), stage
-
-    def starting(self, mode: int) -> int:
-        """The grains of overhead that are left in a mode."""
-        _, stage = self.split(mode)
-        return self.overhead - stage * self.grains if stage else 0
-
-    def transition(self, action: Action, mode: int) -> tuple[int, int]:
-        """The mode after a tick of ``action`` in ``mode``, and the grains of work that the tick loses."""
-        if action is Action.WAIT:
-            return 0, self.grains
-        before, stage = self.split(mode)
-        if before is not action:
-            starting, following = self.overhead, 1 if self.stages else 0
-        else:
-            starting, following = self.starting(mode), 0 if stage in {0, self.stages} else stage + 1
-        return 1 + (action - 1) * (1 + self.stages) + following, min(self.grains, starting)
-
-
-class Tables(NamedTuple):
-    """A policy for one job: ``transitions[t]`` is flat, by observation, mode and lost work; ``steps`` what each adds to a job."""
-
-    job: Job
-    grid: Grid
-    transitions: Any
-    steps: Any
-
-
-def grid_of(job: Job, tick: float) -> Grid:
-    """The states of a possible job.
-
-    Raises :class:`InputError` for an overhead that is no whole multiple of a sixtieth of a tick or of a larger part of one.
-    """
+def _grid(job: Job, tick: float) -> _Grid:
     for grains in range(1, _MOST_GRAINS + 1):
         overhead = job.overhead * grains / tick
         if abs(overhead - round(overhead)) < 1e-9:
             slack = math.floor((job.deadline - job.work) * grains / tick + 1e-9)
-            return Grid(tick, math.ceil(job.deadline / tick - 1e-9), grains, round(overhead), slack + grains + 1)
+            return _Grid(tick, math.ceil(job.deadline / tick - 1e-9), grains, round(overhead), slack + grains + 1)
     raise InputError(
         f"overhead: {job.overhead:g} s is no multiple of {tick / _MOST_GRAINS:g} s (a sixtieth of a tick); round it up, "
         f"for example to {math.ceil(job.overhead * 10 / tick) * tick / 10:g} s"
     )
 
 
-def compiled(policy: Policy, job: Job, tick: float) -> Tables:
-    """The tables of a policy for a job that is possible."""
-    grid = grid_of(job, tick)
-    wishes, lock = _wishes(policy, job, grid), _Lock(job, grid)
-    numbers = (np.arange(3)[:, None] * grid.modes + np.arange(grid.modes)[None, :]).astype(np.uint8)
-    size = 2 * BUCKETS * grid.modes * grid.width
-    transitions = np.empty((grid.ticks, size), np.uint8)
-    for index in range(grid.ticks):
-        actions = lock.apply(index, wishes(index))
-        cells = transitions[index].reshape(2 * BUCKETS, grid.modes, grid.width)
-        cells[:] = actions * np.uint8(grid.modes) + numbers[0][:, None]
-        over = _done(job, grid, index)
-        if over:
-            cells[:, :, :over] = grid.done
-    return Tables(job, grid, transitions, _steps(grid))
+def cheapest(job: Job, windows: Windows, prices: Sequence[float] = ()) -> Any:
+    """The smallest possible cost of a job in each window, paid by the second, one number a window.
 
+    Who knows the window decides at its ticks; no policy that looks at the market then, and leaves spot or a wait in between only
+    at the last moment, costs less. ``prices`` are those of spot by pool, where the windows have none; by default the job's.
+    Nothing is paid to move a checkpoint. The cost of a job that on-demand cannot finish in time is that of on-demand alone.
 
-def _steps(grid: Grid) -> Any:
-    steps = np.zeros(3 * grid.modes + 1, np.int64)
-    for action in Action:
-        paid = (0, 1 << SPOT_COUNT, 1 << ON_DEMAND_COUNT)[action]
-        for mode in range(grid.modes):
-            following, lost = grid.transition(action, mode)
-            steps[action * grid.modes + mode] = (following - mode) * grid.width + lost + paid
-    return steps
-
-
-def _done(job: Job, grid: Grid, index: int) -> int:
-    """How many amounts of lost work, from zero on, mean that the job is done after ``index`` ticks."""
-    spare = index * grid.tick - job.work + DUST
-    return 0 if spare < 0 else min(grid.width, math.floor(spare / grid.grain) + 1)
-
-
-class _Lock:
-    """The safety rule for all states at once: wishes that are not safe become on-demand."""
-
-    def __init__(self, job: Job, grid: Grid) -> None:
-        self._job, self._grid = job, grid
-        lost = np.arange(grid.width)
-        self._after = np.empty((2, grid.modes, grid.width))  # work lost after waiting or spot, in seconds
-        for action in (Action.WAIT, Action.SPOT):
-            for mode in range(grid.modes):
-                self._after[action, mode] = (lost + grid.transition(action, mode)[1]) * grid.grain
-        self._forbidden = job.work + self._after + job.overhead > job.deadline + DUST
-        self._late = job.work + self._after > job.deadline + DUST  # of a job that this tick ends
-
-    def apply(self, index: int, wishes: Any) -> Any:
-        """The actions of a tick: [observation, mode, lost]. A lost spot node leaves a job that waits."""
-        grid = self._grid
-        actions = np.array(np.broadcast_to(wishes, (2 * BUCKETS, grid.modes, grid.width)))
-        forbidden = self._forbidden
-        left = self._job.work - (index + 1) * grid.tick + self._after
-        if (left <= DUST).any():
-            forbidden = np.where(left > DUST, forbidden, self._late)
-        actions[(actions == 0) & forbidden[0]] = 2
-        actions[:BUCKETS][(actions[:BUCKETS] == 1) & forbidden[1]] = 2
-        actions[BUCKETS:, 1 : 2 + grid.stages] = actions[BUCKETS:, :1]
-        return actions
-
-
-def _wishes(policy: Policy, job: Job, grid: Grid) -> Any:
-    """The wishes of a policy as a function of the tick: an array that can be spread over [observation, mode, lost]."""
-    spot = np.zeros((2 * BUCKETS, 1, 1), np.uint8)
-    spot[:BUCKETS] = 1
-    if isinstance(policy, Learned):
-        return _learned(policy, job, grid)
-    if isinstance(policy, UniformProgress):
-        return lambda index: _uniform_progress(policy, job, grid, index)
-    if isinstance(policy, Greedy):
-        return lambda _: spot
-    if isinstance(policy, Eager):
-        return lambda _: 2 - spot
-    if isinstance(policy, OnDemandOnly):
-        return lambda _: np.full((1, 1, 1), 2, np.uint8)
-    raise InputError(f"policy {policy.name!r} cannot be simulated in batches")
-
-
-def _learned(policy: Learned, job: Job, grid: Grid) -> Any:
-    solved = policy.table.grid
-    work = job.work + np.arange(grid.width) * grid.grain
-    columns = np.ceil(work / solved.unit - 1e-9).astype(int) - solved.work
-    beyond = columns > solved.slack
-    columns[beyond] = solved.slack
-    columns = np.maximum(columns, 0)
-
-    def wishes(index: int) -> Any:
-        if index >= solved.ticks:
-            return np.full((1, 1, 1), 2, np.uint8)
-        found = policy.table.actions[index][:, :, columns].astype(np.uint8)
-        found[:, :, beyond] = 2
-        return found
-
-    return wishes
-
-
-def _uniform_progress(policy: UniformProgress, job: Job, grid: Grid, index: int) -> Any:
-    elapsed = job.deadline - (job.deadline - index * grid.tick)
-    done = index * grid.tick - np.arange(grid.width) * grid.grain
-    behind = done < job.work * elapsed / job.deadline
-    keeps = done < job.work * (elapsed + policy.ahead * job.overhead) / job.deadline
-    wishes = np.empty((2 * BUCKETS, grid.modes, grid.width), np.uint8)
-    first = 2 + grid.stages
-    wishes[:BUCKETS] = 1
-    wishes[BUCKETS:] = np.where(behind, 2, 0)
-    wishes[BUCKETS:, first:] = np.where(keeps, 2, 0)
-    if policy.ahead > 0:
-        wishes[:BUCKETS, first:] = np.where(keeps, 2, 1)
-    return wishes
-
-
-class Waiting(NamedTuple):
-    """Jobs without a node, as arrays of one length; durations in seconds. The fields are those of ``Job`` and ``Moment``."""
-
-    work: Any
-    deadline: Any
-    overhead: Any
-    remaining: Any
-    left: Any
-    up: Any
-    age: Any
-
-
-def choices(policy: Policy, jobs: Waiting, tick: float) -> Any:
-    """What each job does for the next ``tick`` seconds, as numbers of :class:`Action`: its wish where that is safe.
-
-    Raises :class:`InputError` for a policy that has no rule for arrays.
-    """
-    wish = _launches_wanted(policy, jobs)
-    later = jobs.remaining - tick + DUST
-    worked = jobs.left - np.maximum(0.0, tick - jobs.overhead)
-    in_time = jobs.overhead + jobs.left <= jobs.remaining + DUST  # where it is done within the tick
-    spot_is_safe = jobs.up & np.where((worked <= DUST) & (jobs.left > DUST), in_time, worked + jobs.overhead <= later)
-    spot_is_safe |= jobs.up & (jobs.left <= DUST)
-    wait_is_safe = (jobs.left <= DUST) | (jobs.left + jobs.overhead <= later)
-    safe = np.where(wish == Action.SPOT, spot_is_safe, wait_is_safe)
-    return np.where(safe, wish, np.int8(Action.ON_DEMAND))
-
-
-def _launches_wanted(policy: Policy, jobs: Waiting) -> Any:
-    if isinstance(policy, Learned):
-        return _learned_launches(policy, jobs)
-    if isinstance(policy, UniformProgress):
-        elapsed = jobs.deadline - jobs.remaining
-        behind = jobs.work - jobs.left < jobs.work * elapsed / jobs.deadline
-        return _either(jobs.up, np.where(behind, Action.ON_DEMAND, Action.WAIT))
-    if isinstance(policy, Greedy):
-        return _either(jobs.up, Action.WAIT)
-    if isinstance(policy, Eager):
-        return _either(jobs.up, Action.ON_DEMAND)
-    if isinstance(policy, OnDemandOnly):
-        return np.full(len(jobs.up), Action.ON_DEMAND, np.int8)
-    raise InputError(f"policy {policy.name!r} cannot be asked about many jobs at once")
-
-
-def _either(up: Any, otherwise: Any) -> Any:
-    return np.where(up, Action.SPOT, otherwise).astype(np.int8)
-
-
-def _learned_launches(policy: Learned, jobs: Waiting) -> Any:
-    grid = policy.table.grid
-    index = grid.ticks - np.floor(jobs.remaining / grid.tick + 1e-9).astype(int)
-    lost = np.ceil(jobs.left / grid.unit - 1e-9).astype(int) - grid.work + index * grid.per_tick
-    known = (index >= 0) & (index < grid.ticks) & (lost <= grid.slack)
-    seen = np.searchsorted(np.array(AGES), jobs.age - 1e-6, side="left") + np.where(jobs.up, 0, BUCKETS)
-    clipped = np.clip(index, 0, max(0, grid.ticks - 1)), seen, 0, np.clip(lost, 0, grid.slack)
-    found = policy.table.actions[clipped] if grid.ticks else np.full(len(jobs.up), 2, np.int8)
-    return np.where(known, found, np.int8(Action.ON_DEMAND))
-
-
-_STATE = np.int64((1 << STATE_BITS) - 1)
-_COUNT = np.int64((1 << (ON_DEMAND_COUNT - SPOT_COUNT)) - 1)
-
-
-class Results(NamedTuple):
-    """What became of a job in each window, as arrays. Costs are in the currency of the job's prices, times in seconds.
-
-    ``finish`` is the time from the start to the end, ``late`` whether that is after the deadline; ``spot`` and ``on_demand`` are
-    the times that were paid for.
-    """
-
-    cost: Any
-    finish: Any
-    late: Any
-    spot: Any
-    on_demand: Any
-
-
-def simulate(
-    policy: Policy, job: Job, windows: Windows, hazards: HazardTable = SHIPPED, observations: Any = None
-) -> Results:
-    """Simulate a job under a policy in every window. ``hazards`` gives the ages of spells that began before the windows.
-
-    ``observations`` spares computing ``windows.observations(hazards)`` again for every job and policy. A job that on-demand
-    cannot finish in time runs on on-demand from the start, and is late.
-    """
-    if not job.checked().is_possible or job.work <= DUST:
-        return _on_demand(job, windows)
-    tables = compiled(policy, job, windows.tick)
-    windows.checked(tables.grid.ticks)
-    seen = windows.observations(hazards) if observations is None else observations
-    return run(tables, windows, seen, windows.ages(hazards) if windows.pools > 1 else None)
-
-
-def run(tables: Tables, windows: Windows, observations: Any, ages: Any = None) -> Results:
-    """Simulate with tables that were compiled before; ``ages`` are needed where there are several pools."""
-    spent = None if windows.prices is None else np.zeros(windows.size)
-    if windows.pools == 1:
-        on_tick = None if spent is None else _pays(tables, windows.prices[0], spent)
-        jobs = _one_pool(tables, observations[0], on_tick)
-    else:
-        jobs = _several_pools(tables, windows, observations, ages, spent)
-    return _results(tables, jobs, spent)
-
-
-def _one_pool(tables: Tables, observations: Any, on_tick: Callable[[int, Any], None] | None) -> Any:
-    grid, count = tables.grid, observations.shape[1]
-    stride = np.int64(grid.modes * grid.width)
-    jobs, cells = np.zeros(count, np.int64), np.empty(count, np.int64)
-    state, change = np.empty(count, np.int64), np.empty(count, np.int64)
-    found, chosen = np.empty(count, np.uint8), np.empty(count, np.intp)
-    for index in range(grid.ticks):
-        np.multiply(observations[index], stride, out=cells)
-        np.bitwise_and(jobs, _STATE, out=state)
-        cells += state
-        tables.transitions[index].take(cells, out=found, mode="clip")
-        if on_tick is not None:
-            on_tick(index, found)
-        chosen[:] = found
-        tables.steps.take(chosen, out=change, mode="clip")
-        jobs += change
-    return jobs
-
-
-def _pays(tables: Tables, prices: Any, spent: Any) -> Callable[[int, Any], None]:
-    """Adds up spot at the price of each tick."""
-    modes = tables.grid.modes
-
-    def pay(index: int, found: Any) -> None:
-        spent[:] += np.where((found >= modes) & (found < 2 * modes), prices[index], 0.0)
-
-    return pay
-
-
-def _several_pools(tables: Tables, windows: Windows, observations: Any, ages: Any, spent: Any) -> Any:
-    """A job stays on its pool until it is lost there; a launch goes to the pool that has been up the longest."""
-    grid, count = tables.grid, windows.size
-    every = np.arange(count)
-    jobs, pool = np.zeros(count, np.int64), np.zeros(count, np.intp)
-    spots = 1 + grid.stages
-    for index in range(grid.ticks):
-        up = windows.up[:, index]
-        best = np.where(up, ages[:, index] + 1e9, -ages[:, index]).argmax(axis=0)
-        state = jobs & _STATE
-        mode = state // grid.width
-        stays = (mode >= 1) & (mode <= spots) & up[pool, every]
-        lost = (mode >= 1) & (mode <= spots) & ~stays
-        jobs -= np.where(lost, mode * grid.width, 0)
-        state = jobs & _STATE
-        pool = np.where(stays, pool, best)
-        cells = observations[pool, index, every].astype(np.int64) * (grid.modes * grid.width) + state
-        found = tables.transitions[index].take(cells)
-        if spent is not None:
-            on_spot = (found >= grid.modes) & (found < 2 * grid.modes)
-            spent += np.where(on_spot, windows.prices[pool, index, every], 0.0)
-        jobs += tables.steps[found]
-    return jobs
-
-
-def _results(tables: Tables, jobs: Any, spent: Any) -> Results:
-    job, grid = tables.job, tables.grid
-    hours = grid.tick / 3600.0
-    spot, on_demand = (jobs >> SPOT_COUNT) & _COUNT, jobs >> ON_DEMAND_COUNT
-    lost = (jobs & _STATE) % grid.width
-    cost = on_demand * (job.on_demand_price * hours) + (spot * job.spot_price if spent is None else spent) * hours
-    finish = job.work + lost * grid.grain
-    return Results(cost, finish, finish > job.deadline + DUST, spot * grid.tick, on_demand * grid.tick)
-
-
-def _on_demand(job: Job, windows: Windows) -> Results:
-    """All on on-demand, from the start."""
-    windows.checked(0)
-    length = job.work + job.overhead if job.work > DUST else 0.0
-    paid = np.ceil(length / windows.tick - 1e-9) * windows.tick
-    count = windows.size
-    return Results(
-        np.full(count, paid * job.on_demand_price / 3600.0),
-        np.full(count, length),
-        np.full(count, length > job.deadline + DUST),
-        np.zeros(count),
-        np.full(count, paid),
-    )
-
-
-_NEVER = 1e30
-_AT_A_TIME = 8  # windows; more do not fit into a processor's cache
-
-
-def cheapest(job: Job, windows: Windows) -> Any:
-    """The smallest possible cost of a job in each window, one number a window.
-
-    The cost of a job that on-demand cannot finish in time is that of on-demand alone, as in the simulation.
+    Raises :class:`InputError` for an overhead that is no whole multiple of a sixtieth of a tick or of a larger part of one.
     """
     if not job.checked().is_possible or job.work <= DUST:
         length = job.work + job.overhead if job.work > DUST else 0.0
-        paid = np.ceil(length / windows.tick - 1e-9) * windows.tick
-        return np.full(windows.size, paid * job.on_demand_price / 3600.0)
-    grid = grid_of(job, windows.tick)
+        return np.full(windows.size, length * job.on_demand_price / 3600.0)
+    grid = _grid(job, windows.tick)
     windows.checked(grid.ticks)
+    paid = np.array(prices or [job.spot_price] * windows.pools, float)[:, None, None]
+    paid = np.broadcast_to(paid, windows.up.shape) if windows.prices is None else windows.prices
     few = [slice(first, first + _AT_A_TIME) for first in range(0, windows.size, _AT_A_TIME)]
-    return np.concatenate([_few(job, grid, windows, some) for some in few])
+    return np.concatenate([_few(job, grid, windows.up[:, : grid.ticks, some], paid[:, :, some]) for some in few])
 
 
-def _few(job: Job, grid: Grid, windows: Windows, some: slice) -> Any:
+def _few(job: Job, grid: _Grid, up: Any, paid: Any) -> Any:
     """The cheapest ways through a few windows at once, so that numpy has enough to do at a time."""
-    stages, width, hours = 1 + grid.stages, grid.width, grid.tick / 3600.0
-    up = windows.up[:, : grid.ticks, some]
-    paid = job.spot_price if windows.prices is None else windows.prices[:, : grid.ticks, some]
-    prices = np.where(up, paid * hours, _NEVER)
+    stages, width = 1 + grid.stages, grid.width
+    prices = np.where(up, paid[:, : grid.ticks] / 3600.0, _NEVER)
     late = np.arange(width) * grid.grain + job.work > job.deadline + DUST
     # waiting, on-demand by stage, spot by pool and stage; windows; work lost, with room for the tick that loses most
     now = np.full((1 + stages * (1 + len(up)), up.shape[2], width + grid.grains), _NEVER)
     now[:, :, :width][:, :, ~late] = 0.0
     later = now.copy()
-    launch = min(grid.grains, grid.overhead)
     lost = [0] + [min(grid.grains, grid.overhead - stage * grid.grains) for stage in range(1, stages)]
-    on_demand = np.full(up.shape[2], job.on_demand_price * hours)
+    launch = min(grid.grains, grid.overhead)
+    on_demand = np.full(up.shape[2], job.on_demand_price / 3600.0)
     for tick in range(grid.ticks - 1, -1, -1):
         now, later = later, now
         over = tick * grid.tick - job.work + DUST
         done = min(width, int(over / grid.grain) + 1) if over >= 0 else 0
-        first, last = (
-            min(done, width - 1),
-            min(width, tick * grid.grains + 1),
-        )  # what a job can have lost, and is not done
+        # what a job can have lost, and is not done
+        first, last = min(done, width - 1), min(width, tick * grid.grains + 1)
+        left = job.work - tick * grid.tick + np.arange(first, last) * grid.grain
+        lasts = np.clip(left[None, :] + _overheads(grid)[:, None], 0.0, grid.tick)  # by stage, the launch last
         best = later[0, :, first + grid.grains : last + grid.grains]
         offers = [(1, on_demand[:, None])]
         offers += [(1 + stages * (1 + pool), prices[pool, tick][:, None]) for pool in range(len(up))]
         for row, price in offers:
-            best = np.minimum(best, later[row + min(1, stages - 1), :, first + launch : last + launch] + price)
+            launched = later[row + min(1, stages - 1), :, first + launch : last + launch]
+            best = np.minimum(best, launched + price * lasts[-1])
         now[0, :, first:last] = best
         for row, price in offers:
             for stage in range(stages):
                 following = row + (0 if stage in {0, stages - 1} else stage + 1)
-                goes_on = later[following, :, first + lost[stage] : last + lost[stage]] + price
+                goes_on = later[following, :, first + lost[stage] : last + lost[stage]] + price * lasts[stage]
                 np.minimum(goes_on, best, out=now[row + stage, :, first:last])
         now[:, :, :done] = 0.0
     return now[0, :, 0]
+
+
+def _overheads(grid: _Grid) -> Any:
+    """The seconds of a launch that are left in each stage, and at last of one that begins."""
+    stages = [0] + [grid.overhead - stage * grid.grains for stage in range(1, 1 + grid.stages)]
+    return np.array([*stages, grid.overhead]) * grid.grain
