@@ -99,7 +99,7 @@ def _of_rung(state: RunState, rung: int, market: _Market, prices: tuple[float, f
         launches, waits = _saving(job, market, remaining, left)
     else:
         launches, waits = _restarting(job, market, remaining, outlook.drain * scale)
-    return RungAdvice(rung, launches, outlook.now + waits / scale, _numbers(job, market, outlook, scale))
+    return RungAdvice(rung, launches, outlook.now + waits / scale, _numbers(job, market, outlook))
 
 
 def _saving(job: Job, market: _Market, remaining: float, left: float) -> tuple[bool, float]:
@@ -154,7 +154,7 @@ def _price(state: RunState, pool: str, default: float) -> float:
     return default if price is None else float(price)
 
 
-def _numbers(job: Job, market: _Market, outlook: Outlook, scale: float) -> str:
+def _numbers(job: Job, market: _Market, outlook: Outlook) -> str:
     """The figures of a decision, in words. Work and slack are in real time, spells in the time of the simulated world."""
     from spotwright.deadlines.hazards import bucket
 
