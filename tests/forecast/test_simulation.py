@@ -7,10 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.forecast.builders import HOUR, run, supply, task
+from tests.market.builders import random_market
 
 from spotwright.deadlines.choice import Chooser, safe
 from spotwright.deadlines.jobs import Action
-from spotwright.forecast.markets import OnDemand, Patient, SpotFirst, UnderDeadline, Watched, heirs, waves
+from spotwright.forecast.markets import (
+    OnDemand,
+    Patient,
+    SpotFirst,
+    UnderDeadline,
+    UniformProgressRule,
+    Watched,
+    heirs,
+    supply_from,
+    waves,
+)
 from spotwright.forecast.tasks import Offer
 
 ALWAYS, NEVER = supply("#" * 60), supply("." * 60)
@@ -143,6 +154,27 @@ def test_under_a_deadline_saves_use_up_slack_until_it_leaves_with_what_it_has_do
     found = run(SpotWhileItIsSafe([one], HOUR + 600.0), ALWAYS, one, every=100.0)
     assert HOUR + 500.0 < found.finish[0] <= HOUR + 600.0  # what is not saved yet counts as work to be done again
     assert found.spot[0, 0] == pytest.approx(1200.0 / HOUR, abs=200.0 / HOUR)
+
+
+@pytest.mark.parametrize("rule", [UnderDeadline, UniformProgressRule, SpotWhileItIsSafe])
+@pytest.mark.parametrize("slack", [0.0, 61.0, 900.0, 3 * HOUR, 20 * HOUR])
+@pytest.mark.parametrize("every", [0.5, 250.0, 3000.0, np.inf])
+def test_no_run_of_tasks_that_save_is_late_where_on_demand_could_meet_the_deadline(
+    rule: type[UnderDeadline], slack: float, every: float
+) -> None:
+    """In 60 drawn markets of two pools; a save takes its time, and the end of a move too."""
+    up = random_market(ticks=200, size=60, pools=2, seed=int(slack) + 1).up
+    market = supply_from(600.0, up, np.random.default_rng(7).uniform(0.0, 600.0, 60))
+    spot = Offer("spot", 2.0, 180.0), Offer("spot-1", 0.7, 180.0)
+    works = 1500.0, 2 * HOUR, 400.0
+    tasks = [
+        task(str(index), work, [index - 1] if index else [], saves=True, save=20.0, boot=180.0, grace_period=30.0)
+        for index, work in enumerate(works)
+    ]
+    tasks = [each._replace(spot=spot) for each in tasks]
+    deadline = sum(works) + 3 * 180.0 + slack
+    found = run(rule(tasks, deadline), market, *tasks, every=every)
+    assert (found.finish <= deadline + 1e-3).all()
 
 
 def test_under_a_deadline_on_demand_is_left_for_spot_that_comes_up() -> None:

@@ -11,29 +11,16 @@ this hysteresis: it leaves on-demand as soon as spot is up.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from spotwright.deadlines.choice import Choices, Limits, Pool, Situation, safe
-from spotwright.deadlines.hazards import BUCKETS, bucket
-from spotwright.deadlines.jobs import Action, Job, Moment, may
-from spotwright.deadlines.solver import PolicyTable
+from spotwright.deadlines.jobs import Action, Job
 from spotwright.errors import InputError
 
-__all__ = [
-    "FORMULAS",
-    "Decides",
-    "Formula",
-    "Learned",
-    "Policy",
-    "cheapest_pool",
-    "decide",
-    "formula",
-    "uniform_progress",
-]
+__all__ = ["FORMULAS", "Decides", "Formula", "cheapest_pool", "formula", "uniform_progress"]
 
 
 class Decides(Protocol):
@@ -129,45 +116,3 @@ def formula(name: str, job: Job, pools: Sequence[Pool], limits: Limits) -> Formu
     if name not in FORMULAS:
         raise InputError(f"policy {name!r} is not known; the formulas are {', '.join(FORMULAS)}")
     return Formula(name, job, tuple(pools), limits)
-
-
-class Policy(Protocol):
-    """What a job would like to do. ``name`` is the name that users give."""
-
-    @property
-    def name(self) -> str:
-        """The name that users give."""
-
-    def wish(self, job: Job, moment: Moment) -> Action:
-        """The action that the policy prefers, before the safety rule. SPOT only where spot is up."""
-
-
-def decide(policy: Policy, job: Job, moment: Moment, tick: float) -> Action:
-    """The action of a policy for the next ``tick`` seconds: its wish where that is safe, otherwise on-demand."""
-    wish = policy.wish(job, moment)
-    return wish if wish is Action.ON_DEMAND or may(job, moment, wish, tick) else Action.ON_DEMAND
-
-
-class Learned(NamedTuple):
-    """The solved policy of one job."""
-
-    table: PolicyTable
-    name: str = "learned"
-
-    def wish(self, job: Job, moment: Moment) -> Action:
-        """What the table says for the time and the work that are left, both rounded to the safe side."""
-        grid = self.table.grid
-        index = grid.ticks - math.floor(moment.remaining / grid.tick + 1e-9)
-        if not 0 <= index < grid.ticks:
-            return Action.ON_DEMAND
-        lost = math.ceil(moment.left / grid.unit - 1e-9) - grid.work + index * grid.per_tick
-        if lost > grid.slack:
-            return Action.ON_DEMAND
-        stage = 0
-        if moment.starting > 0 and moment.mode is not Action.WAIT:
-            gone = round((job.overhead - moment.starting) / grid.tick)
-            stage = min(max(1, gone), grid.stages)
-        observation = bucket(moment.age) + (0 if moment.up else BUCKETS)
-        if moment.mode is Action.SPOT and not moment.up:
-            return Action.WAIT
-        return Action(int(self.table.actions[index, observation, grid.mode(moment.mode, stage), max(0, lost)]))

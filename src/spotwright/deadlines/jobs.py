@@ -1,4 +1,4 @@
-"""Describes a job with a deadline, and the moment at which a decision about it is due: the words that every policy shares.
+"""Describes a job with a deadline, and what it can do: the words that every policy shares.
 
 A job is work that must be done by a deadline. Launching it on a node, launching it again after a loss, and changing the kind of
 node cost an overhead before the work goes on; a new launch replaces what was left of an earlier overhead. This is the setting of
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from spotwright.errors import InputError
 
-__all__ = ["DUST", "Action", "Job", "Moment", "after", "is_safe", "may", "nearest_deadline"]
+__all__ = ["DUST", "Action", "Job", "nearest_deadline"]
 
 DUST = 1e-6
 """Seconds that rounding may leave of a duration that is nothing; far below what any clock here can tell."""
@@ -62,50 +62,6 @@ class Job(NamedTuple):
             if not math.isfinite(value) or value < least:
                 raise InputError(f"{name}: expected a finite number, {least:g} or more, found {value!r}")
         return self
-
-
-class Moment(NamedTuple):
-    """The situation of a job when a decision is due. Durations in seconds.
-
-    ``remaining`` is the time to the deadline, ``left`` the work left. ``mode`` is what the job runs on: a job whose spot node
-    was just taken waits. ``starting`` is what is left of the overhead of its present launch. ``up`` tells whether spot can be
-    had now, ``age`` how long that has been so.
-    """
-
-    remaining: float
-    left: float
-    mode: Action
-    starting: float
-    up: bool
-    age: float
-
-
-def after(job: Job, moment: Moment, action: Action, tick: float) -> tuple[float, float]:
-    """Return the work and the overhead that are left after ``action`` for ``tick`` seconds."""
-    if action is Action.WAIT:
-        return moment.left, 0.0
-    starting = moment.starting if action is moment.mode else job.overhead
-    return moment.left - max(0.0, tick - starting), max(0.0, starting - tick)
-
-
-def is_safe(job: Job, remaining: float, left: float, mode: Action, starting: float) -> bool:
-    """Whether on-demand can finish in time from here whatever the market does: the exact safety rule.
-
-    Spot may be gone in the next instant, so only a running on-demand node spares the overhead of a launch.
-    """
-    needs = left + (starting if mode is Action.ON_DEMAND else job.overhead)
-    return left <= DUST or needs <= remaining + DUST
-
-
-def may(job: Job, moment: Moment, action: Action, tick: float) -> bool:
-    """Whether the action is possible now and leaves the job safe ``tick`` seconds later; done within the tick, it is in time."""
-    if action is Action.SPOT and not moment.up:
-        return False
-    left, starting = after(job, moment, action, tick)
-    if left <= DUST < moment.left:
-        begins = moment.starting if action is moment.mode else job.overhead
-        return begins + moment.left <= moment.remaining + DUST
-    return is_safe(job, moment.remaining - tick, left, action, starting)
 
 
 def nearest_deadline(job: Job) -> float:
