@@ -140,7 +140,7 @@ def _saving(
         gain = gain if least_gain < gain < _NEVER else 0.0
         return Advice(None, False, until, words.on_demand(costs[1], min(costs[0], *costs[2])), *words.gain(job, gain))
     name, gain = markets[best].name, here - costs[2][best]
-    unsaved = max((each.between_reports for each in task.attempts), default=0.0)
+    unsaved = next((each.between_reports for each in reversed(task.attempts) if each.reported_at is not None), 0.0)
     needs = (
         outlook.drain + outlook.overhead + unsaved
     )  # else the last safe moment would come before spot has done anything
@@ -313,7 +313,8 @@ class _Words:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole > 0 else "0%"
+    share = part / whole if whole > 0 else 0.0
+    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
 
 
 @lru_cache(maxsize=64)

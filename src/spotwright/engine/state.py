@@ -77,7 +77,7 @@ class AttemptState(_State):
     progress: float | None = None
     first_progress: float | None = None
     reported_at: float | None = None  # when it last reported its progress
-    between_reports: float = 0.0  # the longest time from its start or a report to the next one
+    between_reports: float = 0.0  # the time from its last report but one, or its start, to the last one
     halted: bool = False
     ended_at: float | None = None
     ended: AttemptEnded | None = None
