@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.engine.builders import START, a_config, a_plan, a_pool, a_task
@@ -180,12 +181,19 @@ def test_an_engine_killed_around_a_move_to_spot_is_followed_by_one_that_goes_on_
 @pytest.mark.parametrize("hours", [-3.0, 0.0, 3.0])
 def test_a_clock_that_jumps_keeps_no_attempt_from_a_move_and_makes_no_run_late(hours: float) -> None:
     """The next engine finds another time: the world begins its traces anew, and spot comes up an hour later."""
-    run = a_long_run(ON_DEMAND_ATTEMPT, then=REST)
+    run = a_long_run(then=REST)
+    saves: dict[str, Any] = {"stops_in": 1.0, "checkpoint_every": 360.0, "reports": 400}
+
+    def from_its_checkpoint(path: str, _number: int) -> Behavior:
+        saved = run.storage.saved.get(path, 0.0)
+        return Behavior(40 * HOURS * (1.0 - saved), done_before=saved, **saves)
+
+    run.script = from_its_checkpoint
     run.journal = CrashingJournal(crash_at=260)
     with pytest.raises(Crash):
         run.start()
+    run.storage.saved["a"] = run.state.tasks["a"].last.progress or 0.0
     run.traces = {"spot": Trace(HOURS, (0, *[1] * 60))}
-    run.script = always(Behavior(34.4 * HOURS, reports=344, stops_in=1.0, done_before=0.14))
     run.resume(after=hours * HOURS)
     assert run.state.status is RunStatus.SUCCEEDED
     assert run.pools("a")[0] == "on-demand"
