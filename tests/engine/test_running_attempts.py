@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.engine.builders import START, a_config, a_plan, a_pool, a_task
@@ -175,4 +176,36 @@ def test_an_engine_killed_around_a_move_to_spot_is_followed_by_one_that_goes_on_
     assert run.state.status is RunStatus.SUCCEEDED
     assert run.pools("a")[-1] == "spot"
     assert run.state.tasks["a"].spent.errors == 0
+    assert run.world.now - START <= 56 * HOURS
+
+
+@pytest.mark.parametrize("hours", [-3.0, 0.0, 3.0])
+def test_a_clock_that_jumps_keeps_no_attempt_from_a_move_and_makes_no_run_late(hours: float) -> None:
+    """The next engine finds another time: the world begins its traces anew, and spot comes up an hour later."""
+    run = a_long_run(then=REST)
+    saves: dict[str, Any] = {"stops_in": 1.0, "checkpoint_every": 360.0, "reports": 400}
+
+    def from_its_checkpoint(path: str, _number: int) -> Behavior:
+        saved = run.storage.saved.get(path, 0.0)
+        return Behavior(40 * HOURS * (1.0 - saved), done_before=saved, **saves)
+
+    run.script = from_its_checkpoint
+    run.journal = CrashingJournal(crash_at=260)
+    with pytest.raises(Crash):
+        run.start()
+    run.storage.saved["a"] = run.state.tasks["a"].last.progress or 0.0
+    run.traces = {"spot": Trace(HOURS, (0, *[1] * 60))}
+    run.resume(after=hours * HOURS)
+    assert run.state.status is RunStatus.SUCCEEDED
+    assert run.pools("a")[0] == "on-demand"
+    assert run.world.now - START <= 56 * HOURS
+
+
+def test_an_attempt_that_takes_longer_to_save_than_its_grace_is_killed_and_its_run_is_in_time() -> None:
+    run = a_long_run(Behavior(40 * HOURS, reports=400), then=REST)
+    run.start()
+    assert run.pools("a") == ["on-demand", "spot"]
+    [move] = moves(run)
+    [ended] = [event for event in run.events_of("ended") if event.attempt == 1]
+    assert ended.at - move.at == 30.0  # its grace period
     assert run.world.now - START <= 56 * HOURS

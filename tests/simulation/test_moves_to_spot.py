@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -21,6 +22,10 @@ from spotwright.scheduling.budgets import BudgetUse
 from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
 from spotwright.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 from spotwright.supply.node_fit import uniform
+from spotwright.views.account import account
+from spotwright.views.account_report import money_lines
+from spotwright.views.run_json import run_view
+from spotwright.views.run_text import show_text
 
 HOUR = 3600.0
 
@@ -185,6 +190,25 @@ def test_eight_pools_that_come_and_go_make_few_moves_and_quick_decisions() -> No
     assert run.hours < 70
     assert len(run.moves) <= 10
     assert len(run.pools) <= 40
+
+
+def test_show_and_the_account_say_what_moves_save_and_cost() -> None:
+    run = Simulated([spot(), ON_DEMAND], {"spot": hours_of(*[0] * 30, *[1] * 90)}, **LONG)
+    shown = " ".join(show_text(run_view(run.state, "run")).split())
+    assert "waits for spot: 15h57m of slack, waiting costs " in shown
+    assert "left on-demand for spot at +30h03m: 4h14m of slack, expected to save 0." in shown
+    costs = account(run.state)
+    assert (costs.moves, costs.relaunches.money) == (1, Fraction(180, 3600))
+    text = " ".join(" ".join(money_lines(costs)).split())
+    assert "moved the deadline moved 1 attempt, and the launches after that cost 0.050 USD of boot" in text
+
+
+def test_without_prices_a_move_says_the_part_that_it_saves() -> None:
+    boots: dict[str, Any] = {"node": None, "boot": 180.0, "simulate": {"boot": 180.0}}
+    pools = [a_pool("spot", **boots), a_pool("on-demand", spot=False, **boots)]
+    run = Simulated(pools, {"spot": hours_of(*[0] * 30, *[1] * 90)}, **LONG)
+    [move] = run.moves
+    assert re.search(r"expected to save [0-9.]+% of the work's price on on-demand", move.why)
 
 
 class Case(NamedTuple):

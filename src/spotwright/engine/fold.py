@@ -600,7 +600,7 @@ def _progress(state: RunState, event: ev.ProgressReported) -> None:
     attempt.progress = event.value
     since = attempt.bound_at if attempt.reported_at is None else attempt.reported_at
     attempt.reported_at = event.at
-    attempt.between_reports = max(attempt.between_reports, event.at - (event.at if since is None else since))
+    attempt.between_reports = 0.0 if since is None else max(0.0, event.at - since)
     if attempt.first_progress is None:
         attempt.first_progress = attempt.progress
     if task.plan.policy.deadline is not None:

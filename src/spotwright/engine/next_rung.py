@@ -154,7 +154,7 @@ def _saving(
         gain = gain if least_gain < gain < _NEVER else 0.0
         return Advice(None, False, until, words.on_demand(min(costs[0], *costs[2]) - costs[1]), *words.gain(gain))
     name, gain = markets[best].name, here - costs[2][best]
-    unsaved = max((each.between_reports for each in task.attempts), default=0.0)
+    unsaved = next((each.between_reports for each in reversed(task.attempts) if each.reported_at is not None), 0.0)
     needs = (
         outlook.drain + outlook.needs.launch.at_most + unsaved
     )  # else the last safe moment would come before spot has done anything

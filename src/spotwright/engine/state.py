@@ -80,7 +80,7 @@ class AttemptState(_State):
     progress: float | None = None
     first_progress: float | None = None
     reported_at: float | None = None  # when it last reported its progress
-    between_reports: float = 0.0  # the longest time from its start or a report to the next one
+    between_reports: float = 0.0  # the time from its last report but one, or its start, to the last one
     measured: Mark | None = None  # how far its reports are in the pace of its task, under a deadline
     started_in: tuple[float, float] | None = (
         None  # seconds on its node until it was beyond earlier attempts, and by which share

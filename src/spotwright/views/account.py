@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from spotwright.engine.events import RunStatus, TaskStatus
@@ -400,7 +400,8 @@ class Account(NamedTuple):
     a build is on no node. ``unpriced`` names the pools without a price; if there are any, no amount has money. ``cached`` names
     the tasks that used an earlier result (task, run, task of that run) and cost nothing. ``prices`` says where prices come
     from: ``simulated``, ``configured``, or ``mixed``. ``has_own_nodes``: nobody else uses the nodes. In a cluster
-    others do, and then ``boot``, ``idle`` and ``unfilled`` are nothing.
+    others do, and then ``boot``, ``idle`` and ``unfilled`` are nothing. ``moves`` counts the attempts that a deadline moved
+    elsewhere, and ``relaunches`` is the boot of the nodes that were requested for their successors; ``boot`` has it too.
     """
 
     currency: str
@@ -426,6 +427,8 @@ class Account(NamedTuple):
     saved: tuple[Fraction, Fraction] | None = None
     why_no_comparison: str = ""
     has_own_nodes: bool = True
+    moves: int = 0
+    relaunches: Amount = NOTHING
 
     def attempt(self, task: str, number: int) -> AttemptCost | None:
         """The cost of one attempt; ``None`` if it never had a node."""
@@ -461,6 +464,8 @@ def account(state: RunState, now: float | None = None) -> Account:
     pools = [_pool_cost(state, name, price, uses, priced=not unpriced) for name, price in used]
     nothing = Amount.of(Fraction(0), None if unpriced else Fraction(0))
     compared = _compare(state, attempts, costs, unpriced)
+    nodes = tuple(_node_cost(state, node, uses, until, priced=not unpriced) for node in state.all_nodes)
+    moves = list(_moves(state))
     return Account(
         currency=state.plan.config.currency,
         prices=_prices(state),
@@ -468,7 +473,9 @@ def account(state: RunState, now: float | None = None) -> Account:
         until=until,
         under_way=any(cost.spent is SpentOn.UNDER_WAY for cost in costs),
         pools=tuple(pools),
-        nodes=tuple(_node_cost(state, node, uses, until, priced=not unpriced) for node in state.all_nodes),
+        nodes=nodes,
+        moves=len(moves),
+        relaunches=total([nothing, *_relaunches(moves, nodes)]),
         attempts_by_start=tuple(costs),
         has_own_nodes=not state.meta.orchestrator,
         whole=total([nothing, *(pool.whole for pool in pools)]),
@@ -490,6 +497,23 @@ def account(state: RunState, now: float | None = None) -> Account:
         saved=compared.saved,
         why_no_comparison=compared.why,
     )
+
+
+def _moves(state: RunState) -> Iterator[tuple[float, AttemptState | None]]:
+    """When each attempt that a deadline moved has ended, and the attempt that followed it."""
+    for task in chain(state.tasks.values(), state.retired.values()):
+        for before, after in pairwise([*task.attempts, None]):
+            if before is not None and before.moving and before.cause is Cause.DISRUPTED:
+                yield before.ended_at or 0.0, after
+
+
+def _relaunches(moves: Sequence[tuple[float, AttemptState | None]], nodes: Sequence[NodeCost]) -> Iterator[Amount]:
+    """The boot of each node that was requested after a move and that the next attempt ran on."""
+    booted = {(node.name, node.start): node for node in nodes}
+    for ended_at, after in moves:
+        found = [node for (name, start), node in booted.items() if after and name == after.node and start >= ended_at]
+        for node in found[:1]:
+            yield booted.pop((node.name, node.start)).boot
 
 
 def _builds(state: RunState, until: float) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -182,6 +182,10 @@ def money_lines(account: Account) -> list[str]:
         return []
     rows = [("spent", _spent_text(account))]
     rows += [("errors" if spent is SpentOn.ERRORS else "wasted", text) for spent, text in _not_useful(account)]
+    if account.moves:
+        launches = with_unit(cost(account.relaunches, account.whole), account)
+        moves = f"the deadline moved {plural(account.moves, 'attempt')}, and the launches after that cost {launches} of boot"
+        rows.append(("moved", moves))
     rows.append(("saved", _saved_text(account)))
     return [
         f"Cost ({figures(account)})",
@@ -273,6 +277,8 @@ def report_json(account: Account, name: str = "") -> dict[str, Any]:
       ``attempts``;
     - ``on_demand`` (a range of amounts: the useful work there), ``on_demand_pools`` (prices by pool), ``saved`` (a
       range of money); null with the reason in ``why_no_comparison``;
+    - ``moves``: how many ``attempts`` a deadline moved elsewhere, and what the ``launches`` after that cost (an amount of
+      ``boot``);
     - ``pools``: ``name``, ``capacity``, ``price`` of a node hour, ``price_source`` (``simulated``, ``example`` or
       ``configured``), ``nodes`` (how many), and the same amounts as above;
     - ``attempts_by_start``: ``task``, ``attempt``, ``pool``, ``node``, ``capacity``, ``cause``, ``started_at``,
@@ -299,6 +305,7 @@ def report_json(account: Account, name: str = "") -> dict[str, Any]:
         "saved": {"low": float(account.saved[0]), "high": float(account.saved[1])}
         if account.saved is not None
         else None,
+        "moves": {"attempts": account.moves, "launches": amount_json(account.relaunches)},
         "why_no_comparison": account.why_no_comparison,
         "pools": [_pool_json(pool) for pool in account.pools],
         "attempts_by_start": [_attempt_json(cost) for cost in account.attempts_by_start],
