@@ -42,13 +42,15 @@ class Pool(NamedTuple):
 class Limits(NamedTuple):
     """What the safety rule reckons with, in seconds: the longest launch, and the time that an attempt needs to leave spot.
 
-    ``look`` is the shortest time between two decisions: a last moment that is nearer is now. ``egress`` is the price of moving
+    ``look`` is the shortest time between two decisions: a last moment that is nearer is now. ``unsaved`` is the time between two
+    saves: where less than that is left after a launch on spot, nothing would be saved there. ``egress`` is the price of moving
     the checkpoint to another place.
     """
 
     launch: float
     drain: float = 0.0
     look: float = 1.0
+    unsaved: float = 0.0
     egress: float = 0.0
 
 
@@ -103,6 +105,7 @@ def safe(now: Situation, wish: Any, limits: Limits, leaves: Any = None) -> tuple
     return action, np.where(action == Action.ON_DEMAND, np.inf, spare)
 
 
+_LEAST_GAIN = 60.0  # seconds on on-demand whose price a move must save: less is not worth its trouble
 _BOUNDS = np.array(AGES)
 _FIRST = STEP / 2.0  # what a spell of the table had lasted on average when it was first seen
 
@@ -124,14 +127,18 @@ class Chooser(NamedTuple):
         best = spot.argmin(axis=0)
         spare = now.remaining - now.at_most - self.limits.launch
         leaves = (now.mode != Action.WAIT) & ~(on_spot & (best == here))  # what runs has to end first
+        useful = self.job.overhead + max(self.limits.look, self.limits.unsaved)
+        worth = _LEAST_GAIN * self.job.on_demand_price / 3600.0
         stays = on_spot & (
-            (spot[here, every] <= spot[best, every] + DUST) | (spare - 2.0 * self.limits.drain <= self.limits.look)
+            (spot[here, every] <= spot[best, every] + worth) | (spare - 2.0 * self.limits.drain <= useful)
         )
         best, leaves = np.where(stays, here, best), leaves & ~stays
-        cheapest = spot[best, every]
+        launches = ~on_spot | (best != here)
+        is_useful = ~launches | (spare - self.limits.drain * (1.0 + leaves) > useful)
+        cheapest = np.where(is_useful, spot[best, every], np.inf)
         action = np.where(cheapest <= wait, Action.SPOT, Action.WAIT)
         least = np.minimum(cheapest, wait)
-        prefers = np.where(now.mode == Action.ON_DEMAND, on_demand <= least, on_demand < least)
+        prefers = np.where(now.mode == Action.ON_DEMAND, on_demand <= least + worth, on_demand < least)
         action, until = safe(now, np.where(prefers, Action.ON_DEMAND, action), self.limits, leaves)
         return Choices(action, best, until, wait, on_demand, spot)
 

@@ -50,7 +50,9 @@ BUCKETS = len(AGES) + 1
 STEP = 600.0
 """The seconds in which a spell of a table ends or goes on."""
 
-_WORTH = 200.0  # four weeks of a pool then count as much as the shipped counts; with less weight they made jobs dearer
+_WORTH = (
+    60.0  # looks: with fewer, four weeks of a pool made jobs dearer; with more, a pool that flaps is believed too late
+)
 
 
 class Spells(NamedTuple):

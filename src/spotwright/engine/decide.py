@@ -149,10 +149,7 @@ def look(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Ev
     advice = advise(state, task, planned, outlook, snapshot)
     if advice is None:
         return stays
-    paid_off = (
-        attempt.bound_at is not None and now - attempt.bound_at >= outlook.overhead
-    )  # it has worked as long as it launched
-    if advice.gain > 0.0 and paid_off and (advice.launches or advice.rung is None):
+    if advice.gain > 0.0 and (advice.launches or advice.rung is None):
         rung = planned.ladder.on_demand[0] if advice.rung is None else advice.rung
         to = planned.ladder.rungs[rung].pools[0]
         why = f"to {to}: {advice.move}"

@@ -58,7 +58,6 @@ _SHORTEST_LOOK = 0.2  # real seconds between them, at least
 _LEAST = 0.01  # the share of the work that an attempt has to do, also where all of it was reported
 _PARTS = 20  # of the stated work; where it is measured to be less, the table is that of a whole number of them
 _SPOT, _ON_DEMAND = 1.0, 3.0  # prices where the pools name none: spot costs a third
-_LEAST_GAIN = 60.0  # seconds on on-demand that a move must be worth at least: less is not worth the trouble
 _NEVER = 1e8  # a cost above which an action is not possible
 
 
@@ -137,7 +136,9 @@ def _saving(
 
     scale, work = state.time_scale, outlook.work or 0.0
     pools = tuple(Pool(each.price, each.table.up, state.plan.config.pools[each.name].region) for each in markets)
-    limits = Limits(outlook.needs.launch.at_most * scale, outlook.drain * scale, min(1.0, work / PARTS) * scale)
+    unsaved = next((each.between_reports for each in reversed(task.attempts) if each.reported_at is not None), 0.0)
+    look = min(1.0, work / PARTS)
+    limits = Limits(*(each * scale for each in (outlook.needs.launch.at_most, outlook.drain, look, unsaved)))
     chooser = _chooser(job, pools, limits, _known_before(markets))
     place = _place(state, task, markets, outlook)
     found = chooser.choose(_situation(state, markets, outlook, place))
@@ -145,20 +146,15 @@ def _saving(
     costs = (float(found.wait[0]), float(found.on_demand[0]), [float(each[0]) for each in found.spot])
     until = outlook.now + min(safe, max(min(_LOOK, chooser.table.grid.tick) / scale, _SHORTEST_LOOK))
     here = costs[1] if place.mode == Action.ON_DEMAND else costs[2][place.pool]
-    least_gain = _LEAST_GAIN * job.on_demand_price / 3600.0
     waits = _to_wait_for(task, markets) if action == Action.WAIT else None
     if waits is not None:
         return Advice(waits, False, until, words.better(costs[1] - costs[0]))
     if action == Action.ON_DEMAND or (action == Action.WAIT and costs[1] < costs[2][best]):
         gain = here - costs[1] if place.mode == Action.SPOT else 0.0
-        gain = gain if least_gain < gain < _NEVER else 0.0
+        gain = gain if 0.0 < gain < _NEVER else 0.0
         return Advice(None, False, until, words.on_demand(min(costs[0], *costs[2]) - costs[1]), *words.gain(gain))
     name, gain = markets[best].name, here - costs[2][best]
-    unsaved = next((each.between_reports for each in reversed(task.attempts) if each.reported_at is not None), 0.0)
-    needs = (
-        outlook.drain + outlook.needs.launch.at_most + unsaved
-    )  # else the last safe moment would come before spot has done anything
-    if place.mode == Action.WAIT or gain <= least_gain or safe <= needs:
+    if place.mode == Action.WAIT:
         gain = 0.0
     return Advice(markets[best].rung, True, until, words.better(costs[1] - costs[2][best], name), *words.gain(gain))
 

@@ -114,7 +114,7 @@ def _rounded_up(changeover: float) -> float:
 
 def decider(name: str, job: Job, pools: Sequence[Pool], limits: Limits, hazards: HazardTable = SHIPPED) -> Decides:
     """What decides for a job under the policy of this name."""
-    return chooser(job, pools, limits, hazards.down) if name == OURS else formula(name, job, pools, limits)
+    return chooser(job, pools, limits, hazards.down, hazards.up) if name == OURS else formula(name, job, pools, limits)
 
 
 def compare(
