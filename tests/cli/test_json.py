@@ -19,7 +19,7 @@ RUN = HEAD | {"engines", "driven", "arguments", "notes", "tasks", "left_behind",
 SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost"}
 TASK = {
     "path", "written", "display_name", "environment", "is_pipeline", "status", "why", "waits_for", "cached_from", "spent",
-    "budgets", "outputs", "attempts",
+    "budgets", "outputs", "attempts", "needs",
 }  # fmt: skip
 ATTEMPT = {
     "number", "status", "pools", "pool", "node", "capacity", "cause", "why", "next", "tried", "placed_why", "kept_why",

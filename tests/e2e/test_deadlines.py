@@ -68,7 +68,8 @@ def test_an_attempt_that_gets_nowhere_on_spot_is_moved_and_the_deadline_is_kept(
     shown = project.here("show", "r").out
     text = " ".join(shown.split())
     for sentence in (
-        "train attempt 1 spot: 0.5s of work and",  # why it was launched there
+        "train attempt 1 spot: ",  # why it was launched there
+        "of slack, ",
         "stays on spot: 0.5s of work are not saved yet",  # how long it may stay
         "was moved: to on-demand, at the last safe moment: 0.5s of work are not saved yet",
         "goes on on on-demand; the move spends no budget",

@@ -108,7 +108,7 @@ def test_both_end_a_run_at_the_same_moment_and_at_the_same_cost(deadline: int | 
         apart += abs(end - planned_end) > 200.0 or abs(cost - planned_cost) > 0.05
         engine_total, forecast_total = engine_total + cost, forecast_total + planned_cost
     assert apart <= (2 if every else 1)
-    assert forecast_total == pytest.approx(engine_total, rel=0.1 if every else 0.03)
+    assert forecast_total == pytest.approx(engine_total, rel=0.15 if every else 0.03)
 
 
 @pytest.mark.parametrize("every", [0.0, 300.0], ids=["saves nothing", "saves"])
