@@ -230,7 +230,7 @@ def _situation(pools: int) -> Situation:
     one = np.ones(1)
     return Situation(
         40.0 * _HOUR * one, 24.0 * _HOUR * one, 24.0 * _HOUR * one, np.array([Action.ON_DEMAND]), np.array([0]), 0.0 * one,
-        up, np.full((pools, 1), 9000.0), 0.0 * one,
+        up, np.full((pools, 1), 9000.0),
     )  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def advise(
         work = stated * parts
     else:
         work, launch = needs.whole.at_most, needs.launch.at_most
-    launch *= state.time_scale
+    launch = _in_steps(launch) * state.time_scale
     work = min(work * state.time_scale, whole - launch)
     job = Job(work, whole, launch, min(each.price for each in markets), on_demand)
     words = _Words(state, outlook, markets, ladder)
@@ -157,6 +157,11 @@ def _saving(
     if place.mode == Action.WAIT:
         gain = 0.0
     return Advice(markets[best].rung, True, until, words.better(costs[1] - costs[2][best], name), *words.gain(gain))
+
+
+def _in_steps(seconds: float) -> float:
+    """A duration to the next step of a tenth: what is measured changes a little at every look, and each table takes time."""
+    return 1.1 ** round(math.log(seconds, 1.1)) if seconds > 0.0 else 0.0
 
 
 def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, place: _Place) -> Situation:
