@@ -17,6 +17,7 @@ Times are of this process on the processor, because a machine that does other wo
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,21 +30,29 @@ import numpy as np
 from bench import Bench
 from results import Judged, Row
 
+from spotwright.config import Config
 from spotwright.config.sections import load_trace
 from spotwright.deadlines.choice import Limits, Pool, Situation
 from spotwright.deadlines.cost_table import solve
 from spotwright.deadlines.job_policies import FORMULAS
 from spotwright.deadlines.jobs import Action, Job
+from spotwright.engine.plan import Plan
 from spotwright.forecast.forecast import Forecast, Question, make
 from spotwright.forecast.markets import Source
 from spotwright.forecast.policy_comparison import OURS, POLICIES, decider
 from spotwright.forecast.tasks import Offer, Tasks, TaskToCome
-from spotwright.market import MarketModel, Windows, drawn, part, pools_of, windows_of
+from spotwright.graph import Dag, TaskGraph, TaskSpec
+from spotwright.kfp.executors import PythonComponent
+from spotwright.kfp.pipeline_graph import KFP
+from spotwright.market import TICK, MarketModel, Windows, drawn, part, pools_of, windows_of
 from spotwright.model.policy import Policy as TaskPolicy
-from spotwright.model.policy import Spot
-from spotwright.model.pools import Capacity, Trace
+from spotwright.model.policy import Spot, parse_policy
+from spotwright.model.pools import Capacity, Simulate, Trace
 from spotwright.model.pools import Pool as NodePool
 from spotwright.simulation.deadline_jobs import AS_STATED, Conditions, Results, cheapest, simulate
+from spotwright.simulation.run import SimulatedRun
+from spotwright.simulation.run import simulate as simulate_runs
+from spotwright.simulation.simulated_attempts import AttemptStart, Behavior
 
 __all__ = ["deadlines"]
 
@@ -62,6 +71,7 @@ def deadlines(bench: Bench) -> Iterator[Row]:
         yield from _single(traces, each)
         yield from _pools(traces, each)
         yield from _bad_days(traces, each)
+        yield from _engine(traces, 1 if bench.quick else 3)
     yield from _speed(bench)
     yield from _plans(bench)
 
@@ -201,6 +211,56 @@ def _bad_days(traces: Mapping[str, Trace], each: int) -> Iterator[Row]:
                 "that were not avoidable",
                 [float(hopeless)],
             )
+
+
+def _engine(traces: Mapping[str, Trace], each: int) -> Iterator[Row]:
+    """The engine of a run itself, in virtual time: its attempts, nodes, looks, margins and grace, beside the function alone."""
+    costs, alone, late = 0.0, 0.0, 0
+    for deadline, overhead in _SETTINGS:
+        job, windows = _job(deadline, overhead), windows_of(traces, deadline * _HOUR, each=each)
+        ended = [_engine_run(job, tuple(map(int, windows.up[0, :, index]))) for index in range(windows.size)]
+        costs += _percent(np.array([cost for cost, _ in ended]))
+        late += sum(finish > job.deadline + 1.0 for _, finish in ended)
+        alone += _percent(_run(OURS, job, windows).cost)
+    what = f"mean cost, {len(traces)} zones one at a time, the engine of a run, {each} windows a zone"
+    yield Row("engine", what, [costs], "%", Judged.DIFFERENCE, 1.0, "its function alone", [alone])
+    yield Row("engine", "late runs of the engine", [float(late)], "runs", Judged.VALUE, 0.0)
+
+
+def _engine_run(job: Job, up: tuple[int, ...]) -> tuple[float, float]:
+    """The cost of one run of the engine, and its end in seconds. It saves every minute, and when it is told to end."""
+    boots: dict[str, Any] = {"boot": job.overhead, "simulate": Simulate(boot=job.overhead), "node": None}
+    pools = {
+        "spot": NodePool("spot", Capacity.SPOT, price=Fraction(str(job.spot_price)), **boots),
+        "on-demand": NodePool("on-demand", Capacity.ON_DEMAND, price=Fraction(str(job.on_demand_price)), **boots),
+    }
+    says = {
+        "spot": "prefer",
+        "checkpoint": "pvc://saves",
+        "deadline": f"{job.deadline:.0f}s",
+        "work": f"{job.work:.0f}s",
+    }
+    config = Config(1, "USD", {}, pools, parse_policy(says, "bench"), (), "spotwright.yaml", "")
+    spec = TaskSpec("train", "train", executor=PythonComponent("def train(): ...", "train"))
+    dag = Dag("train", tasks={"train": spec})
+    plan = Plan(TaskGraph("train", dag, {"root": dag}, dialect=KFP), config)
+
+    def does(start: AttemptStart) -> Behavior:
+        left = job.work * (1.0 - start.saved)
+        saves = max(1, int(left / 60.0))
+        return Behavior(
+            left, reports=saves, done_before=start.saved, checkpoint_every=left / saves * (1 - 1e-9), saves_on_sigterm=True,
+            stops_in=1.0,
+        )  # fmt: skip
+
+    trace = Trace(TICK, up)
+    state = simulate_runs([SimulatedRun("bench", plan, does)], pools, traces={"spot": trace})["bench"]
+    cost = 0.0
+    for attempt in state.tasks["train"].attempts:
+        if attempt.pool is not None and attempt.node is not None and attempt.ended_at is not None:
+            begin = max(attempt.rung_at, state.nodes[attempt.node].booted_at)
+            cost += (attempt.ended_at - begin) / _HOUR * float(pools[attempt.pool].price or 0)
+    return cost, (state.finished_at or math.inf) - state.started_at
 
 
 def _speed(bench: Bench) -> Iterator[Row]:
