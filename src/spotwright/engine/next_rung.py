@@ -403,8 +403,9 @@ def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapsho
         return _until_patience_ends(state, planned, _rung(task, planned), now)
     moved = bool(task.attempts) and bool(task.last.moving) and task.last.cause is Cause.DISRUPTED
     if moved and task.next_rung in planned.ladder.on_demand:
-        patience_ends = now + planned.policy.pending_timeout / state.time_scale
-        return Choice(task.next_rung or 0, "on-demand: the attempt before was moved here", patience_ends)
+        outlook = outlook_without_advice(state, task, planned, now)
+        why = "on-demand: the attempt before was moved here"
+        return deadline.choose_on_demand(outlook, planned.ladder, snapshot.has_room, why)
     outlook = _outlook(state, task, planned, now, snapshot)
     return deadline.choose(outlook, planned.ladder, snapshot.has_room, None if moved else _kept_rung(task))
 
