@@ -171,6 +171,19 @@ def test_the_cheaper_pool_comes_first_also_after_a_loss() -> None:
     assert run.pools("a") == ["cheap", "cheap"]
 
 
+@pytest.mark.parametrize(("spot", "on_demand"), [("12", None), (None, "0.2")])
+def test_where_one_pool_has_no_price_the_others_are_not_compared_with_a_guess(
+    spot: str | None, on_demand: str | None
+) -> None:
+    prices = [price and Fraction(price) for price in (spot, on_demand)]
+    pools = [a_pool(price=prices[0]), a_pool("on-demand", spot=False, price=prices[1])]
+    policy = {"deadline": "1000s", "work": "100s", "checkpoint": "pvc://ckpt"}
+    run = Run(a_plan([a_task("a")], a_config(*pools, policy=policy)), always(Behavior(100)))
+    run.start()
+    assert run.pools("a") == ["spot"]
+    assert "the price of" in str(data_of(run.events_of("placed")[0])["why"])
+
+
 def test_a_full_pool_is_left_for_one_with_room() -> None:
     run = a_run(a_pool(max_nodes=0), a_pool("spot-b"), ON_DEMAND)
     run.start()
