@@ -374,6 +374,16 @@ def test_a_task_that_saves_its_work_waits_for_spot_and_names_its_numbers() -> No
     assert run.world.now - START <= 1000
 
 
+@pytest.mark.parametrize(("scale", "saved"), [(1.0, "0.34 USD"), (600.0, "0.00056 USD")])
+def test_what_a_decision_saves_is_told_in_the_real_time_that_the_account_counts(scale: float, saved: str) -> None:
+    work = 36_000 / scale
+    policy = {"deadline": f"{60_000 / scale}s", "work": f"{work}s", "checkpoint": "pvc://ckpt", "grace_period": "30s"}
+    config = a_config(a_pool(price=Fraction(1)), a_pool("on-demand", spot=False, price=Fraction(3)), policy=policy)
+    run = Run(a_plan([a_task("a")], config), always(Behavior(work)), scale=scale)
+    run.start()
+    assert f"spot is expected to save {saved} over on-demand now" in str(data_of(run.events_of("placed")[0])["why"])
+
+
 def test_a_task_that_saves_its_work_goes_to_on_demand_before_waiting_has_used_up_its_slack() -> None:
     run = a_run(a_pool(max_nodes=0), ON_DEMAND, checkpoint="pvc://ckpt")
     run.start()

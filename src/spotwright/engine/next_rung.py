@@ -122,7 +122,7 @@ def advise(
     launch *= state.time_scale
     work = min(work * state.time_scale, whole - launch)
     job = Job(work, whole, launch, min(each.price for each in markets), on_demand)
-    words = _Words(outlook, currency)
+    words = _Words(outlook, currency, state.time_scale)
     if outlook.saves:
         return _saving(state, task, job, markets, outlook, words)
     return _restarting(state, task, job, markets, outlook, words)
@@ -287,13 +287,16 @@ def _prices(state: RunState, ladder: Ladder) -> tuple[dict[str, float], str]:
 
 
 class _Words:
-    """Puts the figures of a decision into words: the slack in real time, and costs until the end of the work on average."""
+    """Puts the figures of a decision into words: the slack, and costs until the end of the work on average.
 
-    def __init__(self, outlook: Outlook, currency: str) -> None:
+    Both are those of real time, as in the account of the run.
+    """
+
+    def __init__(self, outlook: Outlook, currency: str, time_scale: float) -> None:
         needs = outlook.needs.left.expected + outlook.overhead
         slack = max(0.0, outlook.deadline - outlook.now - needs)
         self._slack = f"{format_duration(slack)} of slack"
-        self._currency = currency
+        self._currency, self._time_scale = currency, time_scale
 
     def better(self, saved: float, pool: str = "") -> str:
         """Why a task goes to a spot pool, or stays there; or waits for one."""
@@ -315,10 +318,11 @@ class _Words:
         return gain, f"{self._slack}, expected to save {self._amount(gain)}"
 
     def _amount(self, amount: float) -> str:
-        """An amount of money; without prices as time on on-demand."""
+        """An amount of money, reckoned in the time of the simulated world; without prices as time on on-demand."""
+        amount = max(0.0, amount) / self._time_scale
         if not self._currency:
-            return f"the price of {format_duration(max(0.0, amount) * 3600.0 / _RELATIVE[False])} on on-demand"
-        return f"{f'{amount:.2f}' if amount >= 0.1 else f'{max(0.0, amount):.2g}'} {self._currency}"
+            return f"the price of {format_duration(amount * 3600.0 / _RELATIVE[False])} on on-demand"
+        return f"{f'{amount:.2f}' if amount >= 0.1 else f'{amount:.2g}'} {self._currency}"
 
 
 @lru_cache(maxsize=64)
