@@ -55,6 +55,27 @@ def returns(number: int) -> int:
     return number
 
 
+def reports_each_percent(number: int) -> int:
+    import os
+    from pathlib import Path
+
+    for percent in range(100):
+        Path(os.environ["SPOTWRIGHT_PROGRESS_FILE"]).write_text(str(percent / 100))
+        time.sleep(0.02)
+    return number
+
+
+@pytest.mark.parametrize(("options", "least", "most"), [((), 10, 25), (("--deadline", "60s"), 50, 102)])
+def test_under_a_deadline_progress_is_written_down_in_small_steps(
+    project: Project, options: tuple[str, ...], least: int, most: int
+) -> None:
+    """Slack is kept free for the work between two reports: with reports of a twentieth little of it would be left for spot."""
+    project.config(POOLS.replace("WORK", "2s"))
+    done = project.run(project.pipeline({"train": step(reports_each_percent, {"number": 1})}), *options)
+    assert done.code == 0, done.err
+    assert least <= sum(event.kind == "progress" for event in project.events()) <= most
+
+
 def test_an_attempt_that_gets_nowhere_on_spot_is_moved_and_the_deadline_is_kept(project: Project) -> None:
     project.config(POOLS.replace("WORK", "500ms"))
     pipeline = project.pipeline({"train": step(gets_nowhere_at_first, {"number": 1})})

@@ -171,6 +171,19 @@ def test_the_cheaper_pool_comes_first_also_after_a_loss() -> None:
     assert run.pools("a") == ["cheap", "cheap"]
 
 
+@pytest.mark.parametrize(("spot", "on_demand"), [("12", None), (None, "0.2")])
+def test_where_one_pool_has_no_price_the_others_are_not_compared_with_a_guess(
+    spot: str | None, on_demand: str | None
+) -> None:
+    prices = [price and Fraction(price) for price in (spot, on_demand)]
+    pools = [a_pool(price=prices[0]), a_pool("on-demand", spot=False, price=prices[1])]
+    policy = {"deadline": "1000s", "work": "100s", "checkpoint": "pvc://ckpt"}
+    run = Run(a_plan([a_task("a")], a_config(*pools, policy=policy)), always(Behavior(100)))
+    run.start()
+    assert run.pools("a") == ["spot"]
+    assert "the price of" in str(data_of(run.events_of("placed")[0])["why"])
+
+
 def test_a_full_pool_is_left_for_one_with_room() -> None:
     run = a_run(a_pool(max_nodes=0), a_pool("spot-b"), ON_DEMAND)
     run.start()
@@ -359,6 +372,16 @@ def test_a_task_that_saves_its_work_waits_for_spot_and_names_its_numbers() -> No
     )
     assert "on-demand: later it could not finish in time any more: 1m41s of work" in second["why"]
     assert run.world.now - START <= 1000
+
+
+@pytest.mark.parametrize(("scale", "saved"), [(1.0, "0.34 USD"), (600.0, "0.00056 USD")])
+def test_what_a_decision_saves_is_told_in_the_real_time_that_the_account_counts(scale: float, saved: str) -> None:
+    work = 36_000 / scale
+    policy = {"deadline": f"{60_000 / scale}s", "work": f"{work}s", "checkpoint": "pvc://ckpt", "grace_period": "30s"}
+    config = a_config(a_pool(price=Fraction(1)), a_pool("on-demand", spot=False, price=Fraction(3)), policy=policy)
+    run = Run(a_plan([a_task("a")], config), always(Behavior(work)), scale=scale)
+    run.start()
+    assert f"spot is expected to save {saved} over on-demand now" in str(data_of(run.events_of("placed")[0])["why"])
 
 
 def test_a_task_that_saves_its_work_goes_to_on_demand_before_waiting_has_used_up_its_slack() -> None:

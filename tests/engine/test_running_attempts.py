@@ -56,6 +56,17 @@ def test_a_move_is_explained_with_its_numbers() -> None:
     assert decided["why"].startswith("it was moved: to on-demand, at the last safe moment")
 
 
+def test_a_move_goes_to_the_on_demand_pool_that_has_room_and_the_deadline_is_kept() -> None:
+    policy = {"spot": "prefer", "deadline": "1000s", "work": "100s", "checkpoint": "pvc://ckpt"}
+    pools = [a_pool(), a_pool("full", spot=False), a_pool("with-room", spot=False)]
+    script = scripted({"a": [ENDLESS]}, Behavior(100))
+    run = Run(a_plan([a_task("a")], a_config(*pools, policy=policy)), script, traces={"full": Trace(10_000.0, (0,))})
+    run.start()
+    assert [seconds(event) for event in moves(run)] == [866.0]
+    assert run.pools("a") == ["spot", "with-room"]
+    assert run.world.now - START <= 1000
+
+
 def test_a_move_spends_no_budget() -> None:
     run = a_run(scripted({"a": [ENDLESS]}, Behavior(100)))
     assert run.start().tasks["a"].spent == BudgetUse()

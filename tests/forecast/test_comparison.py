@@ -112,6 +112,13 @@ def test_what_cannot_be_compared_is_refused(change: dict[str, object], message: 
     assert message in str(error.value)
 
 
+def test_a_deadline_at_once_and_free_on_demand_are_refused() -> None:
+    with pytest.raises(InputError, match="--deadline: expected a duration above 0"):
+        job_of(HOUR, 0.0, 600.0, (1.0, 3.0))
+    with pytest.raises(InputError, match="the price of on-demand is 0"):
+        job_of(HOUR, 9 * HOUR, 600.0, (1.0, 0.0))
+
+
 def test_work_of_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="--work: expected a duration above 0"):
         job_of(0.0, None, 60.0, (1.0, 3.0))

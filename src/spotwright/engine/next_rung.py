@@ -57,7 +57,7 @@ _LOOK = 300.0  # seconds of the simulated world between two decisions about a ta
 _SHORTEST_LOOK = 0.2  # real seconds between them, at least
 _LEAST = 0.01  # the share of the work that an attempt has to do, also where all of it was reported
 _PARTS = 20  # of the stated work; where it is measured to be less, the table is that of a whole number of them
-_SPOT, _ON_DEMAND = 1.0, 3.0  # prices where the pools name none: spot costs a third
+_RELATIVE = {True: 1.0, False: 3.0}  # prices where a pool has none: spot costs a third, as in a forecast
 _NEVER = 1e8  # a cost above which an action is not possible
 
 
@@ -102,13 +102,14 @@ def advise(
     ladder = planned.ladder
     if not outlook.work or not ladder.on_demand or outlook.only_on_demand:
         return None
-    markets = _markets(state, task, planned, outlook.now, snapshot, lost)
+    prices, currency = _prices(state, ladder)
+    markets = _markets(state, task, planned, prices, outlook.now, snapshot, lost)
     whole = (outlook.deadline - state.started_at) * state.time_scale
     if not markets or outlook.overhead * state.time_scale >= whole:
         return None
     from spotwright.deadlines.jobs import Job
 
-    on_demand = _price(state, ladder.rungs[ladder.on_demand[0]].pools[0], _ON_DEMAND)
+    on_demand = prices[ladder.rungs[ladder.on_demand[0]].pools[0]]
     needs, stated = outlook.needs, outlook.work
     if outlook.saves:  # few tables: of the stated work, or of a part of it where it is measured to be less
         launch, parts = (
@@ -121,7 +122,7 @@ def advise(
     launch = _in_steps(launch) * state.time_scale
     work = min(work * state.time_scale, whole - launch)
     job = Job(work, whole, launch, min(each.price for each in markets), on_demand)
-    words = _Words(state, outlook, markets, ladder)
+    words = _Words(outlook, currency, state.time_scale)
     if outlook.saves:
         return _saving(state, task, job, markets, outlook, words)
     return _restarting(state, task, job, markets, outlook, words)
@@ -241,7 +242,13 @@ def _restarting(
 
 
 def _markets(
-    state: RunState, task: TaskState, planned: PlannedTask, now: float, snapshot: Snapshot, lost: str | None
+    state: RunState,
+    task: TaskState,
+    planned: PlannedTask,
+    prices: Mapping[str, float],
+    now: float,
+    snapshot: Snapshot,
+    lost: str | None,
 ) -> list[_Market]:
     """What the run and earlier ones have seen of the spot pools of a ladder; of one that nobody has seen, what is shipped.
 
@@ -251,17 +258,17 @@ def _markets(
     named = [(name, index) for index, rung in rungs if rung.spot is not False for name in rung.pools]
     here = task.last.pool if task.attempts and task.last.is_live else None
     return [
-        _market(state, name, index, now, up=snapshot.has_room(name) or name == here, lost=name == lost)
+        _market(state, name, index, prices[name], now, up=snapshot.has_room(name) or name == here, lost=name == lost)
         for name, index in named
         if pools[name].is_spot
     ]
 
 
-def _market(state: RunState, name: str, rung: int, now: float, *, up: bool, lost: bool) -> _Market:
+def _market(state: RunState, name: str, rung: int, price: float, now: float, *, up: bool, lost: bool) -> _Market:
     from spotwright.deadlines.hazards import NOTHING, SHIPPED, Sightings, learned
 
     seen = state.sightings.get(name) or Sightings()
-    moment, price = now * state.time_scale, _price(state, name, _SPOT)
+    moment = now * state.time_scale
     age = 0.0 if lost else seen.age(moment, up=up)
     before = SHIPPED if seen.before == NOTHING else learned(seen.before)
     return _Market(name, rung, price, up, age, before, seen.table)
@@ -274,21 +281,27 @@ def _known_before(markets: Sequence[_Market]) -> HazardTable:
     return reduce(added, [each.before for each in markets if each.before != SHIPPED] or [SHIPPED])
 
 
-def _price(state: RunState, pool: str, default: float) -> float:
-    price = state.plan.config.pools[pool].price
-    return default if price is None else float(price)
+def _prices(state: RunState, ladder: Ladder) -> tuple[dict[str, float], str]:
+    """The prices of the pools of a ladder, and their currency; relative ones, without a currency, where a pool has no price."""
+    config = state.plan.config
+    pools = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
+    stated = {pool.name: float(pool.price) for pool in pools if pool.price is not None}
+    if all(pool.name in stated for pool in pools):
+        return stated, config.currency
+    return {pool.name: _RELATIVE[pool.is_spot] for pool in pools}, ""
 
 
 class _Words:
-    """Puts the figures of a decision into words: the slack in real time, and costs until the end of the work on average."""
+    """Puts the figures of a decision into words: the slack, and costs until the end of the work on average.
 
-    def __init__(self, state: RunState, outlook: Outlook, markets: Sequence[_Market], ladder: Ladder) -> None:
+    Both are those of real time, as in the account of the run.
+    """
+
+    def __init__(self, outlook: Outlook, currency: str, time_scale: float) -> None:
         needs = outlook.needs.left.expected + outlook.overhead
         slack = max(0.0, outlook.deadline - outlook.now - needs)
         self._slack = f"{format_duration(slack)} of slack"
-        config = state.plan.config
-        names = [*(each.name for each in markets), ladder.rungs[ladder.on_demand[0]].pools[0]]
-        self._currency = config.currency if all(config.pools[name].price is not None for name in names) else ""
+        self._currency, self._time_scale = currency, time_scale
 
     def better(self, saved: float, pool: str = "") -> str:
         """Why a task goes to a spot pool, or stays there; or waits for one."""
@@ -310,10 +323,11 @@ class _Words:
         return gain, f"{self._slack}, expected to save {self._amount(gain)}"
 
     def _amount(self, amount: float) -> str:
-        """An amount of money; without prices as time on on-demand."""
+        """An amount of money, reckoned in the time of the simulated world; without prices as time on on-demand."""
+        amount = max(0.0, amount) / self._time_scale
         if not self._currency:
-            return f"the price of {format_duration(max(0.0, amount) * 3600.0 / _ON_DEMAND)} on on-demand"
-        return f"{f'{amount:.2f}' if amount >= 0.1 else f'{max(0.0, amount):.2g}'} {self._currency}"
+            return f"the price of {format_duration(amount * 3600.0 / _RELATIVE[False])} on on-demand"
+        return f"{f'{amount:.2f}' if amount >= 0.1 else f'{amount:.2g}'} {self._currency}"
 
 
 @lru_cache(maxsize=64)
@@ -408,8 +422,9 @@ def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapsho
         return _until_patience_ends(state, planned, _rung(task, planned), now)
     moved = bool(task.attempts) and bool(task.last.moving) and task.last.cause is Cause.DISRUPTED
     if moved and task.next_rung in planned.ladder.on_demand:
-        patience_ends = now + planned.policy.pending_timeout / state.time_scale
-        return Choice(task.next_rung or 0, "on-demand: the attempt before was moved here", patience_ends)
+        outlook = outlook_without_advice(state, task, planned, now)
+        why = "on-demand: the attempt before was moved here"
+        return deadline.choose_on_demand(outlook, planned.ladder, snapshot.has_room, why)
     outlook = _outlook(state, task, planned, now, snapshot)
     return deadline.choose(outlook, planned.ladder, snapshot.has_room, None if moved else _kept_rung(task))
 

@@ -103,6 +103,12 @@ def job_of(work: float, deadline: float | None, changeover: float, prices: tuple
     """
     if work <= 0:
         raise InputError("--work: expected a duration above 0, such as 48h")
+    if deadline is not None and deadline <= 0:
+        raise InputError("--deadline: expected a duration above 0, such as 52h")
+    if prices[1] <= 0:
+        raise InputError(
+            "the price of on-demand is 0, and costs are shares of it; name one above 0, as with --prices 1,3"
+        )
     job = Job(work, 0.0, _rounded_up(changeover), prices[0], prices[1])
     return job._replace(deadline=nearest_deadline(job) * 1.5 if deadline is None else deadline).checked()
 

@@ -117,6 +117,9 @@ class InterruptionSource(Protocol):
 PROGRESS_STEP = 0.05
 """How much progress must change before it is written to the journal again."""
 
+DEADLINE_STEP = 0.005
+"""The same under a deadline: between two reports a decision takes work for unsaved, and keeps slack free for it."""
+
 _LONGEST_WAIT = 86_400.0  # seconds of one wait: a selector takes no more than 24 days, and a node may live for years
 
 HALT_GRACE = 10.0
@@ -384,7 +387,8 @@ class LocalWorld:
         if self._interruptions is not None:
             self._interruptions.reported(key, value)
         last = self._progress.get(key)
-        if last is None or abs(value - last) >= PROGRESS_STEP:
+        step = PROGRESS_STEP if self._tasks[task].plan.policy.deadline is None else DEADLINE_STEP
+        if last is None or abs(value - last) >= step:
             self._progress[key] = value
             self._facts.append(ProgressReported(now, task, number, value=value))
 

@@ -23,7 +23,16 @@ from spotwright.model.quantities import format_duration
 from spotwright.scheduling.estimates import Estimate, Needs
 from spotwright.scheduling.ladder import Ladder
 
-__all__ = ["Advice", "Choice", "Outlook", "any_room", "choose", "choose_while_pending", "without_on_demand"]
+__all__ = [
+    "Advice",
+    "Choice",
+    "Outlook",
+    "any_room",
+    "choose",
+    "choose_on_demand",
+    "choose_while_pending",
+    "without_on_demand",
+]
 
 
 _LOOKS = 5  # for room on spot, in the time of one ``patience``, while an attempt has no on-demand node
@@ -122,6 +131,12 @@ def choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], st
     return _with_room(_choose(outlook, ladder, has_room, stay), outlook, ladder, has_room)
 
 
+def choose_on_demand(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], why: str) -> Choice:
+    """Choose the on-demand rung of an attempt that is to run there, for the reason ``why``."""
+    choice = _on_demand(outlook, _on_demand_rung(ladder, has_room), why)
+    return _with_room(choice, outlook, ladder, has_room)
+
+
 def _with_room(choice: Choice, outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool]) -> Choice:
     """The choice, and what becomes of it where on-demand has no room: see :func:`choose`."""
     if choice.rung in ladder.on_demand and _spot(ladder) and outlook.now < outlook.deadline:
@@ -152,11 +167,9 @@ def without_on_demand(outlook: Outlook) -> str:
 def _choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], stay: int | None) -> Choice:
     spot = _spot(ladder)
     if not spot or (outlook.only_on_demand and ladder.on_demand):
-        with_room = (index for index in ladder.on_demand if any_room(ladder, [index], has_room))
-        rung = stay if stay in ladder.on_demand else next(with_room, ladder.on_demand[0])
-        return _on_demand(outlook, rung, _reason(outlook, spot))
+        return _on_demand(outlook, _on_demand_rung(ladder, has_room, stay), _reason(outlook, spot))
     if stay is None and outlook.advice is not None and ladder.on_demand:
-        return _advised(outlook, outlook.advice, ladder)
+        return _advised(outlook, outlook.advice, ladder, has_room)
     if stay is None:
         return _on_spot(outlook, ladder, has_room, spot)
     why = "the same rung: there is slack before the deadline"
@@ -184,7 +197,7 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
     if not spot or (below is None and outlook.now >= outlook.deadline):
         return None
     if outlook.advice is not None and ladder.on_demand and rung not in ladder.on_demand:
-        return _with_room(_advised(outlook, outlook.advice, ladder), outlook, ladder, has_room)
+        return _with_room(_advised(outlook, outlook.advice, ladder, has_room), outlook, ladder, has_room)
     turn = spot if below is None else [*spot[spot.index(below) :], *spot[: spot.index(below)]]
     return _with_room(_on_spot(outlook, ladder, has_room, turn), outlook, ladder, has_room)
 
@@ -193,10 +206,17 @@ def _spot(ladder: Ladder) -> list[int]:
     return [index for index, rung in enumerate(ladder.rungs) if rung.spot is not False]
 
 
-def _advised(outlook: Outlook, advice: Advice, ladder: Ladder) -> Choice:
+def _on_demand_rung(ladder: Ladder, has_room: Callable[[str], bool], stay: int | None = None) -> int:
+    """The on-demand rung to launch on: ``stay`` if it is one, else the first one; in place of one without room one with room."""
+    wanted = stay if stay is not None and stay in ladder.on_demand else ladder.on_demand[0]
+    with_room = (index for index in (wanted, *ladder.on_demand) if any_room(ladder, [index], has_room))
+    return next(with_room, wanted)
+
+
+def _advised(outlook: Outlook, advice: Advice, ladder: Ladder, has_room: Callable[[str], bool]) -> Choice:
     """The rung of what costs least. Whoever waits looks again soon: other pools may have room by then."""
     if advice.rung is None:
-        return _on_demand(outlook, ladder.on_demand[0], f"on-demand: {advice.why}")
+        return _on_demand(outlook, _on_demand_rung(ladder, has_room), f"on-demand: {advice.why}")
     return Choice(advice.rung, f"{'spot' if advice.launches else 'waits for spot'}: {advice.why}", advice.until)
 
 
