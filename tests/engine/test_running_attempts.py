@@ -86,6 +86,18 @@ def test_progress_that_is_not_saved_does_not() -> None:
     assert run.world.now - START <= 1000
 
 
+@pytest.mark.parametrize(("first", "saves"), [(0.1, False), (0.5, True)])
+def test_without_a_checkpoint_work_is_saved_only_if_a_later_attempt_reports_more_than_it_can_have_done(
+    first: float, saves: bool
+) -> None:
+    """The second attempt reports first after 10 s of 100 s of work: what it has done alone, or much more."""
+    second = Behavior(100.0, reports=10) if first == 0.1 else Behavior(60.0, reports=6, done_before=0.4)
+    run = a_run(scripted({"a": [Behavior(5.0, TAKEN), second]}), checkpoint=None)
+    run.start()
+    assert run.pools("a") == ["spot", "spot"]
+    assert run.state.tasks["a"].goes_on == saves
+
+
 def test_an_attempt_that_reports_too_rarely_is_moved_although_it_works() -> None:
     """The rule knows what is saved, not what will be."""
     run = a_run(scripted({"a": [Behavior(130.0, reports=1, stops_in=1.0)]}, Behavior(100)), deadline="150s")

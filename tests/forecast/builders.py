@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from spotwright.forecast.forecast import Forecast, Question, make
-from spotwright.forecast.markets import Outcomes, Rule, Source, Supply, simulate, supply_from
+from spotwright.forecast.markets import Outcomes, Source, Supply, simulate, supply_from
+from spotwright.forecast.rules import Rule
 from spotwright.forecast.tasks import Offer, Tasks, TaskToCome
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Capacity, Pool

@@ -12,7 +12,8 @@ from tests.engine.builders import a_config, a_plan, a_pool, a_task
 from tests.forecast.builders import run as forecast_run
 from tests.simulation.builders import Simulation
 
-from spotwright.forecast.markets import Rule, SpotFirst, UnderDeadline, supply_from
+from spotwright.forecast.markets import supply_from
+from spotwright.forecast.rules import Rule, SpotFirst, UnderDeadline
 from spotwright.forecast.tasks import Offer, TaskToCome
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Trace

@@ -11,17 +11,8 @@ from tests.market.builders import random_market
 
 from spotwright.deadlines.choice import Chooser, safe
 from spotwright.deadlines.jobs import Action
-from spotwright.forecast.markets import (
-    OnDemand,
-    Patient,
-    SpotFirst,
-    UnderDeadline,
-    UniformProgressRule,
-    Watched,
-    heirs,
-    supply_from,
-    waves,
-)
+from spotwright.forecast.markets import heirs, supply_from, waves
+from spotwright.forecast.rules import OnDemand, Patient, SpotFirst, UnderDeadline, UniformProgressRule, Watched
 from spotwright.forecast.tasks import Offer
 
 ALWAYS, NEVER = supply("#" * 60), supply("." * 60)

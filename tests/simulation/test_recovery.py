@@ -9,86 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, a_chain, a_config, a_diamond, a_fan, a_plan, a_pool
-from tests.engine.scripts import outputs_of_inputs
+from tests.engine.driving import Crash
+from tests.simulation.handover import Handover
 
 from spotwright.engine.events import (
     AttemptBound,
     AttemptEnded,
-    EngineStarted,
-    Event,
     NodeChanged,
     NoticeGiven,
-    RunCreated,
-    RunMeta,
     RunStatus,
 )
-from spotwright.engine.fold import fold, replay
 from spotwright.engine.io_resolution import run_outputs
-from spotwright.engine.loop import DECISIONS_VERSION, Engine, replay_decisions
-from spotwright.engine.plan import Plan
+from spotwright.engine.loop import replay_decisions
 from spotwright.engine.state import RunState
-from spotwright.simulation.run import MemoryJournal
-from spotwright.simulation.simulated_attempts import AttemptModel, Behavior, SimulatedAttempts
-from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.simulation.world import SimulatedWorld
+from spotwright.simulation.simulated_attempts import Behavior
 
 REQUIRE = {"spot": "require", "pending_timeout": "1d"}
-
-
-class Handover:
-    """A run in a cluster that stays, and its engines, one after another."""
-
-    def __init__(self, plan: Plan, model: AttemptModel, *, seed: int = 1, adopts: bool = True) -> None:
-        self.plan, self.adopts = plan, adopts
-        self.cluster = SimulatedCluster(plan.config.pools, seed=seed)
-        self.attempts = SimulatedAttempts("run", self.cluster, model, seed=seed, make_outputs=outputs_of_inputs)
-        self.journal = MemoryJournal()
-        self.epoch = 0
-        self.world: SimulatedWorld
-
-    def take_up(self) -> tuple[Engine, list[Event]]:
-        """The next engine, with the facts of its first turn."""
-        self.epoch += 1
-        state = replay([self.plan], self.journal.events) if self.journal.events else RunState([self.plan])
-        self.world = SimulatedWorld(self.attempts, adopts=self.adopts)
-        now = self.cluster.clock.now
-        facts: list[Event] = [EngineStarted(now, epoch=self.epoch, decisions=DECISIONS_VERSION)]
-        if self.epoch == 1:
-            facts.insert(0, RunCreated(now, meta=RunMeta(run="run")))
-        else:
-            facts += self.world.recover(state)
-            for fact in facts:
-                fold(state, fact)
-            self.journal.append(facts)
-            self.world.begin(state)
-            facts = []
-        return Engine(state, self.journal, self.world, self.cluster.clock), facts
-
-    def drive(self, turns: float = float("inf"), until: float = float("inf")) -> RunState:
-        """Let the next engine take this many turns, or those before a moment, and then crash."""
-        engine, facts = self.take_up()
-        moment = engine.turn(facts)
-        while not engine.ended and turns > 1:
-            facts = self.world.wait(until if moment is None else min(moment, until))
-            if self.cluster.clock.now >= until:
-                return engine.state
-            moment, turns = engine.turn(facts), turns - 1
-        if engine.ended:
-            engine.close()
-        return engine.state
-
-    def pass_time(self, moment: float) -> None:
-        """Let time pass without an engine."""
-        while (due := self.cluster.next_moment()) is not None and due <= moment:
-            self.cluster.clock.move_to(due)
-            self.cluster.advance()
-        self.cluster.clock.move_to(moment)
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [event for event in self.journal.events if isinstance(event, kind)]
-
-    def causes(self, path: str = "t0") -> list[str]:
-        return [str(attempt.cause) for attempt in replay([self.plan], self.journal.events).tasks[path].attempts]
 
 
 def one_task(seconds: float = 100.0, *, adopts: bool = True, reports: int = 0, **pool: Any) -> Handover:
@@ -144,6 +80,25 @@ def test_progress_goes_on_while_there_is_no_engine() -> None:
     run.drive(until=50.0)
     run.pass_time(80.0)
     assert run.drive(turns=1).tasks["t0"].last.progress == pytest.approx(0.7)
+
+
+def test_a_node_that_the_lost_engine_did_not_commit_is_reported_to_the_next_one() -> None:
+    run = one_task(1000.0, node=None, max_nodes=1, lifetime=100.0, notice=30.0)
+    run.journal.crash_on, run.journal.before = "placed", True
+    with pytest.raises(Crash):
+        run.drive()
+    run.pass_time(5.0)
+    run.drive(until=110.0)
+    assert [(event.node, event.state) for event in run.of(NodeChanged)] == [("spot-1", "ready")]
+    assert [event.node for event in run.of(NoticeGiven)] == ["spot-1"]
+
+
+def test_a_node_that_became_ready_while_there_was_no_engine_is_reported() -> None:
+    run = one_task()
+    run.drive(turns=1)
+    run.pass_time(5.0)
+    run.drive(turns=1)
+    assert [(event.at, event.state) for event in run.of(NodeChanged)] == [(0.0, "booting"), (5.0, "ready")]
 
 
 def test_a_binding_that_was_not_committed_is_undone() -> None:

@@ -242,6 +242,7 @@ HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
 
 _LOOKS = 200  # at a running attempt because of its reports, in the time of its stated work, at most
 _SOMETHING = 1e-9
+_RESTORED = 2.0  # times as fast as known: what an attempt reports first beyond that, an earlier one had saved
 
 
 def attempt_kept(state: RunState, event: AttemptKept) -> None:
@@ -354,6 +355,18 @@ def reached_before(task: TaskState, attempt: AttemptState) -> float:
     """The share of the work that earlier attempts of the task had reported; after one without a report just above nothing."""
     earlier = task.attempts[: attempt.number - 1]
     return max((each.progress or _SOMETHING for each in earlier), default=0.0)
+
+
+def _went_on(task: TaskState, attempt: AttemptState, at: float) -> bool:
+    """Whether an attempt has not done alone what it reports first, at this moment: it would have been twice as fast as known.
+
+    Without a stated ``work`` nobody asks.
+    """
+    stated = task.plan.policy.work or 0.0
+    if attempt.number == 1 or attempt.bound_at is None or at < attempt.bound_at:
+        return False
+    whole = task.pace.whole if task.pace.is_seen(stated) else stated
+    return (attempt.first_progress or 0.0) * whole > _RESTORED * (at - attempt.bound_at)
 
 
 def _is_watched(state: RunState, task: TaskState) -> bool:
@@ -603,6 +616,7 @@ def _progress(state: RunState, event: ev.ProgressReported) -> None:
     attempt.between_reports = 0.0 if since is None else max(0.0, event.at - since)
     if attempt.first_progress is None:
         attempt.first_progress = attempt.progress
+        attempt.went_on = _went_on(task, attempt, event.at)
     if task.plan.policy.deadline is not None:
         work_measured(state, task, attempt, event)
 
@@ -644,6 +658,7 @@ def _ended(state: RunState, event: ev.AttemptEnded) -> None:
         attempt.progress = event.progress
     if attempt.first_progress is None:
         attempt.first_progress = attempt.progress if event.first_progress is None else event.first_progress
+        attempt.went_on = _went_on(task, attempt, event.at)
     if attempt.pool is not None:
         state.holding[attempt.pool] -= 1
         state.freed[attempt.pool] = event.at

@@ -79,6 +79,7 @@ class AttemptState(_State):
     goes_at: float | None = None
     progress: float | None = None
     first_progress: float | None = None
+    went_on: bool = False  # its first report is of more work than it can have done: earlier attempts had saved some
     reported_at: float | None = None  # when it last reported its progress
     between_reports: float = 0.0  # the time from its last report but one, or its start, to the last one
     measured: Mark | None = None  # how far its reports are in the pace of its task, under a deadline
@@ -183,7 +184,7 @@ class TaskState(_State):
     @property
     def goes_on(self) -> bool:
         """Whether an attempt went on with the work of an earlier one."""
-        return any(attempt.first_progress for attempt in self.attempts[1:])
+        return any(attempt.went_on for attempt in self.attempts)
 
     @property
     def may_start(self) -> bool:

@@ -13,19 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spotwright.errors import InputError
-from spotwright.forecast.markets import (
-    OnDemand,
-    Outcomes,
-    Patient,
-    Rule,
-    Source,
-    SpotFirst,
-    Supply,
-    UnderDeadline,
-    UniformProgressRule,
-    simulate,
-    supply_of,
-)
+from spotwright.forecast.markets import Outcomes, Source, Supply, simulate, supply_of
+from spotwright.forecast.rules import OnDemand, Patient, Rule, SpotFirst, UnderDeadline, UniformProgressRule
 from spotwright.forecast.tasks import Tasks, TaskToCome, some
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration

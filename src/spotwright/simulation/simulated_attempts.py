@@ -10,7 +10,7 @@ Attempts outlive the engine that started them, as pods and shims do: without a l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -264,6 +264,11 @@ class SimulatedAttempts:
     def live(self) -> Mapping[AttemptKey, Behavior]:
         """The attempts that have started and not ended."""
         return {self.key(task, attempt.number): attempt.behavior for task, attempt in self._live.items()}
+
+    @property
+    def nodes(self) -> Iterable[str]:
+        """The nodes that the run knows and that are not gone."""
+        return self._nodes
 
     @property
     def now(self) -> float:

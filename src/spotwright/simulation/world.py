@@ -74,7 +74,7 @@ class SimulatedWorld:
     # -- an engine takes the run up
 
     def recover(self, state: RunState) -> list[Event]:
-        """Settle the attempts of earlier engines: adopt live ones, report ended and lost ones, and the nodes that are gone."""
+        """Settle the attempts of earlier engines: adopt live ones, report ended and lost ones, and what became of nodes."""
         supply, live = self.cluster.supply, self.attempts.live
         placements = supply.placements(self.attempts.run)
         facts: list[Event] = []
@@ -89,13 +89,19 @@ class SimulatedWorld:
         for key in placements:
             if key not in self.attempts.live:
                 supply.release(key, self._now)
-        existing = supply.node_names()
-        facts += [
-            NodeChanged(self._now, node=node.name, pool=node.pool, state="gone")
-            for node in state.nodes.values()
-            if node.gone_at is None and node.name not in existing
-        ]
+        facts += self._changed_nodes(state)
         return facts
+
+    def _changed_nodes(self, state: RunState) -> Iterator[Event]:
+        """The facts about nodes from the time without an engine: those that came, are ready or are gone."""
+        existing = self.cluster.supply.nodes()
+        for known in state.nodes.values():
+            if known.gone_at is None and known.name not in existing:
+                yield NodeChanged(self._now, node=known.name, pool=known.pool, state="gone")
+        for node in (existing[name] for name in self.attempts.nodes if name in existing):
+            now = "ready" if node.ready else "booting"
+            if node.name not in state.nodes or state.nodes[node.name].state != now:
+                yield NodeChanged(self._now, node=node.name, pool=node.pool.name, state=now)
 
     def _adopted(self, task: TaskState) -> Iterator[Event]:
         """The facts about an adopted attempt from the time without an engine: its progress, a notice for its node."""

@@ -346,9 +346,9 @@ class Supply:
             self._remove(drained, why)
         return True
 
-    def node_names(self) -> set[str]:
-        """The names of the existing nodes, booting ones included."""
-        return {name for state in self._pools.values() for name in state.nodes}
+    def nodes(self) -> dict[str, Node]:
+        """The existing nodes by name, booting ones included."""
+        return {name: node for state in self._pools.values() for name, node in state.nodes.items()}
 
     def busy_nodes(self) -> list[str]:
         """The names of the nodes with attempts that could be drained, pool by pool, older before newer."""
