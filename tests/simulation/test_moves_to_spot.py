@@ -120,7 +120,7 @@ def test_an_attempt_on_on_demand_leaves_it_for_spot_when_the_pool_comes_up_and_g
     assert run.pools == ["on-demand", "spot"]
     [move] = run.moves
     assert 30.0 < (move.at - START) / HOUR < 30.1
-    assert move.why.startswith("to spot: 2h5")
+    assert move.why.startswith("to spot: 2h4")
     assert "expected to save" in move.why
     assert run.state.tasks["a"].spent == BudgetUse()
     assert run.hours < 56
@@ -196,7 +196,7 @@ def test_show_and_the_account_say_what_moves_save_and_cost() -> None:
     run = Simulated([spot(), ON_DEMAND], {"spot": hours_of(*[0] * 30, *[1] * 90)}, **LONG)
     shown = " ".join(show_text(run_view(run.state, "run")).split())
     assert "waits for spot: 15h57m of slack, expected to save " in shown
-    assert "left on-demand for spot at +30h03m: 2h54m of slack, expected to save 0." in shown
+    assert "left on-demand for spot at +30h03m: 2h44m of slack, expected to save 0." in shown
     costs = account(run.state)
     assert (costs.moves, costs.relaunches.money) == (1, Fraction(180, 3600))
     text = " ".join(" ".join(money_lines(costs)).split())

@@ -121,6 +121,7 @@ class Chooser(NamedTuple):
     def choose(self, now: Situation) -> Choices:
         """The cheapest safe action of each job; where nothing but on-demand is safe, on-demand."""
         wait, spot, on_demand = self._costs(now)
+        wait = np.where(now.mode == Action.WAIT, wait, np.inf)  # no node is left in order to wait
         every = np.arange(len(wait))
         on_spot = (now.mode == Action.SPOT) & (now.pool >= 0)
         here = np.where(on_spot, now.pool, 0)

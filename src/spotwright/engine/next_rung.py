@@ -308,7 +308,7 @@ class _Words:
         if saved >= _NEVER:
             return f"{self._slack}, and nothing else is possible"
         what = f"{pool} is expected" if pool else "expected"
-        return f"{self._slack}, {what} to save {self._amount(saved)} over on-demand now"
+        return f"{self._slack}, {what} to save {self._amount(saved)} over going to on-demand now"
 
     def on_demand(self, saved: float) -> str:
         """Why a task goes to on-demand, or stays there."""
