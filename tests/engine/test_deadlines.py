@@ -20,7 +20,7 @@ from tests.engine.builders import (
     a_pool,
     a_task,
 )
-from tests.engine.driving import Run
+from tests.engine.driving import Crash, Run
 from tests.engine.scripts import FAILED, MOVED, TAKEN, Behavior, Script, always, scripted
 from tests.events import data_of
 
@@ -226,6 +226,15 @@ def test_an_attempt_does_not_wait_for_ever_for_an_on_demand_node() -> None:
     run = a_run(a_pool(max_nodes=0), a_pool("on-demand", spot=False, max_nodes=0))
     run.start()
     assert (run.state.status, run.causes("a")) == (RunStatus.FAILED, ["unschedulable"])
+
+
+def test_an_attempt_whose_engine_was_lost_until_after_the_deadline_still_gets_its_on_demand_node() -> None:
+    run = a_run(a_pool(max_nodes=0), ON_DEMAND, deadline="102s")
+    run.journal.crash_on, run.journal.before = "bound", True
+    with pytest.raises(Crash):
+        run.start()
+    assert run.resume(after=300.0).status is RunStatus.SUCCEEDED
+    assert run.pools("a") == ["on-demand"]
 
 
 NO_ON_DEMAND = a_pool("on-demand", spot=False, max_nodes=0)

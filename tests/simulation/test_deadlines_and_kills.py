@@ -185,13 +185,14 @@ class Killed:
         return time >= leaves + case.boot * LAUNCH + case.work * (1.0 - saved) * WORK
 
 
-def check(case: Case) -> None:
+def in_time(case: Case) -> Handover:
+    """Check that the run of a case is in time where it is judged."""
     killed = Killed(case)
     assert killed.state.status is RunStatus.SUCCEEDED, killed.state.why
-    replay_decisions([killed.run.plan], killed.run.journal.events)
     assume(killed.possible)
     started = killed.run.journal.events[0].at
     assert (killed.state.finished_at or 0.0) - started <= case.deadline + 1e-3
+    return killed.run
 
 
 SHORT_SPELLS = [SpotPool(Fraction(1, 2), [1, 0])]
@@ -202,7 +203,8 @@ SHORT_SPELLS = [SpotPool(Fraction(1, 2), [1, 0])]
 @example(Case(1.0, 4765.0, 2.0, 1.0, None, None, False, 0.0, 60.0, SHORT_SPELLS, []))
 @example(Case(1.0, 3677.0, 2.0, 1.0, None, None, False, 30.0, 60.0, SHORT_SPELLS, [Kill("placed", True, 5.0, True)]))
 def test_no_drawn_market_and_no_drawn_kill_makes_a_run_late_that_on_demand_could_have_met(case: Case) -> None:
-    check(case)
+    run = in_time(case)
+    replay_decisions([run.plan], run.journal.events)
 
 
 @pytest.mark.long
@@ -213,4 +215,4 @@ def test_no_market_and_no_kill_of_ten_thousand_makes_a_run_late_that_on_demand_c
     data: st.DataObject, saves: bool
 ) -> None:
     """Five thousand examples of each kind of work, so that two processes share them."""
-    check(data.draw(CASES_OF[saves]))
+    in_time(data.draw(CASES_OF[saves]))

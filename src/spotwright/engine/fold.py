@@ -472,7 +472,10 @@ def _created(state: RunState, event: ev.RunCreated) -> None:
 
 
 def _engine(state: RunState, event: ev.EngineStarted) -> None:
-    """An engine takes the run. The time without an engine does not count as waiting for a node."""
+    """An engine takes the run. The time without an engine does not count as waiting for a node.
+
+    Under a deadline a wait for spot is decided anew at once: its last moment may have come.
+    """
     gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
     state.epoch, state.caching, state.prepares, state.detached = event.epoch, event.caching, event.environments, False
     ask_again(state)
@@ -482,7 +485,8 @@ def _engine(state: RunState, event: ev.EngineStarted) -> None:
     for path in state.under_way:
         task = state.tasks[path]
         task.last.halted = False
-        if task.last.bound_at is None and task.last.until is not None and task.plan.policy.deadline is None:
+        is_urgent = task.plan.policy.deadline is not None and task.last.rung not in task.plan.ladder.on_demand
+        if task.last.bound_at is None and task.last.until is not None and not is_urgent:
             task.last.rung_at += gap
             _wait_until(state, task, task.last.until + gap)
 
