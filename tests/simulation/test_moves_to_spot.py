@@ -161,6 +161,13 @@ def test_no_attempt_leaves_a_pool_for_one_that_is_hardly_cheaper_or_for_the_rest
     assert (run.pools, run.moves) == (["dear"], [])
 
 
+def test_no_attempt_leaves_a_pool_for_one_of_the_same_price_beside_a_dear_one() -> None:
+    """Half an hour of work in fifteen: the steps of the costs are nearly as long as the work."""
+    pools = [spot("spot-0"), spot("spot-1"), spot("dear", 4.0), ON_DEMAND]
+    run = Simulated(pools, {}, hours=0.55, model=saving(0.55, every=300.0), deadline="15.4h")
+    assert (run.pools, run.moves) == (["spot-0"], [])
+
+
 def test_a_pool_that_comes_and_goes_every_three_minutes_makes_few_moves() -> None:
     flapping = Trace(180.0, tuple([1, 0] * 1200))
     run = Simulated([spot(), ON_DEMAND], {"spot": flapping}, **LONG)

@@ -150,11 +150,15 @@ class Chooser(NamedTuple):
         bucket = np.searchsorted(_BOUNDS, now.age + _FIRST)
         way, every = self._ways(now), np.arange(len(row))
         here = (now.mode == Action.SPOT) & (now.pool == np.arange(len(self.pools))[:, None])
-        more = self._more(now, bucket, now.left + np.where(here, now.starting, self.job.overhead))
+        more = self._more(now, bucket, np.broadcast_to(now.left + self.job.overhead, here.shape))
         alike = np.array(
             [_alike(pool.up, table.hazards.up, table.grid.tick)[bucket[i]] for i, pool in enumerate(self.pools)]
         )
-        spot = table.spot[row, np.where(here, way, 0), alike, lost] + more
+        spot = table.spot[row, 0, alike, lost] + more
+        if here.any():  # steps of the table and of lifetimes are coarse: to go on never costs more than to launch there
+            goes_on = self._more(now, bucket, now.left + np.where(here, now.starting, self.job.overhead))
+            goes_on += table.spot[row, np.where(here, way, 0), alike, lost]
+            spot = np.where(here, np.minimum(spot, goes_on), spot)
         spot = np.where(now.up & known, spot, np.inf)
         best = spot.argmin(axis=0)
         is_up = now.up.any(axis=0)
