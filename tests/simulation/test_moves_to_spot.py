@@ -168,6 +168,21 @@ def test_no_attempt_leaves_a_pool_for_one_of_the_same_price_beside_a_dear_one() 
     assert (run.pools, run.moves) == (["spot-0"], [])
 
 
+def test_an_attempt_that_left_a_pool_for_another_one_goes_on_there() -> None:
+    """Its old place is free again only once the next one is chosen: it must not wait there, and be moved again."""
+    pools = [spot("dear", 2.0), spot("cheap", 0.5), spot("rare", 0.5), ON_DEMAND]
+    again = 9 * 4 * 3  # the recordings go on for as long as the run
+    traces = {"dear": (2, 1) * again, "cheap": (1, 1, 2, 1, 0, 1, 2, 0) * again, "rare": (0, 0, 2, 1) * again}
+    run = Simulated(
+        pools, {name: Trace(1200.0, counts) for name, counts in traces.items()}, hours=14.7113,
+        model=saving(14.7113, every=3 * HOUR, stops_in=1.0, on_sigterm=False), deadline="28.5h",
+    )  # fmt: skip
+    assert run.state.status is RunStatus.SUCCEEDED
+    assert 0 < len(run.moves) < 20
+    for move in run.moves:
+        assert run.state.tasks["a"].attempts[move.attempt].rung == (3 if move.rung is None else move.rung)
+
+
 def test_a_pool_that_comes_and_goes_every_three_minutes_makes_few_moves() -> None:
     flapping = Trace(180.0, tuple([1, 0] * 1200))
     run = Simulated([spot(), ON_DEMAND], {"spot": flapping}, **LONG)

@@ -426,7 +426,15 @@ def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapsho
         why = "on-demand: the attempt before was moved here"
         return deadline.choose_on_demand(outlook, planned.ladder, snapshot.has_room, why)
     outlook = _outlook(state, task, planned, now, snapshot)
-    return deadline.choose(outlook, planned.ladder, snapshot.has_room, None if moved else _kept_rung(task))
+    kept = _kept_rung(task)
+    if not moved:
+        return deadline.choose(outlook, planned.ladder, snapshot.has_room, kept)
+    if kept is None or not deadline.any_room(planned.ladder, [kept], snapshot.has_room):
+        return deadline.choose(outlook, planned.ladder, snapshot.has_room)
+    choice = deadline.choose(outlook, planned.ladder, snapshot.has_room, kept)  # where it was told to go
+    if choice.rung != kept or outlook.advice is None:
+        return choice
+    return Choice(kept, "spot: the attempt before was moved here", outlook.advice.until)
 
 
 def next_choice(
