@@ -124,12 +124,18 @@ def advise(
     job = Job(work, whole, launch, min(each.price for each in markets), on_demand)
     words = _Words(outlook, currency, state.time_scale)
     if outlook.saves:
-        return _saving(state, task, job, markets, outlook, words)
+        return _saving(state, task, job, markets, outlook, words, snapshot)
     return _restarting(state, task, job, markets, outlook, words)
 
 
 def _saving(
-    state: RunState, task: TaskState, job: Job, markets: Sequence[_Market], outlook: Outlook, words: _Words
+    state: RunState,
+    task: TaskState,
+    job: Job,
+    markets: Sequence[_Market],
+    outlook: Outlook,
+    words: _Words,
+    snapshot: Snapshot,
 ) -> Advice:
     """What a job that saves its work does: :mod:`spotwright.deadlines.choice` says it."""
     from spotwright.deadlines.choice import Limits, Pool
@@ -141,7 +147,7 @@ def _saving(
     look = min(1.0, work / PARTS)
     limits = Limits(*(each * scale for each in (outlook.needs.launch.at_most, outlook.drain, look, unsaved)))
     chooser = _chooser(job, pools, limits, _known_before(markets))
-    place = _place(state, task, markets, outlook)
+    place = _place(state, task, markets, outlook, snapshot)
     found = chooser.choose(_situation(state, markets, outlook, place))
     action, best, safe = int(found.action[0]), int(found.pool[0]), float(found.until[0]) / scale
     costs = (float(found.wait[0]), float(found.on_demand[0]), [float(each[0]) for each in found.spot])
@@ -186,7 +192,9 @@ def _situation(state: RunState, markets: Sequence[_Market], outlook: Outlook, pl
     )
 
 
-def _place(state: RunState, task: TaskState, markets: Sequence[_Market], outlook: Outlook) -> _Place:
+def _place(
+    state: RunState, task: TaskState, markets: Sequence[_Market], outlook: Outlook, snapshot: Snapshot
+) -> _Place:
     """What a task runs on now. An attempt for which a node boots is in its launch; another one without a node waits."""
     from spotwright.deadlines.jobs import Action
 
@@ -197,11 +205,10 @@ def _place(state: RunState, task: TaskState, markets: Sequence[_Market], outlook
         return _Place(Action.WAIT, last, 0.0)
     pool, starting = attempt.pool, 0.0
     if pool is None:
-        booting = [node for node in state.nodes.values() if node.state == "booting" and node.pool in attempt.pools]
-        newest = max(booting, key=lambda node: node.booted_at, default=None)
-        if newest is None or newest.booted_at < attempt.rung_at:
+        coming = state.nodes.get(snapshot.node_on_its_way(task))
+        if coming is None or coming.state != "booting":
             return _Place(Action.WAIT, last, 0.0)
-        pool, starting = newest.pool, max(0.0, outlook.overhead - (outlook.now - newest.booted_at))
+        pool, starting = coming.pool, max(0.0, outlook.overhead - (outlook.now - coming.booted_at))
     if pool in names:
         return _Place(Action.SPOT, names[pool], starting)
     return _Place(Action.ON_DEMAND, last, starting)
