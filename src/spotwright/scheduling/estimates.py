@@ -53,6 +53,7 @@ _FEW = 3  # pieces from which on a pace is believed that is faster than stated
 _MOST_PIECES = 16  # then neighbours are put together: what comes again and again, as a pause, is in every piece
 _ALIKE = 0.75
 _GROUPS = 1000  # reports within this part of the work are one: they may come in bursts
+_NOTHING = 1e-9  # of the work: a smaller gain is rounding, and no pace follows from it
 _JUMP = 20.0  # times faster than stated: an attempt's first gain is what it restored, not what it did
 _MOST_BOOTS = 50  # the newest ones of a pool
 _HIGH = 0.95  # the quantile of boots; the slowest one of fewer than twenty
@@ -188,7 +189,7 @@ def _closed(pace: Pace, mark: Mark, reached: float, stated: float) -> tuple[Pace
     if mark.at is None:
         return pace, mark._replace(at=mark.last, share=mark.newest)
     seconds, gained = mark.last - mark.at, mark.newest - mark.share
-    if gained <= 0.0 or seconds <= 0.0:
+    if gained <= _NOTHING or seconds <= 0.0:
         return pace, mark
     is_restored = mark.share < reached or (mark.is_first and gained * stated > _JUMP * seconds)
     if not is_restored and mark.newest < 1.0:
