@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spotwright.deadlines.choice import Situation
 from spotwright.errors import InputError
 from spotwright.forecast.rules import (
     FAILS,
@@ -32,6 +33,7 @@ from spotwright.forecast.rules import (
     Pending,
     Rule,
     Watched,
+    WatchingRule,
 )
 from spotwright.forecast.tasks import TaskToCome
 from spotwright.market import MarketModel, drawn, windows_of
@@ -362,11 +364,13 @@ class _Elements:
         nowhere = ~facts.has_spot[self.task] & ~facts.has_on_demand[self.task]
         self.end[nowhere] = self.start[nowhere]
         open_ones = np.flatnonzero(~nowhere & np.isfinite(self.start))
-        watched = rule.watches(self.task)
+        watched = rule.watches(self.task) if isinstance(rule, WatchingRule) else np.zeros(len(self.task), bool)
         while open_ones.size:
-            for some, step in ((watched[open_ones], self._watch), (~watched[open_ones], self._take)):
-                if some.any():
-                    step(open_ones[some], rule)
+            again = watched[open_ones]
+            if isinstance(rule, WatchingRule) and again.any():
+                self._watch(open_ones[again], rule)
+            if not again.all():
+                self._take(open_ones[~again], rule)
             open_ones = open_ones[np.isinf(self.end[open_ones]) & np.isfinite(self.now[open_ones])]
 
     def _take(self, open_ones: Any, rule: Rule) -> None:
@@ -399,13 +403,14 @@ class _Elements:
         if chosen.any():
             self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
 
-    def _watch(self, chosen: Any, rule: Rule) -> None:
+    def _watch(self, chosen: Any, rule: WatchingRule) -> None:
         """Decide watched tasks, and let them run or wait until they are asked again, are done or lose their node."""
         watched, ends, next_up = self._seen(chosen)
         action, place, until = rule.choose(watched)
         until = np.minimum(watched.now + until, next_up)
-        stays = (action == watched.mode) & ((action != SPOT) | (place == watched.pool))
-        leaves = ~stays & (watched.mode != WAIT)
+        mode = watched.seen.mode
+        stays = (action == mode) & ((action != SPOT) | (place == watched.seen.pool))
+        leaves = ~stays & (mode != WAIT)
         self._leave(chosen[leaves], rule)
         self._begin(chosen, place, ~stays & ~leaves & (action != WAIT), action)
         waits = ~leaves & (action == WAIT)
@@ -430,18 +435,18 @@ class _Elements:
         next_up = np.where(up, np.inf, ends).min(axis=0)
         worked = self.worked[chosen]
         left = self.left[chosen]
-        watched = Watched(
-            task, now, self.start[chosen], self.useless[chosen], left - worked, left - self._saved(task, worked),
-            self.mode[chosen], self.place[chosen], self.starting[chosen], up, age,
+        seen = Situation(
+            np.full(len(chosen), np.inf), left - worked, left - self._saved(task, worked), self.mode[chosen], self.place[chosen],
+            self.starting[chosen], up, age,
         )  # fmt: skip
-        return watched, ends, next_up
+        return Watched(task, now, self.start[chosen], self.useless[chosen], seen), ends, next_up
 
     def _saved(self, task: Any, worked: Any) -> Any:
         """What of the work of an attempt its saves keep."""
         every = self._facts.every[task]
         return np.where(np.isfinite(every), worked - np.mod(worked, every), 0.0)
 
-    def _leave(self, chosen: Any, rule: Rule) -> None:
+    def _leave(self, chosen: Any, rule: WatchingRule) -> None:
         """Watched tasks are told to end: they save all they have done, and have no node after their grace."""
         self.left[chosen] = np.maximum(0.0, self.left[chosen] - self.worked[chosen])
         self._without_node(chosen)

@@ -38,6 +38,7 @@ __all__ = [
     "UnderDeadline",
     "UniformProgressRule",
     "Watched",
+    "WatchingRule",
     "kept_free",
 ]
 
@@ -80,22 +81,21 @@ class Pending(NamedTuple):
 class Watched(NamedTuple):
     """Tasks that are decided again while they run, as arrays of one length; moments in seconds from the start of the run.
 
-    ``task`` is the index of the task, ``start`` when it could start, ``useless`` how many interruptions in a row kept nothing
-    of its work. The rest is as in :class:`~spotwright.deadlines.choice.Situation`; a pool is a place in the ladder of the task,
-    which is not up where the ladder has none.
+    ``task`` is the index of the task, ``start`` when it could start, ``useless`` how many attempts in a row got nowhere at most.
+    In ``seen`` a pool is a place in the ladder of the task, which is not up where the ladder has none, and the time that remains
+    is infinite: only a rule knows the deadline.
     """
 
     task: Any
     now: Any
     start: Any
     useless: Any
-    left: Any
-    at_most: Any
-    mode: Any
-    pool: Any
-    starting: Any
-    up: Any
-    age: Any
+    seen: Situation
+
+    def some(self, chosen: Any, pools: int) -> Watched:
+        """Some of the tasks, by their indexes here, whose ladders have so many places."""
+        seen = Situation(*(each[:pools, chosen] if each.ndim > 1 else each[chosen] for each in self.seen))
+        return Watched(self.task[chosen], self.now[chosen], self.start[chosen], self.useless[chosen], seen)
 
 
 class Rule(ABC):
@@ -117,17 +117,21 @@ class Rule(ABC):
         del task, useless
         return taken > _MOST_INTERRUPTIONS
 
-    def watches(self, task: Any) -> Any:
-        """Whether tasks are decided again while they run: by default none is."""
-        return np.zeros(len(task), bool)
 
+class WatchingRule(Rule):
+    """A policy that decides some tasks again while they run."""
+
+    @abstractmethod
+    def watches(self, task: Any) -> Any:
+        """Whether tasks are decided again while they run."""
+
+    @abstractmethod
     def choose(self, watched: Watched) -> tuple[Any, Any, Any]:
         """What watched tasks do now, on which place of their ladder, and the seconds until they are asked again at the latest."""
-        raise NotImplementedError
 
+    @abstractmethod
     def drain(self, task: Any) -> Any:
         """How long a watched task takes to end when it is told to leave its node."""
-        return np.zeros(len(task))
 
 
 class OnDemand(Rule):
@@ -178,7 +182,7 @@ _WORK_MOST, _LAUNCH_MOST = 1.0 + STATED_MARGIN, 1.0 + LAUNCH_MARGIN  # that the 
 _STEP = 1.2  # works that differ by less share a table
 
 
-class UnderDeadline(Rule):
+class UnderDeadline(WatchingRule):
     """The deadline policy of the engine. ``deadline`` is in seconds from the start of the run.
 
     Tasks that save their work are asked when a pool comes up or is lost, some times in between, and at the last moment, whatever
@@ -217,13 +221,12 @@ class UnderDeadline(Rule):
     def choose(self, watched: Watched) -> tuple[Any, Any, Any]:
         """What the engine's function says; after a budget of interruptions in a row that kept nothing, on-demand."""
         action, until = np.full(len(watched.task), ON_DEMAND), np.full(len(watched.task), np.inf)
-        place = watched.pool.copy()
+        place = watched.seen.pool.copy()
         asked = np.where(watched.useless > self._most[watched.task], -1, self._group[watched.task])
         for group, decides in self._choosers.items():
             chosen = np.flatnonzero(asked == group)
             if chosen.size:
-                pools = len(decides.pools)
-                some = Watched(*(each[:pools, chosen] if each.ndim > 1 else each[chosen] for each in watched))
+                some = watched.some(chosen, len(decides.pools))
                 action[chosen], place[chosen], until[chosen] = self._chosen(decides, some)
         tick = np.maximum(self._tick, self._overhead[watched.task] / 4)
         return action, place, np.minimum(until, np.where(asked < 0, np.inf, tick))
@@ -233,10 +236,7 @@ class UnderDeadline(Rule):
         return choices.action, choices.pool, choices.until
 
     def _situation(self, watched: Watched) -> Situation:
-        return Situation(
-            self._ends[watched.task] - watched.now, watched.left, watched.at_most, watched.mode, watched.pool, watched.starting,
-            watched.up, watched.age,
-        )  # fmt: skip
+        return watched.seen._replace(remaining=self._ends[watched.task] - watched.now)
 
     def drain(self, task: Any) -> Any:
         """The grace period."""
