@@ -334,7 +334,9 @@ class _Words:
         amount = max(0.0, amount) / self._time_scale
         if not self._currency:
             return f"the price of {format_duration(amount * 3600.0 / _RELATIVE[False])} on on-demand"
-        return f"{f'{amount:.2f}' if amount >= 0.1 else f'{amount:.2g}'} {self._currency}"
+        if amount < 0.0001:
+            return f"less than 0.0001 {self._currency}"
+        return f"{amount:.2f} {self._currency}" if amount >= 0.1 else f"{amount:.4f} {self._currency}"
 
 
 @lru_cache(maxsize=64)
