@@ -383,7 +383,7 @@ def test_a_task_that_saves_its_work_waits_for_spot_and_names_its_numbers() -> No
     assert run.world.now - START <= 1000
 
 
-@pytest.mark.parametrize(("scale", "saved"), [(1.0, "0.34 USD"), (600.0, "0.00056 USD")])
+@pytest.mark.parametrize(("scale", "saved"), [(1.0, "0.34 USD"), (600.0, "0.0006 USD")])
 def test_what_a_decision_saves_is_told_in_the_real_time_that_the_account_counts(scale: float, saved: str) -> None:
     work = 36_000 / scale
     policy = {"deadline": f"{60_000 / scale}s", "work": f"{work}s", "checkpoint": "pvc://ckpt", "grace_period": "30s"}
