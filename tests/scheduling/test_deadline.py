@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, SPOT, a_ladder, a_policy, a_pool
 
 from spotwright.scheduling.deadline import Choice, Outlook, choose, choose_while_pending
+from spotwright.scheduling.estimates import Estimate, Needs
 from spotwright.scheduling.ladder import Ladder
 
 LADDER = a_ladder(a_policy(spot="prefer"))  # spot, spot-b, on-demand
@@ -210,6 +211,15 @@ def test_after_the_last_on_demand_rung_nothing_is_left() -> None:
     assert choose_while_pending(LATE._replace(now=1000.0), TWO_ON_DEMAND, everywhere, 2) is None
 
 
+def test_after_the_deadline_room_on_spot_is_not_waited_for_a_second_time() -> None:
+    late = LATE._replace(now=1001.0)
+    assert [choose_while_pending(late, LADDER, only("spot-b"), rung) is None for rung in (0, 1, 2)] == [
+        False,
+        True,
+        False,
+    ]
+
+
 def test_pending_on_demand_with_slack_left_goes_back_to_spot() -> None:
     choice = choose_while_pending(SLACK, LADDER, everywhere, 2)
     assert choice is not None
@@ -223,6 +233,7 @@ def test_spot_alone_is_given_up_only_after_the_deadline() -> None:
 
 # For any outlook
 
+ESTIMATES = st.builds(Estimate, expected=st.floats(0, 1000), at_most=st.floats(0, 1000))
 OUTLOOKS = st.builds(
     Outlook,
     now=st.floats(0, 2000),
@@ -236,6 +247,7 @@ OUTLOOKS = st.builds(
     saves=st.booleans(),
     drain=st.floats(0, 60),
     advice=st.none(),
+    estimated=st.one_of(st.none(), st.builds(Needs, left=ESTIMATES, whole=ESTIMATES, launch=ESTIMATES)),
 )
 LADDERS = st.sampled_from([LADDER, ONE_SPOT, SPOT_ONLY, TWO_ON_DEMAND, a_ladder(a_policy(spot="never"))])
 ROOMS = st.sampled_from([everywhere, nowhere, only("spot-b"), only("on-demand")])
@@ -251,16 +263,20 @@ def test_when_only_on_demand_can_finish_nothing_else_is_chosen(outlook: Outlook,
 
 @given(OUTLOOKS, LADDERS, ROOMS)
 def test_nothing_waits_for_ever(outlook: Outlook, ladder: Ladder, room: Room) -> None:
-    """Whatever is chosen has an end, and going from wait to wait comes to none before long after the deadline."""
+    """Whatever is chosen has an end, and going from wait to wait comes to none soon after the deadline.
+
+    Until then an attempt without a node looks for room on spot five times in its patience. After it each rung is tried once.
+    """
     choice: Choice | None = choose(outlook, ladder, room)
-    waits = 0
+    looks = 5 * max(0.0, outlook.deadline - outlook.now) / outlook.patience
+    most, waits = looks + 2 * len(ladder.rungs) + 1, 0
     while choice is not None:
         assert choice.until is not None
         assert choice.until > outlook.now
         outlook = outlook._replace(now=choice.until)
         choice = choose_while_pending(outlook, ladder, room, choice.rung)
         waits += 1
-        assert waits < 5000
+        assert waits <= most
 
 
 @given(OUTLOOKS, LADDERS, ROOMS)

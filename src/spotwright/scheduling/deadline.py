@@ -183,6 +183,7 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
 
     While there is slack the attempt waits on one spot rung after another, then on the on-demand rungs in order. The deadline ends
     the turns: the attempt still tries the rungs of the same kind after ``rung``, and a spot rung with room, then none is left.
+    Room that was waited for in vain is no reason to wait for it again.
     """
     spot = _spot(ladder)
     same_kind = ladder.on_demand if rung in ladder.on_demand else tuple(spot)
@@ -192,8 +193,8 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
         return _on_demand(outlook, below, _reason(outlook, spot))
     if outlook.only_on_demand and ladder.on_demand:
         choice = choose(outlook, ladder, has_room)
-        is_over = outlook.now >= outlook.deadline and rung in ladder.on_demand and choice.rung in ladder.on_demand
-        return None if is_over else choice
+        was_tried = choice.rung == rung or (rung in ladder.on_demand and choice.rung in ladder.on_demand)
+        return None if was_tried and outlook.now >= outlook.deadline else choice
     if not spot or (below is None and outlook.now >= outlook.deadline):
         return None
     if outlook.advice is not None and ladder.on_demand and rung not in ladder.on_demand:
