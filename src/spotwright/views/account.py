@@ -38,6 +38,7 @@ __all__ = [
     "Stay",
     "account",
     "kept_of",
+    "left_node_at",
     "occupy",
     "on_demand_for",
     "paid_only",
@@ -558,6 +559,18 @@ def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
         return min(max(measured, bound), attempt.ended_at)
     end = until if attempt.ended_at is None else max(attempt.ended_at, bound)
     return end if node.gone_at is None else min(end, max(node.gone_at, bound))
+
+
+def left_node_at(state: RunState, attempt: AttemptState) -> float | None:
+    """When an attempt that has ended left its node (Unix seconds); ``None`` before its end, and for one that never had a node.
+
+    Where nobody tells its pool, that is when its end was seen; where its pool is told and its node is not, it is not known.
+    """
+    if attempt.bound_at is None or attempt.ended_at is None:
+        return None
+    if not attempt.node or not attempt.pool:
+        return None if attempt.pool else attempt.ended_at
+    return _end_of(attempt, _node_of(state, attempt.node, attempt.bound_at), attempt.ended_at)
 
 
 def _node_of(state: RunState, name: str, bound_at: float) -> NodeState:

@@ -1,0 +1,341 @@
+"""The tasks, attempts and nodes of a run as columns with word tables, and what a look at new events changes in them.
+
+A column is a list with one value for each row: 20,000 attempts travel in a twentieth of the bytes of as many objects. Values that
+repeat (a status, a pool, a node) are the index of a word in the table of that column; -1 stands for no word. Moments are seconds
+since the run began, rounded to milliseconds; ``None``: has not happened. Row numbers and words never change their meaning while a
+:class:`RunColumns` lives, and no value changes by the mere passing of time, so whoever has the columns keeps them right by
+applying each :class:`Changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from spotwright.engine.events import (
+    EngineStarted,
+    PlanExtended,
+    RunExpired,
+    RunFinished,
+    RunStatus,
+)
+from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
+from spotwright.views.account import KeptWork, kept_of, left_node_at, pool_of
+from spotwright.views.waiting import waiting_for
+
+__all__ = ["ATTEMPT_COLUMNS", "NODE_COLUMNS", "TASK_COLUMNS", "Changes", "RunColumns"]
+
+TASK_COLUMNS = (
+    "path",
+    "written",  # the path without the numbers of iterations
+    "status",  # word
+    "why",
+    "waits",  # why it waits, without the count of booting nodes, which changes for all tasks at once
+    "attempts",
+    "interruptions",  # spent of the budget
+    "errors",
+    "interruptions_max",
+    "errors_max",
+    "pool",  # word; of the newest attempt
+    "node",  # word
+    "capacity",  # word
+    "began",  # the first attempt had a node
+    "ended",  # the last attempt of a task that has ended
+    "seconds",  # of all its attempts on nodes, once it has ended
+    "kind",  # word: task, loop or pipeline
+    "cached",  # 1: it used an earlier result
+    "parent",  # row of the loop or pipeline around it, or -1
+    "retired",  # 1: the pipeline of now does not have it
+)
+"""The values of a task's row, in this order."""
+
+ATTEMPT_COLUMNS = (
+    "task",  # row of its task
+    "number",
+    "pool",  # word
+    "node",  # word
+    "pools",  # word: the list of pools of its rung
+    "cause",  # word
+    "capacity",  # word
+    "placed",
+    "bound",
+    "noticed",
+    "goes",  # when the noticed node goes
+    "ended",
+    "kept_low",  # the part of its work that was kept, at least and at most; null until its cause is decided
+    "kept_high",
+    "due",  # the end of the backoff after it
+    "moves",  # when it went on to wait on another rung
+)
+"""The values of an attempt's row, in this order."""
+
+NODE_COLUMNS = (
+    "name",
+    "pool",  # word
+    "capacity",  # word
+    "state",  # word
+    "booted",  # it was requested
+    "ready",
+    "noticed",
+    "gone",
+    "why",
+)
+"""The values of a node's row, in this order."""
+
+_WORDS = {
+    "tasks": ("status", "pool", "node", "capacity", "kind"),
+    "attempts": ("pool", "node", "pools", "cause", "capacity"),
+    "nodes": ("pool", "capacity", "state"),
+}
+_OF_ALL = (EngineStarted, RunFinished, RunExpired, PlanExtended)
+"""Events that may change what every task waits for, or whether its work may still be kept."""
+
+
+_Word = str | tuple[str, ...]
+
+
+class Changes(NamedTuple):
+    """What a look changed: of each table ``None``, or the delta ``{"seq", "words", "rows"}``.
+
+    ``words`` has the words to append by column, ``rows`` the values of each new or changed row by its number.
+    """
+
+    tasks: dict[str, Any] | None
+    attempts: dict[str, Any] | None
+    nodes: dict[str, Any] | None
+
+
+class RunColumns:
+    """The columns of one run, as they are after the events that its state has folded.
+
+    ``now`` (Unix seconds) is the present while an engine drives the run, else ``None``, as for
+    :func:`~spotwright.views.account.account`.
+    """
+
+    def __init__(self, state: RunState, now: float | None = None) -> None:
+        self._state, self._now = state, now
+        self._tasks = _Table(TASK_COLUMNS, _WORDS["tasks"])
+        self._attempts = _Table(ATTEMPT_COLUMNS, _WORDS["attempts"])
+        self._nodes = _Table(NODE_COLUMNS, _WORDS["nodes"])
+        self._capacities: dict[str, str] = {}
+        self._attempt_rows: list[list[int]] = []  # by row of the task
+        retired = [task for task in state.retired.values() if task.attempts]
+        self._retired = len(state.retired)
+        self._retired_rows = {task.path: row for row, task in enumerate(retired)}
+        self._first = len(retired)  # the row of the first task of the run's pipeline of now
+        self._rows: dict[str, int] = {}
+        for task in retired:
+            self._set_task(len(self._attempt_rows), task)
+        self._add_tasks()
+        self._node_rows: dict[str, list[tuple[int, NodeState]]] = {}
+        for node in state.all_nodes:
+            self._set_node(node)
+        for table in (self._tasks, self._attempts, self._nodes):
+            table.take()
+
+    @property
+    def rows_of_tasks(self) -> dict[str, int]:
+        """The row of each task that the run's pipeline of now has, by its path."""
+        return self._rows
+
+    @property
+    def rows_of_retired(self) -> dict[str, int]:
+        """The row of each task with attempts that only an earlier pipeline of the run had, by its path."""
+        return self._retired_rows
+
+    def tasks(self) -> dict[str, Any]:
+        """All tasks: first those that a resume retired, then the others in the order in which they were unfolded."""
+        return self._whole(self._tasks)
+
+    def attempts(self) -> dict[str, Any]:
+        """All attempts. The order of rows has no meaning."""
+        return self._whole(self._attempts)
+
+    def nodes(self) -> dict[str, Any]:
+        """All nodes, also those whose names were given again. The order of rows has no meaning."""
+        return self._whole(self._nodes)
+
+    def _whole(self, table: _Table) -> dict[str, Any]:
+        state = self._state
+        return {
+            "t0": state.started_at,
+            "now": self._now,
+            "seq": state.events,
+            "words": {name: list(words) for name, words in table.words.items()},
+            "columns": table.columns(),
+        }
+
+    # -- rows
+
+    def _add_tasks(self) -> None:
+        """Append the tasks of the state that have no row yet."""
+        new = len(self._state.tasks) - len(self._rows)
+        for task in list(islice(reversed(self._state.tasks.values()), new))[::-1]:
+            row = self._rows[task.path] = self._first + len(self._rows)
+            self._set_task(row, task)
+
+    def _set_task(self, row: int, task: TaskState) -> None:
+        if row == len(self._attempt_rows):
+            self._attempt_rows.append([])
+        self._tasks.set(row, self._task(row, task))
+        if task.attempts:
+            self._set_attempts(row, task)
+
+    def _task(self, row: int, task: TaskState) -> tuple[Any, ...]:
+        state, words, spec, spent = self._state, self._tasks.word, task.plan.spec, task.spent
+        is_here = row >= self._first
+        waiting = waiting_for(state, task, {}) if is_here else None
+        last = task.attempts[-1] if task.attempts else None
+        pool = None if last is None else last.pool
+        is_over = last is not None and last.ended_at is not None and (task.status.is_final or not is_here)
+        began = next((each.bound_at for each in task.attempts if each.bound_at is not None), None)
+        owner = task.scope.owner
+        rows = self._rows if is_here else self._retired_rows
+        return (
+            task.path,
+            task.plan.spec_path or task.path,
+            words("status", task.status.value),
+            task.why,
+            "" if waiting is None else waiting.text,
+            len(task.attempts),
+            spent.interruptions,
+            spent.errors,
+            task.plan.policy.max_interruptions,
+            task.plan.policy.retries,
+            words("pool", pool),
+            words("node", None if last is None else last.node),
+            words("capacity", self._capacity(pool)),
+            self._since(began),
+            self._since(last.ended_at if last is not None and is_over else None),
+            self._seconds(task) if is_over else None,
+            words("kind", "task" if spec.dag is None else "pipeline" if spec.loop is None else "loop"),
+            int(task.cached_from is not None),
+            -1 if owner is None else rows.get(owner.path, -1),
+            int(not is_here),
+        )
+
+    def _seconds(self, task: TaskState) -> float | None:
+        """The sum over its attempts that had a node; ``None`` if there were none."""
+        seconds = [each for each in map(self._on_node, task.attempts) if each is not None]
+        return round(sum(seconds), 3) if seconds else None
+
+    def _on_node(self, attempt: AttemptState) -> float | None:
+        left = left_node_at(self._state, attempt)
+        return None if left is None or attempt.bound_at is None else left - attempt.bound_at
+
+    def _set_attempts(self, row: int, task: TaskState) -> None:
+        rows = self._attempt_rows[row]
+        is_open = row >= self._first and not task.status.is_final
+        may_succeed = is_open and self._state.status in (RunStatus.RUNNING, RunStatus.STOPPED)
+        for index, (attempt, kept) in enumerate(
+            zip(task.attempts, kept_of(task.attempts, may_succeed=may_succeed), strict=True)
+        ):
+            if index == len(rows):
+                rows.append(len(self._attempts.rows))
+            self._attempts.set(rows[index], self._attempt(row, attempt, kept))
+
+    def _attempt(self, task: int, attempt: AttemptState, kept: KeptWork) -> tuple[Any, ...]:
+        words, since = self._attempts.word, self._since
+        is_judged = attempt.cause is not None and attempt.bound_at is not None and attempt.node and attempt.pool
+        return (
+            task,
+            attempt.number,
+            words("pool", attempt.pool),
+            words("node", attempt.node),
+            words("pools", attempt.pools),
+            words("cause", None if attempt.cause is None else attempt.cause.value),
+            words("capacity", self._capacity(attempt.pool)),
+            since(attempt.placed_at),
+            since(attempt.bound_at),
+            since(attempt.noticed_at),
+            since(attempt.goes_at),
+            since(attempt.ended_at),
+            _part(kept.low) if is_judged else None,
+            _part(kept.high) if is_judged else None,
+            None,
+            [],
+        )
+
+    def _set_node(self, node: NodeState) -> None:
+        """Write the row of a node; a new machine under a name that is known has a row of its own."""
+        rows = self._node_rows.setdefault(node.name, [])
+        row = next((row for row, each in rows if each is node), None)
+        if row is None:
+            row = len(self._nodes.rows)
+            rows.append((row, node))
+        words, since = self._nodes.word, self._since
+        self._nodes.set(
+            row,
+            (
+                node.name,
+                words("pool", node.pool),
+                words("capacity", self._capacity(node.pool)),
+                words("state", node.state),
+                since(node.booted_at),
+                since(node.ready_at),
+                since(node.noticed_at),
+                since(node.gone_at),
+                node.why,
+            ),
+        )
+
+    def _since(self, at: float | None) -> float | None:
+        return None if at is None else round(at - self._state.started_at, 3)
+
+    def _capacity(self, pool: str | None) -> str | None:
+        if not pool:
+            return None
+        if pool not in self._capacities:
+            self._capacities[pool] = pool_of(self._state, pool).capacity.value
+        return self._capacities[pool]
+
+
+def _part(part: Any) -> float | int:
+    """A part of one: 0 and 1 in one character."""
+    return int(part) if part in (0, 1) else float(part)
+
+
+class _Table:
+    """Rows with their words, and which of them are new or changed since the last :meth:`take`."""
+
+    def __init__(self, names: Sequence[str], words: Iterable[str]) -> None:
+        self.names = names
+        self.rows: list[tuple[Any, ...]] = []
+        self.words: dict[str, dict[_Word, int]] = {name: {} for name in words}
+        self._changed: dict[int, None] = {}
+        self._told = dict.fromkeys(self.words, 0)  # how many words were given out, by column
+
+    def word(self, name: str, word: _Word | None) -> int:
+        """The index of a word; -1 for ``None``, an empty text and an empty list."""
+        if not word:
+            return -1
+        words = self.words[name]
+        return words.setdefault(word, len(words))
+
+    def set(self, row: int, values: tuple[Any, ...]) -> None:
+        """Write a row. The number after the last one appends it."""
+        if row == len(self.rows):
+            self.rows.append(values)
+        elif self.rows[row] == values:
+            return
+        else:
+            self.rows[row] = values
+        self._changed[row] = None
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The rows as one list for each column."""
+        columns = map(list, zip(*self.rows, strict=True)) if self.rows else ([] for _ in self.names)
+        return dict(zip(self.names, columns, strict=True))
+
+    def take(self) -> tuple[dict[str, list[_Word]], dict[int, list[Any]]]:
+        """The words and rows that are new or changed since the last call."""
+        words = {
+            name: list(islice(words, self._told[name], None))
+            for name, words in self.words.items()
+            if len(words) > self._told[name]
+        }
+        self._told = {name: len(words) for name, words in self.words.items()}
+        rows = {row: list(self.rows[row]) for row in self._changed}
+        self._changed = {}
+        return words, rows
