@@ -32,6 +32,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "runs": ("spotwright.cli.inspect", "List the runs of the state folder."),
     "show": ("spotwright.cli.inspect", "Show the tasks and attempts of a run, and why each ended."),
     "logs": ("spotwright.cli.inspect", "Print the logs of a run, a task or an attempt."),
+    "page": ("spotwright.cli.page", "Show runs in a browser: graph, timeline, logs, cost."),
     "report": ("spotwright.cli.report", "Report what runs cost, what was wasted and what spot saved."),
     "cancel": ("spotwright.cli.inspect", "Cancel a run."),
     "prune": ("spotwright.cli.prune", "Delete runs and caches that nobody needs."),

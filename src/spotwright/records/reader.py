@@ -34,7 +34,8 @@ class RunReader:
 
     ``source``: where the run is read from, or whether the holder of a lease is alive, for a run in a state folder here.
 
-    ``state`` and ``is_driven`` are those of the last :meth:`refresh`; the constructor makes the first one.
+    ``state`` and ``is_driven`` are those of the last :meth:`refresh`; the constructor makes the first one. ``last`` is the sequence
+    number of the last event that is folded, ``made_at`` the run's :meth:`~spotwright.records.stored_plan.RunSource.made_at`.
     Raises :class:`StateError` where the run cannot be read.
     """
 
@@ -46,8 +47,8 @@ class RunReader:
             continue  # without holding all events: a large run has hundreds of thousands
 
     def _begin(self) -> None:
-        self._made_at = self.source.made_at()
-        self._last = 0  # sequence number of the last event that is folded
+        self.made_at = self.source.made_at()
+        self.last = 0
         self.state = RunState(PlanVersions(self.folder, self.source))
         self.is_driven = False
 
@@ -56,16 +57,16 @@ class RunReader:
 
         A run that was deleted and started again under the same name is read from its start.
         """
-        if self.source.made_at() != self._made_at:
+        if self.source.made_at() != self.made_at:
             self._begin()
         return list(self._fold())
 
     def _fold(self) -> Iterator[Event]:
-        with self.source.look(self._last) as look, _no_collection():
+        with self.source.look(self.last) as look, _no_collection():
             self.is_driven = look.is_driven
             for number, event in look.events:
                 fold(self.state, event)
-                self._last = number
+                self.last = number
                 yield event
 
     def follow(self, pause: float) -> Iterator[list[Event]]:

@@ -1,0 +1,73 @@
+"""Says who asks: on one machine, whoever has the token that the command printed.
+
+The token (256 bits, new at each start) is in the printed address. The first request with it gets a cookie and is sent on to the
+address without it, so that it stays in no history, bookmark or picture. The cookie has the port in its name, because browsers
+share cookies between the ports of a host.
+
+A page inside a cluster, for people behind a login, will need another :class:`Identity`; the server asks this class alone.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+__all__ = ["Identity", "LocalToken"]
+
+_TOKEN_BYTES = 32
+_WRONG_A_SECOND = 10
+_ADDRESSES = 1000  # at most so many addresses are remembered; only loopback has more than one
+
+
+class Identity(Protocol):
+    """Who may ask."""
+
+    def is_known(self, cookies: Mapping[str, str]) -> bool:
+        """Whether these cookies are of somebody who may read."""
+
+    def enter(self, token: str, address: str) -> bool:
+        """Whether a token in an address of the page is right. ``address``: of the peer, to count wrong ones."""
+
+    def delay(self, address: str) -> float:
+        """Seconds to wait before this peer is answered: one, after too many wrong tokens."""
+
+    def cookie(self) -> tuple[str, str]:
+        """The name and value of the cookie of whoever came with the right token."""
+
+
+class LocalToken:
+    """One token for one start of the page."""
+
+    def __init__(self, port: int) -> None:
+        self.token = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._session = secrets.token_urlsafe(_TOKEN_BYTES)
+        self._name = f"spotwright-{port}"
+        self._wrong: dict[str, list[float]] = {}
+
+    def is_known(self, cookies: Mapping[str, str]) -> bool:
+        """See :meth:`Identity.is_known`."""
+        return hmac.compare_digest(cookies.get(self._name, "").encode(), self._session.encode())
+
+    def enter(self, token: str, address: str) -> bool:
+        """See :meth:`Identity.enter`."""
+        if hmac.compare_digest(token.encode(), self.token.encode()):
+            return True
+        if address not in self._wrong and len(self._wrong) >= _ADDRESSES:
+            self._wrong.clear()
+        now = time.monotonic()
+        recent = [at for at in self._wrong.get(address, ()) if now - at < 1.0]
+        self._wrong[address] = [*recent, now][-_WRONG_A_SECOND:]
+        return False
+
+    def delay(self, address: str) -> float:
+        """See :meth:`Identity.delay`."""
+        now = time.monotonic()
+        recent = [at for at in self._wrong.get(address, ()) if now - at < 1.0]
+        return 1.0 if len(recent) >= _WRONG_A_SECOND else 0.0
+
+    def cookie(self) -> tuple[str, str]:
+        """See :meth:`Identity.cookie`."""
+        return self._name, self._session

@@ -1,0 +1,127 @@
+"""Refuses every request that did not come from the page itself, before anything is read for it.
+
+A page on loopback is reachable by every site that the same browser shows. What keeps those out, each enough for its own attack:
+
+- the ``Host`` must be a loopback name or one that ``--host-name`` gave (a foreign name that points to 127.0.0.1);
+- a foreign ``Origin``, or ``Sec-Fetch-Site: cross-site``, is refused (a foreign page that sends requests);
+- only GET and HEAD are answered (nothing here changes anything, and stays so);
+- who asks must be known: see :mod:`spotwright.page.identity`.
+
+Every answer carries a policy that lets the browser run the files of this server alone, with Trusted Types, so text of a run
+cannot become a script. The policy is the one of https://www.w3.org/TR/CSP3/ and https://www.w3.org/TR/trusted-types/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+__all__ = ["FRAME_POLICY", "Refusal", "is_loopback", "policy", "refusal_of", "security_headers"]
+
+_METHODS = ("GET", "HEAD")
+_LONGEST = 8192  # bytes of a path with its query; longer ones are no address of the page
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused: the status, a kind for programs, and a sentence with the fix."""
+
+    status: int
+    kind: str
+    message: str
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this machine alone."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def refusal_of(
+    method: str, target: str, headers: Mapping[str, str], host_names: Collection[str], *, is_page: bool
+) -> Refusal | None:
+    """Why a request is refused before anybody asks who sent it; ``None``: it may go on.
+
+    ``host_names``: names besides those of loopback. ``is_page``: the address is that of a page, to which a link elsewhere may
+    lead.
+    """
+    if method not in _METHODS:
+        return Refusal(405, "method", "the page only reads: send GET or HEAD")
+    if len(target) > _LONGEST:
+        return Refusal(414, "address", f"the address has {len(target):,} characters, and {_LONGEST:,} are read")
+    host = headers.get("Host", "")
+    name = _host_name(host)
+    if name is None or not (is_loopback(name) or name in host_names):
+        return Refusal(403, "host", "the page is not served under this name: add it with --host-name if it is yours")
+    origin = headers.get("Origin")
+    if origin is not None and not _is_own(origin, host):
+        return Refusal(403, "origin", "the request comes from another site")
+    site = headers.get("Sec-Fetch-Site", "same-origin")
+    is_link = (
+        is_page and headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest", "") == "document"
+    )
+    if site not in ("same-origin", "none") and not is_link:
+        return Refusal(403, "origin", "the request comes from another site")
+    return None
+
+
+def _host_name(host: str) -> str | None:
+    """The name in a ``Host`` header, in lower case; ``None`` for text that is none."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises ValueError for a port that is none
+    except ValueError:
+        return None
+    if not parts.hostname or parts.username is not None or parts.path or parts.query or parts.fragment:
+        return None
+    return parts.hostname.rstrip(".").lower()
+
+
+def _is_own(origin: str, host: str) -> bool:
+    return origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
+
+
+def policy(import_map: str) -> str:
+    """The content security policy of the page. ``import_map``: the digest of its import map, as ``sha256-...``."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'self' '{import_map}'",
+            "style-src 'self'",
+            "img-src 'self' data:",
+            "connect-src 'self'",
+            "worker-src 'self'",
+            "frame-src 'self'",
+            "base-uri 'none'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types spotwright-worker",
+        )
+    )
+
+
+FRAME_POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"
+)
+"""The policy of a file that a task made, such as an HTML report: no script, no request, an origin of its own."""
+
+_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+def security_headers(content_policy: str = _NOTHING) -> dict[str, str]:
+    """The headers of every answer; by default with a policy that allows nothing."""
+    return {
+        "Content-Security-Policy": content_policy,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }

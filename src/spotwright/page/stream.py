@@ -1,0 +1,119 @@
+"""Server-sent events: what changes in a run while a window shows it.
+
+All windows that follow a run share one look at it every 200 ms, in a worker. What a window gets has the number of the run's last
+event, so it knows what it has seen already. A window whose place nobody knows any more loads again (``reset``).
+
+Server-sent events are https://html.spec.whatwg.org/multipage/server-sent-events.html: the browser connects again by itself, and
+names the last ``id`` that it got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from spotwright.page.workers import Answer, Workers
+
+__all__ = ["Followers", "event"]
+
+_EVERY = 0.2  # seconds between looks at a followed run
+_IDLE_EVERY = 1.0  # at one that nobody drives
+_FULL = 500  # events that a slow window has not taken yet; then it loads again
+
+
+def event(name: str, document: Any, identity: str = "") -> bytes:
+    """One event as it is sent. ``identity``: what the browser names when it connects again."""
+    head = f"id: {identity}\n" if identity else ""
+    return f"{head}event: {name}\ndata: {json.dumps(document, separators=(',', ':'), ensure_ascii=False)}\n\n".encode()
+
+
+def _document(answer: Answer) -> Any:
+    return json.loads(gzip.decompress(answer.body) if answer.is_gzip else answer.body)
+
+
+class Followers:
+    """The windows that follow runs, by run."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._windows: dict[str, set[asyncio.Queue[bytes | None]]] = {}
+        self._looking: dict[str, asyncio.Task[None]] = {}
+
+    async def follow(self, run: str, made_at: str, after: int) -> AsyncIterator[bytes]:
+        """The events of a run from a place on, without end."""
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_FULL)
+        windows = self._windows.setdefault(run, set())
+        windows.add(queue)
+        try:
+            answer = await self._workers.ask("changes", run, made_at=made_at, after=after)
+            document = _document(answer)
+            for piece in _events(answer.status, document):
+                yield piece
+            if answer.status != 200 or document.get("reset"):
+                return
+            if run not in self._looking:
+                self._looking[run] = asyncio.create_task(self._look(run, document["made_at"], document["seq"]))
+            while (piece_or_end := await queue.get()) is not None:
+                yield piece_or_end
+        finally:
+            windows.discard(queue)
+            if not windows:
+                self._windows.pop(run, None)
+                task = self._looking.pop(run, None)
+                if task is not None:
+                    task.cancel()
+
+    async def _look(self, run: str, made_at: str, after: int) -> None:
+        while True:
+            answer = await self._workers.ask("changes", run, made_at=made_at, after=after)
+            document = _document(answer)
+            pieces = b"".join(_events(answer.status, document))
+            is_over = answer.status != 200 or bool(document.get("reset"))
+            if pieces:
+                for queue in list(self._windows.get(run, ())):
+                    _put(queue, pieces, ends=is_over)
+            if is_over:
+                self._looking.pop(run, None)
+                return
+            after = document["seq"]
+            await asyncio.sleep(_EVERY if document["driven"] else _IDLE_EVERY)
+
+    async def close(self) -> None:
+        """Let all windows go."""
+        for task in list(self._looking.values()):
+            task.cancel()
+        for windows in self._windows.values():
+            for queue in windows:
+                _put(queue, b"", ends=True)
+
+
+def _put(queue: asyncio.Queue[bytes | None], pieces: bytes, *, ends: bool) -> None:
+    if queue.full():  # the window does not read: it gets the newest state when it does
+        while not queue.empty():
+            queue.get_nowait()
+        pieces, ends = event("reset", {}), True
+    queue.put_nowait(pieces)
+    if ends:
+        if queue.full():
+            queue.get_nowait()
+        queue.put_nowait(None)
+
+
+def _events(status: int, document: dict[str, Any]) -> list[bytes]:
+    if status == 404:
+        return [event("gone", document)]
+    if status != 200:
+        return [event("problem", document)]
+    if document.get("reset"):
+        return [event("reset", {})]
+    found = []
+    for look in document["looks"]:
+        identity = f"{document['made_at']}.{look['seq']}"
+        place = {"seq": look["seq"], "now": document["now"], "driven": document["driven"]}
+        found.append(event("changes", {**look, **place}, identity))
+    if document.get("head") is not None:
+        found.append(event("head", document["head"]))
+    return found
