@@ -1,0 +1,59 @@
+"""The page's modules of others, such as Preact: they come from npm, are in the wheel, and are not in the repository.
+
+``assets/vendor.json`` is the one table of them: for each name that a module imports, its file in ``assets/vendor``, where that
+lies in npm's folder, and its SHA-256. The server makes the import map of it, ``scripts/page_assets.py`` the files, and
+``setup.py`` builds no wheel without them. Only the standard library is used, because a build has nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spotwright.errors import InputError
+
+__all__ = ["TABLE", "VENDOR", "ensure_vendor", "vendor_faults", "vendor_files"]
+
+TABLE = Path(__file__).parent / "assets" / "vendor.json"
+VENDOR = TABLE.with_suffix("")
+_SCRIPT = Path(__file__).parents[3] / "scripts" / "page_assets.py"  # only in a clone
+
+
+def vendor_files(table: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every file of the table: the modules, and the licences of their packages. Each has ``file``, ``source`` and ``sha256``."""
+    entries: list[Any] = [*table.values(), *(entry["licence"] for entry in table.values() if "licence" in entry)]
+    return entries
+
+
+def vendor_faults() -> list[str]:
+    """What is wrong with the files in ``assets/vendor``, in words; empty if they are those of the table."""
+    expected = {entry["file"]: entry["sha256"] for entry in vendor_files(json.loads(TABLE.read_text(encoding="utf-8")))}
+    there = {path.name: path for path in VENDOR.glob("[!.]*")}
+    missing = [name for name in expected if name not in there]
+    lacks = [f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"] if missing else []
+    strange = [f"{name} is not in {TABLE.name}" for name in sorted(there) if name not in expected]
+    other = [
+        f"{name} is not the file of {TABLE.name}"
+        for name, path in sorted(there.items())
+        if name in expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected[name]
+    ]
+    return [*lacks, *other, *strange]
+
+
+def ensure_vendor() -> None:
+    """Make the files where this is a clone, which takes npm and some seconds the first time. Raises :class:`InputError`.
+
+    The error says what to type. Nothing is done where all files are there.
+    """
+    faults = vendor_faults()
+    if not faults:
+        return
+    if not _SCRIPT.exists():
+        raise InputError(f"the page's modules: {faults[0]}; install spotwright again, or in a clone type: make page")
+    if subprocess.run([sys.executable, str(_SCRIPT)], stdout=sys.stderr, check=False).returncode != 0:
+        raise InputError("the page's modules could not be made, as said above; mend that, then type: make page")
