@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long style types rules networks bench bench-cluster docs lock clean \
+.PHONY: help demo check test test-long page style types rules networks bench bench-cluster docs lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -71,6 +71,10 @@ cluster-down: ## end the cluster, and check that nothing of it is left
 cluster-record: ## record again how every workload dies, on a cluster that was started with TESTBED_TOLERATION=3: 30 minutes
 	@scripts/bootstrap dev
 	@$(BIN)/python -m tests.cluster.recorder $(ARGS)
+
+page: ## the page's modules from npm, which a wheel carries and the repository does not; a browser's page needs them
+	@scripts/bootstrap run
+	@$(BIN)/python scripts/page_assets.py
 
 networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
 	@scripts/bootstrap networks
