@@ -1,0 +1,1 @@
+"""The page of ``spotwright page``: runs in a browser, read only."""
