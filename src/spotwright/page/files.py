@@ -107,8 +107,7 @@ class PageFiles:
             if name in found or name not in self._files:
                 continue
             found[name] = None
-            for target in _IMPORT.findall(self._files[name].decode()):
-                todo.append(self._resolved(name, target))
+            todo += [self._resolved(name, target) for target in _IMPORT.findall(self._files[name].decode())]
         return list(found)
 
     def _resolved(self, importer: str, target: str) -> str:

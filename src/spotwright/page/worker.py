@@ -128,7 +128,7 @@ def _made_at(reader: RunReader) -> int:
 
 
 def _seq(reader: RunReader) -> int:
-    return reader.last
+    return reader.seq
 
 
 _Ask = Callable[[_Worker, Mapping[str, Any]], Any]
