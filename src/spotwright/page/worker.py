@@ -13,6 +13,7 @@ import gzip
 import json
 import logging
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +21,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
+from spotwright.page import answers
 from spotwright.page.columns import RunColumns
 from spotwright.page.sources import ClusterRuns, LocalRuns, Problem, RunsSource, lines_of
 from spotwright.page.workers import ANSWER, QUESTION
 from spotwright.records.reader import RunReader, list_logs
+from spotwright.views.account import Account, account
 from spotwright.views.run_json import run_view, summary
 
 __all__ = ["main"]
@@ -31,7 +34,11 @@ __all__ = ["main"]
 FORMAT = "spotwright-page/1"
 
 _KEPT_RUNS = 8  # besides those that somebody follows, which are asked for all the time
+_LARGE = 5000  # attempts from which the account of a run that goes on is made once a minute, else once a second
 _KEPT_LOOKS = 600  # two minutes of changes: a window that was away for longer loads again
+
+_Look = tuple[int, int, dict[str, Any]]
+"""The numbers of the last events before and after a look, and what it changed."""
 
 
 @dataclass
@@ -44,12 +51,21 @@ class _Run:
     seq: int
     stamp: object
     looked_at: float
-    looks: list[tuple[int, int, dict[str, Any]]] = field(
-        default_factory=list
-    )  # sequence numbers before and after, changes
-    kept: dict[str, tuple[object, Any]] = field(
-        default_factory=dict
-    )  # documents that take long, with what they were made of
+    looks: list[_Look] = field(default_factory=list)
+    costs: tuple[int, float, Account] | None = (
+        None  # the account, the last event in it, and when it was made (monotonic)
+    )
+
+    def account(self) -> Account:
+        """See :meth:`answers.KeptRun.account`."""
+        now = time.monotonic()
+        if self.costs is not None:
+            seq, at, costs = self.costs
+            pause = 60.0 if len(costs.attempts_by_start) > _LARGE else 1.0
+            if now - at < pause or (seq == self.seq and not self.reader.is_driven):
+                return costs
+        self.costs = (self.seq, now, account(self.reader.state, self.reader.now))
+        return self.costs[2]
 
 
 class _Worker:
@@ -120,7 +136,7 @@ class _Worker:
         run.columns = RunColumns(run.reader.state, run.reader.now)
         run.made_at, run.seq = _made_at(run.reader), _seq(run.reader)
         run.looks.clear()
-        run.kept.clear()
+        run.costs = None
 
 
 def _made_at(reader: RunReader) -> int:
@@ -207,6 +223,11 @@ _ASKED: Mapping[str, _Ask] = {
     "tasks": _tasks,
     "timeline": _timeline,
     "changes": _changes,
+    "graph": lambda worker, question: answers.graph_answer(worker.run(question["run"]), question),
+    "account": lambda worker, question: answers.account_answer(worker.run(question["run"]), question),
+    "plan": lambda worker, question: answers.plan_answer(worker.run(question["run"]), question),
+    "pools": lambda worker, _: answers.pools_answer(worker.source),
+    "totals": lambda worker, question: answers.totals_answer(worker.source, question),
 }
 
 

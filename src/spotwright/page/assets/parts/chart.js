@@ -96,7 +96,7 @@ export function Lines({ times, lines, xText, yText, caption }) {
   const y = (value) => height - 24 - (value / top) * (height - 36);
   return html`<figure class="chart" ref=${box}>
     <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${caption}>
-      ${ticks(top, 4).map((tick) => html`<g key=${tick}><line class="axis" x1=${left} x2=${width} y1=${y(tick)} y2=${y(tick)} />
+      ${ticks(top, 5).map((tick) => html`<g key=${tick}><line class="axis" x1=${left} x2=${width} y1=${y(tick)} y2=${y(tick)} />
         <text class="tick" x=${left - 6} y=${y(tick) + 4} text-anchor="end">${yText(tick)}</text></g>`)}
       ${ticks(end, width < 500 ? 3 : 6).map((tick) => html`<text key=${tick} class="tick" x=${x(tick)} y=${height - 6} text-anchor="middle">${xText(tick)}</text>`)}
       ${lines.map((line) => html`<path key=${line.key} class=${`curve ${classOf("part", line.key)}`} d=${path(times, line.values, x, y)}><title>${line.title}</title></path>`)}

@@ -3,7 +3,7 @@
 import { html } from "htm/preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { runPath } from "../api.js";
-import { amount, count, plural } from "../format.js";
+import { count, money, plural } from "../format.js";
 import { Empty, Loading, Problem, Status } from "../parts/common.js";
 import { Grid } from "../parts/grid.js";
 import { layout } from "../parts/layout.js";
@@ -18,7 +18,8 @@ export function Graph({ run }) {
   const scope = route.value.params.get("scope") ?? "";
   const { answer, error, retry } = useDocument(runPath(run.name, "graph"), { scope }, { live: run.driven.value, every: 1000 });
   if (!answer) return error ? html`<${Problem} error=${error} retry=${retry} />` : html`<${Loading} what="the graph" />`;
-  const currency = run.head.value?.summary.currency ?? "";
+  const summary = run.head.value?.summary;
+  const currency = summary?.has_prices === false ? "node-hours" : (summary?.currency ?? "");
   const isTable = answer.as !== "graph";
   return html`<section class="view view-graph" aria-label="Graph">
     <nav class="path" aria-label="Where this is in the pipeline">${answer.path.map((step, index) =>
@@ -32,10 +33,10 @@ export function Graph({ run }) {
 
 // Where a node leads: into a pipeline or a loop, or to the newest attempt of a task.
 const target = (run, node) =>
-  node.opens ? href("graph", run.name, { scope: node.id }) : node.attempts ? href("attempt", run.name, { task: node.path, n: node.attempts }) : href("tasks", run.name, { q: node.path });
+  node.opens !== null ? href("graph", run.name, { scope: node.opens }) : node.attempts ? href("attempt", run.name, { task: node.path, n: node.attempts }) : href("tasks", run.name, { q: node.path });
 
 const facts = (node, currency) =>
-  [node.interruptions ? plural(node.interruptions, "interruption") : "", node.cost ? amount(node.cost, currency) : "", node.iterations ? plural(node.iterations, "iteration") : ""].filter(Boolean).join(", ");
+  [node.interruptions ? plural(node.interruptions, "interruption") : "", node.cost ? money(node.cost, currency) : "", node.iterations ? plural(node.iterations, "iteration") : ""].filter(Boolean).join(", ");
 
 const counts = (node) => Object.entries(node.counts ?? {}).map(([status, number]) => `${count(number)} ${status}`).join(", ");
 
@@ -48,7 +49,7 @@ function List({ run, answer, currency }) {
     { key: "status", title: "Status", cell: (row) => html`<${Status} status=${nodes[row].status} />` },
     { key: "counts", title: "Inside", className: "wide text", cell: (row) => counts(nodes[row]) },
     { key: "interruptions", title: "Interruptions", className: "number", cell: (row) => count(nodes[row].interruptions) },
-    { key: "cost", title: "Cost", className: "number", cell: (row) => amount(nodes[row].cost, currency) },
+    { key: "cost", title: "Cost", className: "number", cell: (row) => (nodes[row].cost ? money(nodes[row].cost, currency) : "") },
   ];
   const address = (row) => target(run, nodes[row]);
   return html`<${Grid} name="tasks of the graph" columns=${columns} rows=${nodes.length} address=${address} open=${(row) => go(address(row))} label=${(row) => sentence(nodes[row], currency)} />`;
@@ -99,7 +100,7 @@ function Picture({ run, answer, currency }) {
         <a class=${`node ${classOf("kind", node.kind)} ${classOf("status", node.status)}`} href=${target(run, node)} data-node=${index} tabindex=${index === current ? 0 : -1} aria-label=${sentence(node, currency)} title=${sentence(node, currency)} onFocus=${() => setCurrent(index)}>
           <span class="node-name">${node.name}</span>
           <span class="node-status">${node.status}${node.iterations ? ` · ${plural(node.iterations, "iteration")}` : ""}</span>
-          <span class="node-facts">${[node.interruptions ? plural(node.interruptions, "interruption") : "", node.cost ? amount(node.cost, currency) : ""].filter(Boolean).join(" · ") || (node.condition ? `if ${node.condition}` : "")}</span>
+          <span class="node-facts">${[node.interruptions ? plural(node.interruptions, "interruption") : "", node.cost ? money(node.cost, currency) : ""].filter(Boolean).join(" · ") || (node.condition ? `if ${node.condition}` : "")}</span>
         </a></li>`)}</ul>
     </div></div>`;
 }

@@ -1,6 +1,6 @@
 // What the runs of a time cost together: by pool, by task, by run.
 import { html } from "htm/preact";
-import { amount, count, dateTime, money } from "../format.js";
+import { amount, count, dateTime, money, plural } from "../format.js";
 import { Empty, Loading, Problem } from "../parts/common.js";
 import { useDocument } from "../parts/load.js";
 import { href, route, set } from "../routes.js";
@@ -34,7 +34,7 @@ function Total({ total }) {
   const rows = [["all node time", text(total.whole)], ["useful", range(total.useful, text)]];
   for (const [key, one] of Object.entries(total.spent)) if (one.high.seconds > 0) rows.push([key, range(one, text)]);
   for (const key of ["boot", "idle", "unfilled"]) rows.push([key, text(total[key])]);
-  if (total.on_demand) rows.push([`on on-demand (${count(total.compared)} runs)`, range(total.on_demand, text)]);
+  if (total.on_demand) rows.push([`on on-demand (${plural(total.compared, "run")})`, range(total.on_demand, text)]);
   if (total.saved) rows.push(["saved", range(total.saved, (number) => money(number, currency))]);
   return html`<section aria-label=${`Totals at ${total.prices ?? "no"} prices`}><h2>${total.prices ? `At ${total.prices} prices` : "Without prices, in node-hours"}</h2>
     <div class="scroll"><table class="plain"><tbody>${rows.map(([term, one]) => html`<tr key=${term}><th scope="row">${term}</th><td class="number">${one}</td></tr>`)}</tbody></table></div>
