@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from fractions import Fraction
 from itertools import pairwise
 
@@ -103,8 +104,8 @@ def test_whole_numbers_give_what_fractions_give(
     """Second by second, with fractions: a stay pays its share, or its part of the node where the shares are more than one."""
     gone = ready + life
     all_stays = [Stay(index, share, start, start + length) for index, (share, start, length) in enumerate(given_stays)]
-    inside = [(stay, *(min(max(at, ready), gone) for at in (stay.start, stay.end))) for stay in all_stays]
-    paid = dict.fromkeys(range(len(all_stays)), Fraction(0))
+    inside = [(stay, min(max(stay.start, ready), gone), min(max(stay.end, ready), gone)) for stay in all_stays]
+    paid: dict[Hashable, Fraction] = {stay.key: Fraction(0) for stay in all_stays}
     idle = unfilled = Fraction(0)
     changes = sorted({ready, gone, *(at for _, *ends in inside for at in ends)})
     for start, end in pairwise(changes):

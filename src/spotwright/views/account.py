@@ -108,7 +108,9 @@ def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay
     begin, end = _parts(booted), max(_parts(booted), _parts(gone))
     last = end if ready is None else min(max(begin, _parts(ready)), end)
     use = NodeUse(end - begin, boot=last - begin)
-    node = math.lcm(*(stay.share.denominator for stay in stays))  # the node in units of which every share is a whole number
+    node = math.lcm(
+        *(stay.share.denominator for stay in stays)
+    )  # the node in units of which every share is a whole number
     paid = 0  # what a share of the whole node has paid since the node was ready
     load = 0  # sum of the shares on the node, in these units
     unfilled = 0  # in these units too
