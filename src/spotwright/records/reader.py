@@ -76,6 +76,11 @@ class RunReader:
             yield self.refresh()
 
     @property
+    def seq(self) -> int:
+        """The sequence number of the last event that is folded."""
+        return self.last
+
+    @property
     def now(self) -> float | None:
         """The present while an engine drives the run, else ``None``: views then count until the last event."""
         return self.source.now() if self.is_driven else None
