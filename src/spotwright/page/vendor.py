@@ -17,7 +17,7 @@ from typing import Any
 
 from spotwright.errors import InputError
 
-__all__ = ["TABLE", "VENDOR", "ensure_vendor", "vendor_faults", "vendor_files"]
+__all__ = ["TABLE", "VENDOR", "ensure_vendor", "vendor_faults", "vendor_files", "vendor_modules"]
 
 TABLE = Path(__file__).parent / "assets" / "vendor.json"
 VENDOR = TABLE.with_suffix("")
@@ -28,6 +28,11 @@ def vendor_files(table: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]
     """Every file of the table: the modules, and the licences of their packages. Each has ``file``, ``source`` and ``sha256``."""
     entries: list[Any] = [*table.values(), *(entry["licence"] for entry in table.values() if "licence" in entry)]
     return entries
+
+
+def vendor_modules(table: Path = TABLE) -> dict[str, str]:
+    """The file in ``assets/vendor`` for each name that a module imports: what an import map says."""
+    return {name: entry["file"] for name, entry in json.loads(table.read_text(encoding="utf-8")).items()}
 
 
 def vendor_faults() -> list[str]:

@@ -15,6 +15,7 @@ from spotwright.page.vendor import TABLE, VENDOR
 
 __all__ = ["served", "with_modules"]
 
+_TYPES = {"js": "text/javascript", "css": "text/css"}
 _POLICY = (
     "default-src 'none'; script-src 'self' {import_map}; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -32,10 +33,11 @@ def with_modules(script: str) -> dict[str, str]:
 
 
 def document(body: str, head: str = "") -> dict[str, str]:
-    """A document with a title, a language and a module of its own."""
-    head += '<link rel="icon" href="data:,"><script type="module" src="/script.js"></script>'
+    """A document with a title, a language, a style sheet and a module of its own."""
+    head += '<link rel="icon" href="data:,"><link rel="stylesheet" href="/page.css">'
+    head += '<script type="module" src="/script.js"></script>'
     start = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A page</title>{head}</head>'
-    return {"/": f"{start}<body><main><h1>A page</h1>{body}</main></body></html>"}
+    return {"/": f"{start}<body><main><h1>A page</h1>{body}</main></body></html>", "/page.css": "p { margin: 0 }"}
 
 
 @contextmanager
@@ -48,7 +50,7 @@ def served(files: Mapping[str, str]) -> Iterator[str]:
         def do_GET(self) -> None:
             content = files.get(self.path)
             self.send_response(404 if content is None else 200)
-            self.send_header("Content-Type", "text/javascript" if self.path.endswith(".js") else "text/html")
+            self.send_header("Content-Type", _TYPES.get(self.path.rpartition(".")[2], "text/html"))
             self.send_header("Content-Security-Policy", _POLICY.format(import_map=f"'sha256-{digest}'"))
             self.end_headers()
             self.wfile.write((content or "").encode())
