@@ -108,9 +108,7 @@ def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay
     begin, end = _parts(booted), max(_parts(booted), _parts(gone))
     last = end if ready is None else min(max(begin, _parts(ready)), end)
     use = NodeUse(end - begin, boot=last - begin)
-    node = math.lcm(
-        *(stay.share.denominator for stay in stays)
-    )  # the node in units of which every share is a whole number
+    node = math.lcm(*(stay.share.denominator for stay in stays))  # the node in units: every share is some of them
     paid = 0  # what a share of the whole node has paid since the node was ready
     load = 0  # sum of the shares on the node, in these units
     unfilled = 0  # in these units too
@@ -592,8 +590,9 @@ def account(state: RunState, now: float | None = None) -> Account:
     attempts = sorted(_attempts(state, nodes, until), key=lambda attempt: attempt.start)
     _split(nodes, attempts, is_shared=bool(state.meta.orchestrator))
     unpriced = tuple(dict.fromkeys(line.name for line in lines if line.pool.price is None))
-    for line in lines if unpriced else ():
-        line.price = None
+    if unpriced:
+        for line in lines:
+            line.price = None
     costs = tuple(map(_attempt_cost, attempts))
     for attempt, cost in zip(attempts, costs, strict=True):
         attempt.node.line.attempts[cost.spent].add(attempt, cost.used)
