@@ -157,11 +157,17 @@ class RunColumns:
         """All nodes, also those whose names were given again. The order of rows has no meaning."""
         return self._whole(self._nodes)
 
+    @property
+    def until(self) -> float:
+        """Until when what goes on counts (Unix seconds): now while an engine drives the run, else the last event."""
+        state, now = self._state, self._now
+        return state.last_at if now is None or state.status is not RunStatus.RUNNING else max(now, state.last_at)
+
     def _whole(self, table: _Table) -> dict[str, Any]:
         state = self._state
         return {
             "t0": state.started_at,
-            "now": self._now,
+            "now": self._since(self.until),
             "seq": state.events,
             "words": {name: list(words) for name, words in table.words.items()},
             "columns": table.columns(),
