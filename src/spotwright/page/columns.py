@@ -280,7 +280,7 @@ class RunColumns:
         waiting = waiting_for(state, task, {}) if is_here else None
         last = task.attempts[-1] if task.attempts else None
         pool = None if last is None else last.pool
-        is_over = last is not None and last.ended_at is not None and (task.status.is_final or not is_here)
+        is_over = (task.status.is_final or not is_here) and all(each.ended_at is not None for each in task.attempts)
         began = next((each.bound_at for each in task.attempts if each.bound_at is not None), None)
         owner = task.scope.owner
         rows = self._rows if is_here else self._retired_rows
