@@ -40,7 +40,7 @@ RARELY = ["wait", "notice", "withdraw", "hold", "release", "gone", "take back", 
 
 
 class Workload:
-    """A JobSet of four pods, two of which restart together, as its watcher records it step by step."""
+    """A JobSet of four pods, two of which restart together and one has a second task, as its watcher records it step by step."""
 
     def __init__(self) -> None:
         config = a_config(SPOT, ON_DEMAND, policy={"spot": "prefer", "errors": {"retries": 2}})
@@ -69,7 +69,7 @@ class Workload:
             "withdraw": self._withdraw, "hold": self._hold, "release": self._release, "gone": self._gone,
             "take back": self._take_back, "extend": self._extend,
         }  # fmt: skip
-        path = f"worker-{number}"
+        path = ("worker-0", "worker-1", "worker-2", "worker-3", "worker-3-again")[number]
         does[what](path, self.state.tasks.get(path), choice)
 
     def _adopt(self, path: str, task: TaskState | None, choice: int) -> None:
@@ -77,7 +77,9 @@ class Workload:
         gang = f"set/{number}" if path in ("worker-0", "worker-1") else ""
         pools = ("spot",) if choice else ("spot", "on-demand")
         key = f"{path}.{number}"
-        self.tell(AttemptAdopted(self.at, path, number, key=key, template=path, pools=pools, gang=gang))
+        self.tell(
+            AttemptAdopted(self.at, path, number, key=key, template=path.removesuffix("-again"), pools=pools, gang=gang)
+        )
 
     def _bind(self, path: str, task: TaskState | None, choice: int) -> None:
         if task is None or not task.last.is_live or task.last.bound_at is not None:
@@ -144,7 +146,7 @@ def a_workload(seed: int) -> Workload:
     """Eighty steps in an order that the seed decides."""
     workload, chance = Workload(), Random(seed)  # noqa: S311
     for _ in range(80):
-        workload.step(chance.choice(OFTEN * 3 + RARELY), chance.randrange(4), chance.randrange(4))
+        workload.step(chance.choice(OFTEN * 3 + RARELY), chance.randrange(5), chance.randrange(4))
     return workload
 
 

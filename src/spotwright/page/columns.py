@@ -23,7 +23,6 @@ from spotwright.engine.events import (
     NoticeWithdrawn,
     PlanExtended,
     RunCreated,
-    RunExpired,
     RunFinished,
     RunReset,
     RunStatus,
@@ -97,7 +96,7 @@ _WORDS = {
     "attempts": ("pool", "node", "pools", "cause", "capacity"),
     "nodes": ("pool", "capacity", "state"),
 }
-_OF_ALL = (EngineStarted, RunFinished, RunExpired, PlanExtended)
+_OF_ALL = (EngineStarted, RunFinished, PlanExtended)
 """Events that may change what every task waits for, or whether its work may still be kept."""
 
 
@@ -240,10 +239,10 @@ class RunColumns:
         return True
 
     def _tasks_in(self, scope: ScopeState) -> list[str]:
-        paths = [scope.place.child(name) for name in scope.place.dag.tasks]
-        if all(path in self._rows for path in paths):
-            return paths
-        return [task.path for task in self._state.tasks.values() if task.scope is scope]  # of a workload
+        """The tasks of a scope; those of a workload have names of their own."""
+        if self._state.meta.orchestrator:
+            return [task.path for task in self._state.tasks.values() if task.scope is scope]
+        return [scope.place.child(name) for name in scope.place.dag.tasks]
 
     def _exit_handlers(self, scope: ScopeState) -> Iterator[str]:
         dag = scope.place.dag
