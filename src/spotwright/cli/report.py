@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, say
 from spotwright.cli.cluster import Place, open_run, place_options
 from spotwright.cli.options import Duration, json_option
 from spotwright.errors import SpotwrightError
@@ -82,7 +82,7 @@ def _print_account(reader: RunReader, plan_file: Path | None, *, as_json: bool) 
         found = beside(read_forecast(plan_file), costs, reader.state)
         document["planned"] = beside_json(found)
         text = "\n".join([text, "", *beside_lines(found)])
-    click.echo(json.dumps(document) if as_json else text)
+    say(json.dumps(document) if as_json else text)
 
 
 def _here(place: Place, names: tuple[str, ...], since: float | None) -> list[tuple[str, _Open]]:
@@ -111,7 +111,7 @@ def _accounts(runs: Iterable[tuple[str, _Open]]) -> Iterator[tuple[RunReader, Ac
             with opens() as reader:
                 costs = account(reader.state, reader.now)
         except SpotwrightError as error:
-            click.echo(f"spotwright: run {name} is left out: {error}", err=True)
+            say(f"spotwright: run {name} is left out: {error}", err=True)
             continue
         yield reader, costs
 
@@ -127,7 +127,7 @@ def _print_totals(accounts: Iterable[tuple[RunReader, Account]], plan_file: Path
         totals.add(
             costs, reader.folder.name, _pipeline(reader), reader.state.started_at, written=written, planned=planned
         )
-    click.echo(json.dumps(totals_json(totals)) if as_json else totals_text(totals))
+    say(json.dumps(totals_json(totals)) if as_json else totals_text(totals))
 
 
 def _planned(plan_file: Path, costs: Account, reader: RunReader) -> tuple[float, float, float] | None:
@@ -152,7 +152,7 @@ def _print_rows(accounts: Iterable[tuple[RunReader, Account]], form: str) -> Non
         return
     sys.stdout.write("[")
     for number, row in enumerate(rows):
-        sys.stdout.write(("," if number else "") + "\n" + json.dumps(row, ensure_ascii=False))
+        sys.stdout.write(("," if number else "") + "\n" + json.dumps(row))
     sys.stdout.write("\n]\n")
 
 

@@ -5,7 +5,7 @@ found by its number with one read.
 
 A line is what a terminal shows of it at the end of its line: carriage returns and backspaces of progress bars have overwritten
 what was there before, SGR sequences are names of styles, other escape sequences are dropped, and control characters and invisible
-ones are marks, see :func:`spotwright.views.text.visible`. Each line begins without a style.
+ones are marks, see :mod:`spotwright.visible_text`. Each line begins without a style.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from spotwright.engine.events import ON_KFP
 from spotwright.records.reader import AttemptLog, RunReader, list_logs
-from spotwright.views.text import ESCAPES, visible
+from spotwright.visible_text import ESCAPES, visible
 
 __all__ = ["Hits", "Line", "LogLines", "LogsInOrder", "RunLogs", "shown_parts"]
 

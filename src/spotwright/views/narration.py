@@ -26,6 +26,7 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.views.text import after_cause, ended, plural, span
+from spotwright.visible_text import visible
 
 __all__ = ["Narrator", "Sentence", "workload_sentence"]
 
@@ -85,13 +86,13 @@ class Narrator:
         if self._start is None and events:
             self._start = events[0].at
             if not isinstance(events[0], ev.RunCreated):
-                yield Sentence(0.0, _resumed(state))
+                yield Sentence(0.0, visible(_resumed(state)))
         for event in events:
             narrate = self._BY_TYPE.get(type(event))
             told = narrate(self, state, event) if narrate is not None else _of_workload(event)
             texts = [text for text in told if text]
             for text in self._shortened(state, event, texts) if self._large else texts:
-                yield Sentence(event.at - (self._start or event.at), text, _is_trouble(event))
+                yield Sentence(event.at - (self._start or event.at), visible(text), _is_trouble(event))
 
     def _shortened(self, state: RunState, event: Event, texts: list[str]) -> Iterator[str]:
         """The texts outside large loops; inside them only troubles, and a line for each tenth of the iterations."""

@@ -15,6 +15,7 @@ from typing import Any
 from spotwright.model.quantities import format_money
 from spotwright.views.account_report import price_unit
 from spotwright.views.text import Rows, fitted, shorten, span, table, value_text
+from spotwright.visible_text import visible
 
 __all__ = [
     "LONGEST_VALUE",
@@ -255,12 +256,12 @@ def _metrics(metadata: Mapping[str, Any]) -> list[str]:
         except (KeyError, TypeError, ValueError):
             continue  # absent, or of another form: it stays among the names and values
         del rest[key]
-    named = [[_plain(str(name)), shorten(_plain(value_text(value)), _VALUE)] for name, value in rest.items()]
+    named = [[str(name), shorten(value_text(value), _VALUE)] for name, value in rest.items()]
     return [*table(Rows(["Metric", "Value"], named, "lr"))[1:], *lines] if named else lines
 
 
 def _confusion_matrix(matrix: Mapping[str, Any]) -> list[str]:
-    names = [_plain(str(spec["displayName"])) for spec in matrix["annotationSpecs"]]
+    names = [str(spec["displayName"]) for spec in matrix["annotationSpecs"]]
     cells = [[_number(value) for value in row["row"]] for row in matrix["rows"]]
     if not names or len(cells) != len(names) or any(len(row) != len(names) for row in cells):
         raise ValueError("not a square matrix with a name for each row")
@@ -306,10 +307,5 @@ def _text_of(uri: str) -> list[str]:
 
 def _shortened(line: str) -> str:
     """A line of a text, cut to the width of a view, with its indent."""
-    plain = _plain(line.expandtabs(4))
+    plain = visible(line.expandtabs(4))
     return plain if len(plain) <= _WIDTH else f"{plain[: _WIDTH - 3]}..."
-
-
-def _plain(text: str) -> str:
-    """The text without control characters, which could rewrite the terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
