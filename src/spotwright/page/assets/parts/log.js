@@ -39,7 +39,7 @@ export class LogText {
       if (!document.hidden) {
         try {
           const tail = this.tail ? this.rows : 1;
-          this.take(await get(runPath(this.run, "log"), { ...this.asked, line: -tail, count: tail }));
+          this.take(await get(runPath(this.run, "log"), { ...this.asked, line: -tail, count: tail }), true);
           this.error = null;
         } catch (error) {
           if (this.closed) return;
@@ -53,14 +53,18 @@ export class LogText {
     }
   }
 
-  take(answer) {
+  // `isTail`: the answer is the end, which alone moves it, so that a window at the end asks once for each look.
+  take(answer, isTail = false) {
     const starts = JSON.stringify(answer.logs);
     if (starts !== this.startsText && this.starts.length > 1) this.lines.clear(); // an earlier log has grown: numbers moved
-    if (answer.total > this.total) this.lines.delete(this.total - 1); // the last line may not have been complete
     if (answer.total < this.total) this.lines.clear();
+    if (isTail || answer.ended) {
+      if (answer.total > this.total) this.lines.delete(this.total - 1); // it may not have been complete
+      this.total = answer.total;
+    }
+    this.total = Math.min(this.total, answer.total);
     this.startsText = starts;
     this.starts = answer.logs;
-    this.total = answer.total;
     this.ended = answer.ended;
     this.leftOut = answer.left_out;
     this.known = true;
