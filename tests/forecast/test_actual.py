@@ -72,7 +72,7 @@ def test_several_runs_have_the_plan_in_their_total(state: Path, plan: Path) -> N
         ("{", "expected what 'spotwright plan PIPELINE --json' prints"),
         ("[]", "expected what"),
         ('{"plan": 1}', "expected what"),
-        ('{"plan": 2, "currency": null}', "a plan of version 2"),
+        ('{"plan": 3, "currency": null}', "a plan of version 3"),
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, text: str, message: str) -> None:

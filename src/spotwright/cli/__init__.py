@@ -143,7 +143,7 @@ def importing() -> Iterator[None]:
         gc.enable()
 
 
-_CLUSTER_PACKAGES = frozenset({"aiohttp", "cryptography", "lightkube"})
+_CLUSTER_PACKAGES = frozenset({"cryptography", "lightkube"})
 
 
 @contextmanager

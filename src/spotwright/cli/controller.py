@@ -222,10 +222,9 @@ def _own_namespace() -> str:
 def _require_extra() -> None:
     """Raise :class:`InputError` where the libraries of the extra are missing."""
     with cluster_extra("the controller"):
-        import aiohttp
         import cryptography
         import lightkube
-    del aiohttp, cryptography, lightkube
+    del cryptography, lightkube
 
 
 def _configure_logging(*, verbose: bool) -> None:

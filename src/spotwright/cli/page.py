@@ -19,8 +19,6 @@ from spotwright.cli.options import Listen
 from spotwright.errors import InputError
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from spotwright.notices.agent import Address
 
 __all__ = ["page", "serve"]

@@ -204,7 +204,7 @@ def _budgets(state: RunState) -> list[dict[str, Any]]:
 
     def share(each: Mapping[str, Any]) -> float:
         parts = (each["interruptions"], each["errors"], each["moves"])
-        return max(part["spent"] / (part["max"] or 1) for part in parts)
+        return max(float(part["spent"] / (part["max"] or 1)) for part in parts)
 
     return sorted(found, key=share, reverse=True)[:_MOST_BUDGETS]
 
@@ -525,7 +525,7 @@ def _says(value: Any, name: str, sign: str) -> bool:
         return sign in (value.type, value.reason, value.message, f"{value.type}={value.status}")
     if isinstance(value, ContainerEnd):
         return sign in (value.reason, value.waiting)
-    return value == sign
+    return bool(value == sign)
 
 
 def _shown(value: Any) -> Any:
@@ -704,7 +704,8 @@ def history(
     A row has ``seq``, ``at``, ``kind``, ``task``, ``attempt`` (0: of none), ``decision`` (else it is a fact), ``text`` and
     ``json``. ``task``: only events of this task, or of the tasks in it. ``kinds``: only events of these kinds.
     """
-    wanted, rows = frozenset(kinds), []
+    wanted = frozenset(kinds)
+    rows: list[dict[str, Any]] = []
     inside = f"{task}/"
     with reader.source.look(after) as look:
         for seq, event in look.events:
@@ -772,7 +773,8 @@ class _Pools:
         """Add what one run says."""
         state = reader.state
         goes_on = state.status is RunStatus.RUNNING and (reader.now is not None or _is_in_cluster(state))
-        until, used = state.known_until(reader.now), {}
+        until = state.known_until(reader.now)
+        used: dict[str, None] = {}
         for node in state.all_nodes:
             if node.gone_at is None or node.gone_at >= self._since:
                 self._add_node(self._pool(state, node.pool), node, goes_on=goes_on)

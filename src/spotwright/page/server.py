@@ -35,7 +35,7 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
     "": ("costs",),
     "tasks": (),
     "timeline": (),
-    "graph": ("scope",),
+    "graph": ("scope", "first"),
     "attempt": ("task", "n"),
     "account": (),
     "plan": (),

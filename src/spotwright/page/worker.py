@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from spotwright.engine.event_codec import EVENT_TYPES
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
+from spotwright.page import answers
 from spotwright.page.columns import RunColumns
 from spotwright.page.details import attempt_panel, head, history, nodes
 from spotwright.page.log_lines import RunLogs
@@ -69,15 +70,18 @@ class _Run:
     looks: list[tuple[int, int, dict[str, Any]]] = field(
         default_factory=list
     )  # sequence numbers before and after, changes
-    kept: dict[str, tuple[object, Any]] = field(
-        default_factory=dict
-    )  # documents that take long, with what they were made of
     costs: _Costs | None = None
     logs: RunLogs | None = None
     downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
     head_number: int = 0  # counts the heads, so that a follower is told each once
     head_at: float = 0.0
+
+    def account(self) -> Account:
+        """See :meth:`answers.KeptRun.account`."""
+        costs = _account_of(self, waits=True)
+        assert costs is not None  # noqa: S101  # it waits
+        return costs
 
 
 class _Worker:
@@ -148,7 +152,7 @@ class _Worker:
         run.columns = RunColumns(run.reader.state, run.reader.now)
         run.made_at, run.seq = _made_at(run.reader), _seq(run.reader)
         run.looks.clear()
-        run.kept.clear()
+        run.costs = None
 
 
 def _made_at(reader: RunReader) -> int:
@@ -156,7 +160,7 @@ def _made_at(reader: RunReader) -> int:
 
 
 def _seq(reader: RunReader) -> int:
-    return reader.last
+    return reader.seq
 
 
 _Ask = Callable[[_Worker, Mapping[str, Any]], Any]
@@ -350,6 +354,11 @@ _ASKED: Mapping[str, _Ask] = {
     "tasks": _tasks,
     "timeline": _timeline,
     "changes": _changes,
+    "graph": lambda worker, question: answers.graph_answer(worker.run(question["run"]), question),
+    "account": lambda worker, question: answers.account_answer(worker.run(question["run"]), question),
+    "plan": lambda worker, question: answers.plan_answer(worker.run(question["run"]), question),
+    "pools": lambda worker, _: answers.pools_answer(worker.source),
+    "totals": lambda worker, question: answers.totals_answer(worker.source, question),
 }
 
 
@@ -387,7 +396,7 @@ def _read(stream: BinaryIO) -> dict[str, Any] | None:
 def main() -> None:
     """Answer until the input ends."""
     questions = os.fdopen(os.dup(0), "rb", buffering=0)
-    answers = os.fdopen(os.dup(1), "wb")
+    answers_out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not write among the answers
     settings = _read(questions)
     if settings is None:
@@ -399,8 +408,8 @@ def main() -> None:
             break
         status, document = worker.answer(question)
         body, is_gzip = _encoded(document)
-        answers.write(ANSWER.pack(question["id"], status, is_gzip, len(body)) + body)
-        answers.flush()
+        answers_out.write(ANSWER.pack(question["id"], status, is_gzip, len(body)) + body)
+        answers_out.flush()
     worker.source.close()
 
 

@@ -79,7 +79,8 @@ class _Worker:
             if process is None or process.returncode is not None or self._reader is None or self._reader.done():
                 process = await self._start()
         self._number = self._number % 0xFFFFFFFF + 1
-        number, future = self._number, asyncio.get_running_loop().create_future()
+        number = self._number
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:
             assert process.stdin is not None  # noqa: S101  # it was started with a pipe

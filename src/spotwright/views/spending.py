@@ -17,6 +17,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Pool, PriceSource, Provider
 from spotwright.model.quantities import format_money
@@ -38,6 +39,7 @@ __all__ = [
     "Total",
     "Totals",
     "charges_of",
+    "pipeline_of",
     "rows_of",
     "tasks_table",
     "totals_json",
@@ -344,6 +346,14 @@ class Totals:
     def __init__(self) -> None:
         self.by_kind: dict[Kind, Total] = {}
 
+    def add_run(
+        self, state: RunState, run: str, account: Account, planned: tuple[float, float, float] | None = None
+    ) -> None:
+        """Add a run with its account. ``planned`` as in :class:`RunLine`."""
+        tasks = state.retired | state.tasks
+        written = {path: task.plan.spec_path or path for path, task in tasks.items()}
+        self.add(account, run, pipeline_of(state), state.started_at, written=written, planned=planned)
+
     def add(
         self,
         account: Account,
@@ -368,6 +378,11 @@ class Totals:
         total.lines.append(
             RunLine(run, pipeline, began, account.whole, wasted, account.saved, account.why_no_comparison, planned)
         )
+
+
+def pipeline_of(state: RunState) -> str:
+    """The name of the pipeline of a run, or of the object that it is."""
+    return state.meta.pipeline or state.plan.graph.name
 
 
 def _add_lines(total: Total, account: Account) -> None:
