@@ -141,6 +141,7 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
   const version = text.version.value;
   const box = useRef(null);
   const finder = useRef(null);
+  const held = useRef(false); // a finger or the mouse is on the box or its bar
   const layer = useRef(null);
   const place = useRef({ at: 0, set: -1, shown: false }); // `at`: exact pixels from the first line
   const [, draw] = useState(0);
@@ -219,13 +220,12 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
     const step = top - known.set;
     // A wheel moves by pixels; only the bar of a very long log moves by its scale.
     if ((wrap || scale > 1) && Math.abs(step) < 2 * height && top > 0 && top < shown - height - 1) {
-      if (follows && step < 0) onFollow(false);
       move(step);
       return;
     }
     known.at = Math.min(most, top * scale);
     known.set = top;
-    if (follows && known.at < most - 2 * ROW) onFollow(false);
+    if (follows && held.current && known.at < most - 2 * ROW) onFollow(false);
     redraw();
   }
 
@@ -377,7 +377,9 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
     </div>
     ${text.leftOut && html`<p class="note">${text.leftOut}</p>`}
     ${text.error && html`<p class="problem" role="alert">${text.error.message}</p>`}
-    <div class="log-box" ref=${box} tabindex="0" role="region" aria-label=${`${name}, lines`} onScroll=${scrolled} onKeyDown=${key} data-version=${version}>
+    <div class="log-box" ref=${box} tabindex="0" role="region" aria-label=${`${name}, lines`} onScroll=${scrolled} onKeyDown=${key}
+      onWheel=${(event) => event.deltaY < 0 && follows && onFollow(false)} onPointerDown=${() => (held.current = true)} onPointerUp=${() => (held.current = false)}
+      onTouchStart=${() => (held.current = true)} onTouchEnd=${() => setTimeout(() => (held.current = false), 1000)} data-version=${version}>
       ${text.known && !text.total && html`<p class="note empty-log">${text.ended ? "It printed nothing." : "Nothing yet."}</p>`}
       <div class="log-space" style=${{ height: `${text.total ? shown : 0}px` }}>
         <div class="log-window" style=${{ height: `${height}px` }}><div class="log-lines" ref=${layer}>${body}</div></div>
