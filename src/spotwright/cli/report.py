@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, say
 from spotwright.cli.cluster import Place, open_run, place_options
 from spotwright.cli.options import Duration, json_option
 from spotwright.errors import InputError, SpotwrightError
@@ -86,7 +86,7 @@ def _print_account(reader: RunReader, plan_file: Path | None, *, as_json: bool) 
 
         document["planned"] = beside_json(found)
         text = "\n".join([text, "", *beside_lines(found)])
-    click.echo(json.dumps(document) if as_json else text)
+    say(json.dumps(document) if as_json else text)
 
 
 def _beside(plan_file: Path | None, costs: Account, reader: RunReader) -> Beside | None:
@@ -135,7 +135,7 @@ def _accounts(runs: Iterable[tuple[str, _Open]]) -> Iterator[tuple[RunReader, Ac
             with opens() as reader:
                 costs = account(reader.state, reader.now)
         except SpotwrightError as error:
-            click.echo(f"spotwright: run {name} is left out: {error}", err=True)
+            say(f"spotwright: run {name} is left out: {error}", err=True)
             continue
         yield reader, costs
 
@@ -146,7 +146,7 @@ def _print_totals(accounts: Iterable[tuple[RunReader, Account]], plan_file: Path
     totals = Totals()
     for reader, costs in accounts:
         totals.add_run(reader.state, reader.folder.name, costs, _planned(plan_file, costs, reader))
-    click.echo(json.dumps(totals_json(totals)) if as_json else totals_text(totals))
+    say(json.dumps(totals_json(totals)) if as_json else totals_text(totals))
 
 
 def _planned(plan_file: Path | None, costs: Account, reader: RunReader) -> tuple[float, float, float] | None:
@@ -171,5 +171,5 @@ def _print_rows(accounts: Iterable[tuple[RunReader, Account]], form: str) -> Non
         return
     sys.stdout.write("[")
     for number, row in enumerate(rows):
-        sys.stdout.write(("," if number else "") + "\n" + json.dumps(row, ensure_ascii=False))
+        sys.stdout.write(("," if number else "") + "\n" + json.dumps(row))
     sys.stdout.write("\n]\n")
