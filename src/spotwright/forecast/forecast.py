@@ -32,6 +32,7 @@ __all__ = [
     "Question",
     "TaskForecast",
     "best_interval",
+    "bins",
     "distribution",
     "make",
 ]

@@ -33,7 +33,7 @@ from spotwright.engine.fold import spent_around
 from spotwright.engine.next_rung import effective_plan, outlook_without_advice
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.waits import in_vain_at
-from spotwright.errors import InputError, UnknownRun
+from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.model.attempts import Cause, ContainerEnd, Ending, Signals, StatusCondition
 from spotwright.records.reader import RunReader
 from spotwright.scheduling.budgets import (
@@ -312,7 +312,10 @@ def _kfp_page(reader: RunReader) -> str | None:
         return None
     from spotwright.kubeflow.runs import load_kfp_run  # here: it needs what other runs do not
 
-    page = load_kfp_run(reader.folder).page
+    try:
+        page = load_kfp_run(reader.folder).page
+    except SpotwrightError:  # the link alone is missing then; the commands that need the file say what is wrong with it
+        return None
     return page if page.startswith(("https://", "http://")) else None
 
 
@@ -426,7 +429,9 @@ def _look(reader: RunReader, task: TaskState, attempt: AttemptState) -> _Seen:
         for seq, event in look.events:
             if seq > reader.seq:
                 break
-            if (event.task, event.attempt) == key:
+            if event.task:  # nearly all events are about other tasks
+                if event.attempt != attempt.number or event.task != task.path:
+                    continue
                 if isinstance(event, AttemptDecided):
                     seen.decided = event
                 elif isinstance(event, AttemptHalted):
