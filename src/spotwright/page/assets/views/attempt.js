@@ -3,11 +3,12 @@ import { html } from "htm/preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, runPath } from "../api.js";
 import { amount, bytes, count, duration, moment, offset, percent } from "../format.js";
-import { Command, Loading, Problem } from "../parts/common.js";
+import { Command, Loading, Problem, Status } from "../parts/common.js";
 import { Cause, Document, Value } from "../parts/values.js";
 import { href, route } from "../routes.js";
 import { LogOf } from "./log.js";
 
+const NOT_YET = 100; // events of a task without attempts
 const EVENTS = 30; // at the begin and at the end of a long list; the others on request
 
 export function Attempt({ run }) {
@@ -23,15 +24,28 @@ export function Attempt({ run }) {
   return html`<${One} key=${`${task} ${n}`} run=${run} task=${task} n=${n} of=${attempts} />`;
 }
 
-// A task that has no attempt: why, or what it waits for.
+// A task that has no attempt: why, or what it waits for, and its events.
 function NotYet({ run, task, row }) {
   const tasks = run.tasks.value;
   const waits = tasks.waits[row];
-  const why = tasks.why[row];
+  const status = tasks.word("status", row);
+  const isCached = Boolean(tasks.cached[row]);
+  const [answer, setAnswer] = useState(null);
+  useEffect(() => {
+    const stop = new AbortController();
+    get(runPath(run.name, "history"), { task, limit: NOT_YET }, { signal: stop.signal }).then(setAnswer, () => setAnswer(null)); // the sentence above tells enough
+    return () => stop.abort();
+  }, [task, status, waits]);
+  const why = tasks.why[row] || waits || (isCached ? "The result of an earlier run is used." : `It is ${status}.`);
+  const since = (at) => html`<span title=${moment(at)}>${offset(at - run.t0)}</span>`;
   return html`<section class="view view-attempt" aria-label="Attempt">
-    <h2><code>${task}</code> has no attempt${waits ? " yet" : ""}</h2>
-    <p class="sentence">${why || waits || `It is ${tasks.word("status", row)}.`}</p>
-    <p><a href=${href("history", run.name, { task })}>Its events</a></p>
+    <div class="title"><h2><code>${task}</code>, no attempt${waits ? " yet" : ""} <${Status} status=${status} /></h2>
+      <nav class="links" aria-label="Of the task">
+        ${isCached && html`<a href=${href("log", run.name, { task })}>Log of the earlier run</a>`}
+        <a href=${href("history", run.name, { task })}>All events</a>
+      </nav></div>
+    <p class="sentence">${why}</p>
+    ${answer && html`<div class="panel"><${Events} answer=${{ events: answer.rows, events_left_out: 0 }} since=${since} /></div>`}
   </section>`;
 }
 
