@@ -83,6 +83,7 @@ function One({ run, task, n, of }) {
     <div class="title">
       <h2><code>${task}</code>, attempt ${attempt.number} of ${Math.max(of, attempt.number)} <${Cause} cause=${attempt.cause ?? (attempt.bound_at === null ? "pending" : "running")} /></h2>
       <nav class="links" aria-label="Attempts of the task">
+        ${run.head.value?.artifacts.some((each) => each.task === task) && html`<a href=${href("about", run.name, { task })}>Artifacts</a>`}
         ${attempt.number > 1 && html`<a rel="prev" href=${href("attempt", run.name, { task, n: attempt.number - 1 })}>← Attempt ${attempt.number - 1}</a>`}
         ${attempt.number < of && html`<a rel="next" href=${href("attempt", run.name, { task, n: attempt.number + 1 })}>Attempt ${attempt.number + 1} →</a>`}
       </nav>
@@ -97,10 +98,7 @@ function One({ run, task, n, of }) {
       ${(answer.beside.length > 0 || (attempt.node && attempt.ended_at !== null)) && html`<${Beside} beside=${answer.beside} node=${attempt.node} run=${run} since=${since} />`}
       <${Events} answer=${answer} since=${since} />
       <${Measures} answer=${answer} run=${run} since=${since} />
-      <h3>Commands</h3>
-      ${answer.commands.logs && html`<${Command} label="log" text=${answer.commands.logs} />`}
-      ${answer.commands.explain && !answer.waiting && html`<${Command} label="explain" text=${answer.commands.explain} />`}
-      ${!answer.commands.logs && !answer.commands.explain && html`<p class="note">There is nothing to print: it never had a node.</p>`}
+      ${answer.commands.logs && html`<h3>Command</h3><${Command} label="log" text=${answer.commands.logs} />`}
     </div>
     <h3 class="log-title">Log</h3>
     ${answer.log
@@ -227,7 +225,7 @@ function Measures({ answer, run, since }) {
   const facts = [
     ["first progress", percent(measured.first_progress)],
     ["last progress", measured.progress === null ? "" : html`${percent(measured.progress)}${measured.reported_at === null ? "" : html`<span class="of"> at </span>${since(measured.reported_at)}`}`],
-    ["kept of its work", kept === null ? "" : kept.low === kept.high ? percent(kept.low) : `${percent(kept.low)} to ${percent(kept.high)}`],
+    ["kept of its work", kept === null || attempt.ended_at === null ? "" : kept.low === kept.high ? percent(kept.low) : `${percent(kept.low)} to ${percent(kept.high)}`],
     ["exit code", measured.exit_code === null ? "" : String(measured.exit_code)],
     ["signal", measured.signal === null ? "" : String(measured.signal)],
     ["CPU", measured.cpu_seconds === null ? "" : duration(measured.cpu_seconds)],
