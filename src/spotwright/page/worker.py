@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 from spotwright.engine.event_codec import EVENT_TYPES
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.page import answers
+from spotwright.page.artifacts import artifact_raw, task_artifacts
 from spotwright.page.columns import RunColumns
 from spotwright.page.details import attempt_panel, head, history, nodes
 from spotwright.page.log_lines import RunLogs
@@ -287,6 +288,21 @@ def _raw_log(worker: _Worker, question: Mapping[str, Any]) -> bytes:
     return piece
 
 
+def _artifacts(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
+    run = worker.run(question["run"])
+    return {"artifacts": task_artifacts(run.reader, _task_of(run, question))}
+
+
+def _artifact(worker: _Worker, question: Mapping[str, Any]) -> bytes:
+    """The media type of an artifact's content in a line of its own, and the content."""
+    run = worker.run(question["run"])
+    task, name = _task_of(run, question), str(question.get("name", ""))
+    named = (each["name"] for each in task_artifacts(run.reader, task) if visible(each["name"]) == name)
+    raw = artifact_raw(run.reader, task, next(named, name))
+    media = f"{raw.media}; charset=utf-8" if raw.media == "text/html" else raw.media
+    return media.encode() + b"\n" + raw.data
+
+
 def _from(pieces: Iterator[bytes], offset: int) -> Iterator[bytes]:
     """The pieces without their first bytes."""
     for piece in pieces:
@@ -351,6 +367,8 @@ _ASKED: Mapping[str, _Ask] = {
     "log": _log,
     "log/find": _find_in_log,
     "log/raw": _raw_log,
+    "artifacts": _artifacts,
+    "artifact": _artifact,
     "tasks": _tasks,
     "timeline": _timeline,
     "changes": _changes,

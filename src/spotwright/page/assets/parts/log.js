@@ -39,7 +39,7 @@ export class LogText {
       if (!document.hidden) {
         try {
           const tail = this.tail ? this.rows : 1;
-          this.take(await get(runPath(this.run, "log"), { ...this.asked, line: -tail, count: tail }));
+          this.take(await get(runPath(this.run, "log"), { ...this.asked, line: -tail, count: tail }), true);
           this.error = null;
         } catch (error) {
           if (this.closed) return;
@@ -53,14 +53,18 @@ export class LogText {
     }
   }
 
-  take(answer) {
+  // `isTail`: the answer is the end, which alone moves it, so that a window at the end asks once for each look.
+  take(answer, isTail = false) {
     const starts = JSON.stringify(answer.logs);
     if (starts !== this.startsText && this.starts.length > 1) this.lines.clear(); // an earlier log has grown: numbers moved
-    if (answer.total > this.total) this.lines.delete(this.total - 1); // the last line may not have been complete
     if (answer.total < this.total) this.lines.clear();
+    if (isTail || answer.ended) {
+      if (answer.total > this.total) this.lines.delete(this.total - 1); // it may not have been complete
+      this.total = answer.total;
+    }
+    this.total = Math.min(this.total, answer.total);
     this.startsText = starts;
     this.starts = answer.logs;
-    this.total = answer.total;
     this.ended = answer.ended;
     this.leftOut = answer.left_out;
     this.known = true;
@@ -137,6 +141,7 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
   const version = text.version.value;
   const box = useRef(null);
   const finder = useRef(null);
+  const held = useRef(false); // a finger or the mouse is on the box or its bar
   const layer = useRef(null);
   const place = useRef({ at: 0, set: -1, shown: false }); // `at`: exact pixels from the first line
   const [, draw] = useState(0);
@@ -215,13 +220,12 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
     const step = top - known.set;
     // A wheel moves by pixels; only the bar of a very long log moves by its scale.
     if ((wrap || scale > 1) && Math.abs(step) < 2 * height && top > 0 && top < shown - height - 1) {
-      if (follows && step < 0) onFollow(false);
       move(step);
       return;
     }
     known.at = Math.min(most, top * scale);
     known.set = top;
-    if (follows && known.at < most - 2 * ROW) onFollow(false);
+    if (follows && held.current && known.at < most - 2 * ROW) onFollow(false);
     redraw();
   }
 
@@ -373,7 +377,9 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
     </div>
     ${text.leftOut && html`<p class="note">${text.leftOut}</p>`}
     ${text.error && html`<p class="problem" role="alert">${text.error.message}</p>`}
-    <div class="log-box" ref=${box} tabindex="0" role="region" aria-label=${`${name}, lines`} onScroll=${scrolled} onKeyDown=${key} data-version=${version}>
+    <div class="log-box" ref=${box} tabindex="0" role="region" aria-label=${`${name}, lines`} onScroll=${scrolled} onKeyDown=${key}
+      onWheel=${(event) => event.deltaY < 0 && follows && onFollow(false)} onPointerDown=${() => (held.current = true)} onPointerUp=${() => (held.current = false)}
+      onTouchStart=${() => (held.current = true)} onTouchEnd=${() => setTimeout(() => (held.current = false), 1000)} data-version=${version}>
       ${text.known && !text.total && html`<p class="note empty-log">${text.ended ? "It printed nothing." : "Nothing yet."}</p>`}
       <div class="log-space" style=${{ height: `${text.total ? shown : 0}px` }}>
         <div class="log-window" style=${{ height: `${height}px` }}><div class="log-lines" ref=${layer}>${body}</div></div>

@@ -1,6 +1,6 @@
 // What a run was given and gave: commands, notes, arguments, outputs, artifacts, budgets, environments, links.
 import { html } from "htm/preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { get, runPath } from "../api.js";
 import { count, duration, moment, offset, plural } from "../format.js";
 import { Command, Loading, Problem } from "../parts/common.js";
@@ -79,6 +79,7 @@ function Artifacts({ head, run, task }) {
 }
 
 function OfTask({ run, task }) {
+  const place = useRef(null);
   const [answer, setAnswer] = useState(null);
   const [error, setError] = useState(null);
   useEffect(() => {
@@ -86,9 +87,12 @@ function OfTask({ run, task }) {
     get(runPath(run.name, "artifacts"), { task }, { signal: stop.signal }).then(setAnswer, (problem) => problem.name !== "AbortError" && setError(problem));
     return () => stop.abort();
   }, [task, run.made]);
+  useEffect(() => {
+    if (answer) place.current.scrollIntoView({ block: "nearest" });
+  }, [answer]);
   if (error) return html`<${Problem} error=${error} />`;
   if (!answer) return html`<${Loading} what="artifacts" />`;
-  return html`<div class="artifact-list">${answer.artifacts.map((artifact, index) => html`<${Artifact} key=${index} artifact=${artifact} run=${run} task=${task} />`)}</div>`;
+  return html`<div class="artifact-list" ref=${place}>${answer.artifacts.map((artifact, index) => html`<${Artifact} key=${index} artifact=${artifact} run=${run} task=${task} />`)}</div>`;
 }
 
 function Budgets({ head, run }) {

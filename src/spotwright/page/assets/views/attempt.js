@@ -3,11 +3,12 @@ import { html } from "htm/preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, runPath } from "../api.js";
 import { amount, bytes, count, duration, moment, offset, percent } from "../format.js";
-import { Command, Loading, Problem } from "../parts/common.js";
+import { Command, Loading, Problem, Status } from "../parts/common.js";
 import { Cause, Document, Value } from "../parts/values.js";
 import { href, route } from "../routes.js";
 import { LogOf } from "./log.js";
 
+const NOT_YET = 100; // events of a task without attempts
 const EVENTS = 30; // at the begin and at the end of a long list; the others on request
 
 export function Attempt({ run }) {
@@ -23,15 +24,28 @@ export function Attempt({ run }) {
   return html`<${One} key=${`${task} ${n}`} run=${run} task=${task} n=${n} of=${attempts} />`;
 }
 
-// A task that has no attempt: why, or what it waits for.
+// A task that has no attempt: why, or what it waits for, and its events.
 function NotYet({ run, task, row }) {
   const tasks = run.tasks.value;
   const waits = tasks.waits[row];
-  const why = tasks.why[row];
+  const status = tasks.word("status", row);
+  const isCached = Boolean(tasks.cached[row]);
+  const [answer, setAnswer] = useState(null);
+  useEffect(() => {
+    const stop = new AbortController();
+    get(runPath(run.name, "history"), { task, limit: NOT_YET }, { signal: stop.signal }).then(setAnswer, () => setAnswer(null)); // the sentence above tells enough
+    return () => stop.abort();
+  }, [task, status, waits]);
+  const why = tasks.why[row] || waits || (isCached ? "The result of an earlier run is used." : `It is ${status}.`);
+  const since = (at) => html`<span title=${moment(at)}>${offset(at - run.t0)}</span>`;
   return html`<section class="view view-attempt" aria-label="Attempt">
-    <h2><code>${task}</code> has no attempt${waits ? " yet" : ""}</h2>
-    <p class="sentence">${why || waits || `It is ${tasks.word("status", row)}.`}</p>
-    <p><a href=${href("history", run.name, { task })}>Its events</a></p>
+    <div class="title"><h2><code>${task}</code>, no attempt${waits ? " yet" : ""} <${Status} status=${status} /></h2>
+      <nav class="links" aria-label="Of the task">
+        ${isCached && html`<a href=${href("log", run.name, { task })}>Log of the earlier run</a>`}
+        <a href=${href("history", run.name, { task })}>All events</a>
+      </nav></div>
+    <p class="sentence">${why}</p>
+    ${answer && html`<div class="panel"><${Events} answer=${{ events: answer.rows, events_left_out: 0 }} since=${since} /></div>`}
   </section>`;
 }
 
@@ -69,6 +83,7 @@ function One({ run, task, n, of }) {
     <div class="title">
       <h2><code>${task}</code>, attempt ${attempt.number} of ${Math.max(of, attempt.number)} <${Cause} cause=${attempt.cause ?? (attempt.bound_at === null ? "pending" : "running")} /></h2>
       <nav class="links" aria-label="Attempts of the task">
+        ${run.head.value?.artifacts.some((each) => each.task === task) && html`<a href=${href("about", run.name, { task })}>Artifacts</a>`}
         ${attempt.number > 1 && html`<a rel="prev" href=${href("attempt", run.name, { task, n: attempt.number - 1 })}>← Attempt ${attempt.number - 1}</a>`}
         ${attempt.number < of && html`<a rel="next" href=${href("attempt", run.name, { task, n: attempt.number + 1 })}>Attempt ${attempt.number + 1} →</a>`}
       </nav>
@@ -83,10 +98,7 @@ function One({ run, task, n, of }) {
       ${(answer.beside.length > 0 || (attempt.node && attempt.ended_at !== null)) && html`<${Beside} beside=${answer.beside} node=${attempt.node} run=${run} since=${since} />`}
       <${Events} answer=${answer} since=${since} />
       <${Measures} answer=${answer} run=${run} since=${since} />
-      <h3>Commands</h3>
-      ${answer.commands.logs && html`<${Command} label="log" text=${answer.commands.logs} />`}
-      ${answer.commands.explain && !answer.waiting && html`<${Command} label="explain" text=${answer.commands.explain} />`}
-      ${!answer.commands.logs && !answer.commands.explain && html`<p class="note">There is nothing to print: it never had a node.</p>`}
+      ${answer.commands.logs && html`<h3>Command</h3><${Command} label="log" text=${answer.commands.logs} />`}
     </div>
     <h3 class="log-title">Log</h3>
     ${answer.log
@@ -213,7 +225,7 @@ function Measures({ answer, run, since }) {
   const facts = [
     ["first progress", percent(measured.first_progress)],
     ["last progress", measured.progress === null ? "" : html`${percent(measured.progress)}${measured.reported_at === null ? "" : html`<span class="of"> at </span>${since(measured.reported_at)}`}`],
-    ["kept of its work", kept === null ? "" : kept.low === kept.high ? percent(kept.low) : `${percent(kept.low)} to ${percent(kept.high)}`],
+    ["kept of its work", kept === null || attempt.ended_at === null ? "" : kept.low === kept.high ? percent(kept.low) : `${percent(kept.low)} to ${percent(kept.high)}`],
     ["exit code", measured.exit_code === null ? "" : String(measured.exit_code)],
     ["signal", measured.signal === null ? "" : String(measured.signal)],
     ["CPU", measured.cpu_seconds === null ? "" : duration(measured.cpu_seconds)],

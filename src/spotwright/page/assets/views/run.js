@@ -84,7 +84,7 @@ function Head({ run }) {
     ["saved", summary.saved ? span((each) => money(each, summary.currency), summary.saved) : ""],
   ].filter(([, value]) => value);
   return html`<header class="head">
-    <h1>${summary.run} <${Status} status=${summary.status} />${run.driven.value && summary.status === "running" ? "" : summary.status === "running" ? html` <span class="note not-driven">nobody drives it now</span>` : ""}</h1>
+    <h1>${summary.run} <${Status} status=${summary.status} />${summary.status === "running" && !head.driven ? html` <span class="note">nobody drives it now</span>` : ""}</h1>
     <p class="sub">${summary.pipeline}${summary.namespace ? ` in ${summary.namespace}` : ""}${summary.why ? html`: <span class="why">${summary.why}</span>` : ""}</p>
     <dl class="facts">${facts.map(([term, value, title]) => html`<div key=${term}><dt>${term}</dt><dd title=${title}>${value}</dd></div>`)}</dl>
     ${head.deadline && html`<${Deadline} deadline=${head.deadline} now=${now} run=${run} />`}
