@@ -31,7 +31,7 @@ from spotwright.page.sources import ClusterRuns, LocalRuns, Problem, RunsSource,
 from spotwright.page.workers import ANSWER, QUESTION
 from spotwright.records.reader import ENVIRONMENT, RunReader
 from spotwright.views.account import Account, account
-from spotwright.views.text import visible
+from spotwright.visible_text import visible
 
 __all__ = ["main"]
 
