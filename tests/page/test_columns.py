@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tests.page.folded import rows_of
 from tests.views.builders import Story, tutorial
 
 from spotwright.engine.state import RunState
 from spotwright.page.columns import RunColumns
-
-
-def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of an answer, with words instead of their indexes."""
-    words, columns = table["words"], table["columns"]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return [
-        {name: (words[name][value] if value >= 0 else None) if name in words else value for name, value in row.items()}
-        for row in rows
-    ]
 
 
 def columns_of(story: Story) -> RunColumns:

@@ -477,6 +477,8 @@ def _engine(state: RunState, event: ev.EngineStarted) -> None:
     Under a deadline a wait for spot is decided anew at once: its last moment may have come.
     """
     gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
+    if gap:
+        state.undriven.append((state.last_at, event.at))
     state.epoch, state.caching, state.prepares, state.detached = event.epoch, event.caching, event.environments, False
     ask_again(state)
     run_taken_up(state)
@@ -586,6 +588,7 @@ def _moved(state: RunState, event: ev.AttemptMoved) -> None:
     pools_left(state, attempt.pools, event.at)
     pools_asked(state, event.pools, event.at)
     attempt.rung, attempt.pools, attempt.rung_at = event.rung, tuple(event.pools), event.at
+    attempt.moves = (*attempt.moves, event.at)
     _wait_until(state, task, event.until)
 
 
@@ -677,6 +680,7 @@ def _decided(state: RunState, event: ev.AttemptDecided) -> None:
         attempt.ended_at = event.at
         state.under_way.pop(task.path, None)
     attempt.cause, attempt.cause_why, attempt.following = event.cause, event.why, event.following
+    attempt.due = event.due
     pools_changed(state, attempt, event)
     if not (attempt.moving and event.cause is Cause.DISRUPTED):  # our own move spends nothing
         charge(state, task, attempt, event.cause)

@@ -72,6 +72,7 @@ class AttemptState(_State):
     moved_at: float | None = None  # when that was decided
     target: int | None = None  # the rung where it is to go on; None: on-demand
     tried: list[str] = field(default_factory=list)  # why it left the rungs above
+    moves: tuple[float, ...] = ()  # when it went on to wait on another rung
     node: str | None = None
     pool: str | None = None
     bound_at: float | None = None
@@ -92,6 +93,7 @@ class AttemptState(_State):
     cause: Cause | None = None
     cause_why: str = ""
     following: str = ""  # the decision after its end, in words
+    due: float | None = None  # the end of the backoff after it
     key: str = ""  # of an attempt that an orchestrator made
     gang: str = ""  # the restart of a set of tasks that it belongs to, as SET/RESTART
     waits: str = ""  # why the orchestrator says that it has no node, or does not start
@@ -236,6 +238,7 @@ class RunState(_State):
     why: str = ""
     started_at: float = 0.0
     begun_at: float = 0.0  # the start or the last reset, plus all time without an engine
+    undriven: list[tuple[float, float]] = field(default_factory=list)  # the times between the engines
     finished_at: float | None = None
     last_at: float = 0.0
     epoch: int = 0

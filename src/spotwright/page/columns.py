@@ -9,18 +9,26 @@ applying each :class:`Changes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from spotwright.engine.events import (
+    AttemptDecided,
     EngineStarted,
+    Event,
+    NodeChanged,
+    NoticeGiven,
+    NoticeWithdrawn,
     PlanExtended,
+    RunCreated,
     RunExpired,
     RunFinished,
+    RunReset,
     RunStatus,
 )
-from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
+from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeState, TaskState
 from spotwright.views.account import KeptWork, kept_of, left_node_at, pool_of
 from spotwright.views.waiting import waiting_for
 
@@ -83,6 +91,7 @@ NODE_COLUMNS = (
 )
 """The values of a node's row, in this order."""
 
+_STATUS = TASK_COLUMNS.index("status")
 _WORDS = {
     "tasks": ("status", "pool", "node", "capacity", "kind"),
     "attempts": ("pool", "node", "pools", "cause", "capacity"),
@@ -96,7 +105,7 @@ _Word = str | tuple[str, ...]
 
 
 class Changes(NamedTuple):
-    """What a look changed: of each table ``None``, or the delta ``{"seq", "words", "rows"}``.
+    """What a look changed: of each table the delta ``{"seq", "words", "rows"}``, or ``None`` if it is as it was.
 
     ``words`` has the words to append by column, ``rows`` the values of each new or changed row by its number.
     """
@@ -123,26 +132,18 @@ class RunColumns:
         retired = [task for task in state.retired.values() if task.attempts]
         self._retired = len(state.retired)
         self._retired_rows = {task.path: row for row, task in enumerate(retired)}
+        self._failed: dict[int, str] = {}  # the first failed task of each scope that has one, by the scope's identity
+        self._handlers: dict[int, list[str]] = {}  # the names of exit handlers, by the identity of their DAG
         self._first = len(retired)  # the row of the first task of the run's pipeline of now
         self._rows: dict[str, int] = {}
         for task in retired:
             self._set_task(len(self._attempt_rows), task)
-        self._add_tasks()
+        self._set_touched(self._number_new())
         self._node_rows: dict[str, list[tuple[int, NodeState]]] = {}
         for node in state.all_nodes:
             self._set_node(node)
         for table in (self._tasks, self._attempts, self._nodes):
-            table.take()
-
-    @property
-    def rows_of_tasks(self) -> dict[str, int]:
-        """The row of each task that the run's pipeline of now has, by its path."""
-        return self._rows
-
-    @property
-    def rows_of_retired(self) -> dict[str, int]:
-        """The row of each task with attempts that only an earlier pipeline of the run had, by its path."""
-        return self._retired_rows
+            table.delta(state.events)
 
     def tasks(self) -> dict[str, Any]:
         """All tasks: first those that a resume retired, then the others in the order in which they were unfolded."""
@@ -166,14 +167,99 @@ class RunColumns:
             "columns": table.columns(),
         }
 
+    def update(self, state: RunState, events: Sequence[Event], now: float | None = None) -> Changes | None:
+        """Take over the events of a look, which the state has folded already, and say what they changed.
+
+        ``None``: the rows have other numbers now, because tasks were retired or have come back; make new columns. The cost
+        depends on what changed. Only events that concern every task, such as the end of the run, look at all rows.
+        """
+        if any(isinstance(event, (RunCreated, RunReset)) for event in events) or len(state.retired) != self._retired:
+            return None
+        self._state, self._now = state, now
+        concern_all = any(isinstance(event, _OF_ALL) for event in events)
+        if concern_all:
+            self._capacities.clear()  # a new plan may describe pools anew
+            for row, path in enumerate(self._retired_rows):
+                self._set_task(row, state.retired[path])
+        new = self._number_new()
+        self._set_touched(self._rows if concern_all else chain(new, self._named_in(events)))
+        for name in {event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn))}:
+            for node in self._nodes_called(name):
+                self._set_node(node)
+        return Changes(*(table.delta(state.events) for table in (self._tasks, self._attempts, self._nodes)))
+
+    # -- what events touch
+
+    def _named_in(self, events: Sequence[Event]) -> Iterator[str]:
+        """The tasks that events name, and those that share a node or a budget with what they name."""
+        gangs, spared = set(), set()
+        for event in events:
+            yield event.task
+            if isinstance(event, NoticeGiven):
+                yield from (path for path, _ in event.attempts)
+            elif isinstance(event, NoticeWithdrawn):
+                spared.add(event.node)
+            elif isinstance(event, AttemptDecided):
+                gangs.add(_gang(self._state.tasks[event.task].attempts[event.attempt - 1]))
+        gangs.discard("")
+        if gangs or spared:
+            for task in self._state.tasks.values():
+                if any(attempt.node in spared or _gang(attempt) in gangs for attempt in task.attempts):
+                    yield task.path
+
+    def _set_touched(self, paths: Iterable[str]) -> None:
+        """Write the rows of these tasks, and of those whose wait depends on how they have ended."""
+        waiting, done = deque(paths), set()
+        while waiting:
+            path = waiting.popleft()
+            row = self._rows.get(path)
+            if row is None or path in done:
+                continue
+            done.add(path)
+            task = self._state.tasks[path]
+            before = self._tasks.rows[row] if row < len(self._tasks.rows) else None
+            self._set_task(row, task)
+            if before is not None and before[_STATUS] != self._tasks.rows[row][_STATUS]:
+                waiting += [consumer.path for consumer in task.consumers]
+            if self._note_failure(task.scope):
+                waiting += self._tasks_in(task.scope)
+            elif task.scope.failed:  # its end may start exit handlers
+                waiting += self._exit_handlers(task.scope)
+
+    def _note_failure(self, scope: ScopeState) -> bool:
+        """Remember the first failed task of a scope. Returns whether it is another one than before."""
+        if self._failed.get(id(scope), "") == scope.failed:
+            return False
+        self._failed[id(scope)] = scope.failed
+        return True
+
+    def _tasks_in(self, scope: ScopeState) -> list[str]:
+        paths = [scope.place.child(name) for name in scope.place.dag.tasks]
+        if all(path in self._rows for path in paths):
+            return paths
+        return [task.path for task in self._state.tasks.values() if task.scope is scope]  # of a workload
+
+    def _exit_handlers(self, scope: ScopeState) -> Iterator[str]:
+        dag = scope.place.dag
+        if id(dag) not in self._handlers:
+            self._handlers[id(dag)] = [name for name, spec in dag.tasks.items() if spec.after_all]
+        return map(scope.place.child, self._handlers[id(dag)])
+
+    def _nodes_called(self, name: str) -> Iterator[NodeState]:
+        """The machine that has this name, and those that had it since the last look and before."""
+        yield from (node for node in self._state.former_nodes if node.name == name)
+        yield self._state.nodes[name]
+
     # -- rows
 
-    def _add_tasks(self) -> None:
-        """Append the tasks of the state that have no row yet."""
-        new = len(self._state.tasks) - len(self._rows)
-        for task in list(islice(reversed(self._state.tasks.values()), new))[::-1]:
-            row = self._rows[task.path] = self._first + len(self._rows)
-            self._set_task(row, task)
+    def _number_new(self) -> list[str]:
+        """Give a number to each task of the state that has none yet; their rows are to be written in this order."""
+        count = len(self._state.tasks) - len(self._rows)
+        new = list(islice(reversed(self._state.tasks), count))[::-1]
+        self._rows.update(
+            zip(new, range(self._first + len(self._rows), self._first + len(self._state.tasks)), strict=True)
+        )
+        return new
 
     def _set_task(self, row: int, task: TaskState) -> None:
         if row == len(self._attempt_rows):
@@ -253,8 +339,8 @@ class RunColumns:
             since(attempt.ended_at),
             _part(kept.low) if is_judged else None,
             _part(kept.high) if is_judged else None,
-            None,
-            [],
+            since(attempt.due),
+            [since(at) for at in attempt.moves],
         )
 
     def _set_node(self, node: NodeState) -> None:
@@ -291,13 +377,18 @@ class RunColumns:
         return self._capacities[pool]
 
 
+def _gang(attempt: AttemptState) -> str:
+    """The set of tasks with which an attempt ends together."""
+    return attempt.gang.partition("/")[0]
+
+
 def _part(part: Any) -> float | int:
     """A part of one: 0 and 1 in one character."""
     return int(part) if part in (0, 1) else float(part)
 
 
 class _Table:
-    """Rows with their words, and which of them are new or changed since the last :meth:`take`."""
+    """Rows with their words, and which of them are new or changed since the last :meth:`delta`."""
 
     def __init__(self, names: Sequence[str], words: Iterable[str]) -> None:
         self.names = names
@@ -328,14 +419,12 @@ class _Table:
         columns = map(list, zip(*self.rows, strict=True)) if self.rows else ([] for _ in self.names)
         return dict(zip(self.names, columns, strict=True))
 
-    def take(self) -> tuple[dict[str, list[_Word]], dict[int, list[Any]]]:
-        """The words and rows that are new or changed since the last call."""
-        words = {
-            name: list(islice(words, self._told[name], None))
-            for name, words in self.words.items()
-            if len(words) > self._told[name]
-        }
-        self._told = {name: len(words) for name, words in self.words.items()}
+    def delta(self, seq: int) -> dict[str, Any] | None:
+        """The words and rows that are new or changed since the last call; ``None`` if there are none."""
+        if not self._changed:
+            return None
+        words = {name: list(islice(of, self._told[name], None)) for name, of in self.words.items()}
+        self._told = {name: len(of) for name, of in self.words.items()}
         rows = {row: list(self.rows[row]) for row in self._changed}
         self._changed = {}
-        return words, rows
+        return {"seq": seq, "words": {name: new for name, new in words.items() if new}, "rows": rows}
