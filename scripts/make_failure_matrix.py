@@ -11,6 +11,7 @@ import ast
 import functools
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ import yaml
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.model.policy import Policy
 from spotwright.scheduling.budgets import MAX_MOVES, BudgetUse, FollowUp, LadderPosition, after_attempt
-from spotwright.scheduling.cause import classify
+from spotwright.scheduling.cause import ROWS, Row, classify
 from spotwright.scheduling.ladder import Ladder, Rung
 
 __all__ = ["ENDINGS", "EVIDENCE", "PAGE", "Recorded", "evidence_page", "page", "read", "reported", "sign"]
@@ -58,17 +59,7 @@ and deadlines are chosen: [What happens after an attempt](explanation/decisions.
 
 The first line that fits:
 
-1. The run was cancelled: cancelled.
-2. Exit 0 and every declared output is there: succeeded, also while a notice is running.
-3. The provider announced that it takes the node (notice, condition, taint or event): interrupted.
-4. Kubernetes or Spotwright is on record for ending it (moved, scaled down, consolidated, preempted by a higher priority,
-   evicted by a node that ran short): disrupted. Over the pod's own storage limit: failed.
-5. The node is gone or was shut down: interrupted. Shut down, and no spot node: disrupted.
-6. No sign of life from the node: lost.
-7. Kubernetes marked the pod for disruption, or the node did not admit it: disrupted.
-8. No sign of life from the attempt: lost. If its node is alive: disrupted.
-9. Out of memory, start-up, timed out, in this order.
-10. No end was recorded: lost. Everything else: failed.
+{rules}
 
 ## By what it is recognised
 
@@ -176,7 +167,12 @@ def page(endings: Sequence[Recorded]) -> str:
     for cause, name, cases in _grouped(endings):
         today = "run" if any(_happens(case.signals) for case in cases) else ""
         signs.append(f"| {cause} | {name} | [{len(cases)}](failure-evidence.md#{_anchor(cause, name)}) | {today} |")
-    return _INTRODUCTION + rows + _ORDER + "\n".join(signs) + "\n" + _seen_on_a_cluster()
+    order = _ORDER.format(rules="\n".join(_numbered(row) for row in ROWS))
+    return _INTRODUCTION + rows + order + "\n".join(signs) + "\n" + _seen_on_a_cluster()
+
+
+def _numbered(row: Row) -> str:
+    return textwrap.fill(f"{row.number}. {row.text}", 121, subsequent_indent="   ")
 
 
 def _seen_on_a_cluster() -> str:

@@ -6,7 +6,7 @@
 | GET /v1/find?name=&namespace= | the run of that name, with its folder |
 | GET /v1/runs/RUN/events?after=&wait= | the stored events after a number; waits for new ones up to so many seconds |
 | GET /v1/runs/RUN/plans/VERSION | one version of the plan as it is stored |
-| GET /v1/runs/RUN/log?task=&attempt=&environment=&offset= | bytes of a log from an offset on |
+| GET /v1/runs/RUN/log?task=&attempt=&environment=&offset=&at_most= | bytes of a log from an offset on |
 
 A caller gets the facts as they are stored and computes the views itself, so a run looks as it would beside its state folder. A
 person may read what Kubernetes lets the same person read of the same namespaces. What a person may not read is not there for
@@ -477,7 +477,8 @@ class ReadingServer:
         if "/" in environment or environment.startswith("."):
             raise InputError(f"{environment!r} is no name of a log")
         files = RunFiles(run.folder, lambda _: False)
-        data = await self._in_thread(files.read_log, task, attempt, environment, offset, LOG_AT_ONCE)
+        at_most = min(max(0, int(query.get("at_most", LOG_AT_ONCE))), LOG_AT_ONCE)
+        data = await self._in_thread(files.read_log, task, attempt, environment, offset, at_most)
         return _compressed(web.Response(body=data, content_type="application/octet-stream"))
 
     async def _run(self, request: web.Request, caller: Caller) -> IndexedRun:

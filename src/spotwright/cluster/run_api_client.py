@@ -655,16 +655,16 @@ class RemoteRun:
         """See :meth:`RunSource.now`."""
         return time.time() + self._offset
 
-    def read_log(self, task: str, attempt: int, environment: str, offset: int) -> bytes:
+    def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
         """See :meth:`RunSource.read_log`."""
-        parts: list[bytes] = []
+        data = bytearray()
         while True:
-            query = {"task": task, "attempt": attempt, "environment": environment, "offset": offset}
-            part = self._controller.get_bytes(f"{self._path}/log", query)
-            parts.append(part)
-            offset += len(part)
-            if len(part) < LOG_AT_ONCE:
-                return b"".join(parts)
+            wanted = LOG_AT_ONCE if at_most < 0 else min(LOG_AT_ONCE, at_most - len(data))
+            query = {"task": task, "attempt": attempt, "environment": environment, "offset": offset + len(data)}
+            part = self._controller.get_bytes(f"{self._path}/log", {**query, "at_most": wanted})
+            data += part[:wanted]  # a controller of an earlier version sends what it has
+            if len(part) < wanted or len(data) == at_most:
+                return bytes(data)
 
     def other_run(self, name: str) -> RemoteRun | None:
         """See :meth:`RunSource.other_run`."""

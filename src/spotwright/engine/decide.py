@@ -78,6 +78,7 @@ __all__ = [
     "close_ended",
     "decide",
     "due_tasks",
+    "judged_signals",
     "look",
     "next_moment",
     "next_pools",
@@ -440,7 +441,7 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     waited = after_waiting(attempt)
     if waited is not None:
         return _decided(state, task, attempt, *waited, now)
-    ending = classify(_with_outputs(task, (attempt.ended or AttemptEnded(now)).signals))
+    ending = classify(judged_signals(task, (attempt.ended or AttemptEnded(now)).signals))
     planned = effective_plan(state, task)
     position = attempt.position
     if ending.cause.is_interruption:
@@ -459,8 +460,8 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     return _decided(state, task, attempt, ending, following, now)
 
 
-def _with_outputs(task: TaskState, signals: Signals) -> Signals:
-    """The signals of an attempt. A task without declared outputs misses none, so its exit code alone decides."""
+def judged_signals(task: TaskState, signals: Signals) -> Signals:
+    """The signals by which an end is judged. A task without declared outputs misses none, so its exit code alone decides."""
     if task.plan.spec.outputs or signals.outputs_complete is not None:
         return signals
     return signals._replace(outputs_complete=True)

@@ -75,6 +75,7 @@ __all__ = [
     "replay",
     "room_seen",
     "run_taken_up",
+    "spent_around",
     "spent_before",
     "spot_bound",
     "work_measured",
@@ -175,6 +176,29 @@ def _charged(state: RunState, gang: str, *, without: str = "") -> BudgetUse:
 def spent_before(state: RunState, task: TaskState) -> BudgetUse:
     """What a task had spent before its newest attempt, whose cause is being decided."""
     return _charged(state, task.last.gang, without=task.last.gang) if task.last.gang else task.spent
+
+
+def spent_around(state: RunState, task: TaskState, attempt: AttemptState, since: float) -> tuple[BudgetUse, BudgetUse]:
+    """What a task had spent before the end of one of its attempts, and after it. ``since``: when its budgets last began anew."""
+    if attempt.gang:
+        before = BudgetUse()
+        for restart, cause in state.gangs.get(attempt.gang.partition("/")[0], {}).items():
+            if restart == attempt.gang:
+                return before, before.after(cause)
+            before = before.after(cause)
+        return before, before
+    before = after = BudgetUse()
+    for each in task.attempts[: attempt.number]:
+        if each.placed_at >= since and each.cause is not None:
+            before, after = after, after if _is_own_move(each, each.cause) else after.after(each.cause)
+        else:
+            before = after
+    return before, after
+
+
+def _is_own_move(attempt: AttemptState, cause: Cause) -> bool:
+    """Whether a deadline ended the attempt to go on elsewhere, which spends nothing."""
+    return bool(attempt.moving) and cause is Cause.DISRUPTED
 
 
 def cause_to_charge(state: RunState, attempt: AttemptState, cause: Cause) -> Cause:
@@ -682,7 +706,7 @@ def _decided(state: RunState, event: ev.AttemptDecided) -> None:
     attempt.cause, attempt.cause_why, attempt.following = event.cause, event.why, event.following
     attempt.due = event.due
     pools_changed(state, attempt, event)
-    if not (attempt.moving and event.cause is Cause.DISRUPTED):  # our own move spends nothing
+    if not _is_own_move(attempt, event.cause):
         charge(state, task, attempt, event.cause)
     if attempt is not task.last:
         return  # the next attempt, which is there already, decides what becomes of the task

@@ -38,6 +38,13 @@ class Cause(StrEnum):
         """True if the ending spends the error budget (row 5 of the table)."""
         return self in (Cause.FAILED, Cause.OUT_OF_MEMORY, Cause.TIMED_OUT, Cause.START_UP)
 
+    @property
+    def row(self) -> int | None:
+        """The row of the table in ``docs/explanation/decisions.md`` that says what follows; ``None``: no node was found."""
+        if self.is_interruption or self.is_error:
+            return 3 if self.is_interruption else 5
+        return {Cause.CANCELLED: 1, Cause.SUCCEEDED: 2, Cause.DISRUPTED: 4}.get(self)
+
 
 class StatusCondition(NamedTuple):
     """A Kubernetes condition of a pod or node, or an event about a node in the same shape."""

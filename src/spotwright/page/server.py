@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
-    "": (),
+    "": ("costs",),
     "tasks": (),
     "timeline": (),
     "graph": ("scope",),
@@ -41,8 +41,8 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
     "plan": (),
     "nodes": (),
     "history": ("after", "limit", "task", "kind"),
-    "log": ("task", "n", "line", "count"),
-    "log/find": ("task", "n", "q", "from"),
+    "log": ("task", "n", "environment", "line", "count"),
+    "log/find": ("task", "n", "environment", "q", "from"),
     "artifacts": ("task",),
 }
 """What is asked of a run, with the parameters of each; the question of the worker has the same name, ``head`` for the first."""
@@ -176,14 +176,15 @@ class PageServer:
 
     async def _raw_log(self, request: web.Request) -> web.StreamResponse:
         """The bytes of a log as a file, in pieces."""
-        run, task, number = request.match_info["run"], request.query.get("task", ""), request.query.get("n", "")
-        answer = await self._workers.ask("log/raw", run, task=task, n=number, offset=0)
+        run, names = request.match_info["run"], ("task", "n", "environment")
+        asked = {name: request.query[name] for name in names if name in request.query}
+        answer = await self._workers.ask("log/raw", run, **asked, offset=0)
         if answer.status != 200:
             return _passed_on(answer)
         headers = {
             **security_headers(),
             "Content-Type": "text/plain; charset=utf-8",
-            "Content-Disposition": f'attachment; filename="{_file_name(run, task, number)}"',
+            "Content-Disposition": f'attachment; filename="{_file_name(run, *asked.values())}"',
             "Cache-Control": "no-store",
         }
         response = web.StreamResponse(headers=headers)
@@ -192,7 +193,7 @@ class PageServer:
         while answer.status == 200 and answer.body:
             await response.write(answer.body)
             offset += len(answer.body)
-            answer = await self._workers.ask("log/raw", run, task=task, n=number, offset=offset)
+            answer = await self._workers.ask("log/raw", run, **asked, offset=offset)
         await response.write_eof()
         return response
 

@@ -67,8 +67,9 @@ class Followers:
                     task.cancel()
 
     async def _look(self, run: str, made_at: str, after: int) -> None:
+        number = 0  # of the head that was told last
         while True:
-            answer = await self._workers.ask("changes", run, made_at=made_at, after=after)
+            answer = await self._workers.ask("changes", run, made_at=made_at, after=after, head=number)
             document = _document(answer)
             pieces = b"".join(_events(answer.status, document))
             is_over = answer.status != 200 or bool(document.get("reset"))
@@ -78,7 +79,7 @@ class Followers:
             if is_over:
                 self._looking.pop(run, None)
                 return
-            after = document["seq"]
+            after, number = document["seq"], document.get("head_number", number)
             await asyncio.sleep(_EVERY if document["driven"] else _IDLE_EVERY)
 
     async def close(self) -> None:

@@ -13,25 +13,47 @@ import gzip
 import json
 import logging
 import os
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
+from spotwright.engine.event_codec import EVENT_TYPES
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.page.columns import RunColumns
+from spotwright.page.details import attempt_panel, head, history, nodes
+from spotwright.page.log_lines import RunLogs
 from spotwright.page.sources import ClusterRuns, LocalRuns, Problem, RunsSource, lines_of
 from spotwright.page.workers import ANSWER, QUESTION
-from spotwright.records.reader import RunReader, list_logs
-from spotwright.views.run_json import run_view, summary
+from spotwright.records.reader import ENVIRONMENT, RunReader
+from spotwright.views.account import Account, account
+from spotwright.views.text import visible
 
 __all__ = ["main"]
 
 FORMAT = "spotwright-page/1"
 
 _KEPT_RUNS = 8  # besides those that somebody follows, which are asked for all the time
+_HEAD_EVERY = 1.0  # seconds between heads of a run that goes on
+_LARGE = 2000  # attempts: above it the head does not wait for the account unless somebody asks for costs
+_LARGE_EVERY = 60.0  # seconds between accounts of a large run that goes on
+_PIECE = 1 << 20  # bytes of a log in one answer
+_MOST_DOWNLOADS = 8  # that go on at once in one run; of the others the log is read again from its start
+_MOST_ROWS = 1000  # of the history in one answer
+
 _KEPT_LOOKS = 600  # two minutes of changes: a window that was away for longer loads again
+
+
+class _Costs(NamedTuple):
+    """The account of a run: of which run of this name, up to which event, whether it went on then, and when it was made."""
+
+    made_at: int
+    seq: int
+    goes_on: bool
+    at: float
+    account: Account
 
 
 @dataclass
@@ -50,6 +72,12 @@ class _Run:
     kept: dict[str, tuple[object, Any]] = field(
         default_factory=dict
     )  # documents that take long, with what they were made of
+    costs: _Costs | None = None
+    logs: RunLogs | None = None
+    downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
+    head: dict[str, Any] = field(default_factory=dict)
+    head_number: int = 0  # counts the heads, so that a follower is told each once
+    head_at: float = 0.0
 
 
 class _Worker:
@@ -142,25 +170,135 @@ def _runs(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
     return {"lines": lines, "problems": problems, "total": len(lines), "left_out": worker.source.left_out()}
 
 
+def _account_of(run: _Run, *, waits: bool) -> Account | None:
+    """The account of a run, made again when there are events. ``None`` for a large run that has none yet, unless ``waits``.
+
+    It takes long: of a run that goes on it is at most a second old, of a large one a minute.
+    """
+    attempts = sum(len(task.attempts) for task in run.reader.state.tasks.values())
+    now = time.monotonic()
+    costs = run.costs if run.costs is not None and run.costs.made_at == run.made_at else None
+    if costs is not None:
+        every = 0.0 if not run.reader.is_driven else _LARGE_EVERY if attempts > _LARGE else _HEAD_EVERY
+        if (costs.seq == run.seq and not costs.goes_on) or now - costs.at < every:
+            return costs.account
+    if costs is None and attempts > _LARGE and not waits:
+        return None
+    run.costs = _Costs(run.made_at, run.seq, run.reader.is_driven, now, account(run.reader.state, run.reader.now))
+    return run.costs.account
+
+
 def _head(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
     run = worker.run(question["run"])
-    state = run.reader.state
-    return {**_place_of(run), "summary": summary(state, question["run"], run.reader.now), "deadline": None, "waits": []}
+    return {**head(run.reader, _account_of(run, waits=bool(question.get("costs")))), **_place_of(run)}
+
+
+def _head_after(run: _Run, number: int) -> dict[str, Any]:
+    """The head of a followed run with its number, if it is another one than the follower has."""
+    now = time.monotonic()
+    is_old = not run.head or run.head["seq"] != run.seq or run.head["driven"] or run.reader.is_driven
+    if is_old and now - run.head_at >= _HEAD_EVERY:
+        run.head = {**head(run.reader, _account_of(run, waits=False)), **_place_of(run)}
+        run.head_number, run.head_at = run.head_number + 1, now
+    return {"head": run.head, "head_number": run.head_number} if run.head_number != number else {}
 
 
 def _attempt(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
-    reader = worker.run(question["run"]).reader
-    view = run_view(reader.state, question["run"], reader.now)
-    for task in view["tasks"]:
-        for attempt in task["attempts"]:
-            if task["path"] == question["task"] and str(attempt["number"]) == question["n"]:
-                return {"task": task["path"], "attempt": attempt}
-    raise UnknownRun(f"run {question['run']} has no attempt {question['n']} of task {question['task']}")
+    run = worker.run(question["run"])
+    task = _task_of(run, question)
+    number = _number(question, "n")
+    if number is None:
+        state = run.reader.state.tasks.get(task) or run.reader.state.retired.get(task)
+        number = 0 if state is None else len(state.attempts)
+    return attempt_panel(run.reader, task, number, _account_of(run, waits=False))
+
+
+def _nodes(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
+    return nodes(worker.run(question["run"]).reader)
+
+
+def _history(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = [kind for kind in str(question.get("kind", "")).split(",") if kind]
+    known = sorted({each.kind for each in EVENT_TYPES})
+    if unknown := sorted(set(kinds) - set(known)):
+        raise InputError(f"there is no kind of event {unknown[0]!r}: the kinds are {', '.join(known)}")
+    limit = min(_number(question, "limit") or 200, _MOST_ROWS)
+    run = worker.run(question["run"])
+    rows = history(run.reader, _number(question, "after") or 0, limit, task=str(question.get("task", "")), kinds=kinds)
+    return {**rows, "kinds": known, "seq": run.seq, "t0": run.reader.state.started_at}
+
+
+def _task_of(run: _Run, question: Mapping[str, Any]) -> str:
+    """The path of the task that a question means. The page knows paths as they are shown, with marks for what they hide."""
+    task = str(question.get("task", ""))
+    if not task:
+        raise InputError("expected task=TASK, the path of a task")
+    tasks = run.reader.state.tasks
+    return task if task in tasks else next((path for path in tasks if visible(path) == task), task)
+
+
+def _number(question: Mapping[str, Any], name: str, *, negative: bool = False) -> int | None:
+    """A whole number of a question; ``None`` where it has none."""
+    text = str(question.get(name, ""))
+    if not text:
+        return None
+    digits = text.removeprefix("-") if negative else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
+        raise InputError(f"expected a whole number for {name}, not {text[:40]!r}")
+    return int(text)
+
+
+def _asked_log(worker: _Worker, question: Mapping[str, Any]) -> tuple[_Run, RunLogs, str, int | None]:
+    """The logs of a run, and which of them a question means: a task, and an attempt, its environment's build, or all attempts."""
+    run = worker.run(question["run"])
+    if run.logs is None:
+        run.logs = RunLogs(run.reader)
+    attempt = ENVIRONMENT if question.get("environment") else _number(question, "n")
+    return run, run.logs, _task_of(run, question), attempt
 
 
 def _log(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
-    (log,) = list_logs(worker.run(question["run"]).reader, question["task"], int(question["n"]))
-    return {"lines": [{"n": n, "parts": [[line, ""]]} for n, line in enumerate(log.text().splitlines())]}
+    _, logs, task, attempt = _asked_log(worker, question)
+    line = _number(question, "line", negative=True)
+    return logs.page(task, attempt, 0 if line is None else line, _number(question, "count") or 200)
+
+
+def _find_in_log(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
+    _, logs, task, attempt = _asked_log(worker, question)
+    return logs.find(task, attempt, str(question.get("q", "")), _number(question, "from") or 0)
+
+
+def _raw_log(worker: _Worker, question: Mapping[str, Any]) -> bytes:
+    """The next bytes of a log from an offset on; nothing at its end."""
+    run, logs, task, attempt = _asked_log(worker, question)
+    offset = int(question["offset"])
+    pieces = run.downloads.pop((task, attempt, offset), None)
+    if pieces is None:
+        pieces = _from(logs.raw(task, attempt), offset)
+    piece = b"".join(_up_to(pieces, _PIECE))
+    if piece:
+        while len(run.downloads) >= _MOST_DOWNLOADS:
+            del run.downloads[next(iter(run.downloads))]
+        run.downloads[task, attempt, offset + len(piece)] = pieces
+    return piece
+
+
+def _from(pieces: Iterator[bytes], offset: int) -> Iterator[bytes]:
+    """The pieces without their first bytes."""
+    for piece in pieces:
+        if offset < len(piece):
+            yield piece[offset:]
+        offset = max(0, offset - len(piece))
+
+
+def _up_to(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """Pieces until so many bytes are together."""
+    while count > 0:
+        piece = next(pieces, b"")
+        if not piece:
+            return
+        yield piece
+        count -= len(piece)
 
 
 def _tasks(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,6 +331,7 @@ def _changes(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
     place = _place_of(run)
     if made_at != place["made_at"] or after > run.seq:
         return {**place, "reset": True, "looks": []}
+    place.update(_head_after(run, _number(question, "head") or 0))
     looks = [(last, changes) for first, last, changes in run.looks if last > after]
     if after < run.seq and (not looks or run.looks[0][0] > after):
         return {**place, "reset": True, "looks": []}
@@ -203,7 +342,11 @@ _ASKED: Mapping[str, _Ask] = {
     "runs": _runs,
     "head": _head,
     "attempt": _attempt,
+    "nodes": _nodes,
+    "history": _history,
     "log": _log,
+    "log/find": _find_in_log,
+    "log/raw": _raw_log,
     "tasks": _tasks,
     "timeline": _timeline,
     "changes": _changes,
@@ -213,10 +356,22 @@ _ASKED: Mapping[str, _Ask] = {
 def _encoded(document: Any) -> tuple[bytes, bool]:
     if isinstance(document, bytes):
         return document, False
-    text = json.dumps({"format": FORMAT, **document}, separators=(",", ":"), ensure_ascii=False).encode(
-        "utf-8", "replace"
-    )
+    written = json.dumps({"format": FORMAT, **document}, separators=(",", ":"), ensure_ascii=False)
+    if not (written.isascii() and written.isprintable()) or "\\u" in written:
+        written = json.dumps(_visible({"format": FORMAT, **document}), separators=(",", ":"), ensure_ascii=False)
+    text = written.encode("utf-8", "replace")
     return (gzip.compress(text, 4, mtime=0), True) if len(text) > 1000 else (text, False)
+
+
+def _visible(value: Any) -> Any:
+    """A document whose texts show what they hide: whoever names a task or writes a log chooses them."""
+    if isinstance(value, str):
+        return visible(value, block=True)
+    if isinstance(value, Mapping):
+        return {visible(str(name)): _visible(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_visible(each) for each in value]
+    return value
 
 
 def _read(stream: BinaryIO) -> dict[str, Any] | None:

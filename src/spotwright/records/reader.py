@@ -76,6 +76,11 @@ class RunReader:
             yield self.refresh()
 
     @property
+    def seq(self) -> int:
+        """The sequence number of the last event that is folded."""
+        return self.last
+
+    @property
     def now(self) -> float | None:
         """The present while an engine drives the run, else ``None``: views then count until the last event."""
         return self.source.now() if self.is_driven else None
@@ -135,9 +140,9 @@ class AttemptLog:
         """The text so far. Bytes that are not UTF-8 become replacement characters."""
         return self.read(0).decode("utf-8", "replace")
 
-    def read(self, offset: int) -> bytes:
-        """What the log has from an offset on, in bytes."""
-        return self.source.read_log(self.task, self.attempt, self.environment, offset)
+    def read(self, offset: int, at_most: int = -1) -> bytes:
+        """What the log has from an offset on, ``at_most`` so many bytes; -1: all."""
+        return self.source.read_log(self.task, self.attempt, self.environment, offset, at_most)
 
 
 def list_logs(reader: RunReader, task: str | None = None, attempt: int | None = None) -> list[AttemptLog]:

@@ -11,6 +11,7 @@
       volumes/NAME/                 the folder for pvc://NAME on one machine
       runs/RUN/
         journal.db                  the events
+        forecast.json               the plan that 'spotwright run --plan' named
         plan-1.json                 the pipeline or pods and the configuration; plan-2.json after a resume with changed code
         tasks/TASK/attempt-N/       one attempt: log.txt, out/, work/, exit.jsonl, progress, notice.json
         environments/NAME.log       the output of pip while the packages of tasks were installed
@@ -62,6 +63,11 @@ class RunFolder:
     def kfp(self) -> Path:
         """The file about the run of Kubeflow Pipelines, where that executes the run."""
         return self.path / "kfp.json"
+
+    @property
+    def forecast(self) -> Path:
+        """What ``spotwright plan --json`` printed before the run, where ``spotwright run --plan`` named it."""
+        return self.path / "forecast.json"
 
     @property
     def checkpoints(self) -> Path:

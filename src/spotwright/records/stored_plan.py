@@ -245,8 +245,8 @@ class RunSource(PlanTexts, Protocol):
     def now(self) -> float:
         """The present on the clock of whoever records the run, in Unix seconds."""
 
-    def read_log(self, task: str, attempt: int, environment: str, offset: int) -> bytes:
-        """What a log has from an offset on, in bytes; nothing where there is no log.
+    def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
+        """What a log has from an offset on, ``at_most`` so many bytes (-1: all); nothing where there is no log.
 
         ``environment``: the file of a build's log, or empty for the log of an attempt.
         """
@@ -291,7 +291,7 @@ class RunFiles:
         return time.time()
 
     def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
-        """See :meth:`RunSource.read_log`. ``at_most``: bytes; -1 for all."""
+        """See :meth:`RunSource.read_log`."""
         path = self._folder.environment_log(environment) if environment else self._folder.log(task, attempt)
         try:
             if path.stat().st_size <= offset:  # three times as cheap as opening it

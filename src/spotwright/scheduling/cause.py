@@ -21,12 +21,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from spotwright.clouds import node_signs
 from spotwright.model.attempts import Cause, ContainerEnd, Ending, Signals, StatusCondition
 
-__all__ = ["classify"]
+__all__ = ["ROWS", "Row", "classify", "deciding", "row_of"]
 
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
@@ -46,14 +46,41 @@ _CANNOT_START = ("ContainerCannotRun", "StartError")
 _STATUS_UNKNOWN = "ContainerStatusUnknown"  # the kubelet lost the container, and its exit code 137 is invented
 
 
+class Row(NamedTuple):
+    """One line of "How the cause is decided" in ``docs/failure-matrix.md``: its number there, from one, and its text."""
+
+    number: int
+    text: str
+
+
 def classify(signals: Signals) -> Ending:
     """Decide why an attempt ended. Every combination of signals has exactly one cause, which is never ``UNSCHEDULABLE``."""
-    ending = next(ending for rule in _RULES if (ending := rule(signals)) is not None)
+    ending = next(ending for _, rule in _RULES if (ending := rule(signals)) is not None)
     if signals.accepted_by_kfp and ending.cause is not Cause.SUCCEEDED:
         return replace(ending, why=f"{ending.why}; KFP would have taken this for a success")
     if signals.accepted_by_controller and ending.cause is not Cause.SUCCEEDED:
         return replace(ending, why=f"{ending.why}; it exited with 0, which its controller may count as a success")
     return ending
+
+
+def row_of(signals: Signals) -> Row:
+    """The first line of the table that fits these signals: the one by which :func:`classify` decides."""
+    return next(row for row, rule in _RULES if rule(signals) is not None)
+
+
+def deciding(ending: Ending) -> frozenset[str]:
+    """The keys of its evidence that decided an ending.
+
+    The evidence has the exit code and the signal of the process whenever they are known. They decided only where the process
+    tells its end by itself: without any other evidence, or together with its outputs.
+    """
+    others = ending.evidence.keys() - _PROCESS
+    by_itself = ending.evidence.keys() - _OF_PROCESS
+    return frozenset(ending.evidence if not by_itself else others)
+
+
+_PROCESS = frozenset(("exit_code", "signal"))
+_OF_PROCESS = _PROCESS | {"outputs_complete", "missing_outputs"}
 
 
 # Rows 1 and 2: cancelled, succeeded
@@ -266,23 +293,36 @@ def _failed(s: Signals) -> Ending:
     return _ending(Cause.FAILED, f"it exited with 0 {why}", s, outputs_complete=s.outputs_complete)
 
 
-_RULES: tuple[Callable[[Signals], Ending | None], ...] = (
-    _cancelled,
-    _succeeded,
-    _announced,
-    _moved,  # before _node_gone: scale down and consolidation remove nodes too
-    _node_gone,
-    _node_shut_down,
-    _unreachable,
-    _disrupted,
-    _silent_attempt,
-    _out_of_memory,
-    _never_started,
-    _timed_out,
-    _unknown_end,
-    _failed,
+_TABLE: tuple[tuple[str, tuple[Callable[[Signals], Ending | None], ...]], ...] = (
+    ("The run was cancelled: cancelled.", (_cancelled,)),
+    ("Exit 0 and every declared output is there: succeeded, also while a notice is running.", (_succeeded,)),
+    (
+        "The provider announced that it takes the node (notice, condition, taint or event): interrupted.",
+        (_announced,),
+    ),
+    (
+        (
+            "Kubernetes or Spotwright is on record for ending it (moved, scaled down, consolidated, preempted by a higher "
+            "priority, evicted by a node that ran short): disrupted. Over the pod's own storage limit: failed."
+        ),
+        (_moved,),  # before _node_gone: scale down and consolidation remove nodes too
+    ),
+    (
+        "The node is gone or was shut down: interrupted. Shut down, and no spot node: disrupted.",
+        (_node_gone, _node_shut_down),
+    ),
+    ("No sign of life from the node: lost.", (_unreachable,)),
+    ("Kubernetes marked the pod for disruption, or the node did not admit it: disrupted.", (_disrupted,)),
+    ("No sign of life from the attempt: lost. If its node is alive: disrupted.", (_silent_attempt,)),
+    ("Out of memory, start-up, timed out, in this order.", (_out_of_memory, _never_started, _timed_out)),
+    ("No end was recorded: lost. Everything else: failed.", (_unknown_end, _failed)),
 )
-"""The rules in order; the first that applies decides, and the last one always applies."""
+"""The lines of the page in their order, each with its rules. The first rule that applies decides; the last one always applies."""
+
+ROWS = tuple(Row(number, text) for number, (text, _) in enumerate(_TABLE, 1))
+"""The lines of "How the cause is decided"; ``docs/failure-matrix.md`` is made from them."""
+
+_RULES = tuple((row, rule) for row, (_, rules) in zip(ROWS, _TABLE, strict=True) for rule in rules)
 
 
 # Readers of signals

@@ -454,9 +454,7 @@ def account(state: RunState, now: float | None = None) -> Account:
     Without ``now``, and for a run that has ended, they count until the last recorded event. Raises :class:`StateError` for a
     journal that names a pool which no version of the plan has.
     """
-    until = state.last_at
-    if now is not None and state.status is RunStatus.RUNNING:
-        until = max(now, until)
+    until = state.known_until(now)
     attempts = sorted(_attempts(state, until), key=lambda attempt: attempt.stay.start)
     uses = _uses(state, attempts, until)
     used = _used_pools(state)

@@ -3,6 +3,8 @@
 A run without a terminal prints these sentences; the live display shows the last ones about trouble. Events without news of
 their own have no sentence: an attempt that is placed and bound at once, a node that goes together with its attempt. What the
 mover of a cluster decides has sentences too: attempts that are taken back, nodes that hold pods, pods deleted.
+
+In a full history each event has a line: :func:`event_text` gives it, in the same words.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.views.text import after_cause, ended, plural, span
 
-__all__ = ["Narrator", "Sentence", "workload_sentence"]
+__all__ = ["Narrator", "Sentence", "event_text", "workload_sentence"]
 
 
 _LARGE = 50  # of a loop with more iterations only troubles and every tenth of the iterations have sentences
@@ -47,10 +49,11 @@ class Sentence(NamedTuple):
 class Narrator:
     """Narrates a run. It keeps track of the nodes, so give it every batch of events, in order.
 
-    One that joins a run under way begins with :meth:`join`.
+    One that joins a run under way begins with :meth:`join`. ``tells_all``: events without news have sentences too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells_all: bool = False) -> None:
+        self._tells_all = tells_all
         self._start: float | None = None
         self._ready: dict[str, str] = {}  # nodes that take work, with their pools
         self._on: dict[str, set[tuple[str, int]]] = {}  # the attempts on each node
@@ -87,11 +90,15 @@ class Narrator:
             if not isinstance(events[0], ev.RunCreated):
                 yield Sentence(0.0, _resumed(state))
         for event in events:
-            narrate = self._BY_TYPE.get(type(event))
-            told = narrate(self, state, event) if narrate is not None else _of_workload(event)
-            texts = [text for text in told if text]
+            texts = self.sentences(state, event)
             for text in self._shortened(state, event, texts) if self._large else texts:
                 yield Sentence(event.at - (self._start or event.at), text, _is_trouble(event))
+
+    def sentences(self, state: RunState, event: Event) -> list[str]:
+        """The sentences of one event, those inside large loops too. ``state`` is the one after it, or a later one."""
+        narrate = self._BY_TYPE.get(type(event))
+        told = narrate(self, state, event) if narrate is not None else _of_workload(event)
+        return [text for text in told if text]
 
     def _shortened(self, state: RunState, event: Event, texts: list[str]) -> Iterator[str]:
         """The texts outside large loops; inside them only troubles, and a line for each tenth of the iterations."""
@@ -143,7 +150,7 @@ class Narrator:
             return
         if event.state == "building" and not self._builds.get(environment.log):
             self._builds[environment.log] = event.task
-        if self._builds.get(environment.log) != event.task:
+        if self._builds.get(environment.log) != event.task and not self._tells_all:
             return
         took = span(event.at - environment.began_at)
         if event.state == "building":
@@ -157,7 +164,7 @@ class Narrator:
 
     def _placed(self, _state: RunState, event: ev.AttemptPlaced) -> Iterator[str]:
         why = f" ({event.why})" if event.why else ""
-        if why or not any(pool in event.pools for pool in self._ready.values()):
+        if why or self._tells_all or not any(pool in event.pools for pool in self._ready.values()):
             yield f"{event.task}: attempt {event.attempt} waits for a node of {' or '.join(event.pools)}{why}"
 
     def _moved(self, _state: RunState, event: ev.AttemptMoved) -> Iterator[str]:
@@ -173,7 +180,7 @@ class Narrator:
         key, value = (event.task, event.attempt), event.value
         last, at = self._reported.get(key, (0.0, _attempt(state, event).bound_at or event.at))
         quarter = value // _PROGRESS_EVERY * _PROGRESS_EVERY
-        if quarter > last and event.at - at >= _PROGRESS_PAUSE:
+        if self._tells_all or (quarter > last and event.at - at >= _PROGRESS_PAUSE):
             self._reported[key] = (quarter, event.at)
             yield f"{event.task}: attempt {event.attempt} has done {value:.0%}"
 
@@ -189,11 +196,15 @@ class Narrator:
         node, why = event.node, event.why
         if event.state == "ready":
             self._ready[node] = event.pool
+            if self._tells_all:
+                yield f"{node} is ready"
             return
         self._ready.pop(node, None)
         if event.state == "booting":
             yield f"{node} boots"
-        elif not self._on.pop(node, None) and node not in self._noticed and state.status is RunStatus.RUNNING:
+        elif self._tells_all or (
+            not self._on.pop(node, None) and node not in self._noticed and state.status is RunStatus.RUNNING
+        ):
             yield f"{node} is gone{f': {why}' if why else ''}"
 
     def _ended(self, state: RunState, event: ev.AttemptEnded) -> Iterator[str]:
@@ -306,6 +317,54 @@ def _of_workload(event: Event) -> list[str]:
         return []
 
     return [workload_sentence(event)]
+
+
+def event_text(state: RunState, event: Event) -> str:
+    """One line about any event, for a full history: its sentences, or what an event without a sentence is.
+
+    ``state`` is that of the run after the event, or any later one.
+    """
+    told = Narrator(tells_all=True).sentences(state, event)
+    if told:
+        return "; ".join(told)
+    text = _WITHOUT_SENTENCE.get(type(event))
+    if text is None:
+        return ""
+    return f"{event.task}: {text(event)}" if event.task else text(event)
+
+
+def _room(event: ev.SnapshotTaken) -> str:
+    """What the world answered before a decision."""
+    answers = [f"{pool} has {'room' if room else 'no room'}" for pool, room in event.room.items()]
+    answers += [f"{task} waits: {why}" for task, why in event.waiting.items()]
+    answers += [f"{node} is on its way for {task}" for task, node in event.coming.items()]
+    return f"asked before a decision: {', '.join(answers)}"
+
+
+_WITHOUT_SENTENCE: Mapping[type[Event], Callable[[Any], str]] = {
+    ev.EngineStarted: lambda event: f"engine {event.epoch} takes the run",
+    ev.RunReset: lambda _: "what has not succeeded runs again, with new budgets",
+    ev.CacheAsked: lambda _: "an earlier result is looked up",
+    ev.CacheMissed: lambda _: "there is no earlier result",
+    ev.EnvironmentAsked: lambda _: "its Python environment is asked for",
+    EnvironmentChanged: lambda event: f"its Python environment is {event.state}",
+    ev.AttemptEnded: lambda event: f"attempt {event.attempt} has ended",
+    ev.AttemptKept: lambda event: f"attempt {event.attempt} {event.why or 'stays'}",
+    ev.AttemptAdopted: lambda event: f"attempt {event.attempt} is made{f': {event.why}' if event.why else ''}",
+    ev.AttemptWaits: lambda event: (
+        f"attempt {event.attempt} {f'waits: {event.why}' if event.why else 'is held up no more'}"
+    ),
+    AttemptHeld: lambda event: f"no node holds the pod of attempt {event.attempt} any more",
+    ev.SnapshotTaken: _room,
+    ev.MarketKnown: lambda event: (
+        "what this run has seen of spot is kept for later runs"
+        if event.own
+        else f"what {plural(event.runs, 'earlier run')} saw of spot is known"
+    ),
+    ev.PlanExtended: lambda event: f"version {event.version} of the plan is in force",
+    ev.OutputsRead: lambda _: "more of its outputs are known",
+}
+"""What happened, for the kinds of event that may have no sentence."""
 
 
 def _resumed(state: RunState) -> str:

@@ -54,7 +54,17 @@ from spotwright.views.account_report import amount_json
 from spotwright.views.text import readable
 from spotwright.views.waiting import booting_nodes, waiting_for
 
-__all__ = ["run_view", "summary"]
+__all__ = [
+    "attempt_view",
+    "environment_view",
+    "left_out_view",
+    "node_view",
+    "output_view",
+    "outputs_view",
+    "run_view",
+    "summary",
+    "unpriced_summary",
+]
 
 
 def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, Any]:
@@ -64,40 +74,49 @@ def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, 
     booting = booting_nodes(state)
     left_behind = [task for task in state.retired.values() if task.attempts]
     return {
-        **_head(state, name, costs),
+        **_head(state, name, costs.until),
+        **_prices(costs),
         "engines": state.epoch,
         "driven": now is not None and state.status is RunStatus.RUNNING,
         "arguments": readable(dict(state.meta.arguments)),
         "notes": list(state.notes),
         "tasks": [_task(state, name, task, by_key, booting, costs.until) for task in state.tasks.values()],
         "left_behind": [_task(state, name, task, by_key, {}, costs.until) for task in left_behind],
-        "left_out": list(_left_out(state, costs.until)),
-        "nodes": [_node(state, node) for node in state.all_nodes],
-        "outputs": _outputs(state),
+        "left_out": list(left_out_view(state, costs.until)),
+        "nodes": [node_view(state, node) for node in state.all_nodes],
+        "outputs": outputs_view(state),
     }
 
 
-def summary(state: RunState, name: str, now: float | None = None) -> dict[str, Any]:
+def summary(state: RunState, name: str, now: float | None = None, costs: Account | None = None) -> dict[str, Any]:
     """A run in one line: the head of :func:`run_view`, its ``cost``, and counts.
 
     ``tasks`` holds how many there are in all and by status; ``attempts``, ``interruptions``, ``errors`` and ``cached`` are
-    counts.
+    counts. ``costs``: the account, where it is computed already.
     """
-    costs = account(state, now)
+    costs = account(state, now) if costs is None else costs
+    return {**unpriced_summary(state, name, now), **_prices(costs), "cost": amount_json(costs.whole)}
+
+
+def unpriced_summary(state: RunState, name: str, now: float | None = None) -> dict[str, Any]:
+    """A run in one line without anything of its account, which takes longer to compute than all of this."""
     statuses = [task.status.value for task in state.tasks.values() if task.plan.spec.dag is None]
     causes = [a.cause for task in chain(state.tasks.values(), state.retired.values()) for a in task.attempts]
     return {
-        **_head(state, name, costs),
+        **_head(state, name, state.known_until(now)),
         "tasks": {"all": len(statuses), **{status: statuses.count(status) for status in dict.fromkeys(statuses)}},
         "attempts": len(causes),
         "interruptions": sum(cause is not None and cause.is_interruption for cause in causes),
         "errors": sum(cause is not None and cause.is_error for cause in causes),
-        "cached": len(costs.cached),
-        "cost": amount_json(costs.whole),
+        "cached": sum(task.cached_from is not None for task in state.tasks.values()),
     }
 
 
-def _head(state: RunState, name: str, costs: Account) -> dict[str, Any]:
+def _prices(costs: Account) -> dict[str, Any]:
+    return {"currency": costs.currency, "prices": costs.prices, "has_prices": not costs.unpriced}
+
+
+def _head(state: RunState, name: str, until: float) -> dict[str, Any]:
     finished = state.finished_at
     return {
         "run": name,
@@ -109,10 +128,7 @@ def _head(state: RunState, name: str, costs: Account) -> dict[str, Any]:
         "time_scale": state.time_scale,
         "started_at": state.started_at,
         "finished_at": finished,
-        "seconds": (finished if finished is not None else costs.until) - state.started_at,
-        "currency": costs.currency,
-        "prices": costs.prices,
-        "has_prices": not costs.unpriced,
+        "seconds": (finished if finished is not None else until) - state.started_at,
     }
 
 
@@ -142,14 +158,15 @@ def _task(
             "pools": list(waiting.pools),
             "until": waiting.until,
         },
-        "environment": _environment(name, task, until),
+        "environment": environment_view(name, task, until),
         "needs": _needs(state, task) if is_here else None,
         "cached_from": None if task.cached_from is None else {"run": task.cached_from[0], "task": task.cached_from[1]},
         "spent": {"interruptions": task.spent.interruptions, "errors": task.spent.errors, "moves": task.spent.moves},
         "budgets": {"interruptions": task.plan.policy.max_interruptions, "errors": task.plan.policy.retries},
         "outputs": {"parameters": readable(task.parameters), "artifacts": readable(task.artifacts)},
         "attempts": [
-            _attempt(state, name, task, attempt, costs.get((task.path, attempt.number))) for attempt in task.attempts
+            attempt_view(state, name, task, attempt, costs.get((task.path, attempt.number)))
+            for attempt in task.attempts
         ],
     }
 
@@ -169,7 +186,7 @@ def _needs(state: RunState, task: TaskState) -> dict[str, Any] | None:
     }
 
 
-def _environment(name: str, task: TaskState, until: float) -> dict[str, Any] | None:
+def environment_view(name: str, task: TaskState, until: float) -> dict[str, Any] | None:
     """The build of a task's Python environment; None where it was there already. One that goes on counts ``until`` then."""
     built = task.environment
     if built is None or built.began_at is None:
@@ -187,9 +204,10 @@ def _environment(name: str, task: TaskState, until: float) -> dict[str, Any] | N
     }
 
 
-def _attempt(
+def attempt_view(
     state: RunState, name: str, task: TaskState, attempt: AttemptState, cost: AttemptCost | None
 ) -> dict[str, Any]:
+    """One attempt, in the shape of :func:`run_view`. Without its ``cost`` the figures of the account are null."""
     signals = attempt.ended.signals if attempt.ended is not None else Signals()
     has_log = attempt.bound_at and attempt.pool and state.meta.orchestrator != ON_KFP
     return {
@@ -240,7 +258,8 @@ def _log_command(name: str, task: TaskState, attempt: AttemptState) -> str:
     return f"spotwright logs {shlex.join(words)}"
 
 
-def _node(state: RunState, node: NodeState) -> dict[str, Any]:
+def node_view(state: RunState, node: NodeState) -> dict[str, Any]:
+    """One node, in the shape of :func:`run_view`."""
     return {
         "name": node.name,
         "pool": node.pool,
@@ -254,7 +273,7 @@ def _node(state: RunState, node: NodeState) -> dict[str, Any]:
     }
 
 
-def _left_out(state: RunState, now: float) -> Iterator[dict[str, Any]]:
+def left_out_view(state: RunState, now: float) -> Iterator[dict[str, Any]]:
     """The last pause of each pool that this run knows, if it goes on and none of its attempts has got a node there since."""
     attempts = [attempt for task in state.tasks.values() for attempt in task.attempts]
     decisions = sorted((each.taken_back for each in attempts if each.taken_back is not None), key=lambda each: each.at)
@@ -265,7 +284,7 @@ def _left_out(state: RunState, now: float) -> Iterator[dict[str, Any]]:
             yield {"pool": pool, "until": until, "times": times}
 
 
-def _outputs(state: RunState) -> dict[str, Any]:
+def outputs_view(state: RunState) -> dict[str, Any]:
     """The outputs of the run by name, as far as their tasks have succeeded."""
     artifacts = state.plan.graph.root.artifact_outputs
     declared = bool(artifacts or state.plan.graph.root.parameter_outputs)
@@ -273,15 +292,16 @@ def _outputs(state: RunState) -> dict[str, Any]:
     for name, value in run_outputs(state).items() if state.unfolded else ():
         path, _, output = name.rpartition(".")
         is_artifact = name in artifacts if declared else output in state.tasks[path].artifacts
-        outputs[name] = _output(readable(value), is_artifact=is_artifact)
+        outputs[name] = output_view(readable(value), is_artifact=is_artifact)
     return outputs
 
 
-def _output(value: Any, *, is_artifact: bool) -> dict[str, Any]:
+def output_view(value: Any, *, is_artifact: bool) -> dict[str, Any]:
+    """One output, in the shape of :func:`run_view`."""
     if not is_artifact:
         return {"kind": "parameter", "value": value}
     if isinstance(value, list):
-        return {"kind": "artifacts", "artifacts": [_output(each, is_artifact=True) for each in value]}
+        return {"kind": "artifacts", "artifacts": [output_view(each, is_artifact=True) for each in value]}
     return {
         "kind": "artifact",
         "uri": value.get("uri", ""),

@@ -39,7 +39,7 @@ from spotwright.views.text import (
     wrapped,
 )
 
-__all__ = ["left_out_lines", "runs_text", "show_text", "summary_text"]
+__all__ = ["end_sentence", "following", "go_on", "left_out_lines", "runs_text", "show_text", "summary_text"]
 
 
 def show_text(view: Mapping[str, Any]) -> str:
@@ -136,13 +136,21 @@ def _head(view: Mapping[str, Any]) -> Iterator[str]:
     if view["time_scale"] != 1:
         rows.append(("time", f"waits pass {view['time_scale']:g} times faster; seconds are real"))
     rows += [("note", text) for text in view["notes"]]
-    is_over = view["status"] in ("stopped", "failed") or (view["status"] == "running" and not view["driven"])
-    if is_over and not view["orchestrator"]:
-        rows.append(("go on", f"spotwright resume {view['run']}"))
-    if view["orchestrator"] == ON_KFP and view["status"] == "running" and not view["driven"]:
-        rows.append(("follow", f"spotwright resume {view['run']}"))
+    rows += go_on(view)
     for word, text in rows:
         yield from wrapped(text, indent=f"  {word:<9} ", hang=" " * 12)
+
+
+def go_on(view: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A word and the command by which a run goes on, or is followed again; none for a run that does without.
+
+    Of the JSON view ``run``, ``status``, ``driven`` and ``orchestrator`` are read.
+    """
+    is_left = view["status"] == "running" and not view["driven"]
+    command = f"spotwright resume {view['run']}"
+    if (is_left or view["status"] in ("stopped", "failed")) and not view["orchestrator"]:
+        return [("go on", command)]
+    return [("follow", command)] if is_left and view["orchestrator"] == ON_KFP else []
 
 
 def _moment(at: float, *, precisely: bool = False) -> str:
@@ -198,21 +206,28 @@ def _ends(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
 
 def _end(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str, Any]) -> Iterator[str]:
     """The cause of an attempt's end, the decision after it, and the command that prints its log."""
-    where = f" on {attempt['node']}" if attempt["node"] else ""
-    how = ended(Cause(attempt["cause"]), attempt["why"], attempt["progress"])
-    yield from wrapped(f"{task['path']} attempt {attempt['number']}{where} {how}", indent="  ", hang="    ")
+    yield from wrapped(end_sentence(task["path"], attempt), indent="  ", hang="    ")
     if Cause(attempt["cause"]).is_error and attempt["last_line"]:
         yield from fitted(f"    said  {shorten(attempt['last_line'], LONGEST_VALUE)}", hang=" " * 10)
     if attempt["released"]:
         yield from wrapped(f"its pod was deleted: {attempt['released']}", indent="    then  ", hang=" " * 10)
     if attempt["next"]:
-        yield from wrapped(_following(view, task, attempt), indent="    then  ", hang=" " * 10)
+        yield from wrapped(following(view, task, attempt), indent="    then  ", hang=" " * 10)
     if attempt["log"]:
         yield from fitted(f"    log   {attempt['log']}", hang=" " * 10)
 
 
-def _following(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
-    """What followed an attempt. One that was stopped with its run is repeated when the run is resumed."""
+def end_sentence(path: str, attempt: Mapping[str, Any]) -> str:
+    """How an attempt of the JSON view that has a cause ended: ``train attempt 1 on spot-1 was interrupted: its node is gone``."""
+    where = f" on {attempt['node']}" if attempt["node"] else ""
+    return f"{path} attempt {attempt['number']}{where} {ended(Cause(attempt['cause']), attempt['why'], attempt['progress'])}"
+
+
+def following(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
+    """What followed an attempt. One that was stopped with its run is repeated when the run is resumed.
+
+    Of the JSON view ``run`` and ``orchestrator`` are read, of the task the ``number`` of each of its ``attempts``.
+    """
     cause = Cause(attempt["cause"])
     if cause is not Cause.CANCELLED or view["orchestrator"]:
         return after_cause(cause, attempt["next"])

@@ -1,0 +1,61 @@
+"""A reader of a told story, for the tests of the page: it folds the story's events as it would those of a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.views.builders import Story
+
+from spotwright.engine.events import Event
+from spotwright.engine.plan import Plan
+from spotwright.engine.state import RunState
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import RunFolder
+from spotwright.records.stored_plan import Look
+
+__all__ = ["TELLER", "StoryReader", "reader_of"]
+
+TELLER = "iris-x7k2p"
+
+
+class _Told:
+    """The source of a run whose events are at hand."""
+
+    def __init__(self, events: Sequence[Event], now: float | None) -> None:
+        self._events, self._now = events, now
+
+    def made_at(self) -> int:
+        return 1
+
+    def plan_count(self) -> int:
+        return 1
+
+    @contextmanager
+    def look(self, after: int) -> Iterator[Look]:
+        numbered = list(enumerate(self._events, 1))[after:]
+        yield Look(self._now is not None, iter(numbered))
+
+    def now(self) -> float:
+        assert self._now is not None
+        return self._now
+
+
+class StoryReader(RunReader):
+    """A reader whose plan was made by hand, so that no file has it."""
+
+    def __init__(self, plan: Plan, folder: RunFolder, source: Any) -> None:
+        self._plan = plan
+        super().__init__(folder, source)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.state = RunState([self._plan])
+
+
+def reader_of(story: Story, *, driven: bool = False, folder: Path = Path("/nowhere")) -> StoryReader:
+    """A reader of the story so far. ``driven``: an engine drives the run now."""
+    source = _Told(list(story.events), story.at if driven else None)
+    return StoryReader(story.state.plans[0], RunFolder(folder / TELLER), source)
