@@ -1,4 +1,4 @@
-"""The files of the page: one document, one sheet, modules; each with a digest in its address, so that a browser keeps it for ever.
+"""The files of the page: one document, sheets, modules; each with a digest in its address, so that a browser keeps it for ever.
 
 The modules of others (Preact, htm, signals, dagre) come from npm and lie in ``assets/vendor``; ``assets/vendor.json`` names them.
 Addresses are relative to the document, so the page works below any path. The server knows which module imports which, and names
@@ -107,8 +107,7 @@ class PageFiles:
             if name in found or name not in self._files:
                 continue
             found[name] = None
-            for target in _IMPORT.findall(self._files[name].decode()):
-                todo.append(self._resolved(name, target))
+            todo += (self._resolved(name, target) for target in _IMPORT.findall(self._files[name].decode()))
         return list(found)
 
     def _resolved(self, importer: str, target: str) -> str:

@@ -1,10 +1,10 @@
 """The process that owns the runs: it folds their events, keeps what the page asks for, and answers one question after the other.
 
-``python -m spotwright.page.worker`` reads the settings, then questions, from standard input, and writes answers to standard output
-(:mod:`spotwright.page.workers` has the frames). It ends with its input. Between questions it fills the index of runs.
+``python -m spotwright.page.worker`` reads the settings, then questions, from standard input, and writes answers to standard
+output (:mod:`spotwright.page.workers` has the frames). It ends with its input. Between questions it fills the index of runs.
 
-Of a run it keeps the reader, the columns, the changes of the last looks and its account; of too many runs those that were asked for
-least recently are let go.
+Of a run it keeps the reader, the columns, the changes of the last looks and its account; of too many runs those that were asked
+for least recently are let go.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ import gzip
 import json
 import logging
 import os
+import secrets
+import select
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from spotwright.engine.event_codec import EVENT_TYPES
+from spotwright.engine.events import Event
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
-from spotwright.page.columns import RunColumns
-from spotwright.page.details import attempt_panel, head, history, nodes
+from spotwright.page.columns import Changes, RunColumns
+from spotwright.page.details import attempt_panel, head, history, line, nodes
+from spotwright.page.index import RunIndex, index_path
 from spotwright.page.log_lines import RunLogs
-from spotwright.page.sources import ClusterRuns, LocalRuns, Problem, RunsSource, lines_of
+from spotwright.page.sources import ClusterRuns, LocalRuns, RunsSource
 from spotwright.page.workers import ANSWER, QUESTION
 from spotwright.records.reader import ENVIRONMENT, RunReader
 from spotwright.views.account import Account, account
@@ -33,9 +39,13 @@ from spotwright.views.text import visible
 
 __all__ = ["main"]
 
+_LOG = logging.getLogger(__name__)
+
 FORMAT = "spotwright-page/1"
 
-_KEPT_RUNS = 8  # besides those that somebody follows, which are asked for all the time
+_KEPT_EVENTS = 300_000  # of all runs that are kept: some 400 MB
+_LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
+_IDLE = 0.5  # seconds until a worker without questions looks whether runs that go on are to be read again
 _HEAD_EVERY = 1.0  # seconds between heads of a run that goes on
 _LARGE = 2000  # attempts: above it the head does not wait for the account unless somebody asks for costs
 _LARGE_EVERY = 60.0  # seconds between accounts of a large run that goes on
@@ -43,7 +53,7 @@ _PIECE = 1 << 20  # bytes of a log in one answer
 _MOST_DOWNLOADS = 8  # that go on at once in one run; of the others the log is read again from its start
 _MOST_ROWS = 1000  # of the history in one answer
 
-_KEPT_LOOKS = 600  # two minutes of changes: a window that was away for longer loads again
+_KEPT_LOOKS = 500  # two minutes of changes: a window that was away for longer loads again
 
 
 class _Costs(NamedTuple):
@@ -61,29 +71,52 @@ class _Run:
     """What is kept of a run."""
 
     reader: RunReader
-    columns: RunColumns
-    made_at: int
-    seq: int
-    stamp: object
-    looked_at: float
-    looks: list[tuple[int, int, dict[str, Any]]] = field(
-        default_factory=list
-    )  # sequence numbers before and after, changes
-    kept: dict[str, tuple[object, Any]] = field(
-        default_factory=dict
-    )  # documents that take long, with what they were made of
+    stamp: object = None
+    looked_at: float = 0.0
+    looks: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
+    """Of each look at it the number of the last event before and after, and what changed."""
     costs: _Costs | None = None
     logs: RunLogs | None = None
     downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
     head_number: int = 0  # counts the heads, so that a follower is told each once
     head_at: float = 0.0
+    rows: str = field(default_factory=lambda: secrets.token_hex(4))
+    """Names the numbering of rows: columns that are made anew may number them otherwise."""
+    _columns: RunColumns | None = None
+
+    @property
+    def made_at(self) -> int:
+        """When it was made, in nanoseconds."""
+        return self.reader.made_at
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event that is folded."""
+        return self.reader.last
+
+    @property
+    def columns(self) -> RunColumns:
+        """Its columns, made when somebody asks for them."""
+        if self._columns is None:
+            self._columns = RunColumns(self.reader.state, self.reader.now)
+        return self._columns
+
+    def update(self, events: Sequence[Event]) -> Changes | None:
+        """Take events over into the columns. ``None``: they have to be made anew."""
+        return None if self._columns is None else self._columns.update(self.reader.state, events, self.reader.now)
+
+    def begin_again(self) -> None:
+        """Forget what belongs to other rows, or to another run of this name."""
+        self._columns, self.rows = None, secrets.token_hex(4)
+        self.looks.clear()
 
 
 class _Worker:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings
         self._source: RunsSource | None = None
+        self._index: RunIndex | None = None
         self._runs: OrderedDict[str, _Run] = OrderedDict()
 
     @property
@@ -98,12 +131,42 @@ class _Worker:
             )
         return self._source
 
+    @property
+    def index(self) -> RunIndex:
+        """The lines of all runs, opened when somebody asks for them."""
+        if self._index is None:
+            self._index = RunIndex(self.source, _index_file(self.settings), self._line)
+        return self._index
+
+    def step(self) -> bool:
+        """Do a piece of the work that nobody waits for; ``False``: there is none now."""
+        return self._index is not None and self._index.step()
+
+    def close(self) -> None:
+        """Give back what is open."""
+        if self._index is not None:
+            self._index.close()
+        if self._source is not None:
+            self._source.close()
+
+    def _line(self, name: str) -> dict[str, Any]:
+        """A run in one line. One that goes on is kept, so that it is not folded from its start again and again."""
+        told = self.source.line(name)
+        if told is not None:
+            return told
+        if name in self._runs:
+            return _line_of(self.run(name))
+        run = _Run(self.source.open(name))
+        if run.reader.is_driven:
+            self._keep(name, run)
+        return _line_of(run)
+
     def answer(self, question: Mapping[str, Any]) -> tuple[int, Any]:
         """The status and the document or bytes for a question."""
         ask = _ASKED.get(str(question.get("ask")))
+        if ask is None:
+            return 404, {"error": "not-found", "message": "there is no such address"}
         try:
-            if ask is None:
-                raise UnknownRun("there is no such address")
             return 200, ask(self, question)
         except UnknownRun as error:
             return 404, {"error": "not-found", "message": str(error)}
@@ -111,63 +174,92 @@ class _Worker:
             return 400, {"error": "input", "message": str(error)}
         except SpotwrightError as error:
             return 409, {"error": "unreadable", "message": str(error)}
-        except Exception:
-            logging.exception("the question %s cannot be answered", question)
+        except Exception:  # one fault must not end all other answers
+            _LOG.exception("the question %s cannot be answered", question)
             return 500, {"error": "fault", "message": "the page has a fault here; its terminal has the details"}
 
     def run(self, name: str) -> _Run:
-        """The run with its newest events folded."""
+        """The run with its newest events folded. Raises :class:`UnknownRun` for one that was deleted."""
         run = self._runs.get(name)
         if run is None:
-            reader = self.source.open(name)
-            run = _Run(reader, RunColumns(reader.state, reader.now), _made_at(reader), _seq(reader), None, 0.0)
-            run.stamp = self.source.stamp(name)
-            self._runs[name] = run
-        self._runs.move_to_end(name)
-        while len(self._runs) > _KEPT_RUNS:
-            self._runs.popitem(last=False)
-        self._look(name, run)
+            stamp = self.source.stamp(name)  # before the journal is read
+            run = _Run(self.source.open(name), stamp=stamp)
+            run.looked_at = time.monotonic()
+        self._keep(name, run)
+        try:
+            self._look(name, run)
+        except UnknownRun:
+            del self._runs[name]
+            raise
+        except OSError as error:
+            del self._runs[name]
+            raise UnknownRun(f"run {name} was deleted") from error
         return run
+
+    def _keep(self, name: str, run: _Run) -> None:
+        """Keep a run, and let go of those that were asked for least recently where all of them are too many."""
+        self._runs[name] = run
+        self._runs.move_to_end(name)
+        while len(self._runs) > 1 and sum(each.reader.last for each in self._runs.values()) > _KEPT_EVENTS:
+            self._runs.popitem(last=False)
 
     def _look(self, name: str, run: _Run) -> None:
         """Fold what is new. The stamp tells without opening the journal whether anything is."""
+        now = time.monotonic()
+        if now - run.looked_at < _LOOK_EVERY:
+            return
+        run.looked_at = now
         stamp = self.source.stamp(name)
         if stamp is not None and stamp == run.stamp and not run.reader.is_driven:
             return
         run.stamp = stamp
-        before = _seq(run.reader)
+        before, made_at = run.seq, run.made_at
         events = run.reader.refresh()
-        if _made_at(run.reader) != run.made_at:
-            self._begin_again(run)
+        if run.made_at == made_at and not events:
             return
-        if not events:
-            return
-        self._begin_again(run)
-
-    def _begin_again(self, run: _Run) -> None:
-        run.columns = RunColumns(run.reader.state, run.reader.now)
-        run.made_at, run.seq = _made_at(run.reader), _seq(run.reader)
-        run.looks.clear()
-        run.kept.clear()
+        changes = run.update(events) if run.made_at == made_at else None
+        if changes is None:
+            run.begin_again()
+        else:
+            told = {kind: delta for kind, delta in changes._asdict().items() if delta is not None}
+            run.looks.append((before, run.seq, told))
+            del run.looks[:-_KEPT_LOOKS]
 
 
-def _made_at(reader: RunReader) -> int:
-    return reader.made_at
-
-
-def _seq(reader: RunReader) -> int:
-    return reader.last
+def _index_file(settings: Mapping[str, Any]) -> Path | None:
+    """The file of the index of a state folder; the lines of a cluster are those of its controller."""
+    state = settings["source"].get("state")
+    try:
+        return index_path(Path(state)) if state else None
+    except RuntimeError:
+        return None
 
 
 _Ask = Callable[[_Worker, Mapping[str, Any]], Any]
 
 
 def _runs(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
-    del question
-    found = list(lines_of(worker.source))
-    lines = [line for line in found if not isinstance(line, Problem)]
-    problems = [{"run": each.run, "message": each.message} for each in found if isinstance(each, Problem)]
-    return {"lines": lines, "problems": problems, "total": len(lines), "left_out": worker.source.left_out()}
+    return worker.index.runs(question)
+
+
+def _find(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole name of a run by its beginning, or ``last``. Without a name: whether the source can be read at all."""
+    name = str(question.get("name") or "")
+    source = worker.source
+    if not name:
+        source.check()
+    return {"run": source.find(name) if name else ""}
+
+
+def _line_of(run: _Run) -> dict[str, Any]:
+    state = run.reader.state
+    causes = Counter(
+        attempt.cause.value
+        for task in chain(state.tasks.values(), state.retired.values())
+        for attempt in task.attempts
+        if attempt.cause is not None
+    )
+    return {**line(run.reader, _account_of(run, waits=True)), "causes": dict(causes)}
 
 
 def _account_of(run: _Run, *, waits: bool) -> Account | None:
@@ -316,7 +408,7 @@ def _place_of(run: _Run) -> dict[str, Any]:
     now = run.reader.now
     state = run.reader.state
     return {
-        "made_at": str(run.made_at),  # nanoseconds do not fit into a number of JavaScript
+        "made_at": f"{run.made_at}-{run.rows}",  # a text: nanoseconds do not fit into a number of JavaScript
         "seq": run.seq,
         "t0": state.started_at,
         "now": (state.last_at if now is None else now) - state.started_at,
@@ -340,6 +432,7 @@ def _changes(worker: _Worker, question: Mapping[str, Any]) -> dict[str, Any]:
 
 _ASKED: Mapping[str, _Ask] = {
     "runs": _runs,
+    "find": _find,
     "head": _head,
     "attempt": _attempt,
     "nodes": _nodes,
@@ -376,32 +469,49 @@ def _visible(value: Any) -> Any:
 
 def _read(stream: BinaryIO) -> dict[str, Any] | None:
     """The next question; ``None`` at the end of the input."""
-    head = stream.read(QUESTION.size)
-    if len(head) < QUESTION.size:
+    head = _exactly(stream, QUESTION.size)
+    if head is None:
         return None
     (length,) = QUESTION.unpack(head)
-    question: dict[str, Any] = json.loads(stream.read(length))
+    text = _exactly(stream, length)
+    if text is None:
+        return None
+    question: dict[str, Any] = json.loads(text)
     return question
 
 
+def _exactly(stream: BinaryIO, length: int) -> bytes | None:
+    """So many bytes, which a pipe may give in pieces; ``None`` at the end of the input."""
+    found = b""
+    while len(found) < length:
+        piece = stream.read(length - len(found))
+        if not piece:
+            return None
+        found += piece
+    return found
+
+
 def main() -> None:
-    """Answer until the input ends."""
+    """Answer until the input ends, and fill the index between questions."""
     questions = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not write among the answers
     settings = _read(questions)
     if settings is None:
         return
-    worker = _Worker(settings)
-    while True:
-        question = _read(questions)
-        if question is None:
-            break
-        status, document = worker.answer(question)
-        body, is_gzip = _encoded(document)
-        answers.write(ANSWER.pack(question["id"], status, is_gzip, len(body)) + body)
-        answers.flush()
-    worker.source.close()
+    with closing(_Worker(settings)) as worker, suppress(BrokenPipeError):
+        has_work = False
+        while True:
+            if not select.select([questions], [], [], 0.0 if has_work else _IDLE)[0]:
+                has_work = worker.step()
+                continue
+            question = _read(questions)
+            if question is None:
+                return
+            status, document = worker.answer(question)
+            body, is_gzip = _encoded(document)
+            answers.write(ANSWER.pack(question["id"], status, is_gzip, len(body)) + body)
+            answers.flush()
 
 
 if __name__ == "__main__":
