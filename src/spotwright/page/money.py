@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.events import RunStatus
@@ -173,8 +174,8 @@ class _Curve:
 # -- its plan
 
 
-def plan_document(reader: RunReader, costs: Account) -> dict[str, Any]:
-    """The plan that ``run --plan`` put beside the run, and where the run lies in it.
+def plan_document(reader: RunReader, costs: Account, other: Path | None = None) -> dict[str, Any]:
+    """The plan that ``run --plan`` put beside the run, else the ``other`` one, and where the run lies in it.
 
     - ``planned``: as in ``report --json`` (``plan``, ``policy``, ``cost``, ``end``, ``why``), or null; ``why``: the reason then;
       ``text``: plan against actual as ``report`` says it, line by line;
@@ -187,7 +188,7 @@ def plan_document(reader: RunReader, costs: Account) -> dict[str, Any]:
       ``seconds`` since its start.
     """
     nothing: dict[str, Any] = {"planned": None, "why": "", "text": [], "currency": None, "policies": [], "actual": None}
-    path = reader.folder.forecast
+    path = reader.folder.forecast if other is None or reader.folder.forecast.exists() else other
     if not path.exists():
         return {**nothing, "why": "no plan was given: spotwright run --plan FILE puts one beside a run"}
     from spotwright.forecast.report import beside, beside_json, beside_lines, read_forecast  # here: few runs have one
