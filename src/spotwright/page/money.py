@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
+from spotwright.page.details import expected_end
 from spotwright.records.reader import RunReader
 from spotwright.views.account import Account, Amount, Range, SpentOn
 from spotwright.views.account_report import (
@@ -185,7 +186,7 @@ def plan_document(reader: RunReader, costs: Account, other: Path | None = None) 
       version 1);
     - ``actual``: ``cost`` and ``end`` (null: not known), ``cost_words`` and ``end_words`` (``below the plan``,
       ``within the plan``, ``above the plan``, or empty), ``so_far`` (the run goes on, so ``cost`` is what is spent so far), and
-      ``seconds`` since its start.
+      ``seconds`` since its start; ``expected_end`` (seconds) of a run under a deadline that goes on.
     """
     nothing: dict[str, Any] = {"planned": None, "why": "", "text": [], "currency": None, "policies": [], "actual": None}
     path = reader.folder.forecast if other is None or reader.folder.forecast.exists() else other
@@ -233,6 +234,8 @@ def _bins(bins: Bins) -> dict[str, Any]:
 def _actual(reader: RunReader, costs: Account, found: Beside) -> dict[str, Any]:
     from spotwright.forecast.report import place_words
 
+    expected = expected_end(reader.state, reader.now)
+
     def words(actual: float | None, planned: tuple[float | None, ...]) -> str:
         return "" if actual is None else place_words(actual, planned)
 
@@ -243,6 +246,7 @@ def _actual(reader: RunReader, costs: Account, found: Beside) -> dict[str, Any]:
         "end_words": words(found.actual_end, found.end),
         "so_far": reader.state.status is RunStatus.RUNNING,
         "seconds": costs.until - reader.state.started_at,
+        "expected_end": None if expected is None else expected - reader.state.started_at,
     }
 
 
