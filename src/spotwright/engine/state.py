@@ -295,6 +295,12 @@ class RunState(_State):
         """How many times faster the waits of simulated pools pass."""
         return self.meta.time_scale
 
+    def known_until(self, now: float | None) -> float:
+        """Up to when the run is known: the last event, or ``now`` (Unix seconds), given while an engine drives the run."""
+        if now is None or self.status is not RunStatus.RUNNING:
+            return self.last_at
+        return max(now, self.last_at)
+
     @property
     def ends_by(self) -> float | None:
         """When the time of the whole run is over (Unix seconds); ``None`` where the pipeline sets no limit.
