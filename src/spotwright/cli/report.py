@@ -105,7 +105,7 @@ def _beside(plan_file: Path | None, costs: Account, reader: RunReader) -> Beside
     except InputError as error:
         if not from_run:
             raise
-        click.echo(f"spotwright: the plan of run {reader.folder.name} is left out: {error}", err=True)
+        say(f"spotwright: the plan of run {reader.folder.name} is left out: {error}", err=True)
         return None
 
 

@@ -23,7 +23,6 @@ from spotwright.engine.events import (
     NoticeWithdrawn,
     PlanExtended,
     RunCreated,
-    RunExpired,
     RunFinished,
     RunReset,
     RunStatus,
@@ -97,7 +96,7 @@ _WORDS = {
     "attempts": ("pool", "node", "pools", "cause", "capacity"),
     "nodes": ("pool", "capacity", "state"),
 }
-_OF_ALL = (EngineStarted, RunFinished, RunExpired, PlanExtended)
+_OF_ALL = (EngineStarted, RunFinished, PlanExtended)
 """Events that may change what every task waits for, or whether its work may still be kept."""
 
 
@@ -157,11 +156,17 @@ class RunColumns:
         """All nodes, also those whose names were given again. The order of rows has no meaning."""
         return self._whole(self._nodes)
 
+    @property
+    def until(self) -> float:
+        """Until when what goes on counts (Unix seconds): now while an engine drives the run, else the last event."""
+        state, now = self._state, self._now
+        return state.last_at if now is None or state.status is not RunStatus.RUNNING else max(now, state.last_at)
+
     def _whole(self, table: _Table) -> dict[str, Any]:
         state = self._state
         return {
             "t0": state.started_at,
-            "now": self._now,
+            "now": self._since(self.until),
             "seq": state.events,
             "words": {name: list(words) for name, words in table.words.items()},
             "columns": table.columns(),
@@ -234,10 +239,10 @@ class RunColumns:
         return True
 
     def _tasks_in(self, scope: ScopeState) -> list[str]:
-        paths = [scope.place.child(name) for name in scope.place.dag.tasks]
-        if all(path in self._rows for path in paths):
-            return paths
-        return [task.path for task in self._state.tasks.values() if task.scope is scope]  # of a workload
+        """The tasks of a scope; those of a workload have names of their own."""
+        if self._state.meta.orchestrator:
+            return [task.path for task in self._state.tasks.values() if task.scope is scope]
+        return [scope.place.child(name) for name in scope.place.dag.tasks]
 
     def _exit_handlers(self, scope: ScopeState) -> Iterator[str]:
         dag = scope.place.dag
@@ -274,7 +279,7 @@ class RunColumns:
         waiting = waiting_for(state, task, {}) if is_here else None
         last = task.attempts[-1] if task.attempts else None
         pool = None if last is None else last.pool
-        is_over = last is not None and last.ended_at is not None and (task.status.is_final or not is_here)
+        is_over = (task.status.is_final or not is_here) and all(each.ended_at is not None for each in task.attempts)
         began = next((each.bound_at for each in task.attempts if each.bound_at is not None), None)
         owner = task.scope.owner
         rows = self._rows if is_here else self._retired_rows

@@ -43,7 +43,7 @@ from spotwright.scheduling.budgets import (
     pauses_of,
 )
 from spotwright.scheduling.cause import ROWS, classify, deciding, row_of
-from spotwright.views.account import Account, Range, SpentOn, pool_of
+from spotwright.views.account import Account, AttemptCost, Range, SpentOn, pool_of
 from spotwright.views.account_report import range_json
 from spotwright.views.narration import event_text
 from spotwright.views.run_json import (
@@ -376,7 +376,7 @@ def attempt_panel(reader: RunReader, path: str, number: int, costs: Account | No
     state, name = reader.state, reader.folder.name
     task, attempt = _find(state, name, path, number)
     seen = _look(reader, task, attempt)
-    view = attempt_view(state, name, task, attempt, None if costs is None else costs.attempt(path, number))
+    view = attempt_view(state, name, task, attempt, _cost(costs, path, number))
     ended = attempt.ended
     shown = seen.events
     if len(shown) > _MOST_EVENTS:
@@ -410,6 +410,12 @@ def attempt_panel(reader: RunReader, path: str, number: int, costs: Account | No
     }
 
 
+def _cost(costs: Account | None, path: str, number: int) -> AttemptCost | None:
+    """The cost of one attempt; None without an account, and for an attempt that never had a node."""
+    attempts = () if costs is None else costs.attempts_by_start
+    return next((each for each in attempts if each.number == number and each.task == path), None)
+
+
 def _find(state: RunState, name: str, path: str, number: int) -> tuple[TaskState, AttemptState]:
     task = state.tasks.get(path) or state.retired.get(path)
     if task is None:
@@ -423,30 +429,33 @@ def _find(state: RunState, name: str, path: str, number: int) -> tuple[TaskState
 def _look(reader: RunReader, task: TaskState, attempt: AttemptState) -> _Seen:
     """Read the journal for one attempt: its own events, the notices that name it, and what became of its node."""
     seen = _Seen()
-    key = (task.path, attempt.number)
-    ends = attempt.ended_at if attempt.ended_at is not None else float("inf")
     with reader.source.look(0) as look:
         for seq, event in look.events:
             if seq > reader.seq:
                 break
-            if event.task:  # nearly all events are about other tasks
-                if event.attempt != attempt.number or event.task != task.path:
-                    continue
+            if not event.task:
+                if _concerns(event, task, attempt):
+                    seen.events.append((seq, event))
+                    seen.agent |= isinstance(event, NoticeGiven) and bool(event.id) and _is_in_cluster(reader.state)
+                elif isinstance(event, RunReset) and event.at <= attempt.placed_at:
+                    seen.budgets_since = event.at
+            elif event.attempt == attempt.number and event.task == task.path:
+                seen.events.append((seq, event))
                 if isinstance(event, AttemptDecided):
                     seen.decided = event
                 elif isinstance(event, AttemptHalted):
                     seen.halted_at = event.at
-                seen.events.append((seq, event))
-            elif isinstance(event, NoticeGiven) and key in {(path, number) for path, number in event.attempts}:
-                seen.agent = bool(event.id) and _is_in_cluster(reader.state)
-                seen.events.append((seq, event))
-            elif isinstance(event, RunReset) and event.at <= attempt.placed_at:
-                seen.budgets_since = event.at
-            elif isinstance(event, NodeChanged | NoticeWithdrawn) and event.node == attempt.node:
-                began = attempt.bound_at or attempt.placed_at
-                if began <= event.at <= ends + _BESIDE:
-                    seen.events.append((seq, event))
     return seen
+
+
+def _concerns(event: Event, task: TaskState, attempt: AttemptState) -> bool:
+    """Whether an event of no task is a notice to this attempt, or about its node while it was there and just after."""
+    if isinstance(event, NoticeGiven):
+        return (task.path, attempt.number) in {(path, number) for path, number in event.attempts}
+    if not isinstance(event, NodeChanged | NoticeWithdrawn) or event.node != attempt.node:
+        return False
+    began = attempt.placed_at if attempt.bound_at is None else attempt.bound_at
+    return began <= event.at and (attempt.ended_at is None or event.at <= attempt.ended_at + _BESIDE)
 
 
 def _event(state: RunState, seq: int, event: Event) -> dict[str, Any]:

@@ -6,16 +6,17 @@ Where something needs one number, it is money, or node-hours where a pool of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.events import RunStatus
-from spotwright.engine.state import RunState
 from spotwright.errors import InputError
 from spotwright.records.reader import RunReader
-from spotwright.views.account import Account, Amount, Range
+from spotwright.views.account import Account, Amount, Range, SpentOn
 from spotwright.views.account_report import (
     amount_json,
     cost_range,
@@ -63,8 +64,7 @@ def account_document(reader: RunReader, costs: Account) -> dict[str, Any]:
         "figures": figures(costs),
         "text": money_lines(costs),
         "bar": [_bar(costs, *each) for each in lines_of(costs)],
-        "by_task": _by_task(reader.state, costs),
-        "series": _series(reader.state.started_at, costs),
+        **_drawn(reader.state.started_at, costs),
     }
 
 
@@ -87,23 +87,50 @@ def _bar(costs: Account, key: str, words: str, amounts: Range) -> dict[str, Any]
     }
 
 
-def _by_task(state: RunState, costs: Account) -> dict[str, list[Any]]:
-    """The totals by task of ``report``, of this run alone and with iterations apart."""
-    totals = Totals()
-    totals.add(costs, "", "", state.started_at)
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("path", "attempts", "interruptions", "seconds", "cost", "wasted_low", "wasted_high")
+def _drawn(t0: float, costs: Account) -> dict[str, Any]:
+    """What is drawn of the charges of a run: by task, and over time. One pass, as a large run has tens of thousands."""
+    by_task = {each.task: _Task() for each in costs.attempts_by_start}
+    for each in costs.attempts_by_start:
+        task = by_task[each.task]
+        task.attempts += 1
+        task.interruptions += each.spent is SpentOn.INTERRUPTIONS
+    end = costs.until - t0 if costs.pools else 0.0
+    cost, least, most = (_Curve(max(0.0, end)) for _ in range(3))
+    for charge in charges_of(costs):
+        begin, ends, value = charge.start - t0, min(charge.end, costs.until) - t0, _number(charge.amount)
+        cost.add(begin, ends, value)
+        if charge.line is Line.ATTEMPT:
+            low, high = (value * float(part) for part in charge.lost)
+            least.add(begin, ends, low)
+            most.add(begin, ends, high)
+            by_task[charge.task].add(float(charge.amount.seconds), value, low, high)
+    rows = [[path, *dataclasses.astuple(task)] for path, task in by_task.items()]
+    names = ["path", *(each.name for each in dataclasses.fields(_Task))]
+    curves = {"cost": cost, "wasted_low": least, "wasted_high": most}
+    series = {"t": cost.times(), **{name: curve.values() for name, curve in curves.items()}}
+    return {
+        "by_task": {name: [row[column] for row in rows] for column, name in enumerate(names)},
+        "series": series if end > 0 else {name: [] for name in series},
     }
-    for total in totals.by_kind.values():
-        for (_, path), sums in total.tasks.items():
-            columns["path"].append(path)
-            columns["attempts"].append(sums.attempts)
-            columns["interruptions"].append(sums.interruptions)
-            columns["seconds"].append(float(sums.cost.seconds))
-            columns["cost"].append(_number(sums.cost))
-            columns["wasted_low"].append(_number(sums.wasted.low))
-            columns["wasted_high"].append(_number(sums.wasted.high))
-    return columns
+
+
+@dataclass(slots=True)
+class _Task:
+    """What one task cost: numbers in the unit of the account."""
+
+    attempts: int = 0
+    interruptions: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+    wasted_low: float = 0.0
+    wasted_high: float = 0.0
+
+    def add(self, seconds: float, cost: float, low: float, high: float) -> None:
+        """Add an attempt."""
+        self.seconds += seconds
+        self.cost += cost
+        self.wasted_low += low
+        self.wasted_high += high
 
 
 class _Curve:
@@ -133,28 +160,14 @@ class _Curve:
         """The first point that is not before a moment."""
         return min(_POINTS - 1, max(0, -int(-at // self._step))) if self._step else _POINTS - 1
 
-    def values(self) -> Iterator[float]:
+    def times(self) -> list[float]:
+        """The points, in seconds."""
+        return [point * self._step for point in range(_POINTS)]
+
+    def values(self) -> list[float]:
         """The sum at each point."""
-        slope = offset = 0.0
-        for point in range(_POINTS):
-            slope, offset = slope + self._slope[point], offset + self._offset[point]
-            yield max(0.0, slope * point * self._step + offset)
-
-
-def _series(t0: float, costs: Account) -> dict[str, list[float]]:
-    end = costs.until - t0
-    names = ("cost", "wasted_low", "wasted_high")
-    if end <= 0 or not costs.pools:
-        return {"t": [], **{name: [] for name in names}}
-    curves = {name: _Curve(end) for name in names}
-    for charge in charges_of(costs):
-        begin, ends, value = charge.start - t0, min(charge.end, costs.until) - t0, _number(charge.amount)
-        curves["cost"].add(begin, ends, value)
-        if charge.line is Line.ATTEMPT and charge.cause is not None and charge.kept is not None:
-            curves["wasted_low"].add(begin, ends, value * float(1 - charge.kept.high))
-            curves["wasted_high"].add(begin, ends, value * float(1 - charge.kept.low))
-    step = end / (_POINTS - 1)
-    return {"t": [point * step for point in range(_POINTS)], **{name: list(curves[name].values()) for name in names}}
+        slopes, offsets = accumulate(self._slope), accumulate(self._offset)
+        return [max(0.0, slope * at + offset) for at, slope, offset in zip(self.times(), slopes, offsets, strict=True)]
 
 
 # -- its plan

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from spotwright.engine.events import TaskStatus
@@ -41,7 +40,7 @@ class _Inside:
     attempts: int = 0
     interruptions: int = 0
     errors: int = 0
-    cost: Fraction = Fraction(0)
+    cost: float = 0.0
 
     def add(self, other: _Inside) -> None:
         """Add what is inside another scope."""
@@ -143,7 +142,7 @@ def _tally(
             if attempt.cause is not None:
                 own.interruptions += attempt.cause.is_interruption
                 own.errors += attempt.cause.is_error
-        own.cost += money.get(task.path, 0)
+        own.cost += money.get(task.path, 0.0)
         owner, iteration = task.scope.owner, task.scope.place.iteration
         if owner is None:
             continue
@@ -153,12 +152,13 @@ def _tally(
     return inside, iterations
 
 
-def _money(costs: Account | None) -> Mapping[str, Fraction]:
+def _money(costs: Account | None) -> Mapping[str, float]:
     """The cost of all attempts of each task: money, or node-hours without prices."""
-    money: dict[str, Fraction] = {}
+    money: dict[str, float] = {}
     for each in costs.attempts_by_start if costs is not None else ():
-        amount = each.cost.seconds / 3600 if each.cost.money is None else each.cost.money
-        money[each.task] = money.get(each.task, Fraction(0)) + amount
+        cost = each.cost
+        amount = float(cost.seconds) / 3600 if cost.money is None else float(cost.money)
+        money[each.task] = money.get(each.task, 0.0) + amount
     return money
 
 
@@ -203,7 +203,7 @@ def _figures(own: _Inside, costs: Account | None) -> dict[str, Any]:
         "attempts": own.attempts,
         "interruptions": own.interruptions,
         "errors": own.errors,
-        "cost": None if costs is None else float(own.cost),
+        "cost": None if costs is None else own.cost,
     }
 
 

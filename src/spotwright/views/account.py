@@ -109,9 +109,7 @@ def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay
     begin, end = _parts(booted), max(_parts(booted), _parts(gone))
     last = end if ready is None else min(max(begin, _parts(ready)), end)
     use = NodeUse(end - begin, boot=last - begin)
-    node = math.lcm(
-        *(stay.share.denominator for stay in stays)
-    )  # the node in units of which every share is a whole number
+    node = math.lcm(*(stay.share.denominator for stay in stays))  # the node in units: every share is some of them
     paid = 0  # what a share of the whole node has paid since the node was ready
     load = 0  # sum of the shares on the node, in these units
     unfilled = 0  # in these units too
@@ -301,8 +299,10 @@ class Amount:
         """So much time of a node with this price per hour; ``per`` parts of it are a second."""
         if not time:
             return NOTHING if price is not None else _NOTHING_UNPRICED
-        money = None if price is None else Fraction(time * price.numerator, per * 3600 * price.denominator)
-        return cls(Fraction(time, per), money)
+        if price is None:
+            return cls(Fraction(time, per), None)
+        dividend, divisor = price.as_integer_ratio()
+        return cls(Fraction(time, per), Fraction(time * dividend, per * divisor * 3600))
 
     def __add__(self, other: Amount) -> Amount:
         money = None if self.money is None or other.money is None else self.money + other.money
@@ -430,16 +430,31 @@ class PoolCost(NamedTuple):
 class NodeCost(NamedTuple):
     """One node, from the request for it until it was gone (Unix seconds): the part of its time that no attempt used.
 
-    ``pool`` is its pool as it was configured when the node was requested.
+    ``pool`` is its pool as it was configured when the node was requested. ``price`` is that of a node hour, ``None`` if a pool
+    of the run has none.
     """
 
     name: str
     pool: Pool
     start: float
     end: float
-    boot: Amount
-    idle: Amount
-    unfilled: Amount
+    price: Fraction | None
+    use: NodeUse
+
+    @property
+    def boot(self) -> Amount:
+        """From the request for it until it was ready."""
+        return Amount.of(self.use.boot, self.price)
+
+    @property
+    def idle(self) -> Amount:
+        """Ready, and no attempt on it."""
+        return Amount.of(self.use.idle, self.price)
+
+    @property
+    def unfilled(self) -> Amount:
+        """The part of it that no attempt had requested while another part was in use."""
+        return Amount.of(self.use.unfilled, self.price)
 
 
 class Account(NamedTuple):
@@ -544,8 +559,8 @@ class _Node:
     line: _Line
     size: Resources | None
     end: float
-    stays: list[Stay] = field(default_factory=list)
     use: NodeUse = field(default_factory=lambda: NodeUse(0))
+    attempts: list[_Attempt] = field(default_factory=list)
 
 
 class _Attempt(NamedTuple):
@@ -560,7 +575,10 @@ class _Attempt(NamedTuple):
     kept: KeptWork
     least: int
     most: int
-    stay: Stay
+    key: int  # its number among all attempts of the run
+    share: Fraction
+    start: float
+    end: float
     node: _Node
 
 
@@ -572,11 +590,12 @@ def account(state: RunState, now: float | None = None) -> Account:
     """
     until = state.known_until(now)
     nodes, lines = _nodes(state, until)
-    attempts = sorted(_attempts(state, nodes, until), key=lambda attempt: attempt.stay.start)
+    attempts = sorted(_attempts(state, nodes, until), key=lambda attempt: attempt.start)
     _split(nodes, attempts, is_shared=bool(state.meta.orchestrator))
     unpriced = tuple(dict.fromkeys(line.name for line in lines if line.pool.price is None))
-    for line in lines if unpriced else ():
-        line.price = None
+    if unpriced:
+        for line in lines:
+            line.price = None
     costs = tuple(map(_attempt_cost, attempts))
     for attempt, cost in zip(attempts, costs, strict=True):
         attempt.node.line.attempts[cost.spent].add(attempt, cost.used)
@@ -584,7 +603,10 @@ def account(state: RunState, now: float | None = None) -> Account:
     nothing = _NOTHING_UNPRICED if unpriced else NOTHING
     compared = _compare(state, attempts, costs, lines, unpriced)
     moves = list(_moves(state))
-    node_costs = tuple(_node_cost(node) for node in nodes)
+    node_costs = tuple(
+        NodeCost(node.state.name, node.pool, node.state.booted_at, node.end, node.line.price, node.use)
+        for node in nodes
+    )
     return Account(
         currency=state.plan.config.currency,
         prices=_prices(state, nodes),
@@ -692,8 +714,10 @@ def _attempts(state: RunState, nodes: Sequence[_Node], until: float) -> Iterator
             share = shares.get((id(planned), id(node.size)))
             if share is None:
                 share = shares[id(planned), id(node.size)] = share_of(planned.work.requests, node.size)
-            stay = Stay(next(numbers), share, attempt.bound_at, _end_of(attempt, node.state, until))
-            yield _Attempt(task.path, planned, attempt, kept, *kept.millionths, stay, node)
+            end = _end_of(attempt, node.state, until)
+            yield _Attempt(
+                task.path, planned, attempt, kept, *kept.millionths, next(numbers), share, attempt.bound_at, end, node
+            )
 
 
 def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
@@ -748,9 +772,10 @@ class _Named:
 def _split(nodes: Iterable[_Node], attempts: Iterable[_Attempt], *, is_shared: bool) -> None:
     """Split the time of every node. ``is_shared``: others use the nodes, so that only the time of the attempts counts."""
     for attempt in attempts:
-        attempt.node.stays.append(attempt.stay)
+        attempt.node.attempts.append(attempt)
     for node in nodes:
-        use = occupy(node.state.booted_at, node.state.ready_at, node.end, node.stays)
+        stays = [Stay(each.key, each.share, each.start, each.end) for each in node.attempts]
+        use = occupy(node.state.booted_at, node.state.ready_at, node.end, stays)
         node.use = paid_only(use) if is_shared else use
         node.line.add(node.use)
 
@@ -776,7 +801,7 @@ def pool_of(state: RunState, name: str) -> Pool:
 
 
 def _attempt_cost(attempt: _Attempt) -> AttemptCost:
-    node, stay = attempt.node, attempt.stay
+    node = attempt.node
     return AttemptCost(
         task=attempt.task,
         number=attempt.state.number,
@@ -784,18 +809,13 @@ def _attempt_cost(attempt: _Attempt) -> AttemptCost:
         node=node.state.name,
         capacity=node.pool.capacity,
         cause=attempt.state.cause,
-        started_at=stay.start,
-        clock=_parts(stay.end) - _parts(stay.start),
-        share=stay.share,
-        used=node.use.used[stay.key],
+        started_at=attempt.start,
+        clock=_parts(attempt.end) - _parts(attempt.start),
+        share=attempt.share,
+        used=node.use.used[attempt.key],
         price=node.line.price,
         kept=attempt.kept,
     )
-
-
-def _node_cost(node: _Node) -> NodeCost:
-    lines = (Amount.of(time, node.line.price) for time in (node.use.boot, node.use.idle, node.use.unfilled))
-    return NodeCost(node.state.name, node.pool, node.state.booted_at, node.end, *lines)
 
 
 def _pool_cost(line: _Line) -> PoolCost:
@@ -838,7 +858,7 @@ def _compare(
     for attempt, cost in zip(attempts, costs, strict=True):
         if not attempt.most:
             continue
-        planned, pool, share = attempt.planned, attempt.node.pool, attempt.stay.share
+        planned, pool, share = attempt.planned, attempt.node.pool, attempt.share
         key = id(planned), id(pool)
         if key not in found:
             found[key] = on_demand_for(pool, planned.work.requests, planned.ladder, state.plan.config.pools)

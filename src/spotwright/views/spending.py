@@ -73,6 +73,16 @@ class Charge(NamedTuple):
     cause: Cause | None = None
     kept: KeptWork | None = None
 
+    @property
+    def lost(self) -> tuple[Fraction, Fraction]:
+        """The least and the most of it that was spent on work which was not kept, as parts of one; nothing while it runs."""
+        if self.cause is None or self.kept is None:
+            return _NOTHING_LOST
+        return 1 - self.kept.high, 1 - self.kept.low
+
+
+_NOTHING_LOST = (Fraction(0), Fraction(0))
+
 
 def charges_of(account: Account) -> Iterator[Charge]:
     """All charges of a run, node by node; those without any node time are left out."""
@@ -229,12 +239,12 @@ class _FocusRows:
         return row | (self._of_attempt(charge) if charge.line is Line.ATTEMPT else {})
 
     def _of_attempt(self, charge: Charge) -> dict[str, str]:
-        money, kept = charge.amount.money, charge.kept
-        wasted = {}
-        if money is not None and kept is not None and charge.cause is not None:
+        money, wasted = charge.amount.money, {}
+        if money is not None and charge.cause is not None:
+            least, most = charge.lost
             wasted = {
-                "x_WastedCostLow": self._least.step(money * (1 - kept.high)),
-                "x_WastedCostHigh": self._most.step(money * (1 - kept.low)),
+                "x_WastedCostLow": self._least.step(money * least),
+                "x_WastedCostHigh": self._most.step(money * most),
             }
         cause = charge.cause.value if charge.cause is not None else ""
         return {"x_Task": charge.task, "x_Attempt": str(charge.attempt), "x_Cause": cause, **wasted}
