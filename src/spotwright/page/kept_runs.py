@@ -212,20 +212,17 @@ class KeptRuns:
 
     def run(self, name: str) -> KeptRun:
         """The run with its newest events folded. Raises :class:`UnknownRun` for one that was deleted."""
-        run = self._runs.get(name)
-        if run is None:
-            stamp = self.source.stamp(name)  # before the journal is read
-            run = self._opened(name, stamp)
-            run.looked_at = time.monotonic()
-        self._keep(name, run)
         try:
+            run = self._runs.get(name)
+            if run is None:
+                stamp = self.source.stamp(name)  # before the journal is read
+                run = self._opened(name, stamp)
+                run.looked_at = time.monotonic()
+            self._keep(name, run)
             self._look(name, run)
-        except UnknownRun:
-            del self._runs[name]
-            raise
-        except OSError as error:
-            del self._runs[name]
-            raise UnknownRun(f"run {name} was deleted") from error
+        except (UnknownRun, OSError) as error:
+            self._runs.pop(name, None)
+            raise UnknownRun(str(error) if isinstance(error, UnknownRun) else f"run {name} was deleted") from error
         return run
 
     def _opened(self, name: str, stamp: object = None) -> KeptRun:

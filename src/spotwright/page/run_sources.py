@@ -19,7 +19,7 @@ from spotwright.engine.ports import Liveness
 from spotwright.errors import UnknownRun
 from spotwright.records.journal import journal_stamp
 from spotwright.records.reader import RunReader
-from spotwright.records.state_folder import StateFolder
+from spotwright.records.state_folder import RunFolder, StateFolder
 
 __all__ = ["ClusterRuns", "LocalRuns", "Problem", "RunName", "RunsSource"]
 
@@ -122,9 +122,9 @@ class LocalRuns:
 
     def open(self, name: str) -> RunReader:
         """See :meth:`RunsSource.open`."""
-        folder = self._folder.run(name)
-        if not _is_file_name(name) or not folder.journal.exists():
-            raise UnknownRun(f"there is no run {name[:100]!r} in {self._folder.path}")
+        folder = self._run(name)
+        if not folder.journal.exists():
+            raise self._unknown(name)
         try:
             return RunReader(folder, self._is_alive)
         except OSError as error:
@@ -132,7 +132,16 @@ class LocalRuns:
 
     def stamp(self, name: str) -> object:
         """See :meth:`RunsSource.stamp`."""
-        return journal_stamp(self._folder.run(name).journal)
+        return journal_stamp(self._run(name).journal)
+
+    def _run(self, name: str) -> RunFolder:
+        """The folder of a run, which need not be there; a name never leads out of the state folder."""
+        if not _is_file_name(name):
+            raise self._unknown(name)
+        return self._folder.run(name)
+
+    def _unknown(self, name: str) -> UnknownRun:
+        return UnknownRun(f"there is no run {name[:100]!r} in {self._folder.path}")
 
     def left_out(self) -> Sequence[Mapping[str, Any]]:
         """See :meth:`RunsSource.left_out`; each run tells its own."""

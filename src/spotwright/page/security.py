@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 __all__ = ["FRAME_POLICY", "Refusal", "is_loopback", "policy", "refusal_of", "security_headers"]
 
 _METHODS = ("GET", "HEAD")
-_LONGEST = 8192  # bytes of a path with its query; longer ones are no address of the page
+_LONGEST = 4096  # bytes of a path with its query; longer ones are no address of the page
 
 
 class Headers(Protocol):
