@@ -82,6 +82,14 @@ def test_a_signal_says_who_told_it_and_when() -> None:
     assert [name for name, signal in told.items() if signal["decided"]] == ["noticed", "node_gone"]
 
 
+def test_a_node_that_is_still_there_is_no_evidence_of_an_end() -> None:
+    story = a_run()
+    story.fact("notice", node="cpu-spot-1", goes_at=story.at + 30, attempts=[["a", 1]], why="taken")
+    told = panel(story.after(3).ends("a", signal=15, noticed=True))
+    assert decided(told) == ["noticed"]
+    assert [signal["signal"] for signal in told["evidence"]] == ["signal", "noticed"]
+
+
 def test_a_node_that_was_gone_before_the_end_was_seen_has_its_own_moment() -> None:
     story = a_run().node("cpu-spot-1", "gone", "taken").after(7).ends("a", node_gone=True, spot=True)
     told = {signal["signal"]: signal["at"] for signal in panel(story)["evidence"]}
