@@ -544,7 +544,7 @@ def _evidence(state: RunState, attempt: AttemptState, seen: _Seen) -> Iterator[d
             told.update([name], ["sign"] if is_sign else [])
             yield _signal(state, attempt, seen, name, _shown(each), decided=name in decided or is_sign)
     for name, value in recorded.items():  # what the rules read from several signals together
-        if name not in told:
+        if name not in told and value != Signals._field_defaults.get(name):
             yield _signal(state, attempt, seen, name, value, decided=name in decided)
 
 
