@@ -174,7 +174,7 @@ class _Worker:
             return 400, {"error": "input", "message": str(error)}
         except SpotwrightError as error:
             return 409, {"error": "unreadable", "message": str(error)}
-        except Exception:  # one fault must not end all other answers
+        except Exception:  # noqa: BLE001  # one fault must not end all other answers
             _LOG.exception("the question %s cannot be answered", question)
             return 500, {"error": "fault", "message": "the page has a fault here; its terminal has the details"}
 
