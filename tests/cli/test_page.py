@@ -140,7 +140,7 @@ def test_a_state_folder_of_a_newer_version_is_told_at_once(project: Project) -> 
     make_run(project.state, "one", Kind(1))
     (project.state / "format").write_text("99\n")
     done = project.here("page", "--no-browser", "--listen", "127.0.0.1:0")
-    assert done.code == 1
+    assert done.code == 2
     assert "written by a newer version of spotwright" in done.err
 
 

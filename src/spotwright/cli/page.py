@@ -90,7 +90,7 @@ def page(
         raise click.UsageError(f"--kfp-url {kfp_url!r}: expected an address that begins with http:// or https://")
     if not place.cluster:
         StateFolder.existing(place.state)  # its fault is told at once
-    source: dict[str, Any] = {"state": str(place.state.absolute())}
+    source: dict[str, Any] = {"state": str(place.state)}  # as it was typed, for messages
     if place.cluster:
         from spotwright.cli import cluster_extra
 
@@ -233,7 +233,7 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
     about = {
         "version": __version__,
         "source": "cluster" if source.get("cluster") else "state",
-        "place": source.get("state") or source.get("context") or "",
+        "place": str(Path(source["state"]).absolute()) if "state" in source else source.get("context") or "",
     }
     try:
         if not is_beside and (run or source.get("cluster")):
