@@ -15,9 +15,14 @@ COPY requirements/build.txt requirements/run.txt requirements/
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python -m pip install --no-deps --require-hashes -r requirements/build.txt && \
     python -m pip install --no-deps --require-hashes --no-build-isolation --use-pep517 -r requirements/run.txt
-COPY pyproject.toml README.md LICENSE ./
+# The page's modules come from npm: those of the clone if `make page` made them, else with an npm that pip fetches for this step.
+# An npm configuration of your own: --secret id=npm,src=$HOME/.npmrc
+COPY pyproject.toml README.md LICENSE setup.py package.json package-lock.json ./
+COPY requirements/page.txt requirements/
+COPY scripts/page_assets.py scripts/
 COPY src src
-RUN python -m pip install --no-deps --no-build-isolation --use-pep517 . && rm -rf build
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=npm,target=/root/.npmrc \
+    python -m pip install --no-deps --no-build-isolation --use-pep517 . && rm -rf build
 
 # Any user may be chosen with --user: the folders below are open to all, as /tmp is.
 RUN mkdir -p -m 1777 /home/spotwright /project && \

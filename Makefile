@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long style types rules networks bench bench-cluster docs lock clean \
+.PHONY: help demo check test test-long test-page page style types rules networks bench bench-cluster docs lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -22,7 +22,7 @@ demo: ## the tutorial's pipeline and a training task, on a spot pool whose nodes
 
 check: style ## style, types, layers and the fast tests: two minutes
 	@echo "== pytest, without slow tests"
-	@$(PYTEST) -m "not slow and not long and not many and not cluster" $(ARGS)
+	@$(PYTEST) -m "not slow and not long and not many and not cluster and not browser" $(ARGS)
 
 test: style ## style, types, layers and the tests: six minutes
 	@echo "== pytest"
@@ -31,7 +31,7 @@ test: style ## style, types, layers and the tests: six minutes
 test-long: ## the rest of the tests: every crash point, world and example that `make test` samples, and more of each property
 	@scripts/bootstrap dev
 	@echo "== pytest, long tests"
-	@$(PYTEST) --hypothesis-profile=long -m "(long or hypothesis) and not many and not cluster" $(ARGS)
+	@$(PYTEST) --hypothesis-profile=long -m "(long or hypothesis) and not many and not cluster and not browser" $(ARGS)
 
 # mypy takes one core, so the rest runs beside it. The first collection in a clone compiles what five processes would else compile
 # each; what is wrong with it, the tests say.
@@ -72,6 +72,15 @@ cluster-record: ## record again how every workload dies, on a cluster that was s
 	@scripts/bootstrap dev
 	@$(BIN)/python -m tests.cluster.recorder $(ARGS)
 
+page: ## the page's modules from npm, which a wheel carries and the repository does not; a browser's page needs them
+	@scripts/bootstrap run
+	@$(BIN)/python scripts/page_assets.py
+
+test-page: WORKERS = 2
+test-page: page ## the tests of the page in Chromium: apt-get install -y --no-install-recommends chromium
+	@scripts/bootstrap dev
+	@$(PYTEST) -m browser tests/page/browser $(ARGS)
+
 networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
 	@scripts/bootstrap networks
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/checkpoint $(ARGS)
@@ -92,5 +101,6 @@ lock: ## pin every dependency again; ARGS=--upgrade for the newest versions
 	@scripts/lock $(ARGS)
 
 clean: ## remove .venv and everything that can be made again
-	@rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
+		src/spotwright/page/assets/vendor
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

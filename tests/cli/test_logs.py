@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from tests.e2e.building import Of, step
 from tests.e2e.inside import attempt, raise_file, say, until, work_and_hold
 from tests.e2e.project import AT_WORK, PATIENCE, Project, eventually
+from tests.page.recorded import a_story, log_of, recorded
 
 
 def prints(number: int) -> int:
@@ -191,3 +193,20 @@ def test_show_follows_a_run_that_another_process_drives(project: Project) -> Non
     assert re.fullmatch(r"task-\d: attempt 1 on spot-1 succeeded after .*", followed[0])
     assert followed[-1] == "the run has succeeded"
     assert shown.endswith(project.spotwright("show", "r").out)
+
+
+def test_a_terminal_gets_colours_and_progress_bars_and_a_pipe_all_that_was_written(tmp_path: Path) -> None:
+    reader = recorded(tmp_path / "state", a_story())
+    written = "\r50%\r100%\n\x1b[31mred\x1b[0m\x1b]0;a title\x07\x1b[2J \u202egnp.exe\n"
+    log_of(reader.folder, 1, written.encode())
+    command = [sys.executable, "-m", "spotwright", "logs", "a-run", "eval", "1", "--state", str(tmp_path / "state")]
+    piped = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE)
+    assert piped.stdout.decode() == written
+    ours, theirs = os.openpty()
+    try:
+        subprocess.run(command, stdout=theirs, check=True, timeout=PATIENCE)
+        shown = os.read(ours, 10_000).decode().replace("\r\n", "\n")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert shown == "\r50%\r100%\n\x1b[31mred\x1b[0m <U+202E>gnp.exe\n\x1b[0m"

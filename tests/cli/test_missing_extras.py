@@ -10,7 +10,7 @@ import pytest
 
 _WITHOUT = """
 import sys
-for name in ("aiohttp", "cryptography", "lightkube"):
+for name in ("cryptography", "lightkube"):
     sys.modules[name] = None  # importing it raises ModuleNotFoundError, as where it is not installed
 from spotwright.cli import main
 main()

@@ -7,25 +7,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.engine.adopted import AdoptedTask
+from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, START
 from tests.views.builders import Story
 
-from spotwright.engine.events import Event
+from spotwright.engine.events import Event, RunCreated, RunMeta
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.records.stored_plan import Look
 
-__all__ = ["TELLER", "StoryReader", "reader_of"]
+__all__ = ["TELLER", "AJob", "StoryReader", "reader_from", "reader_of"]
 
 TELLER = "iris-x7k2p"
+NOWHERE = Path("/nowhere")
 
 
 class _Told:
     """The source of a run whose events are at hand."""
 
     def __init__(self, events: Sequence[Event], now: float | None) -> None:
-        self._events, self._now = events, now
+        self._events, self._now = list(events), now
+
+    def tell(self, event: Event) -> None:
+        """Something happens that no reader has folded yet."""
+        self._events.append(event)
 
     def made_at(self) -> int:
         return 1
@@ -55,7 +62,24 @@ class StoryReader(RunReader):
         self.state = RunState([self._plan])
 
 
-def reader_of(story: Story, *, driven: bool = False, folder: Path = Path("/nowhere")) -> StoryReader:
+def reader_of(story: Story, *, driven: bool = False, folder: Path = NOWHERE) -> StoryReader:
     """A reader of the story so far. ``driven``: an engine drives the run now."""
-    source = _Told(list(story.events), story.at if driven else None)
-    return StoryReader(story.state.plans[0], RunFolder(folder / TELLER), source)
+    return reader_from(story.state.plans[0], story.events, story.at if driven else None, folder)
+
+
+def reader_from(plan: Plan, events: Sequence[Event], now: float | None = None, folder: Path = NOWHERE) -> StoryReader:
+    """A reader of these events. ``now``: an engine drives the run then."""
+    return StoryReader(plan, RunFolder(folder / TELLER), _Told(events, now))
+
+
+class AJob(AdoptedTask):
+    """A Job in a cluster: a task whose attempts an orchestrator makes, with the events of its journal."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        super().__init__((SPOT, SPOT_B, ON_DEMAND), pending_timeout="10m")
+        self.add(RunCreated(START, meta=RunMeta(run="job", orchestrator="Job", arguments={"namespace": "team-a"})))
+
+    def add(self, event: Event) -> None:
+        super().add(event)
+        self.events.append(event)

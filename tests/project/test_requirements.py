@@ -24,6 +24,7 @@ CLUSTER = RUN + PROJECT["project"]["optional-dependencies"]["cluster"]
 DEV = DEMO + CLUSTER + GROUPS["stores"] + GROUPS["boosting"] + GROUPS["dev"]
 DECLARED = {
     "build": GROUPS["build"],
+    "page": GROUPS["page"],
     "run": RUN,
     "cluster": CLUSTER,
     "demo": DEMO,

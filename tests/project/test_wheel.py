@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import sysconfig
@@ -11,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.project.wheel import ROOT, build_wheel
+from tests.project.wheel import ASSETS, ROOT, build_wheel, copy_of_project, put_stand_ins, start_build
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 INFO = f"spotwright-{VERSION}.dist-info"
@@ -50,6 +51,41 @@ def test_the_command_is_spotwright(wheel: zipfile.Path) -> None:
 
 def test_the_licence_comes_with_it(wheel: zipfile.Path) -> None:
     assert "Apache License" in (wheel / INFO / "licenses" / "LICENSE").read_text()
+
+
+def test_the_files_of_the_page_are_in_the_wheel_with_all_that_come_from_npm(wheel: zipfile.Path) -> None:
+    assets = ROOT / ASSETS
+    own = {path for path in assets.rglob("*") if path.is_file() and "vendor" not in path.parts}
+    table = json.loads((assets / "vendor.json").read_text(encoding="utf-8"))
+    modules = [assets / "vendor" / entry["file"] for entry in table.values()]
+    licences = [assets / "vendor" / entry["licence"]["file"] for entry in table.values() if "licence" in entry]
+    expected = {str(path.relative_to(ROOT / "src")) for path in (*own, *modules, *licences)}
+    assert expected == {name for name in names(wheel) if name.startswith("spotwright/page/assets/")}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("preact.js", None, "preact.js is missing"),
+        ("preact.js", "another", "preact.js is not the file of vendor.json"),
+        ("more.js", "more", "more.js is not in vendor.json"),
+    ],
+)
+def test_a_wheel_without_the_modules_of_the_page_is_not_built(
+    tmp_path: Path, name: str, content: str | None, fault: str
+) -> None:
+    copy_of_project(tmp_path)
+    put_stand_ins(tmp_path)
+    path = tmp_path / ASSETS / "vendor" / name
+    path.unlink() if content is None else path.write_text(content, encoding="utf-8")
+
+    done = start_build(tmp_path, tmp_path / "out")
+
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert fault in last
+    assert "make page" in last
+    assert not list(tmp_path.rglob("*.whl"))
 
 
 @pytest.fixture(scope="module")

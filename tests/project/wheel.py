@@ -1,7 +1,9 @@
-"""Builds the wheel of this checkout."""
+"""Builds the wheel of this checkout, with stand-ins for the page's modules: tests without a browser need nothing from npm."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -13,11 +15,41 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
-def build_wheel(source: Path, out: Path) -> Path:
-    """Build the project's wheel from a copy in ``source``, since building writes into the tree."""
+ASSETS = Path("src", "spotwright", "page", "assets")
+
+
+def copy_of_project(source: Path) -> None:
+    """Copy what a wheel is built from, without the page's modules: building writes into the tree."""
     source.mkdir(exist_ok=True)
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    ignored = shutil.ignore_patterns("*.egg-info", "__pycache__", "vendor")
+    shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    subprocess.run([sys.executable, "-c", BUILD, str(out)], cwd=source, check=True, capture_output=True)
+
+
+def put_stand_ins(source: Path) -> None:
+    """Write a file for each of the table, and its digest into the copy's table."""
+    assets = source / ASSETS
+    (assets / "vendor").mkdir()
+    table = json.loads((assets / "vendor.json").read_text(encoding="utf-8"))
+    for name, module in table.items():
+        for entry in filter(None, (module, module.get("licence"))):
+            content = f"// in the place of {name}\n".encode()
+            (assets / "vendor" / entry["file"]).write_bytes(content)
+            entry["sha256"] = hashlib.sha256(content).hexdigest()
+    (assets / "vendor.json").write_text(json.dumps(table), encoding="utf-8")
+
+
+def start_build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Build the wheel of the copy, as pip does."""
+    command = [sys.executable, "-c", BUILD, str(out)]
+    return subprocess.run(command, cwd=source, check=False, capture_output=True, text=True)
+
+
+def build_wheel(source: Path, out: Path) -> Path:
+    """Build the project's wheel from a copy in ``source``, and give its path."""
+    copy_of_project(source)
+    put_stand_ins(source)
+    done = start_build(source, out)
+    assert done.returncode == 0, done.stderr
     return next(out.glob("spotwright-*.whl"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.browsers import browser_on_the_path, why_there_is_no_browser
 
 from spotwright.rehearsal.api import RehearsalReport
 from spotwright.rehearsal.verdict import Verdict
@@ -110,7 +110,6 @@ def test_a_step_that_fails_undisturbed_has_its_reason_and_no_table() -> None:
     assert "<table" not in html
 
 
-_BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 _NOTEBOOK = """<!doctype html><meta charset=utf-8><style>
 body {{ font: 13px sans-serif; margin: 12px; background: {background}; color: {colour} }}
 td, th {{ text-align: right; white-space: normal; padding: .5em; color: red }}
@@ -125,9 +124,9 @@ document.title = JSON.stringify({{overflow: page.scrollWidth - page.clientWidth,
 
 def shown_in_a_browser(html: str, folder: Path, width: int, background: str, colour: str) -> Mapping[str, Any]:
     """What a browser makes of the report in a page with the style sheet of a notebook."""
-    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    browser = browser_on_the_path()
     if browser is None:
-        pytest.skip("no browser is installed")
+        pytest.skip(why_there_is_no_browser())
     page = folder / "page.html"
     page.write_text(_NOTEBOOK.format(background=background, colour=colour, html=html))
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]

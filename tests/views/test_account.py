@@ -261,6 +261,48 @@ def test_the_lines_of_any_run_add_up_to_node_time_times_price(
     )
 
 
+@given(steps=steps, asked=st.lists(requests, min_size=1, max_size=5), price=st.fractions(0, 50, max_denominator=1000))
+def test_pools_nodes_and_attempts_of_any_run_are_each_the_whole_account(
+    steps: list[tuple[str, float, float, bool]], asked: list[dict[str, int]], price: Fraction
+) -> None:
+    """All of these sums are exact, however the time of a node was divided."""
+    story = any_story(steps, asked, price)
+    counted = account(story.state, story.at)
+    costs = counted.attempts_by_start
+    for line in ("whole", "boot", "idle", "unfilled", "attempts"):
+        assert total(getattr(pool, line) for pool in counted.pools) == getattr(counted, line)
+    for line in ("boot", "idle", "unfilled"):
+        assert total(getattr(node, line) for node in counted.nodes) == getattr(counted, line)
+    assert total(cost.cost for cost in costs) == counted.attempts
+    assert total(cost.cost * cost.kept.low for cost in costs) == counted.useful.low
+    assert total(cost.cost * cost.kept.high for cost in costs) == counted.useful.high
+    for spent, amounts in counted.spent.items():
+        of_this = [cost for cost in costs if cost.spent is spent]
+        assert total(cost.cost * (1 - cost.kept.high) for cost in of_this) == amounts.low
+        assert total(cost.cost * (1 - cost.kept.low) for cost in of_this) == amounts.high
+    assert sum(pool.nodes for pool in counted.pools) == len(counted.nodes)
+
+
+def test_attempts_that_ask_for_more_than_their_node_leave_nothing_unfilled() -> None:
+    tasks = [a_task(name, requests={"cpu": 2800}) for name in ("a", "b", "c")]
+    story = Story(a_plan(*tasks, policy={"spot": Spot("prefer")})).boots("cpu-spot-1")
+    for task in ("a", "b", "c"):
+        story.binds(task, "cpu-spot-1")
+    story.after(10)
+    counted = account(story.ends("a").ends("b").ends("c").gives_back("cpu-spot-1").state)
+    assert counted.attempts.seconds == 10
+    assert counted.unfilled == Amount()
+
+
+def test_each_machine_of_one_name_pays_for_its_own_attempts() -> None:
+    story = one_task()
+    for seconds in (3, 5, 7):
+        story.boots("cpu-spot-1").binds("train", "cpu-spot-1").after(seconds).taken("cpu-spot-1", "train").after(1)
+    costs = account(story.state).attempts_by_start
+    assert [cost.seconds for cost in costs] == [3, 5, 7]
+    assert [node.unfilled.seconds * 2 for node in account(story.state).nodes] == [3, 5, 7]
+
+
 def pool_price(story: Story, name: str) -> Fraction:
     pool: Pool = story.state.plan.config.pools[name]
     assert pool.price is not None

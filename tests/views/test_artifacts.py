@@ -85,7 +85,7 @@ def test_markdown_is_shown_as_text_and_html_by_where_it_lies(tmp_path: Path) -> 
     page.write_text("# Result\n\n- good\x1b[2J\n")
     text = shown(a_run(md=an_artifact("Markdown", str(page)), html=an_artifact("HTML", str(page))))
     assert text.splitlines() == [
-        f"  eval md (Markdown)  {page}", "    # Result", "", "    - good [2J", f"  eval html (HTML)  {page}",
+        f"  eval md (Markdown)  {page}", "    # Result", "", "    - good<U+001B>[2J", f"  eval html (HTML)  {page}",
     ]  # fmt: skip
 
 

@@ -13,14 +13,15 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.interrupts import forget_handled_interrupt, lost_interrupts_repeated
+from spotwright.visible_text import visible
 
-__all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "cluster_extra", "importing", "main"]
+__all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "cluster_extra", "importing", "main", "say"]
 
 SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
@@ -103,7 +104,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> No
     if value:
         import spotwright
 
-        click.echo(f"spotwright {spotwright.__version__}")
+        say(f"spotwright {spotwright.__version__}")
         ctx.exit()
 
 
@@ -143,7 +144,7 @@ def importing() -> Iterator[None]:
         gc.enable()
 
 
-_CLUSTER_PACKAGES = frozenset({"aiohttp", "cryptography", "lightkube"})
+_CLUSTER_PACKAGES = frozenset({"cryptography", "lightkube"})
 
 
 @contextmanager
@@ -159,6 +160,15 @@ def cluster_extra(need: str) -> Iterator[None]:
         if package not in _CLUSTER_PACKAGES:
             raise
         raise InputError(f"{need} needs the package {package}: pip install 'spotwright[cluster]'") from error
+
+
+def say(text: str, *, err: bool = False, file: TextIO | None = None, nl: bool = True) -> None:
+    """Print text to people: a line, or several. What would drive the terminal is shown as a mark.
+
+    Every command prints with it. Files of users and the bytes of logs are not text to people: they are written as they are.
+    ``err``: to the error output; ``file``: to another stream; ``nl``: end with a newline.
+    """
+    click.echo(visible(text, block=True), err=err, file=file, nl=nl)
 
 
 def main() -> None:
@@ -196,8 +206,8 @@ def _outcome() -> int:
         return WRONG
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        click.echo(f"spotwright: {error.format_message()}", err=True)
-        click.echo(f"see {context.command_path if context else 'spotwright'} --help", err=True)
+        say(f"spotwright: {error.format_message()}", err=True)
+        say(f"see {context.command_path if context else 'spotwright'} --help", err=True)
         return WRONG
     except (click.Abort, KeyboardInterrupt):
         return STOPPED
@@ -207,10 +217,10 @@ def _outcome() -> int:
     except OSError as error:
         if not _is_output_lost(error):
             raise
-        click.echo(f"spotwright: the output cannot be written ({error.strerror})", err=True)
+        say(f"spotwright: the output cannot be written ({error.strerror})", err=True)
         return FAILED
     except SpotwrightError as error:
-        click.echo(f"spotwright: {error}", err=True)
+        say(f"spotwright: {error}", err=True)
         return FAILED if error.after_start else WRONG
     return code if isinstance(code, int) else SUCCEEDED
 

@@ -9,7 +9,7 @@ import click
 
 from spotwright.checkpoint_file import FILE_NAME, config_map
 from spotwright.checkpoint_file import checkpoint_file as file_content
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, say
 
 __all__ = ["checkpoint_file"]
 
@@ -36,11 +36,11 @@ def checkpoint_file(output: Path, *, as_config_map: bool) -> int:
     For images without Spotwright and without a network. It needs Python 3.11 or later and the standard library.
     """
     if as_config_map:
-        click.echo(json.dumps(config_map()))
+        say(json.dumps(config_map()))
         return SUCCEEDED
     from spotwright.cli.options import replace_file
 
     content = file_content()
     replace_file(output, content)
-    click.echo(f"{output}: {len(content) / 1000:.0f} kB; PYTHONPATH={output.absolute()} makes it importable", err=True)
+    say(f"{output}: {len(content) / 1000:.0f} kB; PYTHONPATH={output.absolute()} makes it importable", err=True)
     return SUCCEEDED

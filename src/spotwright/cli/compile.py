@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from spotwright.analysis import pipeline_yaml
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, say
 from spotwright.cli.manifest_files import print_findings
 from spotwright.cli.options import config_option, pipeline_option, replace_file
 from spotwright.config import Config, find, require_pools
@@ -62,7 +62,7 @@ def placed_yaml(
         PlaceOptions(replace_retries=replace_retries),
     )
     for note in (*compiled.warnings, *configuration.notes):
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     print_findings(placed.findings, with_lines=False)
     print_findings(unmatched_patterns(configuration, placed.roles))
     return placed.text

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import yaml
 
-from spotwright.cli import FAILED, SUCCEEDED, cluster_extra
+from spotwright.cli import FAILED, SUCCEEDED, cluster_extra, say
 from spotwright.cli.options import Listen, state_option
 from spotwright.model.quantities import parse_duration, parse_memory
 from spotwright.notices.agent import Address
@@ -135,7 +135,7 @@ def controller(
 
     own = home or _own_namespace()
     if print_rbac:
-        click.echo(yaml.safe_dump_all(permissions(own, _ACCOUNT, name), sort_keys=False), nl=False)
+        say(yaml.safe_dump_all(permissions(own, _ACCOUNT, name), sort_keys=False), nl=False)
         return SUCCEEDED
     if no_webhook and no_watch:
         raise click.UsageError("--no-webhook and --no-watch leave nothing to do")
@@ -181,7 +181,7 @@ async def _main(settings: object, context: str | None, kubeconfig: Path | None, 
     try:
         if unregister:
             was_there = await Registration(api, settings.name, settings.where).remove()
-            click.echo(f"{settings.name}: " + ("no API server asks any more" if was_there else "was not registered"))
+            say(f"{settings.name}: " + ("no API server asks any more" if was_there else "was not registered"))
             return SUCCEEDED if was_there else FAILED
         task = asyncio.ensure_future(run_controller(settings, api, partial(connect, cluster)))
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -222,10 +222,9 @@ def _own_namespace() -> str:
 def _require_extra() -> None:
     """Raise :class:`InputError` where the libraries of the extra are missing."""
     with cluster_extra("the controller"):
-        import aiohttp
         import cryptography
         import lightkube
-    del aiohttp, cryptography, lightkube
+    del cryptography, lightkube
 
 
 def _configure_logging(*, verbose: bool) -> None:

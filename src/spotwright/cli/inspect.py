@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import click
 
-from spotwright.cli import SUCCEEDED, cluster_extra
+from spotwright.cli import SUCCEEDED, cluster_extra, say
 from spotwright.cli.cluster import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
 from spotwright.errors import InputError, SpotwrightError
@@ -19,6 +19,7 @@ from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive
 from spotwright.views.run_json import run_view, summary
 from spotwright.views.run_text import left_out_lines, runs_text, show_text
+from spotwright.visible_text import coloured
 
 __all__ = ["cancel", "logs", "runs", "show"]
 
@@ -32,10 +33,10 @@ def runs(place: Place, as_json: bool) -> int:
     """List the runs of the state folder, or of a cluster, newest last."""
     summaries, problems, left_out = _summaries(place)
     for problem in problems:
-        click.echo(f"spotwright: {problem}", err=True)
-    click.echo(json.dumps(summaries) if as_json else runs_text(summaries))
+        say(f"spotwright: {problem}", err=True)
+    say(json.dumps(summaries) if as_json else runs_text(summaries))
     if left_out and not as_json:
-        click.echo("\n".join(["", *left_out_lines(left_out)]))
+        say("\n".join(["", *left_out_lines(left_out)]))
     return SUCCEEDED
 
 
@@ -65,7 +66,7 @@ def show(place: Place, name: str, follow: bool, as_json: bool) -> int:
         if follow:
             _show_progress(reader, sys.stderr if as_json else sys.stdout)
         view = run_view(reader.state, reader.folder.name, reader.now)
-    click.echo(json.dumps(view) if as_json else show_text(view))
+    say(json.dumps(view) if as_json else show_text(view))
     return SUCCEEDED
 
 
@@ -96,6 +97,8 @@ def logs(place: Place, name: str, task: str | None, attempt: int | None, follow:
     ATTEMPT is a number, or 'environment': what pip wrote while the packages of TASK were installed.
 
     TASK is a path or a name: of several tasks with that name, and of everything in a loop, all logs are printed.
+
+    A file or pipe gets the text as it was written; in a terminal only its colours and progress bars have an effect.
     """
     with open_run(place, name) as reader:
         _require_logs(place, reader)
@@ -122,11 +125,11 @@ def _require_logs(place: Place, reader: RunReader) -> None:
 def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: bool) -> None:
     """Print whole logs, one after the other."""
     if as_json:
-        click.echo(json.dumps([_as_json(log, log.text()) for log in selected]))
+        say(json.dumps([_as_json(log, log.text()) for log in selected]))
         return
     for log in selected:
         if with_headings:
-            click.echo(log.heading)
+            say(log.heading)
         _write(log.text(), newline=with_headings)
 
 
@@ -149,9 +152,9 @@ def cancel(name: str, state: Path, as_json: bool) -> int:
 
     ended = resume.cancel(folder)
     if as_json:
-        click.echo(json.dumps(run_view(ended, folder.name)))
+        say(json.dumps(run_view(ended, folder.name)))
     else:
-        click.echo(f"run {folder.name}: {ended.status.value}")
+        say(f"run {folder.name}: {ended.status.value}")
     return SUCCEEDED
 
 
@@ -170,10 +173,10 @@ def _print_pieces(pieces: Iterable[tuple[AttemptLog, str]], *, with_headings: bo
     previous: tuple[str, str, int] | None = None
     for log, text in pieces:
         if as_json:
-            click.echo(json.dumps(_as_json(log, text)))
+            say(json.dumps(_as_json(log, text)))
             continue
         if with_headings and log.key != previous:
-            click.echo(log.heading)
+            say(log.heading)
         previous = log.key
         _write(text)
 
@@ -183,7 +186,7 @@ def _as_json(log: AttemptLog, text: str) -> dict[str, object]:
 
 
 def _write(text: str, *, newline: bool = False) -> None:
-    sys.stdout.write(text)
+    sys.stdout.write(coloured(text) if sys.stdout.isatty() else text)
     if newline and text and not text.endswith("\n"):
         sys.stdout.write("\n")
     sys.stdout.flush()

@@ -13,9 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
-from spotwright.cli import FAILED, STOPPED, SUCCEEDED
+from spotwright.cli import FAILED, STOPPED, SUCCEEDED, say
 from spotwright.cli.cluster import Place, open_cluster
 from spotwright.cli.compile import placed_yaml
 from spotwright.cli.options import KfpOptions
@@ -92,9 +90,9 @@ def cancel_on_kfp(folder: RunFolder, *, as_json: bool) -> int:
 
     ended = cancel(folder, load_kfp_run(folder), pauses=Pauses())
     if as_json:
-        click.echo(json.dumps(run_view(ended, folder.name)))
+        say(json.dumps(run_view(ended, folder.name)))
     else:
-        click.echo(f"run {folder.name}: {ended.status.value}")
+        say(f"run {folder.name}: {ended.status.value}")
     return SUCCEEDED
 
 
@@ -123,7 +121,7 @@ def _follow(folder: RunFolder, run: KfpRun, server: KfpServer, notes: Sequence[s
             _note_record(follower, record, is_over=True)
         if not isinstance(progress, PlainProgress):  # the live view has no room for them
             for text in follower.state.notes:
-                click.echo(f"note: {text}", err=True)
+                say(f"note: {text}", err=True)
     return _finish(folder, follower.state, record, as_json=as_json)
 
 
@@ -178,11 +176,11 @@ def _finish(folder: RunFolder, kfp: RunState, record: ControllersRecord, *, as_j
         state, name = record.reader.state, record.reader.folder.name
     outputs = run_view(kfp, folder.name)["outputs"]
     if as_json:
-        click.echo(json.dumps({**run_view(state, name, time.time()), "outputs": outputs}))
+        say(json.dumps({**run_view(state, name, time.time()), "outputs": outputs}))
     else:
-        click.echo(summary_text(state, name, time.time(), outputs=outputs))
+        say(summary_text(state, name, time.time(), outputs=outputs))
     if kfp.status is RunStatus.RUNNING:
         again = f"follow it again with: spotwright resume {folder.name}; end it with: spotwright cancel {folder.name}"
-        click.echo(f"the run goes on there; {again}", err=True)
+        say(f"the run goes on there; {again}", err=True)
         return STOPPED
     return _CODES.get(kfp.status, FAILED)

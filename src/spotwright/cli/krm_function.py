@@ -15,7 +15,7 @@ import click
 import yaml
 
 from spotwright import config as configuration
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, say
 from spotwright.config import Config, require_pools
 from spotwright.config.document import STANDARD_INPUT, read_input
 from spotwright.errors import InputError
@@ -58,7 +58,7 @@ def krm_function() -> int:
     for (name, _), placement in zip(texts, placements, strict=True):
         for finding in placement.findings:
             if finding.level is Level.WARNING:
-                click.echo(f"{name}: {finding.level}: {finding.text}", err=True)
+                say(f"{name}: {finding.level}: {finding.text}", err=True)
     click.echo(_dumped(answer), nl=False)
     return SUCCEEDED
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from spotwright.cli import FAILED, SUCCEEDED, WRONG
+from spotwright.cli import FAILED, SUCCEEDED, WRONG, say
 from spotwright.cli.manifest_files import find_manifests
 from spotwright.cli.options import config_option, replace_files
 from spotwright.config import find
@@ -82,7 +82,7 @@ def lint(files: tuple[Path, ...], config: Path | None, form: str, fix: bool, rec
     """
     if list_rules:
         for rule in RULES:
-            click.echo(f"{rule.id:32} {rule.severity:8} {rule.title}")
+            say(f"{rule.id:32} {rule.severity:8} {rule.title}")
         return SUCCEEDED
     if not files:
         raise click.UsageError("Missing argument 'FILE...'.")
@@ -117,23 +117,23 @@ def _report(files: Sequence[Path], settings: Settings, *, fix: bool, recursive: 
 
 def _print(report: LintReport, form: str) -> None:
     if form == "json":
-        click.echo(json.dumps(lint_json(report)))
+        say(json.dumps(lint_json(report)))
     elif form == "sarif":
-        click.echo(json.dumps(sarif(report, __version__)))
+        say(json.dumps(sarif(report, __version__)))
     else:
         _echo(report_lines(report))
     for message in report.unread:
-        click.echo(f"error: {message}", err=True)
+        say(f"error: {message}", err=True)
 
 
 def _echo(lines: Iterable[str]) -> None:
-    click.echo("\n".join(lines))
+    say("\n".join(lines))
 
 
 def _settings(files: Sequence[Path], config: Path | None) -> Settings:
     first = next((path for path in files if path != STANDARD_INPUT), Path.cwd() / "-")
     configuration = find(first, config)
     if configuration.found_above:
-        click.echo(f"note: {configuration.found_above}", err=True)
+        say(f"note: {configuration.found_above}", err=True)
     refuse_unknown(configuration)
     return settings_of(configuration)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import click
 import yaml
 
+from spotwright.cli import say
 from spotwright.config import FILE_NAME
 from spotwright.errors import InputError
 from spotwright.placing.context import Finding, Level
@@ -47,7 +47,7 @@ def print_findings(
             groups.setdefault((finding.level, text), []).append(finding)
     for first, *others in groups.values():
         text = str(first) if with_lines else f"{first.level}: {first.text}"
-        click.echo(f"{text}{_also(first, others, with_lines=with_lines)}", err=True)
+        say(f"{text}{_also(first, others, with_lines=with_lines)}", err=True)
     return counts
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from spotwright.cli import say
 from spotwright.cli.options import Duration, Listen
 from spotwright.notices import Notice
 from spotwright.notices.agent import PROVIDERS, Address, SourceOptions, bind, make_source, serve
@@ -84,4 +85,4 @@ def _teller(node: str) -> Callable[[Notice | None], None]:
 
 
 def _log(text: str) -> None:
-    click.echo(f"spotwright node-agent: {text}", err=True)
+    say(f"spotwright node-agent: {text}", err=True)

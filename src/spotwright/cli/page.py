@@ -221,9 +221,9 @@ class _Made(NamedTuple):
 
 
 async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = False) -> int:
-    from spotwright.page.files import PageFiles
     from spotwright.page.identity import LocalToken
-    from spotwright.page.server import PageServer
+    from spotwright.page.page_files import PageFiles
+    from spotwright.page.page_server import PageServer
     from spotwright.page.workers import Workers
     from spotwright.version import __version__
 

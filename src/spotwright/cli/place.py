@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli import FAILED, SUCCEEDED, say
 from spotwright.cli.cluster import cluster_options, cluster_place, explain_objects
 from spotwright.cli.manifest_files import find_manifests, print_findings, read_records, records_text
 from spotwright.cli.options import config_option, json_option, pipeline_option, replace_files
@@ -136,7 +136,7 @@ def place(
 def _print_outcome(placements: Sequence[PlacedFile], config: Config, least: Level) -> None:
     """Print the findings, and one line on what was placed."""
     if config.found_above and least is Level.NOTE:
-        click.echo(f"note: {config.found_above}", err=True)
+        say(f"note: {config.found_above}", err=True)
     roles = list(_roles(placements))
     findings = [finding for placement in placements for finding in placement.findings]
     counts = print_findings([*findings, *unmatched_patterns(config, roles)], least=least)
@@ -144,7 +144,7 @@ def _print_outcome(placements: Sequence[PlacedFile], config: Config, least: Leve
     on_spot = sum(role.on_spot for role in placed)
     found = ", ".join(plural(counts[level], level.value) for level in (Level.WARNING, Level.NOTE) if counts[level])
     what = f"placed {plural(len(placed), 'role')} in {plural(len(placements), 'file')}, {on_spot} of them on spot"
-    click.echo(f"{what if placed else 'nothing was placed'}{f' ({found})' if found else ''}", err=True)
+    say(f"{what if placed else 'nothing was placed'}{f' ({found})' if found else ''}", err=True)
 
 
 @click.command()
@@ -201,7 +201,7 @@ def explain(
     """
     place = cluster_place(**cluster)
     if place.cluster:
-        click.echo(explain_objects(place, [str(file) for file in files], as_json=as_json))
+        say(explain_objects(place, [str(file) for file in files], as_json=as_json))
         return SUCCEEDED
     texts = [(path, _compile(path, pipeline_name) if _is_python(path) else read_input(path)) for path in files]
     configuration = _config_of(files, config)
@@ -215,9 +215,9 @@ def explain(
         placements[name_of(path)].has_lines = False
     placements[name_of(files[-1])].findings += unmatched_patterns(configuration, _roles(placements.values()))
     if as_json:
-        click.echo(json.dumps(explanation_json(placements, configuration)))
+        say(json.dumps(explanation_json(placements, configuration)))
     else:
-        click.echo(explanation_text(placements, configuration))
+        say(explanation_text(placements, configuration))
     return SUCCEEDED
 
 
@@ -256,7 +256,7 @@ def _read_all(files: Sequence[Path], *, recursive: bool) -> list[tuple[Path, str
             found = find_manifests(path, read_input)
             texts += found.texts
             for message in found.messages:
-                click.echo(message, err=True)
+                say(message, err=True)
     return texts
 
 

@@ -19,7 +19,7 @@ from spotwright.analysis import (
     read_share,
     spot_source,
 )
-from spotwright.cli import SUCCEEDED, importing
+from spotwright.cli import SUCCEEDED, importing, say
 from spotwright.cli.options import (
     Duration,
     arguments_option,
@@ -192,14 +192,14 @@ def _draw(forecast: Forecast, path: Path) -> None:
     from spotwright.forecast.picture import draw
 
     replace_file(path, draw(forecast, "svg" if path.suffix == ".svg" else "png"))
-    click.echo(f"picture: {path}", err=True)
+    say(f"picture: {path}", err=True)
 
 
 def _print(forecast: Forecast, pipeline: str, *, as_json: bool) -> None:
     from spotwright.forecast.report import forecast_json, forecast_text
 
     document = forecast_json(forecast, pipeline)
-    click.echo(json.dumps(document) if as_json else forecast_text(forecast, pipeline))
+    say(json.dumps(document) if as_json else forecast_text(forecast, pipeline))
 
 
 def _given(names: Sequence[str]) -> list[str]:
@@ -258,7 +258,7 @@ def compare_policies(traces: Sequence[str], options: JobOptions, *, as_json: boo
         job, recordings, options.policies, windows=_WINDOWS if options.windows is None else options.windows,
         seed=options.seed, fit=options.fit, pools=Pools(options.pools), prices=spot if len(spot) > 1 else (),
     )  # fmt: skip
-    click.echo(json.dumps(comparison_json(found)) if as_json else comparison_text(found))
+    say(json.dumps(comparison_json(found)) if as_json else comparison_text(found))
     return SUCCEEDED
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, say
 from spotwright.cli.options import config_option
 from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
@@ -87,7 +87,7 @@ def make_pool(
             )
         if tool == _KUEUE:
             return _kueue(configuration, name, namespaces, quotas)
-        click.echo("\n".join(compute_class_lines(configuration.pools, configuration.default_ladder)))
+        say("\n".join(compute_class_lines(configuration.pools, configuration.default_ladder)))
         return SUCCEEDED
     if pool is None:
         raise click.UsageError(f"name a pool: {', '.join(configuration.pools)}")
@@ -103,9 +103,9 @@ def make_pool(
         configuration.longest_grace_period,
     )
     lines = script(request, tool)
-    click.echo("\n".join(lines))
+    say("\n".join(lines))
     for warning in request.warnings:
-        click.echo(f"warning: {pool}: {warning}", err=True)
+        say(f"warning: {pool}: {warning}", err=True)
     return SUCCEEDED
 
 
@@ -115,11 +115,11 @@ def _kueue(configuration: Config, name: str, namespaces: tuple[str, ...], quotas
             raise InputError(f"{one!r}: expected a name of Kubernetes: small letters, digits and - inside")
     amounts = dict(_quota(text, configuration) for text in quotas)
     options = QueueOptions(name, tuple(dict.fromkeys(namespaces)), amounts, _release(configuration))
-    click.echo("\n".join(queue_lines(configuration.pools, options, configuration.default_ladder)))
+    say("\n".join(queue_lines(configuration.pools, options, configuration.default_ladder)))
     missing = unknown_quotas(configuration.pools, options)
     if missing:
         text = f"warning: these quotas are 0, which admits nothing: {', '.join(missing)}: set node: in the pool, or --quota"
-        click.echo(text, err=True)
+        say(text, err=True)
     return SUCCEEDED
 
 

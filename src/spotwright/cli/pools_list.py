@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, say
 from spotwright.cli.options import config_option, json_option
 from spotwright.clouds import providers
 from spotwright.clouds.providers import ZONE
@@ -53,9 +53,9 @@ def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
         if as_json:
             described.append(pool_json(pool, price))
         else:
-            click.echo("\n".join(_description(pool, price, configuration)))
+            say("\n".join(_description(pool, price, configuration)))
     if as_json:
-        click.echo(json.dumps(described, indent=2))
+        say(json.dumps(described, indent=2))
     return SUCCEEDED
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from spotwright.cli import FAILED, SUCCEEDED, cluster_extra
+from spotwright.cli import FAILED, SUCCEEDED, cluster_extra, say
 from spotwright.cli.options import config_option, json_option
 from spotwright.config import find, require_pools
-from spotwright.config.document import name_of, printable, read_input
+from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
 from spotwright.placing.documents import parse
 from spotwright.pools.checks import check
@@ -32,6 +32,7 @@ from spotwright.pools.ground import (
     read_objects,
 )
 from spotwright.pools.request import UNKNOWN_CAPACITY, ListedPool
+from spotwright.visible_text import visible
 
 if TYPE_CHECKING:
     from spotwright.cluster.found_pools import FoundPool
@@ -104,7 +105,7 @@ def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, con
     ground = ground_of(configuration, objects, works)
     findings = check(ground)
     if as_json:
-        click.echo(json.dumps(check_json(findings), indent=2))
+        say(json.dumps(check_json(findings), indent=2))
     else:
         _print_findings(ground, findings, objects, is_asked=cluster)
     return FAILED if any(finding.severity is Severity.ERROR for finding in findings) else SUCCEEDED
@@ -165,33 +166,31 @@ def _works_of(path: Path, objects: Objects) -> list[PodWork | Finding]:
 
 def _print_findings(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_asked: bool) -> None:
     for finding in findings:
-        click.echo(f"{finding.severity}: {printable(finding.where)}: {printable(finding.text)} [{finding.code}]")
+        say(f"{finding.severity}: {visible(finding.where)}: {visible(finding.text)} [{finding.code}]")
         for line in finding.fix.splitlines():
-            click.echo(f"  {printable(line)}")
+            say(f"  {visible(line)}")
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     nodes = sum(map(len, ground.members.values()))
     pools = sum(map(bool, ground.members.values()))
-    click.echo(
+    say(
         f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; DaemonSets: "
         f"{len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
     )
     if not objects.knows_nodes:
-        click.echo("no nodes were given, so nothing of them is checked: kubectl get nodes,daemonsets -A -o json")
+        say("no nodes were given, so nothing of them is checked: kubectl get nodes,daemonsets -A -o json")
     status = ground.autoscalers.status
     if status is not None:
-        click.echo(f"groups of the cluster autoscaler: {len(status.groups)}")
+        say(f"groups of the cluster autoscaler: {len(status.groups)}")
     if objects.no_config_maps:
-        click.echo(
-            f"a ConfigMap of the cluster autoscaler cannot be read, so it is not checked: {objects.no_config_maps}"
-        )
+        say(f"a ConfigMap of the cluster autoscaler cannot be read, so it is not checked: {objects.no_config_maps}")
     if objects.no_daemon_sets:
-        click.echo(
+        say(
             f"DaemonSets cannot be listed, so device plugins, drivers and logs are not checked: {objects.no_daemon_sets}"
         )
     elif not ground.daemon_sets and is_asked:
-        click.echo("the cluster has no DaemonSets: no device plugin, driver or log collector runs there")
+        say("the cluster has no DaemonSets: no device plugin, driver or log collector runs there")
     elif not ground.daemon_sets:
-        click.echo(
+        say(
             "no DaemonSets were given, so device plugins, drivers and logs are not checked: kubectl get "
             "nodes,daemonsets -A -o json"
         )
@@ -261,7 +260,7 @@ def _warn_of_unknown(pools: Iterable[FoundPool | ListedPool]) -> None:
     """Name the pools whose capacity nothing says on standard error, because standard output goes to a file."""
     for pool in pools:
         if not pool.is_known:
-            click.echo(f"warning: pool {pool.name}: {UNKNOWN_CAPACITY}", err=True)
+            say(f"warning: pool {pool.name}: {UNKNOWN_CAPACITY}", err=True)
 
 
 _Described = tuple[str, str, Mapping[str, Any], Iterable[str]]
@@ -279,10 +278,10 @@ def _described(found: Iterable[FoundPool], objects: Objects) -> Iterable[_Descri
 
 def _print_pools(titles: Sequence[str], pools: Iterable[_Described]) -> None:
     for title in titles:
-        click.echo(f"# {title}")
-    click.echo("version: 1\npools:")
+        say(f"# {visible(title)}")
+    say("version: 1\npools:")
     for name, remark, settings, notes in pools:
-        click.echo(f"  {name}:  # {remark}" if remark else f"  {name}:")
+        say(f"  {name}:  # {visible(remark)}" if remark else f"  {name}:")
         for note in notes:
-            click.echo(f"    # {note}")
-        click.echo(indent(yaml.safe_dump(dict(settings), sort_keys=False), "    "), nl=False)
+            say(f"    # {visible(note)}")
+        say(indent(yaml.safe_dump(dict(settings), sort_keys=False), "    "), nl=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli import FAILED, SUCCEEDED, say
 from spotwright.cli.options import Duration, json_option, state_option
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
@@ -178,26 +178,26 @@ def prune(
     items = pruning.take_stock(folder, options, now)
     candidates = [item for item in items if not item.kept]
     if not as_json:
-        click.echo(prune_text(items, now))
+        say(prune_text(items, now))
     if dry_run or not candidates:
-        click.echo(json.dumps(prune_json(items, now)) if as_json else _nothing_deleted(candidates))
+        say(json.dumps(prune_json(items, now)) if as_json else _nothing_deleted(candidates))
         return SUCCEEDED
     if not yes:
         if not _confirmed(as_json=as_json):
-            click.echo("nothing was deleted")
+            say("nothing was deleted")
             return SUCCEEDED
         # the question may stand for hours: a run that was begun or resumed meanwhile keeps what it uses
         shown = {item.path for item in candidates}
         now_there = [item for item in pruning.take_stock(folder, options) if item.path in shown]
         candidates = [item for item in now_there if not item.kept]
         for line in kept_lines(now_there):
-            click.echo(line)
+            say(line)
     outcomes = list(pruning.delete(folder, candidates))
     failed = {str(item.path): why for item, why in outcomes if why}
     for why in failed.values():
-        click.echo(f"spotwright: {why}", err=True)
+        say(f"spotwright: {why}", err=True)
     gone = [item for item, why in outcomes if not why]
-    click.echo(json.dumps(prune_json(items, now, failed)) if as_json else deleted_text(gone))
+    say(json.dumps(prune_json(items, now, failed)) if as_json else deleted_text(gone))
     return FAILED if failed else SUCCEEDED
 
 

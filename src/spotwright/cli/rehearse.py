@@ -9,7 +9,7 @@ from typing import TextIO
 
 import click
 
-from spotwright.cli import FAILED, SUCCEEDED, importing
+from spotwright.cli import FAILED, SUCCEEDED, importing, say
 from spotwright.cli.options import Duration, PipelineOptions, pipeline_options
 from spotwright.errors import InputError
 from spotwright.runs.bodies import require_platform
@@ -114,7 +114,7 @@ def rehearse(
     if junit is not None:
         _write(junit, as_junit(rehearsal, must_resume=must_resume))
     if shared.as_json:
-        click.echo(json.dumps(as_json(rehearsal)))
+        say(json.dumps(as_json(rehearsal)))
     else:
         _show(f"\n{as_text(rehearsal, points=False)}", sys.stdout)
     return FAILED if failures(rehearsal.steps, must_resume=must_resume) else SUCCEEDED
@@ -125,7 +125,7 @@ def _show(text: str, file: TextIO) -> None:
     for line in text.split("\n"):
         indent = line[: len(line) - len(line.lstrip())]
         for part in fitted(line, hang=f"{indent}    "):
-            click.echo(part, file=file)
+            say(part, file=file)
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,19 +10,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, say
 from spotwright.cli.cluster import Place, open_run, place_options
 from spotwright.cli.options import Duration, json_option
-from spotwright.errors import SpotwrightError
+from spotwright.errors import InputError, SpotwrightError
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.bodies import is_alive
 from spotwright.views.account import Account, account
 from spotwright.views.account_report import report_json, report_text
 from spotwright.views.spending import Totals
+
+if TYPE_CHECKING:
+    from spotwright.forecast.report import Beside
 
 __all__ = ["report"]
 
@@ -43,7 +47,7 @@ _Open = Callable[[], AbstractContextManager[RunReader]]
     "plan_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Show beside it what 'spotwright plan --json' had printed into this file.",
+    help="Show beside it what 'spotwright plan --json' had printed into this file.  [default: the one of run --plan]",
 )
 @place_options
 @json_option
@@ -76,13 +80,33 @@ def _print_account(reader: RunReader, plan_file: Path | None, *, as_json: bool) 
     """The account of one run, with its plan beside it if there is one."""
     costs, run = account(reader.state, reader.now), reader.folder.name
     document, text = report_json(costs, run), report_text(costs, run)
-    if plan_file is not None:
-        from spotwright.forecast.report import beside, beside_json, beside_lines, read_forecast
+    found = _beside(plan_file, costs, reader)
+    if found is not None:
+        from spotwright.forecast.report import beside_json, beside_lines
 
-        found = beside(read_forecast(plan_file), costs, reader.state)
         document["planned"] = beside_json(found)
         text = "\n".join([text, "", *beside_lines(found)])
-    click.echo(json.dumps(document) if as_json else text)
+    say(json.dumps(document) if as_json else text)
+
+
+def _beside(plan_file: Path | None, costs: Account, reader: RunReader) -> Beside | None:
+    """The run beside the plan that is named, else beside its own; ``None`` where there is none.
+
+    A plan of its own that does not fit the run hides nothing of the account.
+    """
+    from_run = plan_file is None
+    path = reader.folder.forecast if plan_file is None else plan_file
+    if from_run and not path.exists():
+        return None
+    from spotwright.forecast.report import beside, read_forecast
+
+    try:
+        return beside(read_forecast(path), costs, reader.state)
+    except InputError as error:
+        if not from_run:
+            raise
+        say(f"spotwright: the plan of run {reader.folder.name} is left out: {error}", err=True)
+        return None
 
 
 def _here(place: Place, names: tuple[str, ...], since: float | None) -> list[tuple[str, _Open]]:
@@ -111,7 +135,7 @@ def _accounts(runs: Iterable[tuple[str, _Open]]) -> Iterator[tuple[RunReader, Ac
             with opens() as reader:
                 costs = account(reader.state, reader.now)
         except SpotwrightError as error:
-            click.echo(f"spotwright: run {name} is left out: {error}", err=True)
+            say(f"spotwright: run {name} is left out: {error}", err=True)
             continue
         yield reader, costs
 
@@ -121,20 +145,15 @@ def _print_totals(accounts: Iterable[tuple[RunReader, Account]], plan_file: Path
 
     totals = Totals()
     for reader, costs in accounts:
-        tasks = reader.state.retired | reader.state.tasks
-        written = {path: task.plan.spec_path or path for path, task in tasks.items()}
-        planned = None if plan_file is None else _planned(plan_file, costs, reader)
-        totals.add(
-            costs, reader.folder.name, _pipeline(reader), reader.state.started_at, written=written, planned=planned
-        )
-    click.echo(json.dumps(totals_json(totals)) if as_json else totals_text(totals))
+        totals.add_run(reader.state, reader.folder.name, costs, _planned(plan_file, costs, reader))
+    say(json.dumps(totals_json(totals)) if as_json else totals_text(totals))
 
 
-def _planned(plan_file: Path, costs: Account, reader: RunReader) -> tuple[float, float, float] | None:
-    """The planned cost of a run (p10, p50, p90); ``None`` where the plan has none, or no run has a price."""
-    from spotwright.forecast.report import beside, read_forecast
-
-    found = beside(read_forecast(plan_file), costs, reader.state)
+def _planned(plan_file: Path | None, costs: Account, reader: RunReader) -> tuple[float, float, float] | None:
+    """The planned cost of a run (p10, p50, p90); ``None`` where there is no plan, or none of the cost, or no run has a price."""
+    found = _beside(plan_file, costs, reader)
+    if found is None:
+        return None
     low, middle, high = found.cost
     if found.actual_cost is None or low is None or middle is None or high is None:
         return None
@@ -142,9 +161,9 @@ def _planned(plan_file: Path, costs: Account, reader: RunReader) -> tuple[float,
 
 
 def _print_rows(accounts: Iterable[tuple[RunReader, Account]], form: str) -> None:
-    from spotwright.views.spending import COLUMNS, rows_of
+    from spotwright.views.spending import COLUMNS, pipeline_of, rows_of
 
-    rows = rows_of((costs, reader.folder.name, _pipeline(reader)) for reader, costs in accounts)
+    rows = rows_of((costs, reader.folder.name, pipeline_of(reader.state)) for reader, costs in accounts)
     if form == "csv":
         writer = csv.DictWriter(sys.stdout, list(COLUMNS), lineterminator="\n")
         writer.writeheader()
@@ -152,9 +171,5 @@ def _print_rows(accounts: Iterable[tuple[RunReader, Account]], form: str) -> Non
         return
     sys.stdout.write("[")
     for number, row in enumerate(rows):
-        sys.stdout.write(("," if number else "") + "\n" + json.dumps(row, ensure_ascii=False))
+        sys.stdout.write(("," if number else "") + "\n" + json.dumps(row))
     sys.stdout.write("\n]\n")
-
-
-def _pipeline(reader: RunReader) -> str:
-    return reader.state.meta.pipeline or reader.state.plan.graph.name

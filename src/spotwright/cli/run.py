@@ -78,6 +78,13 @@ def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Itera
         show_default=True,
         help="Speed up all simulated waits by this factor; the tasks' own work keeps its speed.",
     ),
+    click.option(
+        "--plan",
+        "plan_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="What 'spotwright plan --json' had printed into this file: report and the page show it beside the run.",
+    ),
     click.option("--name", help="The run's name.  [default: the pipeline's name and five letters]"),
     page_option,
     kfp_options,
@@ -91,6 +98,7 @@ def run(
     cache: str,
     taken_every: float | None,
     time_scale: float,
+    plan_file: Path | None,
     name: str | None,
     shows_page: bool,
 ) -> int:
@@ -125,12 +133,22 @@ def run(
         containers=shared.containers,
         state=shared.state,
         name=name,
+        forecast=_forecast(plan_file),
     )
     with early_server(StateFolder(shared.state).run(name).path, tasks=compiled.first_tasks) as server:
         with importing():
             from spotwright.cli.run_session import begin
         with _page_of(shared.state, name, as_json=shared.as_json, is_wanted=shows_page) as ended:
             return ended(begin(compiled, planning, running, server, as_json=shared.as_json))
+
+
+def _forecast(plan_file: Path | None) -> str:
+    """The text of a saved plan. Raises :class:`InputError` for another file."""
+    if plan_file is None:
+        return ""
+    from spotwright.forecast.report import read_forecast
+
+    return read_forecast(plan_file).text
 
 
 def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path, name: str | None) -> int:

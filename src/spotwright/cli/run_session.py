@@ -12,9 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-import click
-
-from spotwright.cli import FAILED, STOPPED, SUCCEEDED
+from spotwright.cli import FAILED, STOPPED, SUCCEEDED, say
 from spotwright.engine.events import Event, RunStatus
 from spotwright.engine.loop import Observer
 from spotwright.engine.state import RunState
@@ -52,9 +50,9 @@ def go_on(folder: RunFolder, server: bodies.EarlyServer, *, reread: bool, as_jso
     out = sys.stderr if as_json else sys.stdout
     with _shown(as_json=as_json) as observers:
         hooks = bodies.local_hooks(server)
-        resumption = resume(folder, lambda text: click.echo(text, file=out), observers, hooks, reread=reread)
+        resumption = resume(folder, lambda text: say(text, file=out), observers, hooks, reread=reread)
     if resumption.nothing_to_do:
-        click.echo(f"run {folder.name} has succeeded already: nothing to do", file=out)
+        say(f"run {folder.name} has succeeded already: nothing to do", file=out)
     return _finish(folder, resumption.state, as_json=as_json)
 
 
@@ -76,15 +74,15 @@ def _finish(folder: RunFolder, state: RunState, *, as_json: bool) -> int:
     from spotwright.views.run_text import summary_text
 
     if as_json:
-        click.echo(json.dumps(run_view(state, folder.name, time.time())))
+        say(json.dumps(run_view(state, folder.name, time.time())))
     else:
-        click.echo(summary_text(state, folder.name, time.time()))
+        say(summary_text(state, folder.name, time.time()))
     if state.detached:
-        click.echo(
+        say(
             f"the engine left the run, and its attempts go on; take it up with: spotwright resume {folder.name}",
             err=True,
         )
         return STOPPED
     if state.status is RunStatus.STOPPED:
-        click.echo(f"stopped; go on with: spotwright resume {folder.name}", err=True)
+        say(f"stopped; go on with: spotwright resume {folder.name}", err=True)
     return _CODES.get(state.status, FAILED)

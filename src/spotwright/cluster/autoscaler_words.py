@@ -26,12 +26,12 @@ from spotwright.clouds.providers import KARPENTER as KARPENTER_FACTS
 from spotwright.clouds.providers import node_pool_of
 from spotwright.cluster.signals import PodWaits, event_time, mapping, mappings, seconds, text
 from spotwright.cluster.workloads import metadata, uid_of
-from spotwright.config.document import printable
 from spotwright.engine.waits import CANNOT_GROW, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool
 from spotwright.notices.node_event import NAMESPACE
 from spotwright.pools.autoscaler_config_maps import status_of
+from spotwright.visible_text import visible
 
 __all__ = ["DEFAULT_LIMIT", "KARPENTER", "SCALER", "AutoscalerWords", "is_word", "slim_claim", "slim_word"]
 
@@ -349,7 +349,7 @@ class AutoscalerWords:
 
 def _waits(kind: str, words: str, since: float | None = None) -> PodWaits:
     """What is told: one line of bounded length, whoever has written a part of it."""
-    return PodWaits(kind, printable(words[:_SAID]), since)
+    return PodWaits(kind, visible(words[:_SAID]), since)
 
 
 def _short(group: str) -> str:

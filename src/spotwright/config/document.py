@@ -20,6 +20,7 @@ import yaml
 from spotwright import yaml_composer as composer
 from spotwright.errors import ConfigError, InputError
 from spotwright.model.quantities import format_bytes
+from spotwright.visible_text import visible
 
 __all__ = [
     "MOST_MANIFESTS",
@@ -38,7 +39,6 @@ __all__ = [
     "kind_of",
     "name_of",
     "plain",
-    "printable",
     "read",
     "read_bounded",
     "read_input",
@@ -134,7 +134,7 @@ class Problems:
 
         Raises :class:`ConfigError` when there are too many.
         """
-        self._problems[line, printable(f"{field}: {text}" if field else text)] = None
+        self._problems[line, visible(f"{field}: {text}" if field else text)] = None
         if len(self._problems) >= _ENOUGH:
             raise self.error()
 
@@ -211,11 +211,6 @@ def describe(node: Node) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-
-
-def printable(text: str) -> str:
-    """Return the text on one line, with unprintable characters escaped."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 MAX_BYTES = 1_000_000  # a thousand pools are 200 kB

@@ -24,6 +24,7 @@ __all__ = [
     "ON_DEMAND",
     "SPOT",
     "UNIFORM_PROGRESS",
+    "Bins",
     "Distribution",
     "Forecast",
     "Market",
@@ -31,6 +32,7 @@ __all__ = [
     "Question",
     "TaskForecast",
     "best_interval",
+    "bins",
     "distribution",
     "make",
 ]
@@ -49,11 +51,20 @@ class Distribution(NamedTuple):
     p99: float
 
 
+class Bins(NamedTuple):
+    """A histogram of a figure over all markets: 41 edges and the counts of the 40 bins between them; ``beyond`` have no end."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    beyond: int = 0
+
+
 class PolicyForecast(NamedTuple):
     """One policy. ``finish`` is in seconds from the start, ``late`` the share of markets in which the deadline is missed.
 
     ``late`` is ``None`` without a deadline; ``fails`` is the share of markets in which the run does not end. ``spot`` is the
-    share of the money that goes to spot. ``points`` are costs and ends of some markets, for a picture.
+    share of the money that goes to spot. ``points`` are costs and ends of some markets, for a picture; ``cost_bins`` and
+    ``finish_bins`` count those of all.
     """
 
     name: str
@@ -64,6 +75,8 @@ class PolicyForecast(NamedTuple):
     interruptions: float
     spot: float
     points: tuple[tuple[float, float], ...]
+    cost_bins: Bins
+    finish_bins: Bins
 
 
 class TaskForecast(NamedTuple):
@@ -137,6 +150,14 @@ def distribution(values: Any) -> Distribution:
     return Distribution(float(np.mean(values)), *(float(value) for value in found))
 
 
+def bins(values: Any) -> Bins:
+    """The histogram of an array, from its least to its greatest finite value; the first bin has them where all are equal."""
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    counts, edges = np.histogram(finite, _BINS, (low, high if high > low else low + 0.01 * (abs(low) or 1.0)))
+    return Bins(tuple(map(float, edges)), tuple(map(int, counts)), len(values) - len(finite))
+
+
 def best_interval(save: float, rate: float) -> float:
     """Seconds of work between two saves of ``save`` seconds each, with ``rate`` losses a second; infinite without losses."""
     if rate <= 0:
@@ -161,6 +182,7 @@ ON_DEMAND, SPOT, DEADLINE, UNIFORM_PROGRESS = "on-demand", "spot", "deadline", "
 
 _CRASHES = 1 / (30 * 86400)  # a node of any kind fails by itself about once in thirty days
 _POINTS = 150
+_BINS = 40  # of a histogram
 _MOST_CELLS = 3_000_000  # tasks times markets: a policy takes 32 bytes for each
 _SHOWN = 6  # tasks in one warning
 
@@ -309,6 +331,8 @@ def _policy(name: str, runs: _Runs, deadline: float | None) -> PolicyForecast:
         float(outcomes.taken.sum(axis=0).mean()),
         float(outcomes.spot.sum()) / spent if spent else 0.0,
         points,
+        bins(cost),
+        bins(finish),
     )
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from spotwright.forecast.forecast import (
     ON_DEMAND,
     SPOT,
     UNIFORM_PROGRESS,
+    Bins,
     Distribution,
     Forecast,
     Market,
@@ -31,9 +33,11 @@ from spotwright.views.account_report import price_unit
 from spotwright.views.text import Rows, plural, table, wrapped
 
 __all__ = [
+    "ALL_QUANTILES",
     "NAMES",
     "Beside",
     "StoredForecast",
+    "StoredPolicy",
     "beside",
     "beside_json",
     "beside_lines",
@@ -43,6 +47,7 @@ __all__ = [
     "length",
     "money",
     "pipeline_words",
+    "place_words",
     "read_forecast",
     "unit",
 ]
@@ -233,13 +238,14 @@ def _pool(pool: Market) -> str:
 def forecast_json(forecast: Forecast, pipeline: str) -> dict[str, Any]:
     """The forecast for machines. Durations are seconds; an amount or an end that is infinite is null.
 
-    - ``plan``: the version of this document, 1; ``pipeline``, ``command`` (runs the best policy), ``deadline`` (null without),
+    - ``plan``: the version of this document, 2; ``pipeline``, ``command`` (runs the best policy), ``deadline`` (null without),
       ``seed``, ``markets``, ``supply`` (in words), ``currency`` (null: costs count an hour of an on-demand node as 1),
       ``price_source``;
     - ``pools``: ``pool``, ``availability``, ``losses_an_hour`` of the markets;
     - ``policies``: ``name`` (``on-demand``, which is absent where a task runs on spot alone, ``spot``, ``deadline``,
       ``uniform-progress``), the distributions ``cost`` and ``finish`` (``mean``, ``p10``, ``p50``, ``p90``, ``p99``), ``late``
-      and ``fails`` (shares of the markets), ``interruptions`` (mean), ``spot`` (the share of the cost);
+      and ``fails`` (shares of the markets), ``interruptions`` (mean), ``spot`` (the share of the cost), ``bins`` (from version 2
+      on) with ``cost`` and ``finish``: 41 ``edges``, the ``counts`` of markets between them, and ``beyond`` (without an end);
     - ``best`` (a name), ``why``, ``certainty``, ``budget`` (of interruptions), ``nearest`` deadline, ``without_deadline`` (mean
       cost), ``deadline_costs``;
     - ``tasks``: ``path``, ``times`` (iterations), ``work``, ``source``, ``saves``, ``every`` (null: no saves, or none that
@@ -247,7 +253,7 @@ def forecast_json(forecast: Forecast, pipeline: str) -> dict[str, Any]:
     - ``warnings``, ``notes``, ``prices``: sentences.
     """
     return {
-        "plan": 1,
+        "plan": _VERSION,
         "pipeline": forecast.pipeline,
         "command": command_for(forecast, pipeline),
         "deadline": forecast.deadline,
@@ -281,6 +287,7 @@ def _policy_json(policy: PolicyForecast) -> dict[str, Any]:
         "fails": policy.fails,
         "interruptions": policy.interruptions,
         "spot": policy.spot,
+        "bins": {"cost": policy.cost_bins._asdict(), "finish": policy.finish_bins._asdict()},
     }
 
 
@@ -304,16 +311,35 @@ def _number(value: float | None) -> float | None:
 
 _MOST_BYTES = 50_000_000
 _QUANTILES = ("p10", "p50", "p90")
-_VERSION = 1
+ALL_QUANTILES = (*_QUANTILES, "p99")
+_VERSION = 2
+_READ = (1, 2)
+"""The versions that are read. The first one has no ``bins``."""
+
+
+class StoredPolicy(NamedTuple):
+    """One policy of a saved plan: p10, p50, p90 and p99 of cost and end (``None``: the run does not end so often).
+
+    ``bins`` are the histograms of both, ``None`` in a plan of version 1.
+    """
+
+    cost: tuple[float | None, ...]
+    end: tuple[float | None, ...]
+    bins: tuple[Bins, Bins] | None
 
 
 class StoredForecast(NamedTuple):
-    """A plan as it was saved: by policy the p10, p50 and p90 of cost and end (``None``: the run does not end so often)."""
+    """A plan as it was saved: by policy the p10, p50 and p90 of cost and end, and ``policies`` with all that is drawn of them.
+
+    ``text`` is the document itself.
+    """
 
     name: str
     currency: str | None
     costs: Mapping[str, tuple[float | None, ...]]
     ends: Mapping[str, tuple[float | None, ...]]
+    policies: Mapping[str, StoredPolicy]
+    text: str
 
 
 class Beside(NamedTuple):
@@ -339,18 +365,45 @@ def read_forecast(path: Path) -> StoredForecast:
     try:
         document = json.loads(text)
         version = document["plan"]
-        policies = {policy["name"]: policy for policy in document["policies"]} if version == _VERSION else {}
+        known = document["policies"] if version in _READ else []
+        policies = {str(policy["name"]): _read_policy(policy, version) for policy in known}
         stored = StoredForecast(
             path.name,
-            document["currency"],
-            {name: tuple(policy["cost"][each] for each in _QUANTILES) for name, policy in policies.items()},
-            {name: tuple(policy["finish"][each] for each in _QUANTILES) for name, policy in policies.items()},
+            None if document["currency"] is None else str(document["currency"]),
+            {name: policy.cost[:3] for name, policy in policies.items()},
+            {name: policy.end[:3] for name, policy in policies.items()},
+            policies,
+            text,
         )
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InputError(f"{path}: expected what 'spotwright plan PIPELINE --json' prints") from None
-    if version != _VERSION:
+    if version not in _READ:
         raise InputError(f"{path}: a plan of version {version}: a newer Spotwright made it, use that one")
     return stored
+
+
+def _read_policy(policy: Mapping[str, Any], version: int) -> StoredPolicy:
+    """One policy of a saved plan. Raises the errors of a mapping without its keys, and of values of another type."""
+    cost, end = (tuple(_finite(policy[key][each]) for each in ALL_QUANTILES) for key in ("cost", "finish"))
+    drawn = None if version < _VERSION else (_read_bins(policy["bins"]["cost"]), _read_bins(policy["bins"]["finish"]))
+    return StoredPolicy(cost, end, drawn)
+
+
+def _read_bins(found: Mapping[str, Any]) -> Bins:
+    edges = tuple(float(each) for each in found["edges"])
+    counts = tuple(int(each) for each in found["counts"])
+    if len(edges) != len(counts) + 1 or any(high < low for low, high in pairwise(edges)) or min(counts) < 0:
+        raise ValueError("no histogram")
+    return Bins(edges, counts, int(found["beyond"]))
+
+
+def _finite(value: Any) -> float | None:
+    """A number of a document, or null. Raises :class:`TypeError` and :class:`ValueError` for anything else."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("no number")
+    return float(value)
 
 
 def beside(plan: StoredForecast, account: Account, state: RunState) -> Beside:
@@ -393,7 +446,7 @@ def beside_lines(found: Beside) -> list[str]:
     rows = []
     if found.actual_cost is not None:
         shown = [_or_none(value, money) for value in found.cost]
-        place = _place(found.actual_cost, found.cost)
+        place = place_words(found.actual_cost, found.cost)
         rows.append(
             (
                 "cost",
@@ -403,7 +456,10 @@ def beside_lines(found: Beside) -> list[str]:
     if found.actual_end is not None:
         shown = [_or_none(value, length) for value in found.end]
         rows.append(
-            ("end", f"after {length(found.actual_end)}; planned {_range(shown)}: {_place(found.actual_end, found.end)}")
+            (
+                "end",
+                f"after {length(found.actual_end)}; planned {_range(shown)}: {place_words(found.actual_end, found.end)}",
+            )
         )
     rows += [("note", found.why)] if found.why else []
     return [*lines, *(line for word, text in rows for line in wrapped(text, indent=f"  {word:<8}", hang=" " * 10))]
@@ -418,8 +474,8 @@ def _or_none(value: float | None, words: Any) -> str:
     return "no end" if value is None else str(words(value))
 
 
-def _place(actual: float, planned: tuple[float | None, ...]) -> str:
-    """Where the actual figure lies in the planned ones; a figure at an end is within them."""
+def place_words(actual: float, planned: tuple[float | None, ...]) -> str:
+    """Where the actual figure lies in the planned p10, p50 and p90; a figure at an end is within them."""
     low, _, high = planned
     slack = 1e-9 + 0.001 * abs(actual)
     if low is not None and actual < low - slack:

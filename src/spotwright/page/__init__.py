@@ -1,1 +1,1 @@
-"""The page: runs in a browser. It shows what journals have and what the views compute, decides nothing and writes nothing."""
+"""The page of ``spotwright page``: runs in a browser, read only."""

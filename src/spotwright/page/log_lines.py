@@ -5,7 +5,7 @@ found by its number with one read.
 
 A line is what a terminal shows of it at the end of its line: carriage returns and backspaces of progress bars have overwritten
 what was there before, SGR sequences are names of styles, other escape sequences are dropped, and control characters and invisible
-ones are marks, see :func:`spotwright.views.text.visible`. Each line begins without a style.
+ones are marks, see :mod:`spotwright.visible_text`. Each line begins without a style.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from spotwright.engine.events import ON_KFP
 from spotwright.records.reader import AttemptLog, RunReader, list_logs
-from spotwright.views.text import ESCAPES, visible
+from spotwright.visible_text import ESCAPES, visible
 
 __all__ = ["Hits", "Line", "LogLines", "LogsInOrder", "RunLogs", "shown_parts"]
 
@@ -36,6 +36,7 @@ MOST_HITS = 1000
 
 _BLOCK = 65_536  # bytes
 _PIECE = 1 << 20  # bytes that are read at once
+_ORDINARY = 200  # bytes of a line, more or less
 _MOST_BYTES = 4 << 20  # of the lines of one page
 _SEARCH = 1.0  # seconds after which a search tells where it goes on
 
@@ -106,7 +107,9 @@ class LogLines:
         data = self._read(block * _BLOCK, _BLOCK)
         position = -1
         for _ in range(line - self._ends[block]):
-            position = data.index(b"\n", position + 1)
+            position = data.find(b"\n", position + 1)
+            if position < 0:  # the log was deleted
+                return self._size
         return block * _BLOCK + position + 1
 
     def page(self, first: int, count: int) -> list[Line]:
@@ -117,7 +120,10 @@ class LogLines:
         lines: list[Line] = []
         start, shown = self._start(first), 0
         while first < last and shown < _MOST_BYTES:
-            data = self._read(start, min(_PIECE, self._size - start))
+            some = min(
+                _PIECE, max(_BLOCK, _ORDINARY * (last - first))
+            )  # a cluster sends no more than is likely to be needed
+            data = self._read(start, min(some, self._size - start))
             texts = data.split(b"\n", last - first)
             rest = texts.pop()
             lines += (_line(first + index, text, text, len(text)) for index, text in enumerate(texts))
@@ -125,16 +131,20 @@ class LogLines:
             start += len(data) - len(rest)
             if first >= last:
                 break
+            if not data:  # the log was deleted
+                break
             if not texts or start + len(rest) >= self._size:  # a long line, or the last one without its end
                 end = self._start(first + 1) - (first < self._ended)
-                tail = (
-                    rest
-                    if start + len(rest) >= end
-                    else self._read(max(start, end - LONGEST_LINE), min(LONGEST_LINE, end - start))
-                )
-                lines.append(_line(first, rest[: end - start], tail[: end - start], end - start))
+                lines.append(self._line_between(first, start, end, rest))
                 first, start, shown = first + 1, end + 1, shown + LONGEST_LINE
         return lines
+
+    def _line_between(self, number: int, start: int, end: int, begun: bytes) -> Line:
+        """A line from one byte to another. ``begun`` is what was read from its start on."""
+        if start + len(begun) >= end:
+            return _line(number, begun[: end - start], begun[: end - start], end - start)
+        tail = max(start, end - LONGEST_LINE)
+        return _line(number, begun, self._read(tail, end - tail), end - start)
 
     def find(self, query: str, first: int, *, most: int = MOST_HITS, seconds: float = _SEARCH) -> Hits:
         """The lines from one on that have a text, in any case of its letters: ``most`` of them, after about ``seconds``."""
@@ -181,6 +191,8 @@ class _Search:
 
     def lines(self, data: bytes) -> Iterator[int]:
         """The numbers of the lines in these bytes that have it, each once."""
+        if not self._is_ascii and data.isascii():
+            return
         if b"\x1b" in data:
             data = _ESCAPES_IN_BYTES.sub(b"", data)
         lowered = data.lower() if self._is_ascii else data.decode("utf-8", "replace").lower().encode()

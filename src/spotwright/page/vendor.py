@@ -1,8 +1,8 @@
 """The page's modules of others, such as Preact: they come from npm, are in the wheel, and are not in the repository.
 
-``assets/vendor.json`` is the one table of them: for each name that a module imports the file in ``assets/vendor``, where it lies in
-npm's folder, and its SHA-256. The server makes the import map of it, ``scripts/page_assets.py`` the files, and ``setup.py`` builds
-no wheel without them. Only the standard library is used, because a build has nothing else.
+``assets/vendor.json`` is the one table of them: for each name that a module imports, its file in ``assets/vendor``, where that
+lies in npm's folder, and its SHA-256. The server makes the import map of it, ``scripts/page_assets.py`` the files, and
+``setup.py`` builds no wheel without them. Only the standard library is used, because a build has nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from spotwright.errors import InputError
 
-__all__ = ["TABLE", "VENDOR", "ensure_vendor", "vendor_faults", "vendor_files"]
+__all__ = ["TABLE", "VENDOR", "ensure_vendor", "vendor_faults", "vendor_files", "vendor_modules"]
 
 TABLE = Path(__file__).parent / "assets" / "vendor.json"
 VENDOR = TABLE.with_suffix("")
@@ -30,18 +30,24 @@ def vendor_files(table: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]
     return entries
 
 
+def vendor_modules(table: Path = TABLE) -> dict[str, str]:
+    """The file in ``assets/vendor`` for each name that a module imports: what an import map says."""
+    return {name: entry["file"] for name, entry in json.loads(table.read_text(encoding="utf-8")).items()}
+
+
 def vendor_faults() -> list[str]:
     """What is wrong with the files in ``assets/vendor``, in words; empty if they are those of the table."""
     expected = {entry["file"]: entry["sha256"] for entry in vendor_files(json.loads(TABLE.read_text(encoding="utf-8")))}
     there = {path.name: path for path in VENDOR.glob("[!.]*")}
-    missing = [f"{name} is missing" for name in expected if name not in there]
+    missing = [name for name in expected if name not in there]
+    lacks = [f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"] if missing else []
     strange = [f"{name} is not in {TABLE.name}" for name in sorted(there) if name not in expected]
     other = [
         f"{name} is not the file of {TABLE.name}"
         for name, path in sorted(there.items())
         if name in expected and hashlib.sha256(path.read_bytes()).hexdigest() != expected[name]
     ]
-    return [*missing, *other, *strange]
+    return [*lacks, *other, *strange]
 
 
 def ensure_vendor() -> None:

@@ -34,8 +34,9 @@ class RunReader:
 
     ``source``: where the run is read from, or whether the holder of a lease is alive, for a run in a state folder here.
 
-    ``state`` and ``is_driven`` are those of the last :meth:`refresh`; the constructor makes the first one. ``last`` is the sequence
-    number of the last event that is folded, ``made_at`` the run's :meth:`~spotwright.records.stored_plan.RunSource.made_at`.
+    ``state`` and ``is_driven`` are those of the last :meth:`refresh`; the constructor makes the first one. ``seq`` is the
+    sequence number of the last event that is folded, ``made_at`` the run's
+    :meth:`~spotwright.records.stored_plan.RunSource.made_at`.
     Raises :class:`StateError` where the run cannot be read.
     """
 
@@ -48,7 +49,7 @@ class RunReader:
 
     def _begin(self) -> None:
         self.made_at = self.source.made_at()
-        self.last = 0
+        self.seq = 0
         self.state = RunState(PlanVersions(self.folder, self.source))
         self.is_driven = False
 
@@ -62,11 +63,11 @@ class RunReader:
         return list(self._fold())
 
     def _fold(self) -> Iterator[Event]:
-        with self.source.look(self.last) as look, _no_collection():
+        with self.source.look(self.seq) as look, _no_collection():
             self.is_driven = look.is_driven
             for number, event in look.events:
                 fold(self.state, event)
-                self.last = number
+                self.seq = number
                 yield event
 
     def follow(self, pause: float) -> Iterator[list[Event]]:
@@ -74,11 +75,6 @@ class RunReader:
         while self.is_driven and self.state.status is RunStatus.RUNNING:
             self.source.pause(pause)
             yield self.refresh()
-
-    @property
-    def seq(self) -> int:
-        """The sequence number of the last event that is folded."""
-        return self.last
 
     @property
     def now(self) -> float | None:

@@ -46,6 +46,7 @@ __all__ = [
     "load_plans",
     "quotes_from_data",
     "quotes_to_data",
+    "save_forecast",
     "save_plan",
     "traces_of",
 ]
@@ -141,8 +142,17 @@ def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
         "quotes": quotes_to_data(stored.config.pools),
         "traces": {name: [trace.gap, list(trace.counts)] for name, trace in stored.traces.items()},
     }
+    _write(folder, folder.plan(version), document)
+
+
+def save_forecast(folder: RunFolder, text: str) -> None:
+    """Put what ``spotwright plan --json`` printed beside a run. Raises :class:`StateError` if it cannot be written."""
+    _write(folder, folder.forecast, text)
+
+
+def _write(folder: RunFolder, path: Path, content: str | Mapping[str, Any]) -> None:
     try:
-        write_atomically(folder.plan(version), document)
+        write_atomically(path, content)
     except OSError as error:
         raise StateError(
             f"{folder.path}: cannot be written ({error.strerror}); free some space or use --state"

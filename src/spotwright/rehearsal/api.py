@@ -16,6 +16,7 @@ from typing import Any
 from spotwright.errors import StateError
 from spotwright.runs.run_options import ConfigSource, config_option
 from spotwright.runs.subprocess_rpc import answers, ask, stop
+from spotwright.visible_text import visible
 
 __all__ = ["RehearsalReport", "rehearsal_html", "rehearse"]
 
@@ -207,7 +208,7 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
                 if "report" in answer:
                     return RehearsalReport(answer["text"], answer["report"])
                 if progress:
-                    print(answer["line"])  # noqa: T201 (the user asked for progress)
+                    print(visible(answer["line"], block=True))  # noqa: T201 (the user asked for progress)
     except KeyboardInterrupt:
         stop(process)
         raise

@@ -28,6 +28,7 @@ from spotwright.views.account import Account, account
 from spotwright.views.notebook import Report, TaskTable, run_html
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import show_text
+from spotwright.visible_text import visible
 
 __all__ = ["Run", "open_run", "run"]
 
@@ -231,7 +232,7 @@ def _listen(process: subprocess.Popen[str], *, until_begun: bool = False) -> str
                     if until_begun:
                         return name
                 else:
-                    print(message["line"])  # noqa: T201 (the user asked to see it)
+                    print(visible(message["line"], block=True))  # noqa: T201 (the user asked to see it)
     except KeyboardInterrupt:
         stop(process)
         raise

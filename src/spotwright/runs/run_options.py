@@ -89,6 +89,7 @@ class RunOptions:
 
     ``seed`` decides every simulated interruption (``None``: drawn). ``time_scale`` makes the waits of the simulated world pass
     that many times faster. ``state`` is the state folder, ``name`` the run's (``None``: drawn from the pipeline's).
+    ``forecast`` is the text that ``spotwright plan --json`` printed, to lie beside the run; empty: none.
     """
 
     seed: int | None = None
@@ -97,6 +98,7 @@ class RunOptions:
     containers: str = "auto"
     state: Path = Path(DEFAULT_STATE)
     name: str | None = None
+    forecast: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""

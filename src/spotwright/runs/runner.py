@@ -35,7 +35,7 @@ from spotwright.errors import SpotwrightError
 from spotwright.kfp.compiled import Compiled
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import RunFolder, StateFolder
-from spotwright.records.stored_plan import StoredPlan, can_be_taken, save_plan
+from spotwright.records.stored_plan import StoredPlan, can_be_taken, save_forecast, save_plan
 from spotwright.runs import bodies
 from spotwright.runs.bodies import REQUEST_SIGNAL
 from spotwright.runs.planning import (
@@ -194,7 +194,7 @@ def start(
     keep_pins(source.commits, state_folder.components)
     clock = bodies.local_clock()
     created = RunCreated(clock(), meta=_meta(folder.name, prepared))
-    begin_records(folder, prepared.stored, created)
+    begin_records(folder, prepared.stored, created, options.forecast)
     with errors_after_start(), leased(folder) as journal:
         state = RunState([prepared.stored.plan])
         fold(state, created)
@@ -255,14 +255,18 @@ def _given(prepared: Prepared) -> dict[str, Any]:
     return {name: bound[name] if name in artifacts else value for name, value in given.items()}
 
 
-def begin_records(folder: RunFolder, stored: StoredPlan, created: Event) -> None:
-    """Write the plan and the journal's first event. The journal gets its name last, so every run that is listed can be resumed.
+def begin_records(folder: RunFolder, stored: StoredPlan, created: Event, forecast: str = "") -> None:
+    """Write the plan, the ``forecast`` that the run was given, and the journal's first event.
+
+    The journal gets its name last, so every run that is listed can be resumed.
 
     Raises :class:`StateError` where they cannot be written; then nothing of the run stays.
     """
     beside = folder.journal.with_name("journal.new")
     try:
         save_plan(folder, 1, stored)
+        if forecast:
+            save_forecast(folder, forecast)
         with closing(Journal.create(beside)) as journal:
             journal.append([created])
         beside.rename(folder.journal)

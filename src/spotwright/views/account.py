@@ -3,15 +3,21 @@
 It is computed from the recorded attempts. The time of a node is split into boot, idle and unfilled time and the time of each
 attempt. Beside each attempt on spot stands its on-demand alternative. What later attempts did not repeat of an attempt's work
 is estimated from the progress that the code reported. Amounts are exact, or ranges. Every report shows these lines.
+
+Time is counted in whole parts of a second (:data:`SECOND`), and a time is multiplied with its price once it is added up:
+arithmetic on fractions is slow, and would be done tens of times for every attempt. Only the results are fractions.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from itertools import chain, pairwise
+from itertools import accumulate, chain, count, pairwise
 from typing import NamedTuple
 
 from spotwright.engine.events import RunStatus, TaskStatus
@@ -25,6 +31,7 @@ from spotwright.scheduling.ladder import Ladder, too_large
 
 __all__ = [
     "NOTHING",
+    "SECOND",
     "Account",
     "Amount",
     "AttemptCost",
@@ -48,9 +55,16 @@ __all__ = [
 ]
 
 
+SECOND = 2**60
+"""The parts of a second in which node time is counted.
+
+A moment is a binary floating-point number, so a power of two turns it into a whole number without any rounding, unless it lies
+within some milliseconds of 1970.
+"""
+
+_PER_SECOND = float(SECOND)
 _ZERO = Fraction(0)
 _ONE = Fraction(1)
-_LOAD_GRAINS = 10**12
 
 
 class Stay(NamedTuple):
@@ -64,13 +78,13 @@ class Stay(NamedTuple):
 
 @dataclass(slots=True)
 class NodeUse:
-    """The split time of a node in seconds: ``boot + idle + unfilled + sum(used.values()) == whole``."""
+    """The split time of a node in parts of a second: ``boot + idle + unfilled + sum(used.values()) == whole``."""
 
-    whole: Fraction
-    boot: Fraction = _ZERO
-    idle: Fraction = _ZERO
-    unfilled: Fraction = _ZERO
-    used: dict[Hashable, Fraction] = field(default_factory=dict)
+    whole: int
+    boot: int = 0
+    idle: int = 0
+    unfilled: int = 0
+    used: dict[Hashable, int] = field(default_factory=dict)
 
 
 def share_of(requests: Resources, node: Resources | None) -> Fraction:
@@ -88,50 +102,59 @@ def _is_paid(resource: str) -> bool:
 
 
 def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay]) -> NodeUse:
-    """Split the time of a node from the request for it until it is gone. All moments are Unix seconds."""
-    gone = max(booted, gone)
-    ready = gone if ready is None else min(max(booted, ready), gone)
-    use = NodeUse(_between(booted, gone), boot=_between(booted, ready))
-    marks = sorted(_marks(stays, ready, gone), key=lambda mark: mark[0])
-    paid = _ZERO  # seconds that a share of one has paid since the node was ready
-    load = _ZERO  # sum of the shares on the node
-    count, last, began = 0, ready, {}
-    for at, enters, stay in marks:
-        length = _between(last, at)
+    """Split the time of a node from the request for it until it is gone. All moments are Unix seconds.
+
+    What is lost where a share is no whole number of parts counts for the attempt that pays most.
+    """
+    begin, end = _parts(booted), max(_parts(booted), _parts(gone))
+    last = end if ready is None else min(max(begin, _parts(ready)), end)
+    use = NodeUse(end - begin, boot=last - begin)
+    node = math.lcm(*(stay.share.denominator for stay in stays))  # the node in units: every share is some of them
+    paid = 0  # what a share of the whole node has paid since the node was ready
+    load = 0  # sum of the shares on the node, in these units
+    unfilled = 0  # in these units too
+    began = {}
+    for at, enters, stay in sorted(_marks(stays, last, end), key=lambda mark: mark[0]):
+        length = at - last
         if length:
-            if count:
-                part = _ONE if load <= _ONE else Fraction(int(_LOAD_GRAINS / load), _LOAD_GRAINS)
-                paid += length * part
-                use.unfilled += length * (_ONE - load * part)
-            else:
+            if not load:
                 use.idle += length
+            elif load <= node:
+                paid += length
+                unfilled += length * (node - load)
+            else:
+                paid += length * node // load
             last = at
+        share = stay.share.numerator * (node // stay.share.denominator)
         if enters:
             began[stay.key] = paid
-            load, count = load + stay.share, count + 1
+            load += share
         else:
-            use.used[stay.key] = stay.share * (paid - began[stay.key])
-            load, count = load - stay.share, count - 1
-    use.idle += _between(last, gone)
+            use.used[stay.key] = share * (paid - began[stay.key]) // node
+            load -= share
+    use.idle += end - last
+    use.unfilled = unfilled // node
+    lost = use.whole - use.boot - use.idle - use.unfilled - sum(use.used.values())
+    if lost:
+        use.used[max(use.used, key=use.used.__getitem__)] += lost
     return use
 
 
 def paid_only(use: NodeUse) -> NodeUse:
     """The same node, as far as attempts paid for it: of its other time nobody here knows whose it was."""
-    return NodeUse(sum(use.used.values(), _ZERO), used=use.used)
+    return NodeUse(sum(use.used.values()), used=use.used)
 
 
-def _marks(stays: Sequence[Stay], ready: float, gone: float) -> list[tuple[float, bool, Stay]]:
+def _marks(stays: Sequence[Stay], ready: int, gone: int) -> Iterator[tuple[int, bool, Stay]]:
     """When attempts come (``True``) and go, each in this order and within the life of the node."""
-    marks = []
     for stay in stays:
-        start = min(max(stay.start, ready), gone)
-        marks += [(start, True, stay), (min(max(stay.end, start), gone), False, stay)]
-    return marks
+        start = min(max(_parts(stay.start), ready), gone)
+        yield start, True, stay
+        yield min(max(_parts(stay.end), start), gone), False, stay
 
 
-def _between(start: float, end: float) -> Fraction:
-    return Fraction(end) - Fraction(start)
+def _parts(moment: float) -> int:
+    return int(moment * _PER_SECOND)
 
 
 class OnDemand(NamedTuple):
@@ -174,20 +197,31 @@ def _on(pool: Pool, requests: Resources) -> OnDemand | str:
     return OnDemand(pool, share_of(requests, pool.node), pool.price)
 
 
-_NONE, _ALL = Fraction(0), Fraction(1)
 _PROGRESS_GRAINS = 1_000_000  # progress is an estimate: sums of parts with one denominator stay small numbers
 
 
 class KeptWork(NamedTuple):
     """The least and the most that was kept of an attempt, as parts of one."""
 
-    low: Fraction = _NONE
-    high: Fraction = _NONE
+    low: Fraction = _ZERO
+    high: Fraction = _ZERO
 
     @property
     def is_exact(self) -> bool:
         """Whether both ends are equal."""
         return self.low == self.high
+
+    @property
+    def millionths(self) -> tuple[int, int]:
+        """Both ends in whole millionths."""
+        low, high = self
+        return (
+            low.numerator * _PROGRESS_GRAINS // low.denominator,
+            high.numerator * _PROGRESS_GRAINS // high.denominator,
+        )
+
+
+_NOTHING_KEPT, _ALL_KEPT = KeptWork(), KeptWork(_ONE, _ONE)
 
 
 @dataclass(slots=True)
@@ -209,10 +243,10 @@ def kept_of(attempts: Sequence[AttemptState], *, may_succeed: bool) -> list[Kept
     for attempt, base in zip(reversed(attempts), reversed(reached), strict=True):
         if attempt.cause is Cause.SUCCEEDED:
             after = _After(attempt.first_progress, attempt.first_progress is None, succeeded=True)
-            kept.append(KeptWork(_ALL, _ALL))
+            kept.append(_ALL_KEPT)
             continue
         if attempt.cause is None or attempt.bound_at is None or not (after.succeeded or may_succeed):
-            kept.append(KeptWork())
+            kept.append(_NOTHING_KEPT)
         else:
             kept.append(_kept(attempt, base, after))
         if attempt.first_progress is not None:
@@ -232,8 +266,8 @@ def _reached_before(attempts: Sequence[AttemptState]) -> list[float]:
 def _kept(attempt: AttemptState, base: float, after: _After) -> KeptWork:
     most = _most_kept(attempt, base, after.lowest)
     if after.lowest is None or most is None:
-        return KeptWork(_NONE, _ALL if most is None else most)
-    return KeptWork(_NONE if after.is_blind else most, most)
+        return KeptWork(_ZERO, _ONE if most is None else most)
+    return KeptWork(_ZERO if after.is_blind else most, most)
 
 
 def _most_kept(attempt: AttemptState, base: float, lowest: float | None) -> Fraction | None:
@@ -242,11 +276,11 @@ def _most_kept(attempt: AttemptState, base: float, lowest: float | None) -> Frac
         return None
     first, last = attempt.first_progress, attempt.progress
     if first is None or last is None:
-        return _NONE if lowest <= base else None
+        return _ZERO if lowest <= base else None
     if lowest <= first:
-        return _NONE
+        return _ZERO
     if lowest >= last:
-        return _ALL
+        return _ONE
     return Fraction(round((lowest - first) / (last - first) * _PROGRESS_GRAINS), _PROGRESS_GRAINS)
 
 
@@ -261,9 +295,14 @@ class Amount:
     money: Fraction | None = Fraction(0)
 
     @classmethod
-    def of(cls, seconds: Fraction, price: Fraction | None) -> Amount:
-        """``seconds`` of a node with this price per hour."""
-        return cls(seconds, None if price is None else seconds * price / 3600)
+    def of(cls, time: int, price: Fraction | None, *, per: int = SECOND) -> Amount:
+        """So much time of a node with this price per hour; ``per`` parts of it are a second."""
+        if not time:
+            return NOTHING if price is not None else _NOTHING_UNPRICED
+        if price is None:
+            return cls(Fraction(time, per), None)
+        dividend, divisor = price.as_integer_ratio()
+        return cls(Fraction(time, per), Fraction(time * dividend, per * divisor * 3600))
 
     def __add__(self, other: Amount) -> Amount:
         money = None if self.money is None or other.money is None else self.money + other.money
@@ -280,6 +319,7 @@ class Amount:
 
 
 NOTHING = Amount()
+_NOTHING_UNPRICED = Amount(money=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +375,10 @@ _SPENT: Mapping[Cause, SpentOn] = {
 
 
 class AttemptCost(NamedTuple):
-    """One attempt. ``seconds`` is its time on the node by the clock, ``cost`` the node time that it pays.
+    """One attempt. ``clock`` is its time on the node by the clock, ``used`` the node time that it pays, in parts of a second.
 
     ``share`` is the share of its node that it requests. Where the shares on a node add up to more than one, each pays less: see
-    ``cost``.
+    ``cost``. ``price`` is that of a node hour, ``None`` if a pool of the run has none.
     """
 
     task: str
@@ -348,10 +388,21 @@ class AttemptCost(NamedTuple):
     capacity: Capacity
     cause: Cause | None
     started_at: float
-    seconds: Fraction
+    clock: int
     share: Fraction
-    cost: Amount
+    used: int
+    price: Fraction | None
     kept: KeptWork
+
+    @property
+    def seconds(self) -> Fraction:
+        """Its time on the node by the clock."""
+        return Fraction(self.clock, SECOND)
+
+    @property
+    def cost(self) -> Amount:
+        """The node time that it pays."""
+        return Amount.of(self.used, self.price)
 
     @property
     def spent(self) -> SpentOn | None:
@@ -379,16 +430,31 @@ class PoolCost(NamedTuple):
 class NodeCost(NamedTuple):
     """One node, from the request for it until it was gone (Unix seconds): the part of its time that no attempt used.
 
-    ``pool`` is its pool as it was configured when the node was requested.
+    ``pool`` is its pool as it was configured when the node was requested. ``price`` is that of a node hour, ``None`` if a pool
+    of the run has none.
     """
 
     name: str
     pool: Pool
     start: float
     end: float
-    boot: Amount
-    idle: Amount
-    unfilled: Amount
+    price: Fraction | None
+    use: NodeUse
+
+    @property
+    def boot(self) -> Amount:
+        """From the request for it until it was ready."""
+        return Amount.of(self.use.boot, self.price)
+
+    @property
+    def idle(self) -> Amount:
+        """Ready, and no attempt on it."""
+        return Amount.of(self.use.idle, self.price)
+
+    @property
+    def unfilled(self) -> Amount:
+        """The part of it that no attempt had requested while another part was in use."""
+        return Amount.of(self.use.unfilled, self.price)
 
 
 class Account(NamedTuple):
@@ -432,20 +498,88 @@ class Account(NamedTuple):
     relaunches: Amount = NOTHING
 
     def attempt(self, task: str, number: int) -> AttemptCost | None:
-        """The cost of one attempt; ``None`` if it never had a node."""
+        """The cost of one attempt; ``None`` if it never had a node. It looks through all of them."""
         return next((cost for cost in self.attempts_by_start if (cost.task, cost.number) == (task, number)), None)
 
 
+@dataclass(slots=True)
+class _Sum:
+    """Time of attempts in parts of a second, and the least and the most of it that was kept, in millionths of these parts."""
+
+    time: int = 0
+    low: int = 0
+    high: int = 0
+
+    def add(self, attempt: _Attempt, time: int) -> None:
+        self.time += time
+        self.low += time * attempt.least
+        self.high += time * attempt.most
+
+    def kept(self, price: Fraction | None) -> Range:
+        """What was kept of it, with its cost at this price of a node hour."""
+        return Range(*(Amount.of(end, price, per=SECOND * _PROGRESS_GRAINS) for end in (self.low, self.high)))
+
+    def rest(self, price: Fraction | None) -> Range:
+        """What was not kept of it."""
+        whole = self.time * _PROGRESS_GRAINS
+        return _Sum(high=whole - self.low, low=whole - self.high).kept(price)
+
+
+@dataclass(slots=True)
+class _Line:
+    """The nodes of a pool at one price, with their time in parts of a second. ``pool`` is that of the first of them.
+
+    ``price`` is what a node hour costs in this account: ``None`` for every pool if one of them has no price.
+    """
+
+    name: str
+    pool: Pool
+    price: Fraction | None
+    nodes: int = 0
+    whole: int = 0
+    boot: int = 0
+    idle: int = 0
+    unfilled: int = 0
+    attempts: dict[SpentOn | None, _Sum] = field(default_factory=lambda: defaultdict(_Sum))
+
+    def add(self, use: NodeUse) -> None:
+        self.nodes += 1
+        self.whole += use.whole
+        self.boot += use.boot
+        self.idle += use.idle
+        self.unfilled += use.unfilled
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node until ``end`` (Unix seconds): its pool as configured when it was requested, and what it offers to attempts."""
+
+    state: NodeState
+    pool: Pool
+    line: _Line
+    size: Resources | None
+    end: float
+    use: NodeUse = field(default_factory=lambda: NodeUse(0))
+    attempts: list[_Attempt] = field(default_factory=list)
+
+
 class _Attempt(NamedTuple):
-    """An attempt that had a node, with everything from which its cost is computed."""
+    """An attempt that had a node, with everything from which its cost is computed.
+
+    ``planned``: its task, or an earlier one with the same requests and ladder. ``least`` and ``most``: ``kept`` in millionths.
+    """
 
     task: str
     planned: PlannedTask
     state: AttemptState
-    pool: Pool
     kept: KeptWork
-    stay: Stay
-    node: NodeState
+    least: int
+    most: int
+    key: int  # its number among all attempts of the run
+    share: Fraction
+    start: float
+    end: float
+    node: _Node
 
 
 def account(state: RunState, now: float | None = None) -> Account:
@@ -455,38 +589,51 @@ def account(state: RunState, now: float | None = None) -> Account:
     journal that names a pool which no version of the plan has.
     """
     until = state.known_until(now)
-    attempts = sorted(_attempts(state, until), key=lambda attempt: attempt.stay.start)
-    uses = _uses(state, attempts, until)
-    used = _used_pools(state)
-    unpriced = tuple(dict.fromkeys(name for name, price in used if price is None))
-    costs = [_attempt_cost(attempt, uses, priced=not unpriced) for attempt in attempts]
-    pools = [_pool_cost(state, name, price, uses, priced=not unpriced) for name, price in used]
-    nothing = Amount.of(Fraction(0), None if unpriced else Fraction(0))
-    compared = _compare(state, attempts, costs, unpriced)
-    nodes = tuple(_node_cost(state, node, uses, until, priced=not unpriced) for node in state.all_nodes)
+    nodes, lines = _nodes(state, until)
+    attempts = sorted(_attempts(state, nodes, until), key=lambda attempt: attempt.start)
+    _split(nodes, attempts, is_shared=bool(state.meta.orchestrator))
+    unpriced = tuple(dict.fromkeys(line.name for line in lines if line.pool.price is None))
+    if unpriced:
+        for line in lines:
+            line.price = None
+    costs = tuple(map(_attempt_cost, attempts))
+    for attempt, cost in zip(attempts, costs, strict=True):
+        attempt.node.line.attempts[cost.spent].add(attempt, cost.used)
+    pools = tuple(_pool_cost(line) for line in lines)
+    nothing = _NOTHING_UNPRICED if unpriced else NOTHING
+    compared = _compare(state, attempts, costs, lines, unpriced)
     moves = list(_moves(state))
+    node_costs = tuple(
+        NodeCost(node.state.name, node.pool, node.state.booted_at, node.end, node.line.price, node.use)
+        for node in nodes
+    )
     return Account(
         currency=state.plan.config.currency,
-        prices=_prices(state),
+        prices=_prices(state, nodes),
         time_scale=state.time_scale,
         until=until,
-        under_way=any(cost.spent is SpentOn.UNDER_WAY for cost in costs),
-        pools=tuple(pools),
-        nodes=nodes,
+        under_way=any(SpentOn.UNDER_WAY in line.attempts for line in lines),
+        pools=pools,
+        nodes=node_costs,
         moves=len(moves),
-        relaunches=total([nothing, *_relaunches(moves, nodes)]),
-        attempts_by_start=tuple(costs),
+        relaunches=total([nothing, *_relaunches(moves, node_costs)]),
+        attempts_by_start=costs,
         has_own_nodes=not state.meta.orchestrator,
         whole=total([nothing, *(pool.whole for pool in pools)]),
         boot=total([nothing, *(pool.boot for pool in pools)]),
         idle=total([nothing, *(pool.idle for pool in pools)]),
         unfilled=total([nothing, *(pool.unfilled for pool in pools)]),
         attempts=total([nothing, *(pool.attempts for pool in pools)]),
-        useful=_parts(costs, nothing, useful=True),
+        useful=sum(
+            (part.kept(line.price) for line in lines for part in line.attempts.values()), Range(nothing, nothing)
+        ),
         spent={
-            spent: _parts([cost for cost in costs if cost.spent is spent], nothing, useful=False)
+            spent: sum(
+                (line.attempts[spent].rest(line.price) for line in lines if spent in line.attempts),
+                Range(nothing, nothing),
+            )
             for spent in SpentOn
-            if any(cost.spent is spent for cost in costs)
+            if any(spent in line.attempts for line in lines)
         },
         unpriced=unpriced,
         cached=tuple((task.path, *task.cached_from) for task in state.tasks.values() if task.cached_from is not None),
@@ -508,11 +655,14 @@ def _moves(state: RunState) -> Iterator[tuple[float, AttemptState | None]]:
 
 def _relaunches(moves: Sequence[tuple[float, AttemptState | None]], nodes: Sequence[NodeCost]) -> Iterator[Amount]:
     """The boot of each node that was requested after a move and that the next attempt ran on."""
-    booted = {(node.name, node.start): node for node in nodes}
+    booted: dict[str, list[NodeCost]] = defaultdict(list)
+    for node in sorted(nodes, key=lambda node: node.start):
+        booted[node.name].append(node)
     for ended_at, after in moves:
-        found = [node for (name, start), node in booted.items() if after and name == after.node and start >= ended_at]
-        for node in found[:1]:
-            yield booted.pop((node.name, node.start)).boot
+        found = booted.get(after.node or "", []) if after is not None else []
+        index = bisect_left(found, ended_at, key=lambda node: node.start)
+        if index < len(found):
+            yield found.pop(index).boot
 
 
 def _builds(state: RunState, until: float) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -526,23 +676,48 @@ def _builds(state: RunState, until: float) -> Iterator[tuple[tuple[str, ...], fl
     yield from seconds.items()
 
 
-def _attempts(state: RunState, until: float) -> Iterator[_Attempt]:
+def _nodes(state: RunState, until: float) -> tuple[list[_Node], list[_Line]]:
+    """Every node of the run, and the pools that had one, once per price: a resume may have changed the price."""
+    nodes: list[_Node] = []
+    lines: dict[tuple[str, Fraction | None], _Line] = {}
+    known: dict[tuple[int, str], tuple[Pool, _Line]] = {}
+    for node in state.all_nodes:
+        as_configured = known.get((node.version, node.pool))
+        if as_configured is None:
+            pool = _pool_of_node(state, node)
+            as_configured = pool, lines.setdefault((node.pool, pool.price), _Line(node.pool, pool, pool.price))
+            known[node.version, node.pool] = as_configured
+        pool, line = as_configured
+        size = {**node.offers, **(pool.node or {})} if node.offers else pool.node
+        end = max(node.booted_at, until if node.gone_at is None else node.gone_at)
+        nodes.append(_Node(node, pool, line, size or None, end))
+    return nodes, list(lines.values())
+
+
+def _attempts(state: RunState, nodes: Sequence[_Node], until: float) -> Iterator[_Attempt]:
     """Every attempt that had a node, also of tasks that only an earlier version of the run has."""
+    named = _Named(nodes)
+    numbers = count()
+    alike: dict[Hashable, PlannedTask] = {}
+    shares: dict[tuple[int, int], Fraction] = {}  # by the objects that hold the task and the size of the node
     for task in chain(state.tasks.values(), state.retired.values()):
         if not any(attempt.bound_at is not None for attempt in task.attempts):
             continue
         is_here = state.tasks.get(task.path) is task
         may_succeed = is_here and not task.status.is_final and state.status in (RunStatus.RUNNING, RunStatus.STOPPED)
         planned = effective_plan(state, task) if is_here and task.status is not TaskStatus.WAITING else task.plan
+        planned = alike.setdefault((tuple(planned.work.requests.items()), planned.ladder.rungs), planned)
         for attempt, kept in zip(task.attempts, kept_of(task.attempts, may_succeed=may_succeed), strict=True):
             if attempt.bound_at is None or not attempt.node or not attempt.pool:  # unknown nodes cost nobody knows what
                 continue
-            node = _node_of(state, attempt.node, attempt.bound_at)
-            pool = _pool_of_node(state, node)
-            size = {**node.offers, **(pool.node or {})} or None
-            share = share_of(planned.work.requests, size)
-            stay = Stay((task.path, attempt.number), share, attempt.bound_at, _end_of(attempt, node, until))
-            yield _Attempt(task.path, planned, attempt, pool, kept, stay, node)
+            node = named.find(attempt.node, attempt.bound_at)
+            share = shares.get((id(planned), id(node.size)))
+            if share is None:
+                share = shares[id(planned), id(node.size)] = share_of(planned.work.requests, node.size)
+            end = _end_of(attempt, node.state, until)
+            yield _Attempt(
+                task.path, planned, attempt, kept, *kept.millionths, next(numbers), share, attempt.bound_at, end, node
+            )
 
 
 def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
@@ -577,35 +752,37 @@ def _node_of(state: RunState, name: str, bound_at: float) -> NodeState:
     return next((node for node in former if bound_at <= (node.gone_at or 0.0)), state.nodes[name])
 
 
-_Uses = Mapping[tuple[str, float], NodeUse]
-"""How the time of each node was used, by its name and the moment when it began."""
+class _Named:
+    """Finds the node on which an attempt was bound: a machine that comes back under its name is another one."""
+
+    def __init__(self, nodes: Iterable[_Node]) -> None:
+        self._nodes: dict[str, list[_Node]] = defaultdict(list)
+        for node in nodes:
+            self._nodes[node.state.name].append(node)
+        self._gone = {
+            name: list(accumulate((node.state.gone_at or 0.0 for node in of_name[:-1]), max))
+            for name, of_name in self._nodes.items()
+        }
+
+    def find(self, name: str, bound_at: float) -> _Node:
+        """The first of this name that was not gone before this moment, else the last one."""
+        return self._nodes[name][bisect_left(self._gone[name], bound_at)]
 
 
-def _uses(state: RunState, attempts: Iterable[_Attempt], until: float) -> _Uses:
-    stays: dict[tuple[str, float], list[Stay]] = {_key(node): [] for node in state.all_nodes}
+def _split(nodes: Iterable[_Node], attempts: Iterable[_Attempt], *, is_shared: bool) -> None:
+    """Split the time of every node. ``is_shared``: others use the nodes, so that only the time of the attempts counts."""
     for attempt in attempts:
-        stays[_key(attempt.node)].append(attempt.stay)
-    uses = {
-        _key(node): occupy(
-            node.booted_at, node.ready_at, until if node.gone_at is None else node.gone_at, stays[_key(node)]
-        )
-        for node in state.all_nodes
-    }
-    return {key: paid_only(use) for key, use in uses.items()} if state.meta.orchestrator else uses
+        attempt.node.attempts.append(attempt)
+    for node in nodes:
+        stays = [Stay(each.key, each.share, each.start, each.end) for each in node.attempts]
+        use = occupy(node.state.booted_at, node.state.ready_at, node.end, stays)
+        node.use = paid_only(use) if is_shared else use
+        node.line.add(node.use)
 
 
-def _key(node: NodeState) -> tuple[str, float]:
-    return node.name, node.booted_at
-
-
-def _used_pools(state: RunState) -> list[tuple[str, Fraction | None]]:
-    """Every pool that had a node, once per price: a resume may have changed the price."""
-    return list(dict.fromkeys((node.pool, _pool_of_node(state, node).price) for node in state.all_nodes))
-
-
-def _prices(state: RunState) -> str:
+def _prices(state: RunState, nodes: Sequence[_Node]) -> str:
     """Where the prices of the pools that were used come from; before the first node, those of all pools."""
-    pools = [_pool_of_node(state, node) for node in state.all_nodes] or state.plan.config.pools.values()
+    pools = [node.pool for node in nodes] or state.plan.config.pools.values()
     sources = {pool.price_source for pool in pools}
     return sources.pop().value if len(sources) == 1 else "mixed"
 
@@ -623,57 +800,38 @@ def pool_of(state: RunState, name: str) -> Pool:
     raise StateError(f"the journal names the pool {name!r}, which is in no version of the run's configuration")
 
 
-def _attempt_cost(attempt: _Attempt, uses: _Uses, *, priced: bool) -> AttemptCost:
-    used = uses[_key(attempt.node)].used[attempt.stay.key]
+def _attempt_cost(attempt: _Attempt) -> AttemptCost:
+    node = attempt.node
     return AttemptCost(
         task=attempt.task,
         number=attempt.state.number,
-        pool=attempt.pool.name,
-        node=attempt.node.name,
-        capacity=attempt.pool.capacity,
+        pool=node.pool.name,
+        node=node.state.name,
+        capacity=node.pool.capacity,
         cause=attempt.state.cause,
-        started_at=attempt.stay.start,
-        seconds=Fraction(attempt.stay.end) - Fraction(attempt.stay.start),
-        share=attempt.stay.share,
-        cost=Amount.of(used, attempt.pool.price if priced else None),
+        started_at=attempt.start,
+        clock=_parts(attempt.end) - _parts(attempt.start),
+        share=attempt.share,
+        used=node.use.used[attempt.key],
+        price=node.line.price,
         kept=attempt.kept,
     )
 
 
-def _node_cost(state: RunState, node: NodeState, uses: _Uses, until: float, *, priced: bool) -> NodeCost:
-    pool, use = _pool_of_node(state, node), uses[_key(node)]
-    price = pool.price if priced else None
-    end = max(node.booted_at, until if node.gone_at is None else node.gone_at)
-    lines = (Amount.of(seconds, price) for seconds in (use.boot, use.idle, use.unfilled))
-    return NodeCost(node.name, pool, node.booted_at, end, *lines)
-
-
-def _pool_cost(state: RunState, name: str, price: Fraction | None, uses: _Uses, *, priced: bool) -> PoolCost:
-    of_this = [n for n in state.all_nodes if n.pool == name and _pool_of_node(state, n).price == price]
-    own = [uses[_key(node)] for node in of_this]
-
-    def line(seconds: Iterable[Fraction]) -> Amount:
-        return total(Amount.of(each, price if priced else None) for each in seconds)
-
+def _pool_cost(line: _Line) -> PoolCost:
+    price = line.price
     return PoolCost(
-        name=name,
-        capacity=_pool_of_node(state, of_this[0]).capacity,
-        price=price,
-        price_source=_pool_of_node(state, of_this[0]).price_source,
-        nodes=len(own),
-        whole=line(use.whole for use in own),
-        boot=line(use.boot for use in own),
-        idle=line(use.idle for use in own),
-        unfilled=line(use.unfilled for use in own),
-        attempts=line(used for use in own for used in use.used.values()),
+        name=line.name,
+        capacity=line.pool.capacity,
+        price=line.pool.price,
+        price_source=line.pool.price_source,
+        nodes=line.nodes,
+        whole=Amount.of(line.whole, price),
+        boot=Amount.of(line.boot, price),
+        idle=Amount.of(line.idle, price),
+        unfilled=Amount.of(line.unfilled, price),
+        attempts=Amount.of(sum(part.time for part in line.attempts.values()), price),
     )
-
-
-def _parts(costs: Sequence[AttemptCost], nothing: Amount, *, useful: bool) -> Range:
-    """The kept part of these attempts, or the rest, at the least and at the most."""
-    least = [cost.cost * (cost.kept.low if useful else 1 - cost.kept.high) for cost in costs]
-    most = [cost.cost * (cost.kept.high if useful else 1 - cost.kept.low) for cost in costs]
-    return Range(total([nothing, *least]), total([nothing, *most]))
 
 
 class _Compared(NamedTuple):
@@ -686,36 +844,48 @@ class _Compared(NamedTuple):
 
 
 def _compare(
-    state: RunState, attempts: Sequence[_Attempt], costs: Sequence[AttemptCost], unpriced: Sequence[str]
+    state: RunState,
+    attempts: Sequence[_Attempt],
+    costs: Sequence[AttemptCost],
+    lines: Sequence[_Line],
+    unpriced: Sequence[str],
 ) -> _Compared:
-    why = _why_not(attempts, costs, unpriced)
+    why = _why_not(attempts, unpriced)
     if why:
         return _Compared(why=why)
-    pools: dict[str, Fraction] = {}
-    low, high = [], []
+    found: dict[tuple[int, int], OnDemand | str] = {}  # by the objects that hold the task and the pool
+    times: dict[tuple[int, int], _Sum] = defaultdict(_Sum)
     for attempt, cost in zip(attempts, costs, strict=True):
-        if not cost.kept.high:
+        if not attempt.most:
             continue
-        alternative = on_demand_for(
-            attempt.pool, attempt.planned.work.requests, attempt.planned.ladder, state.plan.config.pools
-        )
-        if not isinstance(alternative, OnDemand):
-            return _Compared(why=f"{alternative} (task {attempt.task})")
-        pools[alternative.pool.name] = alternative.price
-        there = Amount.of(cost.cost.seconds * alternative.share / cost.share, alternative.price)
-        low.append(there * cost.kept.low)
-        high.append(there * cost.kept.high)
-    on_demand = Range(total(low), total(high))
-    paid = total(cost.cost for cost in costs if cost.spent is not SpentOn.UNDER_WAY).money or Fraction(0)
-    saved = ((on_demand.low.money or Fraction(0)) - paid, (on_demand.high.money or Fraction(0)) - paid)
-    return _Compared(on_demand, tuple(pools.items()), saved)
+        planned, pool, share = attempt.planned, attempt.node.pool, attempt.share
+        key = id(planned), id(pool)
+        if key not in found:
+            found[key] = on_demand_for(pool, planned.work.requests, planned.ladder, state.plan.config.pools)
+        there = found[key]
+        if not isinstance(there, OnDemand):
+            return _Compared(why=f"{there} (task {attempt.task})")
+        part = there.share.numerator * share.denominator, there.share.denominator * share.numerator
+        times[key].add(attempt, cost.used * part[0] // part[1])
+    options = {key: there for key, there in found.items() if isinstance(there, OnDemand)}
+    on_demand = sum((times[key].kept(there.price) for key, there in options.items()), Range())
+    paid = total(
+        Amount.of(part.time, line.price)
+        for line in lines
+        for spent, part in line.attempts.items()
+        if spent is not SpentOn.UNDER_WAY
+    )
+    low, high = (end.money or _ZERO for end in (on_demand.low, on_demand.high))
+    bill = paid.money or _ZERO
+    pools = tuple({there.pool.name: there.price for there in options.values()}.items())
+    return _Compared(on_demand, pools, (low - bill, high - bill))
 
 
-def _why_not(attempts: Sequence[_Attempt], costs: Sequence[AttemptCost], unpriced: Sequence[str]) -> str:
-    if not any(attempt.pool.is_spot for attempt in attempts):
+def _why_not(attempts: Sequence[_Attempt], unpriced: Sequence[str]) -> str:
+    if not any(attempt.node.pool.is_spot for attempt in attempts):
         return "nothing ran on spot"
     if unpriced:
         return f"{', '.join(unpriced)} {'has' if len(unpriced) == 1 else 'have'} no price"
-    if not any(cost.kept.high for cost in costs):
+    if not any(attempt.most for attempt in attempts):
         return "no work was finished yet"
     return ""

@@ -20,7 +20,9 @@ __all__ = [
     "figures",
     "heading",
     "line_rows",
+    "lines_of",
     "money_lines",
+    "part_of",
     "pool_rows",
     "price_unit",
     "range_json",
@@ -151,13 +153,22 @@ def _amounts(pool: PoolCost) -> list[Amount]:
 
 def line_rows(account: Account) -> Rows:
     """The use of node time: useful work, waste by reason, and time that no attempt used."""
-    lines = [("useful work", account.useful)]
-    lines += [(SPENT[spent], amounts) for spent, amounts in account.spent.items()]
-    lines += [(word, Range(amount, amount)) for word, amount in _beside(account)]
     whole = account.whole
-    rows = [[word, time_range(amounts), cost_range(amounts, whole), _share(amounts, whole)] for word, amounts in lines]
+    rows = [
+        [word, time_range(amounts), cost_range(amounts, whole), part_of(amounts, whole)]
+        for _, word, amounts in lines_of(account)
+    ]
     rows.append(["all node time", span(whole.seconds), cost(whole, whole), "100%"])
     return Rows(["Where it went", "Node time", heading(account), "Part"], rows, "lr.r")
+
+
+def lines_of(account: Account) -> Iterator[tuple[str, str, Range]]:
+    """The lines of an account, in the order of the report: a key, the words for it, and the amount."""
+    yield "useful", "useful work", account.useful
+    for spent, amounts in account.spent.items():
+        yield spent.value, SPENT[spent], amounts
+    for word, amount in _beside(account):
+        yield word, word, Range(amount, amount)
 
 
 def _beside(account: Account) -> list[tuple[str, Amount]]:
@@ -166,7 +177,7 @@ def _beside(account: Account) -> list[tuple[str, Amount]]:
     return [(word, amount) for word, amount in named if amount]
 
 
-def _share(amounts: Range, whole: Amount) -> str:
+def part_of(amounts: Range, whole: Amount) -> str:
     """The part of the whole: of the money if there is any, else of the time."""
     by_money = bool(whole.money)
     ends = []
@@ -263,8 +274,8 @@ def _cached_lines(account: Account) -> list[str]:
     ]
 
 
-def report_json(account: Account, name: str = "") -> dict[str, Any]:
-    """The account for machines.
+def report_json(account: Account, name: str = "", *, with_attempts: bool = True) -> dict[str, Any]:
+    """The account for machines. Without ``with_attempts`` the list ``attempts_by_start`` is empty: a large run has many.
 
     An amount is node time with its cost, ``{"seconds", "money"}``, ``money`` null without prices. A range is
     ``{"low", "high"}`` of two amounts, or of two numbers where nothing else is said. Moments are Unix seconds.
@@ -308,7 +319,7 @@ def report_json(account: Account, name: str = "") -> dict[str, Any]:
         "moves": {"attempts": account.moves, "launches": amount_json(account.relaunches)},
         "why_no_comparison": account.why_no_comparison,
         "pools": [_pool_json(pool) for pool in account.pools],
-        "attempts_by_start": [_attempt_json(cost) for cost in account.attempts_by_start],
+        "attempts_by_start": [_attempt_json(cost) for cost in account.attempts_by_start] if with_attempts else [],
         "builds": [{"packages": list(packages), "seconds": seconds} for packages, seconds in account.builds],
         "cached": [{"task": task, "run": run, "task_there": origin} for task, run, origin in account.cached],
         "unpriced": list(account.unpriced),

@@ -16,7 +16,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -29,6 +29,7 @@ from spotwright.engine.state import RunState, TaskState
 from spotwright.views.narration import Narrator, Sentence
 from spotwright.views.text import plural, span, wrapped
 from spotwright.views.waiting import waiting_for
+from spotwright.visible_text import visible
 
 __all__ = ["LiveProgress", "LiveState", "Row"]
 
@@ -107,7 +108,7 @@ class LiveState:
         self._update_rest(state)
 
     def _begin(self, state: RunState, started_at: float) -> None:
-        self._begun, self.started_at, self.run = True, started_at, state.meta.run
+        self._begun, self.started_at, self.run = True, started_at, visible(state.meta.run)
         self._count_all(state)
 
     def _count_all(self, state: RunState) -> None:
@@ -118,7 +119,7 @@ class LiveState:
         self.total = len(state.tasks)
         waiting = state.tasks.values() if self.total <= _SMALL else ()
         self.waiting = [_row(state, task) for task in waiting if task.status is TaskStatus.WAITING]
-        self.ending = "the run is being cancelled" if state.cancelling else state.stopping or state.expired
+        self.ending = visible("the run is being cancelled" if state.cancelling else state.stopping or state.expired)
 
     def _take(self, state: RunState, event: Event) -> None:
         if isinstance(event, NodeChanged):
@@ -149,6 +150,11 @@ class LiveState:
 
 
 def _row(state: RunState, task: TaskState) -> Row:
+    row = _row_as_named(state, task)
+    return replace(row, path=visible(row.path), text=visible(row.text))
+
+
+def _row_as_named(state: RunState, task: TaskState) -> Row:
     if task.status is not TaskStatus.RUNNING:
         return _waiting_row(state, task, {})
     attempt = task.last

@@ -28,6 +28,7 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.views.text import after_cause, ended, plural, span
+from spotwright.visible_text import visible
 
 __all__ = ["Narrator", "Sentence", "event_text", "workload_sentence"]
 
@@ -88,11 +89,11 @@ class Narrator:
         if self._start is None and events:
             self._start = events[0].at
             if not isinstance(events[0], ev.RunCreated):
-                yield Sentence(0.0, _resumed(state))
+                yield Sentence(0.0, visible(_resumed(state)))
         for event in events:
             texts = self.sentences(state, event)
             for text in self._shortened(state, event, texts) if self._large else texts:
-                yield Sentence(event.at - (self._start or event.at), text, _is_trouble(event))
+                yield Sentence(event.at - (self._start or event.at), visible(text), _is_trouble(event))
 
     def sentences(self, state: RunState, event: Event) -> list[str]:
         """The sentences of one event, those inside large loops too. ``state`` is the one after it, or a later one."""

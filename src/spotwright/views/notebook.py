@@ -14,6 +14,7 @@ from spotwright.views.account import Account
 from spotwright.views.account_report import figures, line_rows, money_lines, pool_rows, report_json, report_text
 from spotwright.views.run_rows import artifact_lines, attempt_rows, output_rows, run_title
 from spotwright.views.text import Rows, after_cause, ended, plural
+from spotwright.visible_text import visible
 
 __all__ = ["Report", "TaskTable", "account_html", "run_html", "tasks_html"]
 
@@ -76,11 +77,11 @@ class Report:
 
 def run_html(view: Mapping[str, Any], account: Account) -> str:
     """A run in full: tasks and attempts, the causes of their ends, outputs, and the cost."""
-    ends = [f"<li>{escape(text)}</li>" for task in view["tasks"] for text in _ends(task)]
+    ends = [f"<li>{_escaped(text)}</li>" for task in view["tasks"] for text in _ends(task)]
     artifacts = list(artifact_lines(view))
     outputs = [list(row) for row in output_rows(view)]
     return _whole(
-        f"<div>{_dot(view['status'])}<b>{escape(run_title(view))}</b></div>",
+        f"<div>{_dot(view['status'])}<b>{_escaped(run_title(view))}</b></div>",
         _table(attempt_rows(view)),
         f"<ul style='margin:.4em 0'>{''.join(ends)}</ul>" if ends else "",
         _table(Rows(["Output", "Value"], outputs, "ll")),
@@ -98,10 +99,14 @@ def account_html(account: Account) -> str:
     """An account: its pools, the use of node time, and the savings by spot."""
     tables = [pool_rows(account), line_rows(account)] if account.pools else []
     return _whole(
-        f"<div><b>Account</b> ({escape(figures(account))})</div>",
+        f"<div><b>Account</b> ({_escaped(figures(account))})</div>",
         *(_table(rows) for rows in tables),
         _lines(money_lines(account)) if tables else "<div>no node was used</div>",
     )
+
+
+def _escaped(text: str) -> str:
+    return escape(visible(text, block=True))
 
 
 def _ends(task: Mapping[str, Any]) -> Iterator[str]:
@@ -116,7 +121,7 @@ def _whole(*parts: str) -> str:
 
 
 def _lines(lines: Iterable[str]) -> str:
-    return f"<pre style='margin:.4em 0;color:inherit;background:none'>{escape(chr(10).join(lines))}</pre>"
+    return f"<pre style='margin:.4em 0;color:inherit;background:none'>{_escaped(chr(10).join(lines))}</pre>"
 
 
 def _table(whole: Rows) -> str:
@@ -125,7 +130,7 @@ def _table(whole: Rows) -> str:
         return ""
     sides = ["left" if letter == "l" else "right" for letter in align]
     head = "".join(
-        f"<th style='{_CELL.format(side)}'>{escape(text)}</th>" for text, side in zip(headers, sides, strict=True)
+        f"<th style='{_CELL.format(side)}'>{_escaped(text)}</th>" for text, side in zip(headers, sides, strict=True)
     )
     body = "".join(f"<tr>{_cells(headers, row, sides)}</tr>" for row in rows)
     return f"<table style='{_TABLE}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -135,7 +140,7 @@ def _cells(headers: Sequence[str], row: Sequence[str], sides: Sequence[str]) -> 
     cells = []
     for header, text, side in zip(headers, row, sides, strict=True):
         dot = _dot(text) if text and header in ("Status", "Cause") else ""
-        cells.append(f"<td style='{_CELL.format(side)}'>{dot}{escape(text)}</td>")
+        cells.append(f"<td style='{_CELL.format(side)}'>{dot}{_escaped(text)}</td>")
     return "".join(cells)
 
 

@@ -15,15 +15,19 @@ from typing import Any
 from spotwright.model.quantities import format_money
 from spotwright.views.account_report import price_unit
 from spotwright.views.text import Rows, fitted, shorten, span, table, value_text
+from spotwright.visible_text import visible
 
 __all__ = [
     "LONGEST_VALUE",
     "artifact_lines",
+    "artifact_type",
     "attempt_rows",
+    "confusion_matrix",
     "cost_of",
     "in_pipeline_order",
     "number_of",
     "output_rows",
+    "roc_curve",
     "run_title",
 ]
 
@@ -221,12 +225,14 @@ def artifact_lines(view: Mapping[str, Any]) -> Iterator[str]:
 def _artifacts_of(task: Mapping[str, Any], listed: Collection[str]) -> Iterator[str]:
     for name, value in task["outputs"]["artifacts"].items():
         for artifact in value if isinstance(value, list) else [value]:
-            if isinstance(artifact, Mapping) and (_kind(artifact) in _SHOWN or artifact.get("uri") not in listed):
+            if isinstance(artifact, Mapping) and (
+                artifact_type(artifact) in _SHOWN or artifact.get("uri") not in listed
+            ):
                 yield from _artifact(f"{task['path']} {name}", artifact)
 
 
 def _artifact(title: str, artifact: Mapping[str, Any]) -> Iterator[str]:
-    kind = _kind(artifact)
+    kind = artifact_type(artifact)
     yield from fitted(f"  {title}{f' ({kind})' if kind else ''}  {artifact.get('uri', '')}", hang=" " * 4)
     metadata = artifact.get("metadata")
     lines: list[str] = []
@@ -238,7 +244,7 @@ def _artifact(title: str, artifact: Mapping[str, Any]) -> Iterator[str]:
         yield from fitted(f"    {line}".rstrip(), hang=" " * 4)
 
 
-def _kind(artifact: Mapping[str, Any]) -> str:
+def artifact_type(artifact: Mapping[str, Any]) -> str:
     """The artifact's type without its namespace: ``Metrics`` for ``system.Metrics``; empty for a plain artifact."""
     schema = artifact.get("type")
     title = str(schema.get("schemaTitle", "")) if isinstance(schema, Mapping) else ""
@@ -252,45 +258,62 @@ def _metrics(metadata: Mapping[str, Any]) -> list[str]:
     for key, read in (("confusionMatrix", _confusion_matrix), ("confidenceMetrics", _roc_curve)):
         try:
             lines += read(rest[key])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             continue  # absent, or of another form: it stays among the names and values
         del rest[key]
-    named = [[_plain(str(name)), shorten(_plain(value_text(value)), _VALUE)] for name, value in rest.items()]
+    named = [[str(name), shorten(value_text(value), _VALUE)] for name, value in rest.items()]
     return [*table(Rows(["Metric", "Value"], named, "lr"))[1:], *lines] if named else lines
 
 
-def _confusion_matrix(matrix: Mapping[str, Any]) -> list[str]:
-    names = [_plain(str(spec["displayName"])) for spec in matrix["annotationSpecs"]]
-    cells = [[_number(value) for value in row["row"]] for row in matrix["rows"]]
-    if not names or len(cells) != len(names) or any(len(row) != len(names) for row in cells):
-        raise ValueError("not a square matrix with a name for each row")
-    rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
+def _confusion_matrix(matrix: Any) -> list[str]:
+    names, numbers = confusion_matrix(matrix)
+    rows = [[name, *map(_number, row)] for name, row in zip(names, numbers, strict=True)]
     matrix_lines = table(Rows(["Actual \\ predicted", *names], rows, "l" + "r" * len(names)))
     return ["Confusion matrix", *matrix_lines]
 
 
-def _roc_curve(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    rows = [
-        [_number(point[key]) for key in ("confidenceThreshold", "falsePositiveRate", "recall")]
-        for point in _evenly(points)
-    ]
-    if not rows:
-        raise ValueError("a curve without points")
-    shown = f", {len(rows)} of {len(points):,} points" if len(rows) < len(points) else ""
+def confusion_matrix(matrix: Any) -> tuple[list[str], list[list[float]]]:
+    """The names of the classes, and a row of numbers for each: how often it was taken for each class.
+
+    Raises :class:`KeyError`, :class:`TypeError`, :class:`ValueError` or :class:`OverflowError` for a value of another form than
+    that of kfp 2.
+    """
+    names = [str(spec["displayName"]) for spec in matrix["annotationSpecs"]]
+    rows = [[float(value) for value in row["row"]] for row in matrix["rows"]]
+    if not names or len(rows) != len(names) or any(len(row) != len(names) for row in rows):
+        raise ValueError("not a square matrix with a name for each row")
+    return names, rows
+
+
+def _roc_curve(curve: Any) -> list[str]:
+    points = roc_curve(curve)
+    shown = _evenly(points)
+    of_all = f", {len(shown)} of {len(points):,} points" if len(shown) < len(points) else ""
     head = ["Threshold", "False positive rate", "True positive rate"]
-    return [f"ROC curve{shown}", *table(Rows(head, rows, "rrr"))]
+    return [f"ROC curve{of_all}", *table(Rows(head, [list(map(_number, point)) for point in shown], "rrr"))]
 
 
-def _evenly(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def roc_curve(curve: Any) -> list[tuple[float, float, float]]:
+    """The points of a curve: threshold, false positive rate, true positive rate. Raises as :func:`confusion_matrix` does."""
+    points = [
+        (float(point["confidenceThreshold"]), float(point["falsePositiveRate"]), float(point["recall"]))
+        for point in curve
+    ]
+    if not points:
+        raise ValueError("a curve without points")
+    return points
+
+
+def _evenly(points: Sequence[tuple[float, float, float]]) -> list[tuple[float, float, float]]:
     """At most :data:`_POINTS` points, the first and the last among them."""
     if len(points) <= _POINTS:
         return list(points)
     return [points[index * (len(points) - 1) // (_POINTS - 1)] for index in range(_POINTS)]
 
 
-def _number(value: Any) -> str:
-    """A number to four significant digits. Raises :class:`TypeError` or :class:`ValueError` for anything else."""
-    return f"{float(value):,.0f}" if float(value).is_integer() else f"{float(value):.4g}"
+def _number(value: float) -> str:
+    """A number to four significant digits."""
+    return f"{value:,.0f}" if value.is_integer() else f"{value:.4g}"
 
 
 def _text_of(uri: str) -> list[str]:
@@ -306,10 +329,5 @@ def _text_of(uri: str) -> list[str]:
 
 def _shortened(line: str) -> str:
     """A line of a text, cut to the width of a view, with its indent."""
-    plain = _plain(line.expandtabs(4))
+    plain = visible(line.expandtabs(4))
     return plain if len(plain) <= _WIDTH else f"{plain[: _WIDTH - 3]}..."
-
-
-def _plain(text: str) -> str:
-    """The text without control characters, which could rewrite the terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -17,6 +17,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Pool, PriceSource, Provider
 from spotwright.model.quantities import format_money
@@ -38,6 +39,7 @@ __all__ = [
     "Total",
     "Totals",
     "charges_of",
+    "pipeline_of",
     "rows_of",
     "tasks_table",
     "totals_json",
@@ -70,6 +72,16 @@ class Charge(NamedTuple):
     attempt: int = 0
     cause: Cause | None = None
     kept: KeptWork | None = None
+
+    @property
+    def lost(self) -> tuple[Fraction, Fraction]:
+        """The least and the most of it that was spent on work which was not kept, as parts of one; nothing while it runs."""
+        if self.cause is None or self.kept is None:
+            return _NOTHING_LOST
+        return 1 - self.kept.high, 1 - self.kept.low
+
+
+_NOTHING_LOST = (Fraction(0), Fraction(0))
 
 
 def charges_of(account: Account) -> Iterator[Charge]:
@@ -227,12 +239,12 @@ class _FocusRows:
         return row | (self._of_attempt(charge) if charge.line is Line.ATTEMPT else {})
 
     def _of_attempt(self, charge: Charge) -> dict[str, str]:
-        money, kept = charge.amount.money, charge.kept
-        wasted = {}
-        if money is not None and kept is not None and charge.cause is not None:
+        money, wasted = charge.amount.money, {}
+        if money is not None and charge.cause is not None:
+            least, most = charge.lost
             wasted = {
-                "x_WastedCostLow": self._least.step(money * (1 - kept.high)),
-                "x_WastedCostHigh": self._most.step(money * (1 - kept.low)),
+                "x_WastedCostLow": self._least.step(money * least),
+                "x_WastedCostHigh": self._most.step(money * most),
             }
         cause = charge.cause.value if charge.cause is not None else ""
         return {"x_Task": charge.task, "x_Attempt": str(charge.attempt), "x_Cause": cause, **wasted}
@@ -344,6 +356,14 @@ class Totals:
     def __init__(self) -> None:
         self.by_kind: dict[Kind, Total] = {}
 
+    def add_run(
+        self, state: RunState, run: str, account: Account, planned: tuple[float, float, float] | None = None
+    ) -> None:
+        """Add a run with its account. ``planned`` as in :class:`RunLine`."""
+        tasks = state.retired | state.tasks
+        written = {path: task.plan.spec_path or path for path, task in tasks.items()}
+        self.add(account, run, pipeline_of(state), state.started_at, written=written, planned=planned)
+
     def add(
         self,
         account: Account,
@@ -368,6 +388,11 @@ class Totals:
         total.lines.append(
             RunLine(run, pipeline, began, account.whole, wasted, account.saved, account.why_no_comparison, planned)
         )
+
+
+def pipeline_of(state: RunState) -> str:
+    """The name of the pipeline of a run, or of the object that it is."""
+    return state.meta.pipeline or state.plan.graph.name
 
 
 def _add_lines(total: Total, account: Account) -> None:

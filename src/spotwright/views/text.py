@@ -1,7 +1,6 @@
 """Plain text of every view: the words for causes, durations and stored values, and tables of aligned columns without colour.
 
-Whoever names a task, ends a process or writes a log chooses text that others read. :func:`visible` shows what such a text hides;
-the functions of this module that lay out text call it.
+Cells and sentences are laid out as :func:`visible` shows them, so a name can neither move a column nor drive the terminal.
 """
 
 from __future__ import annotations
@@ -11,22 +10,19 @@ import os
 import re
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_duration
+from spotwright.visible_text import visible
 
 __all__ = [
-    "ESCAPES",
     "Rows",
     "after_cause",
     "age_text",
-    "coloured",
     "ended",
     "fitted",
     "hanging_table",
@@ -38,7 +34,6 @@ __all__ = [
     "terminal_width",
     "time_of_day",
     "value_text",
-    "visible",
     "wrapped",
 ]
 
@@ -59,112 +54,6 @@ _ENDED: Mapping[Cause, str] = {
 
 
 _SECRET = re.compile(r"\{\{\$\.secret\['((?:[^'\\]|\\.)*)'\]\}\}", re.DOTALL)
-
-
-_UNUSUAL = re.compile(r"[^\w\x20-\x7e]+|[\u115f\u1160\u3164\uffa0]+")
-_UNUSUAL_IN_BLOCK = re.compile(r"[^\w\x20-\x7e\n\t]+|[\u115f\u1160\u3164\uffa0]+")
-_INVISIBLE = re.compile(  # drawn as nothing, though Unicode counts them as letters, marks or symbols
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-_MOST_ACCENTS = 4  # on one letter: the languages of today need three
-_JOINER, _AS_EMOJI, _KEYCAP = "\u200d", "\ufe0f", "\u20e3"
-
-
-def visible(text: str, *, block: bool = False) -> str:
-    """The text with a mark such as ``<U+202E>`` for each character that could drive a terminal, or that a reader does not see.
-
-    These are the characters of Unicode's categories *other* (control, format, surrogate, private, unassigned), separators of
-    lines and paragraphs, variation selectors and fillers that are drawn as nothing, and accents from the fifth on the same letter
-    on. Spaces of all widths stay, and so does what makes an emoji of its symbols. ``block``: the text has lines, so newlines and
-    tabs stay.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return (_UNUSUAL_IN_BLOCK if block else _UNUSUAL).sub(_shown, text)
-
-
-def _shown(match: re.Match[str]) -> str:
-    """A run of characters that are neither letters, digits nor printable ASCII, with its marks."""
-    run = match[0]
-    if (
-        run.isprintable()
-        and not _INVISIBLE.search(run)
-        and (len(run) <= _MOST_ACCENTS or not any(map(_is_accent, run)))
-    ):
-        return run
-    parts, accents = [], 0
-    for index, letter in enumerate(run):
-        accents = accents + 1 if _is_accent(letter) else 0
-        stays = accents <= _MOST_ACCENTS and (not _is_hidden(letter) or _makes_emoji(run, index))
-        parts.append(letter if stays else _mark(letter))
-    return "".join(parts)
-
-
-@lru_cache(maxsize=4096)
-def _mark(letter: str) -> str:
-    return f"<U+{ord(letter):04X}>"
-
-
-@lru_cache(maxsize=4096)
-def _is_hidden(letter: str) -> bool:
-    """Whether a character is neither drawn nor a space."""
-    is_space = unicodedata.category(letter) == "Zs"
-    return not is_space and (not letter.isprintable() or _INVISIBLE.match(letter) is not None)
-
-
-@lru_cache(maxsize=4096)
-def _is_accent(letter: str) -> bool:
-    """Whether a character is drawn over the one before it."""
-    return unicodedata.category(letter) in ("Mn", "Me")
-
-
-def _makes_emoji(run: str, index: int) -> bool:
-    """Whether a character makes an emoji of its neighbours: of a symbol before it, of two that it joins, or of a key's digit."""
-    letter = run[index]
-    if letter not in (_AS_EMOJI, _JOINER):
-        return False
-    before, after = run[max(0, index - 1) : index], run[index + 1 : index + 2]
-    if letter == _AS_EMOJI:
-        return after == _KEYCAP or _is_symbol(before)
-    return _is_symbol(after) and (before == _AS_EMOJI or _is_symbol(before))
-
-
-def _is_symbol(letter: str) -> bool:
-    return letter != "" and unicodedata.category(letter) in ("So", "Sm", "Sk")
-
-
-ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)(?P<values>[0-?]*)(?P<between>[ -/]*)(?P<final>[@-~])"  # a control sequence
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f\n]*(?:\x07|\x1b\\|\x9c)"  # a string, with its end
-    r"|\x1b[ -/]*[0-~]"  # the others: of a string without its end the two characters that begin it
-)
-"""Escape sequences of terminals, as ECMA-48 has them, in the form of seven and of eight bits; SGR is the final ``m``."""
-
-
-def coloured(text: str) -> str:
-    """The text of a log for a terminal: colours and what moves within a line stay, every other escape sequence is dropped.
-
-    Other control characters and invisible ones become marks, see :func:`visible`.
-    """
-    parts, position, has_colours = [], 0, False
-    for match in ESCAPES.finditer(text):
-        parts.append(_moving(text[position : match.start()]))
-        position = match.end()
-        if match["final"] == "m" and not match["between"] and _SGR_VALUES.fullmatch(match["values"]):
-            parts.append(f"\x1b[{match['values']}m")
-            has_colours = True
-    parts.append(_moving(text[position:]))
-    return "".join([*parts, "\x1b[0m"] if has_colours else parts)
-
-
-_SGR_VALUES = re.compile(r"[0-9;:]*")
-
-
-def _moving(text: str) -> str:
-    """The text with its marks; carriage returns and backspaces, with which progress bars are drawn, stay."""
-    return "".join(
-        part if part[:1] in ("\r", "\b") else visible(part, block=True) for part in re.split(r"([\r\b]+)", text)
-    )
 
 
 def ended(cause: Cause, why: str, progress: float | None) -> str:
@@ -325,7 +214,7 @@ def terminal_width() -> int | None:
 
 def fitted(line: str, *, hang: str = "") -> Iterator[str]:
     """The line, wrapped between words where it is wider than the terminal; ``hang`` is the indent of its continuation."""
-    width = terminal_width()
+    width, line = terminal_width(), visible(line)
     if width is None or len(line) <= width:
         yield line
         return
@@ -334,6 +223,7 @@ def fitted(line: str, *, hang: str = "") -> Iterator[str]:
 
 
 def _column(header: str, cells: Sequence[str], align: str) -> list[str]:
+    cells = [visible(cell) for cell in cells]
     if align == ".":
         cells = _on_the_point(cells)
     width = max(len(header), *map(len, cells), 0)
@@ -354,7 +244,7 @@ def wrapped(text: str, *, indent: str = "", hang: str = "", width: int | None = 
     Names are not broken. ``hang`` is the indent of all lines but the first.
     """
     yield from textwrap.wrap(
-        text,
+        visible(text, block=True),  # line ends become spaces
         width or min(_WIDTH, terminal_width() or _WIDTH),
         initial_indent=indent,
         subsequent_indent=hang or indent,
@@ -365,5 +255,5 @@ def wrapped(text: str, *, indent: str = "", hang: str = "", width: int | None = 
 
 def shorten(text: str, width: int) -> str:
     """The text on one line of at most ``width``, cut with an ellipsis."""
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     return line if len(line) <= width else f"{line[: max(0, width - 3)]}..."

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from tests.cluster.reading.recorded import KFP_RUN, LOGS, record_two_teams
 from tests.cluster.reading.served import Served, serving, spotwright
 
+from spotwright.cli.cluster import Place, open_run
+from spotwright.cluster.run_api_client import Controller
 from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE
+from spotwright.records.reader import list_logs
 from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import Pause
 
@@ -103,6 +107,40 @@ def test_a_log_comes_in_parts(served: Served, train: str, monkeypatch: pytest.Mo
     monkeypatch.setattr("spotwright.cluster.run_api_client.LOG_AT_ONCE", 65536)
     printed = spotwright("logs", train, "train", "3", *served.options())
     assert printed.out.encode() == LOGS[3]
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "of an earlier version"])
+def test_any_part_of_a_log_can_be_read(
+    served: Served, train: str, monkeypatch: pytest.MonkeyPatch, *, earlier: bool
+) -> None:
+    monkeypatch.setattr("spotwright.cluster.run_api.LOG_AT_ONCE", 65536)
+    monkeypatch.setattr("spotwright.cluster.run_api_client.LOG_AT_ONCE", 65536)
+    sent: list[int] = []
+    answered = Controller.get_bytes
+
+    def get_bytes(controller: Controller, path: str, params: Mapping[str, object] | None = None) -> bytes:
+        asked = {key: value for key, value in (params or {}).items() if key != "at_most" or not earlier}
+        data = answered(controller, path, asked)
+        sent.append(len(data))
+        return data
+
+    monkeypatch.setattr(Controller, "get_bytes", get_bytes)
+    place = Place(
+        Path(), cluster=True, kubeconfig=str(served.kubeconfig("anna", token="anna-token")), controller=served.url
+    )
+    with open_run(place, train) as reader:
+        log = next(each for each in list_logs(reader, "train") if each.attempt == 3)
+        for offset, at_most in (
+            (0, 0),
+            (0, 10),
+            (5, 70_000),
+            (100, 65_536),
+            (len(LOGS[3]) - 5, 100),
+            (len(LOGS[3]), 1),
+        ):
+            sent.clear()
+            assert log.read(offset, at_most) == LOGS[3][offset : offset + at_most]
+            assert earlier or sum(sent) <= at_most
 
 
 def test_runs_names_the_pools_that_attempts_pass_over(certificates: Path, tmp_path: Path) -> None:

@@ -53,4 +53,24 @@ export function amount(value, currency = "", beside = 0) {
 
 export const count = (number) => (number ?? 0).toLocaleString("en-US");
 export const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
-export const percent = (share) => (share === null || share === undefined ? "" : `${Math.round(share * 100)}%`);
+
+// A share in whole percent; a half goes to the even one, as Python prints it.
+export function percent(share) {
+  if (share === null || share === undefined) return "";
+  const value = share * 100;
+  const whole = Math.floor(value);
+  return `${value - whole === 0.5 ? whole + (whole % 2) : Math.round(value)}%`;
+}
+
+// Bytes for people: 812 B, 3.4 kB, 64 MB, in steps of 1,000 as files are told.
+export function bytes(number) {
+  if (number === null || number === undefined) return "";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let step = 0;
+  let value = number;
+  while (value >= 999.5 && step < units.length - 1) {
+    value /= 1000;
+    step += 1;
+  }
+  return `${value < 10 && step ? value.toFixed(1) : Math.round(value)} ${units[step]}`;
+}

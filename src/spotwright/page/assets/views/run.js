@@ -1,8 +1,9 @@
 // One run: its head, and the tabs of its views.
 import { html } from "htm/preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { amount, count, duration } from "../format.js";
-import { Loading, Problem, Status } from "../parts/common.js";
+import { get, runPath } from "../api.js";
+import { amount, count, duration, moment, money, offset } from "../format.js";
+import { Loading, Problem, Status, say } from "../parts/common.js";
 import { href, route } from "../routes.js";
 import { Run } from "../store.js";
 
@@ -56,22 +57,87 @@ export function RunPage() {
   </main>`;
 }
 
+const WAITS = 3; // reasons above the views; the others on request
+
 function Head({ run }) {
   const head = run.head.value;
+  useEffect(() => {
+    // The account of a large run takes a while, so its head comes without; then it is asked for once more.
+    if (head && head.summary.cost === null) get(runPath(run.name), { costs: "1" }).then((found) => found.seq >= run.head.value.seq && (run.head.value = found), () => {});
+  }, [head === null, run.made]);
+  const now = useNow(run);
+  useEffect(() => {
+    if (head) say(`Run ${head.summary.run}: ${head.summary.status}`);
+  }, [head?.summary.status]);
   if (!head) return html`<header class="head"><h1>${run.name}</h1></header>`;
   const summary = head.summary;
+  const seconds = run.driven.value && summary.finished_at === null ? Math.max(summary.seconds, now - summary.started_at) : summary.seconds;
+  const counts = Object.entries(summary.tasks).filter(([status]) => status !== "all");
   const facts = [
-    ["took", duration(summary.seconds)],
+    ["tasks", html`${count(summary.tasks.succeeded ?? 0)}<span class="of"> of ${count(summary.tasks.all)}</span>`, counts.map(([status, number]) => `${number} ${status}`).join(", ")],
+    ["took", duration(seconds), `${moment(summary.started_at)}${summary.finished_at === null ? "" : ` to ${moment(summary.finished_at)}`}`],
     ["attempts", count(summary.attempts)],
     ["interruptions", count(summary.interruptions)],
     ["errors", count(summary.errors)],
-    ["cost", amount(summary.cost, summary.currency)],
-  ];
+    ["cost", summary.cost === null ? "…" : amount(summary.cost, summary.currency)],
+    ["wasted", summary.wasted ? span((each) => amount(each, summary.currency), summary.wasted) : ""],
+    ["saved", summary.saved ? span((each) => money(each, summary.currency), summary.saved) : ""],
+  ].filter(([, value]) => value);
   return html`<header class="head">
-    <h1>${summary.run} <${Status} status=${summary.status} /></h1>
-    <p class="sub">${summary.pipeline}${summary.why ? html`: <span class="why">${summary.why}</span>` : ""}</p>
-    <dl class="facts">${facts.map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}</dl>
-    ${head.deadline && html`<p class=${`deadline${head.deadline.late ? " late" : ""}`}>${head.deadline.words}</p>`}
-    ${head.waits?.length > 0 && html`<ul class="waits">${head.waits.slice(0, 3).map((wait) => html`<li key=${wait.text}>${wait.text}</li>`)}</ul>`}
+    <h1>${summary.run} <${Status} status=${summary.status} />${summary.status === "running" && !head.driven ? html` <span class="note">nobody drives it now</span>` : ""}</h1>
+    <p class="sub">${summary.pipeline}${summary.namespace ? ` in ${summary.namespace}` : ""}${summary.why ? html`: <span class="why">${summary.why}</span>` : ""}</p>
+    <dl class="facts">${facts.map(([term, value, title]) => html`<div key=${term}><dt>${term}</dt><dd title=${title}>${value}</dd></div>`)}</dl>
+    ${head.deadline && html`<${Deadline} deadline=${head.deadline} now=${now} run=${run} />`}
+    ${head.waits?.length > 0 && html`<${Waits} waits=${head.waits} run=${run} />`}
+    ${head.left_out?.length > 0 && html`<p class="sub">Left out for now: ${head.left_out.map((each) => `${each.pool} until ${offset(each.until - run.t0)}`).join(", ")}</p>`}
+    ${head.budgets?.length > 0 && summary.status !== "succeeded" && html`<${Nearest} budget=${head.budgets[0]} run=${run} />`}
   </header>`;
+}
+
+// One value, or the lower and the higher one.
+function span(text, { low, high }) {
+  const [one, other] = [text(low), text(high)];
+  return one === other ? one : `${one} to ${other}`;
+}
+
+// The server's clock in Unix seconds, a step each second while somebody drives the run.
+function useNow(run) {
+  const driven = run.driven.value;
+  const [, tick] = useState(0);
+  useEffect(() => {
+    if (!driven) return () => {};
+    const timer = setInterval(() => !document.hidden && tick((number) => number + 1), 1000);
+    return () => clearInterval(timer);
+  }, [driven]);
+  return run.t0 + (run.now() ?? 0);
+}
+
+function Deadline({ deadline, now, run }) {
+  const left = run.driven.value ? deadline.at - now : deadline.left;
+  const last = deadline.last_moment;
+  const word = deadline.words ? html`<strong>${deadline.words}</strong>` : left >= 0 ? html`<strong>${duration(left)} left</strong>` : html`<strong>${duration(-left)} over</strong>`;
+  return html`<p class=${`deadline${deadline.late ? " late" : ""}`}>
+    Deadline ${html`<span title=${moment(deadline.at)}>${offset(deadline.at - run.t0)}</span>`}: ${word}${
+      last !== null ? html`; last moment at which on-demand still finishes: <span title=${moment(last)}>${offset(last - run.t0)}</span>${run.driven.value ? (last >= now ? ` (in ${duration(last - now)})` : ` (${duration(now - last)} ago)`) : ""}${deadline.task ? html` for <a href=${href("attempt", run.name, { task: deadline.task })}>${deadline.task}</a>` : ""}` : ""}
+    ${deadline.reckons && html`<span class="note"> ${deadline.reckons}</span>`}
+  </p>`;
+}
+
+function Waits({ waits, run }) {
+  const [all, setAll] = useState(false);
+  const shown = all ? waits : waits.slice(0, WAITS);
+  return html`<ul class="waits" aria-label="What it waits for">
+    ${shown.map((wait) => html`<li key=${`${wait.kind} ${wait.text}`}>
+      <a href=${href("attempt", run.name, { task: wait.tasks[0] })}>${wait.tasks[0]}</a>${wait.of > 1 ? ` and ${count(wait.of - 1)} more` : ""} ${wait.text}${
+        wait.since !== null ? html` <span class="note" title=${moment(wait.since)}>since ${offset(wait.since - run.t0)}</span>` : ""}${
+        wait.until !== null ? html` <span class="note" title=${moment(wait.until)}>until ${offset(wait.until - run.t0)}</span>` : ""}
+    </li>`)}
+    ${waits.length > shown.length && html`<li><button type="button" class="quiet" onClick=${() => setAll(true)}>${count(waits.length - shown.length)} more reasons</button></li>`}
+  </ul>`;
+}
+
+// The task that is nearest to the end of a budget.
+function Nearest({ budget, run }) {
+  const parts = ["interruptions", "errors", "moves"].filter((name) => budget[name].spent > 0).map((name) => `${count(budget[name].spent)} of ${count(budget[name].max)} ${name}`);
+  return html`<p class="sub">Spent of its budgets: <a href=${href("attempt", run.name, { task: budget.task })}>${budget.task}</a> ${parts.join(", ")} <a href=${href("about", run.name)}>All</a></p>`;
 }

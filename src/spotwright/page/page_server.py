@@ -22,8 +22,8 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from spotwright.page.files import PageFiles
 from spotwright.page.identity import Identity
+from spotwright.page.page_files import PageFiles
 from spotwright.page.security import FRAME_POLICY, policy, refusal_of, security_headers
 from spotwright.page.stream import Followers, event
 from spotwright.page.workers import Answer, Workers
@@ -40,7 +40,7 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
     "": ("costs",),
     "tasks": (),
     "timeline": (),
-    "graph": ("scope",),
+    "graph": ("scope", "first"),
     "attempt": ("task", "n"),
     "account": (),
     "plan": (),

@@ -1,4 +1,4 @@
-"""The files of the page: one document, sheets, modules; each with a digest in its address, so that a browser keeps it for ever.
+"""The files of the page: a document, sheets, modules; each with a digest in its address, so that a browser keeps it for ever.
 
 The modules of others (Preact, htm, signals, dagre) come from npm and lie in ``assets/vendor``; ``assets/vendor.json`` names them.
 Addresses are relative to the document, so the page works below any path. The server knows which module imports which, and names
@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from spotwright.errors import InputError
+from spotwright.page.vendor import TABLE, vendor_modules
 
 __all__ = ["ASSETS", "Document", "PageFile", "PageFiles"]
 
@@ -30,7 +30,7 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_IMPORT = re.compile(r"""^\s*(?:import|export)\b[^"';]{0,400}["']([^"']{1,100})["']""", re.MULTILINE)
+_IMPORT = re.compile(r"""(?:^|;)\s*(?:import|export)\b[^"';]{0,400}["']([^"']{1,100})["']""", re.MULTILINE)
 
 
 class PageFile(NamedTuple):
@@ -51,21 +51,13 @@ class Document:
 
 
 class PageFiles:
-    """All files of the page, read once. Raises :class:`InputError` where the modules of others are not there."""
+    """All files of the page, read once; those of others are there after :func:`~spotwright.page.vendor.ensure_vendor`."""
 
     def __init__(self, folder: Path = ASSETS) -> None:
         self._folder = folder
         paths = sorted(path for path in folder.rglob("*") if path.suffix in _TYPES)
         self._files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        self._vendor: dict[str, str] = {
-            name: str(entry["file"])
-            for name, entry in json.loads((folder / "vendor.json").read_text(encoding="utf-8")).items()
-        }
-        missing = [file for file in self._vendor.values() if f"vendor/{file}" not in self._files]
-        if missing:
-            raise InputError(
-                f"the page lacks {', '.join(missing)}: type 'make page' in the clone, or install the wheel"
-            )
+        self._vendor = vendor_modules(folder / TABLE.name)
         digest = hashlib.sha256()
         for name, content in self._files.items():
             digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
@@ -107,7 +99,7 @@ class PageFiles:
             if name in found or name not in self._files:
                 continue
             found[name] = None
-            todo += (self._resolved(name, target) for target in _IMPORT.findall(self._files[name].decode()))
+            todo += [self._resolved(name, target) for target in _IMPORT.findall(self._files[name].decode())]
         return list(found)
 
     def _resolved(self, importer: str, target: str) -> str:
