@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.kfp.builders import compiled, ir, task
+from tests.kfp.builders import compiled, ir, python_container, task
 from tests.views.builders import POOLS, Story
 
 from spotwright import config
@@ -20,9 +20,14 @@ from spotwright.runs.runner import begin_records
 __all__ = ["a_recorded_run", "a_story", "log_of", "recorded", "stored_plan"]
 
 
-def stored_plan() -> StoredPlan:
-    """The plan of a pipeline with the task ``eval``."""
-    return StoredPlan(compiled(ir({"eval": task("eval")})), config.parse(POOLS, "spotwright.yaml"), None, {})
+_INSTALL = 'python3 -m pip install --quiet --no-warn-script-location \'pandas>=2\'  && "$0" "$@"\n'
+
+
+def stored_plan(*, with_packages: bool = False) -> StoredPlan:
+    """The plan of a pipeline with the task ``eval``, which needs pandas or nothing."""
+    container = python_container(install=_INSTALL if with_packages else "")
+    pipeline = compiled(ir({"eval": task("eval")}, containers={"exec-eval": container}))
+    return StoredPlan(pipeline, config.parse(POOLS, "spotwright.yaml"), None, {})
 
 
 def a_story() -> Story:
@@ -32,12 +37,12 @@ def a_story() -> Story:
     return story.after(60).boots("cpu-spot-2").binds("eval", "cpu-spot-2").after(1)
 
 
-def recorded(state: Path, story: Story) -> RunReader:
+def recorded(state: Path, story: Story, *, with_packages: bool = False) -> RunReader:
     """A reader of a story that was written into a state folder."""
     folder = StateFolder.open(state).create("a-run")
     created = story.events[0]
     assert isinstance(created, RunCreated)
-    begin_records(folder, stored_plan(), created)
+    begin_records(folder, stored_plan(with_packages=with_packages), created)
     with closing(Journal.open(folder.journal)) as journal:
         journal.append(story.events[1:])
     return RunReader(folder, lambda _: False)

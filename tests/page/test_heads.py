@@ -70,6 +70,7 @@ def test_a_run_under_a_deadline_says_how_long_on_demand_still_finishes() -> None
     )  # fmt: skip
     assert deadline["left"] == pytest.approx(3600 - story.now)
     assert story.at < deadline["last_moment"] < deadline["at"] - 600
+    assert story.at + 540 <= deadline["expected_end"] <= story.at + 600  # it has no progress to go by, and runs
     assert deadline["reckons"] == run_view(story.state, "r", story.at)["tasks"][0]["needs"]["text"]
 
 

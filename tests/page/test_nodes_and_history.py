@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.events import an_event
 from tests.page.reading import AJob, reader_from, reader_of
@@ -70,7 +72,7 @@ def test_the_sentences_of_a_history_are_those_that_a_run_prints() -> None:
     assert [text for text in told if text not in written] == []
 
 
-NEEDED = {
+NEEDED: dict[str, dict[str, Any]] = {
     "bound": {"node": "gpu-spot-1", "pool": "gpu-spot"}, "cached": {"run": "before", "task": "train"},
     "decided": {"cause": "failed", "why": "it exited with 1", "then": "fail", "next": "no retry is left"},
     "environment": {"state": "ready"}, "expired": {"why": "it took too long"}, "extended": {"version": 2},

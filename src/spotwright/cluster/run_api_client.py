@@ -102,6 +102,7 @@ class Controller:
         self._connection: http.client.HTTPConnection | None = None
         self._authorization = login.authorization()
         self._has_answered = False
+        self.tries = _TRIES  # of a request whose connection was lost
 
     def close(self) -> None:
         """Close the connection; the next request opens another one."""
@@ -139,7 +140,7 @@ class Controller:
                 ) from error
             except _FAULTS as error:
                 self.close()
-                if number >= (_TRIES if self._has_answered else _FIRST_TRIES):
+                if number >= (self.tries if self._has_answered else _FIRST_TRIES):
                     raise self._gone(error) from error
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)

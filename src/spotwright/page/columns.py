@@ -156,17 +156,11 @@ class RunColumns:
         """All nodes, also those whose names were given again. The order of rows has no meaning."""
         return self._whole(self._nodes)
 
-    @property
-    def until(self) -> float:
-        """Until when what goes on counts (Unix seconds): now while an engine drives the run, else the last event."""
-        state, now = self._state, self._now
-        return state.last_at if now is None or state.status is not RunStatus.RUNNING else max(now, state.last_at)
-
     def _whole(self, table: _Table) -> dict[str, Any]:
         state = self._state
         return {
             "t0": state.started_at,
-            "now": self._since(self.until),
+            "now": self._since(state.known_until(self._now)),
             "seq": state.events,
             "words": {name: list(words) for name, words in table.words.items()},
             "columns": table.columns(),
@@ -188,9 +182,8 @@ class RunColumns:
                 self._set_task(row, state.retired[path])
         new = self._number_new()
         self._set_touched(self._rows if concern_all else chain(new, self._named_in(events)))
-        for name in {event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn))}:
-            for node in self._nodes_called(name):
-                self._set_node(node)
+        for node in state.all_nodes if concern_all else self._nodes_in(events):
+            self._set_node(node)
         return Changes(*(table.delta(state.events) for table in (self._tasks, self._attempts, self._nodes)))
 
     # -- what events touch
@@ -250,10 +243,13 @@ class RunColumns:
             self._handlers[id(dag)] = [name for name, spec in dag.tasks.items() if spec.after_all]
         return map(scope.place.child, self._handlers[id(dag)])
 
-    def _nodes_called(self, name: str) -> Iterator[NodeState]:
-        """The machine that has this name, and those that had it since the last look and before."""
-        yield from (node for node in self._state.former_nodes if node.name == name)
-        yield self._state.nodes[name]
+    def _nodes_in(self, events: Sequence[Event]) -> Iterator[NodeState]:
+        """The nodes that events name: the machines that have these names, and those that had them before."""
+        told = (event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn)))
+        names = dict.fromkeys(told)
+        if names:
+            yield from (node for node in self._state.former_nodes if node.name in names)
+        yield from map(self._state.nodes.__getitem__, names)
 
     # -- rows
 

@@ -43,6 +43,7 @@ from spotwright.scheduling.budgets import (
     pauses_of,
 )
 from spotwright.scheduling.cause import ROWS, classify, deciding, row_of
+from spotwright.scheduling.deadline import Outlook
 from spotwright.views.account import Account, AttemptCost, Range, SpentOn, pool_of
 from spotwright.views.account_report import range_json
 from spotwright.views.narration import event_text
@@ -60,7 +61,7 @@ from spotwright.views.run_text import end_sentence, following, go_on
 from spotwright.views.text import readable
 from spotwright.views.waiting import booting_nodes, waiting_for
 
-__all__ = ["attempt_panel", "head", "history", "line", "nodes", "pools"]
+__all__ = ["attempt_panel", "expected_end", "head", "history", "line", "nodes", "pools"]
 
 
 _BESIDE = 60.0
@@ -128,8 +129,8 @@ def head(reader: RunReader, costs: Account | None = None) -> dict[str, Any]:
     - ``budgets``: tasks that have spent some, nearest to its end first: ``task``, and for ``interruptions``, ``errors`` and
       ``moves`` each ``spent`` and ``max``;
     - ``deadline``: null, or ``at``, ``last_moment`` (null where none can be told), ``left`` (seconds, below 0 once it has
-      passed), ``late``, ``words`` (``late``, ``in time``, or empty while it goes on), ``task`` (the one with the first last
-      moment) and ``reckons`` (what is reckoned with, in words);
+      passed), ``late``, ``words`` (``late``, ``in time``, or empty while it goes on), ``expected_end`` (null where none can be
+      told), ``task`` (the one with the first last moment) and ``reckons`` (what is reckoned with, in words);
     - ``notes``, ``arguments`` (references instead of secrets), ``outputs`` as in ``show --json``;
     - ``artifacts``: ``task``, ``name``, ``type``, ``uri``; ``artifacts_of``: how many there are in all;
     - ``environments``: builds of Python environments as in ``show --json``, each with ``tasks`` of ``of``;
@@ -249,36 +250,51 @@ def _deadline_json(state: RunState, now: float | None) -> dict[str, Any] | None:
     if at is None:
         return None
     until = state.known_until(now)
-    last, task, reckons = _last_moment(state, until)
-    words = "" if late is None else "late" if late else "in time"
+    reckoned = list(_reckoned(state, until))
+    moments = [(outlook.last_moment, task.path, outlook.needs.words) for task, outlook in reckoned if outlook.work]
+    last, path, words = min(moments, default=(None, "", ""))
     return {
         "at": at,
         "last_moment": last,
         "left": at - until,
         "late": late,
-        "words": words,
-        "task": task,
-        "reckons": reckons,
+        "words": "" if late is None else "late" if late else "in time",
+        "expected_end": _latest(reckoned, state.started_at),
+        "task": path,
+        "reckons": words,
     }
 
 
-def _last_moment(state: RunState, now: float) -> tuple[float | None, str, str]:
-    """The first of the last safe moments of the tasks that are under way or may start, its task, and its figures in words."""
+def expected_end(state: RunState, now: float | None) -> float | None:
+    """When the run is expected to end (Unix seconds), with the figures of the decisions about its deadline; None without.
+
+    Each task that is under way or may start needs the rest of its work, a launch unless it runs, and then what follows it.
+    """
+    return _latest(_reckoned(state, state.known_until(now)), state.started_at)
+
+
+def _latest(reckoned: Iterable[tuple[TaskState, Outlook]], started_at: float) -> float | None:
+    ends = []
+    for task, outlook in reckoned:
+        if outlook.work and task.plan.policy.deadline is not None:
+            launch = 0.0 if task.status is TaskStatus.RUNNING else outlook.needs.launch.expected
+            after_it = task.plan.policy.deadline.moment(started_at) - outlook.deadline
+            ends.append(outlook.now + outlook.needs.left.expected + launch + after_it)
+    return max(ends, default=None)
+
+
+def _reckoned(state: RunState, now: float) -> Iterator[tuple[TaskState, Outlook]]:
+    """The tasks with a deadline that are under way or may start, with what the next decision about each reckons with."""
     if state.status is not RunStatus.RUNNING:
-        return None, "", ""
-    found: list[tuple[float, str, str]] = []
+        return
     for path in [*state.under_way, *(path for path in state.todo if path not in state.under_way)][:_MOST_LOOKED_AT]:
         task = state.tasks[path]
         try:
             planned = effective_plan(state, task)
         except InputError:  # the decision about the task says so
             continue
-        if planned.policy.deadline is None or not planned.ladder.rungs:
-            continue
-        outlook = outlook_without_advice(state, task, planned, now)
-        if outlook.last_moment is not None:
-            found.append((outlook.last_moment, path, outlook.needs.words))
-    return min(found, default=(None, "", ""))
+        if planned.policy.deadline is not None and planned.ladder.rungs:
+            yield task, outlook_without_advice(state, task, planned, now)
 
 
 def _artifacts(state: RunState) -> Iterator[dict[str, Any]]:

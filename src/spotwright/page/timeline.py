@@ -52,14 +52,14 @@ def timeline(state: RunState, columns: RunColumns, now: float | None = None, mar
     ``now`` as for :func:`~spotwright.views.account.account`: attempts that run count until then.
     """
     attempts = columns.attempts()
-    t0 = state.started_at
+    t0, until = state.started_at, state.known_until(now)
 
     def since(at: float | None) -> float | None:
         return None if at is None else round(at - t0, 3)
 
     return {
         "t0": t0,
-        "now": since(columns.until),
+        "now": since(until),
         "seq": state.events,
         "attempts": attempts,
         "nodes": columns.nodes(),
@@ -73,7 +73,7 @@ def timeline(state: RunState, columns: RunColumns, now: float | None = None, mar
             "last_moment": since(marks.last_moment),
             "planned": None if marks.planned is None else [since(at) for at in marks.planned],
         },
-        "overview": _overview(attempts, max(0.0, columns.until - t0)),
+        "overview": _overview(attempts, max(0.0, until - t0)),
     }
 
 

@@ -367,12 +367,15 @@ def journal_stamp(journal: Path) -> JournalStamp | None:
 
     Take it before the journal is read: what is written meanwhile changes the next one.
     """
-    now = time.time_ns()
+    now, wal = time.time_ns(), f"{os.fspath(journal)}-wal"
     stamp: list[int] = []
-    for path in (journal, journal.with_name(f"{journal.name}-wal")):
+    for path in (os.fspath(journal), wal):  # pathlib is slow for thousands
         try:
-            status = path.stat()
+            status = os.stat(path)  # noqa: PTH116
         except FileNotFoundError:
+            stamp += [0, 0, 0]
+            continue
+        if path == wal and not status.st_size:  # a reader has left it, and it says nothing
             stamp += [0, 0, 0]
             continue
         if now - status.st_mtime_ns < _WHILE:
