@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +109,7 @@ def test_every_form_of_the_panel_is_accessible_and_no_wider_than_the_window(
 def test_an_attempt_that_waits_says_for_what_and_changes_when_it_has_a_node(
     tmp_path: Path, page_server: Serve, open_page: Open
 ) -> None:
-    story = a_story()
-    story.events[0] = replace(story.events[0], source="/p/pipeline.py")
+    story = a_story(source="/p/pipeline.py")
     waits = next(index for index, event in enumerate(story.events) if event.kind == "bound" and event.attempt == 2)
     later, story.events = story.events[waits:], story.events[:waits]
     with driven(tmp_path / "state", story) as (reader, journal):
