@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spotwright.page.files import PageFiles
 from spotwright.page.identity import LocalToken
-from spotwright.page.server import PageServer
+from spotwright.page.page_files import PageFiles
+from spotwright.page.page_server import PageServer
 from spotwright.page.workers import Workers
 
 TOKEN = "t0ken"
@@ -92,7 +92,7 @@ class Served:
                 body += connection.recv(65536)
             return Answer(int(first.split()[1]), headers, body)
 
-    def ask(self, path: str, method: str = "GET", *, cookie: bool = True, **headers: str) -> Answer:
+    def ask(self, path: str, method: str = "GET", *, cookie: bool = True, **headers: Any) -> Answer:
         """The answer to a request of the page itself, with other headers where they are given (``_`` for a dash)."""
         sent = {"Host": f"127.0.0.1:{self.port}", "Connection": "close"}
         if cookie:

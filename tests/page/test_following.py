@@ -205,17 +205,17 @@ def test_a_window_that_reads_nothing_holds_no_more_than_its_queue(page: Served, 
 def test_of_many_large_runs_a_worker_keeps_the_last(
     monkeypatch: pytest.MonkeyPatch, recorded: Path, tmp_path: Path
 ) -> None:
-    from spotwright.page import worker
+    from spotwright.page import kept_runs
 
     for number in range(3):
         shutil.copytree(recorded / "runs/recorded", tmp_path / f"runs/r{number}")
-    made = worker._Worker({"source": {"state": str(tmp_path)}})
+    made = kept_runs.KeptRuns({"source": {"state": str(tmp_path)}})
     events = made.run("r0").seq
-    monkeypatch.setattr(worker, "_KEPT_EVENTS", 2 * events)
+    monkeypatch.setattr(kept_runs, "_KEPT_EVENTS", 2 * events)
     for name in ("r1", "r0", "r2"):
         made.run(name)
     assert list(made._runs) == ["r0", "r2"]
-    monkeypatch.setattr(worker, "_KEPT_EVENTS", 0)
+    monkeypatch.setattr(kept_runs, "_KEPT_EVENTS", 0)
     made.run("r1")
     assert list(made._runs) == ["r1"]
     made.close()

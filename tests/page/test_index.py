@@ -16,7 +16,7 @@ from tests.page.made_runs import Kind, make_run
 from spotwright.errors import InputError, StateError
 from spotwright.page.details import line
 from spotwright.page.index import RunIndex, index_path
-from spotwright.page.sources import LocalRuns
+from spotwright.page.run_sources import LocalRuns
 from spotwright.simulation.simulated_attempts import TaskWork
 from spotwright.views.account import account
 

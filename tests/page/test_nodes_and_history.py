@@ -58,6 +58,16 @@ def test_the_last_page_says_that_nothing_follows() -> None:
     assert history(reader, count, 5) == {"rows": [], "next": None}
 
 
+def test_events_that_are_not_folded_yet_come_with_the_next_look() -> None:
+    story = tutorial()
+    reader = reader_of(story)
+    reader.source.tell(an_event("note", START + 99, data={"text": "later"}))  # type: ignore[attr-defined]
+    assert history(reader, reader.seq) == {"rows": [], "next": None}
+    reader.refresh()
+    [row] = history(reader, reader.seq - 1)["rows"]
+    assert row["text"] == "note: later"
+
+
 def test_secrets_in_events_are_shown_as_references() -> None:
     reader = reader_of(tutorial(arguments={"token": "{{$.secret['@env:TOKEN']}}"}))
     assert history(reader, 0, 1)["rows"][0]["json"]["arguments"] == {"token": "@env:TOKEN"}

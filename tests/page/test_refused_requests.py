@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.page.made_runs import Kind, make_run
@@ -243,7 +244,7 @@ def test_names_of_this_machine_and_those_that_were_given_are_served(page: Served
         {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"},
     ],
 )
-def test_the_page_opens_from_itself_a_bookmark_and_a_link_elsewhere(page: Served, headers: dict[str, str]) -> None:
+def test_the_page_opens_from_itself_a_bookmark_and_a_link_elsewhere(page: Served, headers: dict[str, Any]) -> None:
     assert page.ask("/runs/r", **headers).status == 200
 
 
@@ -283,5 +284,5 @@ def test_below_a_path_and_behind_a_proxy_that_strips_it(tmp_path: Path) -> None:
     with serving({"state": str(tmp_path / "state")}, tmp_path / "assets", host_names=("team.example",)) as page:
         entered = page.ask(f"/runs/r?token={TOKEN}", cookie=False, Host="team.example")  # asked for as /spot/runs/r
         assert entered.headers["location"] == "./r"  # which a browser takes for /spot/runs/r
-        origin = {"Host": "team.example", "Origin": "https://team.example"}
+        origin: dict[str, Any] = {"Host": "team.example", "Origin": "https://team.example"}
         assert page.ask("/api/v1/runs", **origin).status == 200

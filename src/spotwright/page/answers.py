@@ -14,7 +14,8 @@ from spotwright.engine.event_codec import EVENT_TYPES
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.model.quantities import parse_duration
 from spotwright.page.artifacts import artifact_raw, task_artifacts
-from spotwright.page.details import attempt_panel, history, nodes, pools
+from spotwright.page.columns import Marks, timeline
+from spotwright.page.details import attempt_panel, deadline_of, history, nodes, pools
 from spotwright.page.kept_runs import KeptRun, KeptRuns
 from spotwright.page.log_lines import RunLogs
 from spotwright.page.money import account_document, plan_document, totals_document
@@ -172,7 +173,21 @@ def _tasks(run: KeptRun, _question: _Question) -> dict[str, Any]:
 
 
 def _timeline(run: KeptRun, _question: _Question) -> dict[str, Any]:
-    return {**run.place, "attempts": run.columns.attempts(), "nodes": run.columns.nodes()}
+    reader = run.reader
+    deadline = deadline_of(reader.state, reader.now) or {}
+    marks = Marks(deadline.get("at"), deadline.get("last_moment"), _planned_end(run))
+    return {**timeline(reader.state, run.columns, reader.now, marks), **run.place}
+
+
+def _planned_end(run: KeptRun) -> tuple[float, float] | None:
+    """The 10th and the 90th percentile of the planned end (Unix seconds), where a plan lies beside the run."""
+    if run.plan is None and not run.reader.folder.forecast.exists():
+        return None
+    planned = plan_document(run.reader, run.account, run.plan)["planned"]
+    if planned is None or planned["end"]["p10"] is None or planned["end"]["p90"] is None:
+        return None
+    began = run.reader.state.started_at
+    return began + planned["end"]["p10"], began + planned["end"]["p90"]
 
 
 def _changes(run: KeptRun, question: _Question) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def head(reader: RunReader, costs: Account | None = None) -> dict[str, Any]:
         "waits": list(_waits(state)),
         "left_out": list(left_out_view(state, until)),
         "budgets": _budgets(state),
-        "deadline": _deadline_json(state, reader.now),
+        "deadline": deadline_of(state, reader.now),
         "notes": list(state.notes),
         "arguments": readable(dict(state.meta.arguments)),
         "outputs": outputs_view(state),
@@ -245,7 +245,8 @@ def _is_late(task: TaskState, at: float, until: float) -> bool | None:
     return ended_at is not None and ended_at > at
 
 
-def _deadline_json(state: RunState, now: float | None) -> dict[str, Any] | None:
+def deadline_of(state: RunState, now: float | None) -> dict[str, Any] | None:
+    """The deadline of a run as :func:`head` tells it."""
     at, late = _deadline(state, now)
     if at is None:
         return None
@@ -543,7 +544,7 @@ def _evidence(state: RunState, attempt: AttemptState, seen: _Seen) -> Iterator[d
             told.update([name], ["sign"] if is_sign else [])
             yield _signal(state, attempt, seen, name, _shown(each), decided=name in decided or is_sign)
     for name, value in recorded.items():  # what the rules read from several signals together
-        if name not in told:
+        if name not in told and value != Signals._field_defaults.get(name):
             yield _signal(state, attempt, seen, name, value, decided=name in decided)
 
 
