@@ -137,7 +137,7 @@ function marked(text, q) {
 }
 
 // The box. `line`: the line of the address (from 1), or 0; `onLine(line)` sets it. `heading`: what is above it.
-export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress, onFollow, onLine, onQuery, onWrap, name, tall = true, more }) {
+export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress, onFollow, onLine, onQuery, onWrap, name, tall = true }) {
   const version = text.version.value;
   const box = useRef(null);
   const finder = useRef(null);
@@ -381,8 +381,8 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
       ${!text.ended && text.known && html`<label><input type="checkbox" checked=${follows} onChange=${(event) => onFollow(event.currentTarget.checked)} /> Follow <kbd>f</kbd></label>`}
       <span class="note">${text.known ? `${count(text.total)} ${text.total === 1 ? "line" : "lines"}` : ""}</span>
       <a class="download" href=${text.address} download>Download</a>
-      ${more}
     </div>
+    ${last - first < text.total && html`<p class="note printed">Lines ${count(first + 1)} to ${count(last)} of ${count(text.total)} are printed here; the download has all.</p>`}
     ${text.leftOut && html`<p class="note">${text.leftOut}</p>`}
     ${text.error && html`<p class="problem" role="alert">${text.error.message}</p>`}
     <div class="log-box" ref=${box} tabindex="0" role="region" aria-label=${`${name}, lines`} onScroll=${scrolled} onKeyDown=${key}
