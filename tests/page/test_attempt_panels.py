@@ -14,7 +14,7 @@ from spotwright.engine.events import AttemptEnded, NoticeGiven, RunReset
 from spotwright.errors import UnknownRun
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import Deadline, Spot
-from spotwright.page.details import attempt_panel
+from spotwright.page.attempt_panel import attempt_panel
 from spotwright.scheduling.cause import ROWS, classify, deciding, row_of
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import show_text

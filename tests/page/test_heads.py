@@ -12,7 +12,7 @@ from tests.views.builders import CPU, Story, a_plan, a_task, tutorial
 from spotwright.kubeflow.runs import KfpRun, save_kfp_run
 from spotwright.kubeflow.server import Login
 from spotwright.model.policy import Deadline, Spot
-from spotwright.page.details import head, line
+from spotwright.page.heads import head, line
 from spotwright.records.state_folder import RunFolder
 from spotwright.views.account import account
 from spotwright.views.run_json import run_view

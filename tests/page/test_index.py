@@ -14,7 +14,7 @@ import pytest
 from tests.page.made_runs import Kind, make_run
 
 from spotwright.errors import InputError, StateError
-from spotwright.page.details import line
+from spotwright.page.heads import line
 from spotwright.page.index import RunIndex, index_path
 from spotwright.page.run_sources import LocalRuns
 from spotwright.simulation.simulated_attempts import TaskWork

@@ -13,7 +13,8 @@ from spotwright.engine.event_codec import EVENT_TYPES
 from spotwright.engine.events import AttemptTakenBack
 from spotwright.engine.plan import Plan
 from spotwright.graph import Dag, TaskGraph, TaskSpec
-from spotwright.page.details import history, nodes, pools
+from spotwright.page.attempt_panel import history, nodes
+from spotwright.page.heads import pools
 from spotwright.views.narration import Narrator, event_text
 
 

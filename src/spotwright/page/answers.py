@@ -14,8 +14,9 @@ from spotwright.engine.event_codec import EVENT_TYPES
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.model.quantities import parse_duration
 from spotwright.page.artifacts import artifact_raw, task_artifacts
+from spotwright.page.attempt_panel import attempt_panel, history, nodes
 from spotwright.page.columns import Marks, timeline
-from spotwright.page.details import attempt_panel, deadline_of, history, nodes, pools
+from spotwright.page.heads import deadline_of, pools
 from spotwright.page.kept_runs import KeptRun, KeptRuns
 from spotwright.page.log_lines import RunLogs
 from spotwright.page.money import account_document, plan_document, totals_document

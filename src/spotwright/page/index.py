@@ -5,7 +5,7 @@ each is made once: the newest and those that somebody looks at first, the others
 that is lost, damaged or of another format is made again; where none can be written, the lines are kept in memory. Any number of
 pages may share a file.
 
-Nothing here is a fact of its own: every line is what :func:`spotwright.page.details.line` tells.
+Nothing here is a fact of its own: every line is what :func:`spotwright.page.heads.line` tells.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from spotwright.engine.events import Event
 from spotwright.errors import UnknownRun
 from spotwright.page.columns import Changes, RunColumns
-from spotwright.page.details import head, line
+from spotwright.page.heads import head, line
 from spotwright.page.index import RunIndex, index_path
 from spotwright.page.log_lines import RunLogs
 from spotwright.page.run_sources import ClusterRuns, LocalRuns, RunsSource

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
-from spotwright.page.details import expected_end
+from spotwright.page.heads import expected_end
 from spotwright.records.reader import RunReader
 from spotwright.views.account import Account, Amount, Range, SpentOn
 from spotwright.views.account_report import (
