@@ -619,7 +619,7 @@ class RemoteRun:
         return int(self._answer["made_at"])
 
     @contextmanager
-    def look(self, after: int) -> Iterator[Look]:
+    def look(self, after: int, only_of: str = "") -> Iterator[Look]:  # noqa: ARG002  # a controller serves all
         """See :meth:`RunSource.look`."""
         if not self._is_new or after:
             self._ask(after)
