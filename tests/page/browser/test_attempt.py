@@ -14,7 +14,7 @@ from tests.page.browser.run_addresses import driven, view_address
 from tests.page.made_runs import KINDS, make_run
 from tests.page.recorded import a_recorded_run, a_story, log_of, recorded
 
-from spotwright.page.details import attempt_panel, history
+from spotwright.page.attempt_panel import attempt_panel, history
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 
