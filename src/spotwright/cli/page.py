@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -111,7 +111,6 @@ def page(
         "source": source,
         "kfp_url": kfp_url,
         "plan": None if plan_file is None else str(plan_file.absolute()),
-        "place": place.context or "" if place.cluster else str(place.state.absolute()),
     }
     is_chosen = click.get_current_context().get_parameter_source("listen") is click.core.ParameterSource.COMMANDLINE
     return serve(
@@ -234,21 +233,17 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
     from spotwright.page.page_files import PageFiles
     from spotwright.page.page_server import PageServer
     from spotwright.page.workers import Workers
-    from spotwright.version import __version__
 
     ends = _end(with_input=is_beside)
     source, address = made.settings["source"], made.address
     workers = Workers(made.settings, made.workers)
-    about = {
-        "version": __version__,
-        "source": "cluster" if source.get("cluster") else "state",
-        "place": made.settings.get("place") or source.get("state") or "",
-    }
     try:
         if not is_beside and (run or source.get("cluster")):
             run = await _found(workers, run)
         identity = LocalToken(address.port, address.token)
-        server = PageServer(workers, identity, PageFiles(), about=about, base=address.base, host_names=made.host_names)
+        server = PageServer(
+            workers, identity, PageFiles(), about=_about(source), base=address.base, host_names=made.host_names
+        )
         async with server.serving(made.listening):
             if not is_beside:
                 click.echo(f"the page is at {address.url(run)}")
@@ -262,6 +257,15 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
     finally:
         await workers.close()
     return SUCCEEDED
+
+
+def _about(source: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page tells of itself: its version, and where it reads."""
+    from spotwright.version import __version__
+
+    if source.get("cluster"):
+        return {"version": __version__, "source": "cluster", "place": source.get("context") or ""}
+    return {"version": __version__, "source": "state", "place": str(Path(source["state"]).absolute())}
 
 
 async def _begun(workers: Workers, run: str, ends: asyncio.Event) -> None:

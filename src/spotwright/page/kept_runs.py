@@ -27,7 +27,7 @@ from spotwright.views.account import Account, account
 
 __all__ = ["KeptRun", "KeptRuns"]
 
-_KEPT_EVENTS = 300_000  # of all runs that are kept: some 400 MB
+_KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
 _LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
 _HEAD_EVERY = (
     1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make

@@ -73,7 +73,7 @@ function status(line) {
 
 // A column whose cell has nothing to show until its line is there.
 const column = (at, key, title, className, cell, sort = true) => ({ key, title, className, sort, cell: (row) => (at(row) ? cell(at(row)) : "") });
-const figure = (at, key, title, cell) => column(at, key, title, "number", (line) => (line.status ? cell(line) : ""));
+const figure = (at, key, title, cell, width = "") => column(at, key, title, `number ${width}`, (line) => (line.status ? cell(line) : ""));
 const COLUMNS = (at) => [
   column(at, "run", "Run", "wide name", (line) => line.run),
   column(at, "pipeline", "Pipeline", "name", (line) => line.pipeline ?? "", false),
@@ -82,11 +82,11 @@ const COLUMNS = (at) => [
   column(at, "began", "Began", "moment", (line) => html`<span title=${moment(line.started_at)}>${dateTime(line.started_at)}</span>`),
   figure(at, "took", "Took", (line) => duration(line.seconds)),
   figure(at, "attempts", "Attempts", (line) => count(line.attempts)),
-  figure(at, "interruptions", "Interruptions", (line) => count(line.interruptions)),
+  figure(at, "interruptions", "Interruptions", (line) => count(line.interruptions), "long"),
   figure(at, "errors", "Errors", (line) => count(line.errors)),
   figure(at, "cost", "Cost", (line) => amount(line.cost, line.currency)),
-  figure(at, "wasted", "Wasted", wasted),
-  figure(at, "saved", "Saved", saved),
+  figure(at, "wasted", "Wasted", wasted, "range"),
+  figure(at, "saved", "Saved", saved, "range"),
   { ...figure(at, "late", "Deadline", late), className: "", sort: false },
 ];
 const WORDS = ["run", "status"]; // columns that are sorted from A on; the others from the largest down
