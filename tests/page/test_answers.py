@@ -91,3 +91,20 @@ def test_a_head_is_told_once_to_each_follower(reader: RunReader) -> None:
         _, second = answer(runs, {**place, "head": first["head_number"]})
     assert first["head"]["summary"]["status"] == "failed"
     assert "head" not in second
+
+
+def test_a_follower_gets_the_costs_of_a_large_run_once_somebody_has_asked_for_them(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotwright.page.kept_runs._LARGE", 1)
+    monkeypatch.setattr("spotwright.page.kept_runs._HEAD_EVERY", 0.0)
+    monkeypatch.setattr("spotwright.page.kept_runs._HEAD_SHARE", 0.0)
+    with closing(KeptRuns({"source": {"state": str(reader.folder.path.parent.parent)}})) as runs:
+        _, head = answer(runs, {"ask": "head", "run": "a-run"})
+        place = {"ask": "changes", "run": "a-run", "made_at": head["made_at"], "after": head["seq"]}
+        _, before = answer(runs, place)
+        _, priced = answer(runs, {"ask": "head", "run": "a-run", "costs": "1"})
+        _, after = answer(runs, {**place, "head": before["head_number"]})
+    assert head["summary"]["cost"] is None
+    assert before["head"]["summary"]["cost"] is None
+    assert after["head"]["summary"]["cost"] == priced["summary"]["cost"] is not None

@@ -157,6 +157,7 @@ class KeptRun:
         """Its head with the head's number, if it is another one than a follower has."""
         now = time.monotonic()
         is_old = not self.head or self.head["seq"] != self.seq or self.head["driven"] or self.reader.is_driven
+        is_old |= bool(self.head) and self.head["summary"]["cost"] is None and self.costs is not None
         if is_old and now - self.head_at >= max(_HEAD_EVERY, _HEAD_SHARE * self.head_took):
             self.head = self.head_now(self.account_at_hand)
             self.head_number, self.head_at = self.head_number + 1, now
