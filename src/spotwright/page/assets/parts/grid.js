@@ -32,7 +32,7 @@ export function Grid({ columns, rows, rowHeight = 32, open, address, label, name
     if (selected >= 0) reveal(selected);
   }, [selected]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!wantsFocus.current) return;
     wantsFocus.current = false;
     box.current.querySelector(`[data-row="${current}"]`)?.focus({ preventScroll: true });

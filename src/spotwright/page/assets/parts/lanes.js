@@ -63,7 +63,8 @@ export function Lanes({ lanes, run, window: shown, now, marks, bands, sentence, 
     reveal(index);
   }, [selected?.lane, selected?.number]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
+    // not an effect after the paint: one that is left from before would give the focus to the mark that goes
     if (!wantsFocus.current) return;
     wantsFocus.current = false;
     box.current.querySelector("a.mark")?.focus({ preventScroll: true });
