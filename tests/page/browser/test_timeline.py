@@ -215,3 +215,23 @@ def test_the_shapes_of_marks(at: Callable[..., Page]) -> None:
     assert facts["counts"] == [1, 2, 1, 1]
     assert facts["ticks"] == ["start", "+10m", "+20m", "+30m"]
     assert facts["hour"] == "+1h"
+
+
+def test_tasks_are_sorted_by_what_they_cost(at: Callable[..., Page]) -> None:
+    page = at("interrupted/tasks")
+    page.get_by_role("button", name="Cost").click()
+    expect(page).to_have_url(re.compile("sort=-cost"))
+    cells = page.locator(".grid-tasks .row .cell:nth-child(11)")
+    expect(cells.first).to_have_text(re.compile(r"^0\.\d+$"))
+    costs = [float(text) for text in cells.all_text_contents()[:8]]
+    assert costs == sorted(costs, reverse=True)
+    assert len(set(costs)) > 1
+
+
+def test_a_narrow_table_has_the_name_above_the_rest(at: Callable[..., Page]) -> None:
+    page = at("interrupted/tasks", viewport={"width": 360, "height": 740})
+    row = page.locator(".grid-tasks .row").first
+    name, status = row.locator(".cell").nth(0).bounding_box(), row.locator(".cell").nth(1).bounding_box()
+    assert name is not None
+    assert status is not None
+    assert name["y"] + name["height"] <= status["y"] + 1
