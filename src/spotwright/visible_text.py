@@ -93,7 +93,7 @@ ESCAPES = re.compile(
 
 
 def coloured(text: str) -> str:
-    """The text of a log for a terminal: colours and what moves within a line stay, every other escape sequence is dropped.
+    """The text of a log for a terminal: colours and what changes its own line stay, every other escape sequence is dropped.
 
     Other control characters and invisible ones become marks, see :func:`visible`.
     """
@@ -101,14 +101,15 @@ def coloured(text: str) -> str:
     for match in ESCAPES.finditer(text):
         parts.append(_moving(text[position : match.start()]))
         position = match.end()
-        if match["final"] == "m" and not match["between"] and _SGR_VALUES.fullmatch(match["values"]):
-            parts.append(f"\x1b[{match['values']}m")
-            has_colours = True
+        known = _KEPT.fullmatch(f"{match['values']}{match['between']}{match['final']}") if match["final"] else None
+        if known is not None:
+            parts.append(f"\x1b[{known[0]}")
+            has_colours = has_colours or match["final"] == "m"
     parts.append(_moving(text[position:]))
     return "".join([*parts, "\x1b[0m"] if has_colours else parts)
 
 
-_SGR_VALUES = re.compile(r"[0-9;:]*")
+_KEPT = re.compile(r"[0-9;:]*m|[012]?K")  # SGR, and erase in line
 
 
 def _moving(text: str) -> str:

@@ -28,7 +28,11 @@ class _Told:
     """The source of a run whose events are at hand."""
 
     def __init__(self, events: Sequence[Event], now: float | None) -> None:
-        self._events, self._now = events, now
+        self._events, self._now = list(events), now
+
+    def tell(self, event: Event) -> None:
+        """Something happens that no reader has folded yet."""
+        self._events.append(event)
 
     def made_at(self) -> int:
         return 1
@@ -37,7 +41,7 @@ class _Told:
         return 1
 
     @contextmanager
-    def look(self, after: int) -> Iterator[Look]:
+    def look(self, after: int, only_of: str = "") -> Iterator[Look]:
         numbered = list(enumerate(self._events, 1))[after:]
         yield Look(self._now is not None, iter(numbered))
 
@@ -65,7 +69,7 @@ def reader_of(story: Story, *, driven: bool = False, folder: Path = NOWHERE) -> 
 
 def reader_from(plan: Plan, events: Sequence[Event], now: float | None = None, folder: Path = NOWHERE) -> StoryReader:
     """A reader of these events. ``now``: an engine drives the run then."""
-    return StoryReader(plan, RunFolder(folder / TELLER), _Told(list(events), now))
+    return StoryReader(plan, RunFolder(folder / TELLER), _Told(events, now))
 
 
 class AJob(AdoptedTask):

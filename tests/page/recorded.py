@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.kfp.builders import compiled, ir, task
+from tests.kfp.builders import compiled, ir, python_container, task
 from tests.views.builders import POOLS, Story
 
 from spotwright import config
@@ -20,24 +20,29 @@ from spotwright.runs.runner import begin_records
 __all__ = ["a_recorded_run", "a_story", "log_of", "recorded", "stored_plan"]
 
 
-def stored_plan() -> StoredPlan:
-    """The plan of a pipeline with the task ``eval``."""
-    return StoredPlan(compiled(ir({"eval": task("eval")})), config.parse(POOLS, "spotwright.yaml"), None, {})
+_INSTALL = 'python3 -m pip install --quiet --no-warn-script-location \'pandas>=2\'  && "$0" "$@"\n'
 
 
-def a_story() -> Story:
-    """The run while ``eval`` runs, which was interrupted once."""
-    story = Story(stored_plan().plan, run="a-run")
+def stored_plan(*, with_packages: bool = False) -> StoredPlan:
+    """The plan of a pipeline with the task ``eval``, which needs pandas or nothing."""
+    container = python_container(install=_INSTALL if with_packages else "")
+    pipeline = compiled(ir({"eval": task("eval")}, containers={"exec-eval": container}))
+    return StoredPlan(pipeline, config.parse(POOLS, "spotwright.yaml"), None, {})
+
+
+def a_story(**created: Any) -> Story:
+    """The run while ``eval`` runs, which was interrupted once. ``created``: more of what its first event says."""
+    story = Story(stored_plan().plan, run="a-run", **created)
     story.boots("cpu-spot-1").binds("eval", "cpu-spot-1").after(2).taken("cpu-spot-1", "eval")
     return story.after(60).boots("cpu-spot-2").binds("eval", "cpu-spot-2").after(1)
 
 
-def recorded(state: Path, story: Story) -> RunReader:
+def recorded(state: Path, story: Story, *, with_packages: bool = False) -> RunReader:
     """A reader of a story that was written into a state folder."""
     folder = StateFolder.open(state).create("a-run")
     created = story.events[0]
     assert isinstance(created, RunCreated)
-    begin_records(folder, stored_plan(), created)
+    begin_records(folder, stored_plan(with_packages=with_packages), created)
     with closing(Journal.open(folder.journal)) as journal:
         journal.append(story.events[1:])
     return RunReader(folder, lambda _: False)

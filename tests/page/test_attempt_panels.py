@@ -13,7 +13,8 @@ from tests.views.builders import Story, a_plan, a_task
 from spotwright.engine.events import AttemptEnded, NoticeGiven, RunReset
 from spotwright.errors import UnknownRun
 from spotwright.model.attempts import Cause, Signals
-from spotwright.page.details import attempt_panel
+from spotwright.model.policy import Deadline, Spot
+from spotwright.page.attempt_panel import attempt_panel
 from spotwright.scheduling.cause import ROWS, classify, deciding, row_of
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import show_text
@@ -81,6 +82,26 @@ def test_a_signal_says_who_told_it_and_when() -> None:
     assert [name for name, signal in told.items() if signal["decided"]] == ["noticed", "node_gone"]
 
 
+def test_a_node_that_is_still_there_is_no_evidence_of_an_end() -> None:
+    story = a_run()
+    story.fact("notice", node="cpu-spot-1", goes_at=story.at + 30, attempts=[["a", 1]], why="taken")
+    told = panel(story.after(3).ends("a", signal=15, noticed=True))
+    assert decided(told) == ["noticed"]
+    assert [signal["signal"] for signal in told["evidence"]] == ["signal", "noticed"]
+
+
+def test_a_node_that_was_gone_before_the_end_was_seen_has_its_own_moment() -> None:
+    story = a_run().node("cpu-spot-1", "gone", "taken").after(7).ends("a", node_gone=True, spot=True)
+    told = {signal["signal"]: signal["at"] for signal in panel(story)["evidence"]}
+    assert told == {"node_gone": story.at - 7, "spot": story.at}
+
+
+def test_a_task_that_declares_no_outputs_succeeds_by_its_exit_code() -> None:
+    told = panel(a_run().ends("a", exit_code=0))
+    assert (told["attempt"]["cause"], told["rule"]["row"]) == ("succeeded", 2)
+    assert decided(told) == ["exit_code", "outputs_complete"]
+
+
 def test_a_condition_is_told_in_one_line_and_marked_where_it_decided() -> None:
     story = a_run()
     conditions = [
@@ -131,6 +152,16 @@ def test_after_a_resume_the_budgets_begin_anew() -> None:
     first, second = (panel(story, "a", number)["followed"] for number in (1, 2))
     assert first["budget_after"]["errors"]["spent"] == 1
     assert (second["budget_before"]["errors"]["spent"], second["budget_after"]["interruptions"]["spent"]) == (0, 1)
+
+
+def test_a_move_of_our_own_spends_nothing() -> None:
+    policy = {"spot": Spot.PREFER, "deadline": Deadline(after=3600.0), "work": 600.0}
+    story = Story(a_plan(a_task("a"), policy=policy)).boots("cpu-spot-1").binds("a", "cpu-spot-1").after(10)
+    story.fact("halt", "a", 1, why="to on-demand, at the last safe moment: 1m of work", moves=True)
+    story.after(1).ends("a", exit_code=143, moved="to on-demand")
+    followed = panel(story)["followed"]
+    assert story.state.tasks["a"].spent.moves == 0
+    assert (followed["row"], followed["budget_before"]) == (4, followed["budget_after"])
 
 
 def test_what_ended_on_the_same_node_within_a_minute_stands_beside() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from spotwright.page.files import ASSETS
+from spotwright.page.page_files import ASSETS
 
 SHEET = (ASSETS / "page.css").read_text(encoding="utf-8")
 GROUNDS = ("back", "raised", "hover")

@@ -77,6 +77,16 @@ def test_a_notice_reaches_the_attempts_that_it_names() -> None:
     assert any(row["noticed"] is not None for row in browser.rows("attempts"))
 
 
+def test_a_withdrawn_notice_reaches_the_attempts_on_its_node() -> None:
+    workload = Workload()
+    for what in ("adopt", "bind", "notice", "withdraw"):
+        workload.step(what, 2, 1)
+    looks = [[event] for event in workload.events]
+    noticed, spared = follow(workload.plans, looks[:-1])[0], follow(workload.plans, looks)[0]
+    assert noticed.rows("attempts")[0]["noticed"] is not None
+    assert spared.rows("attempts")[0]["noticed"] is spared.rows("nodes")[0]["noticed"] is None
+
+
 def test_tasks_that_a_resume_retires_and_brings_back_number_the_rows_anew() -> None:
     body = a_body(a_task("x"), out="x")
     plan = a_plan([a_task("a"), a_loop("l", "a", items=[1, 2])], body=body)

@@ -12,7 +12,7 @@ from tests.views.builders import CPU, Story, a_plan, a_task, tutorial
 from spotwright.kubeflow.runs import KfpRun, save_kfp_run
 from spotwright.kubeflow.server import Login
 from spotwright.model.policy import Deadline, Spot
-from spotwright.page.details import head, line
+from spotwright.page.heads import head, line
 from spotwright.records.state_folder import RunFolder
 from spotwright.views.account import account
 from spotwright.views.run_json import run_view
@@ -70,6 +70,7 @@ def test_a_run_under_a_deadline_says_how_long_on_demand_still_finishes() -> None
     )  # fmt: skip
     assert deadline["left"] == pytest.approx(3600 - story.now)
     assert story.at < deadline["last_moment"] < deadline["at"] - 600
+    assert story.at + 540 <= deadline["expected_end"] <= story.at + 600  # it has no progress to go by, and runs
     assert deadline["reckons"] == run_view(story.state, "r", story.at)["tasks"][0]["needs"]["text"]
 
 

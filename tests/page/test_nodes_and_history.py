@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.events import an_event
 from tests.page.reading import AJob, reader_from, reader_of
@@ -11,7 +13,8 @@ from spotwright.engine.event_codec import EVENT_TYPES
 from spotwright.engine.events import AttemptTakenBack
 from spotwright.engine.plan import Plan
 from spotwright.graph import Dag, TaskGraph, TaskSpec
-from spotwright.page.details import history, nodes, pools
+from spotwright.page.attempt_panel import history, nodes
+from spotwright.page.heads import pools
 from spotwright.views.narration import Narrator, event_text
 
 
@@ -56,6 +59,16 @@ def test_the_last_page_says_that_nothing_follows() -> None:
     assert history(reader, count, 5) == {"rows": [], "next": None}
 
 
+def test_events_that_are_not_folded_yet_come_with_the_next_look() -> None:
+    story = tutorial()
+    reader = reader_of(story)
+    reader.source.tell(an_event("note", START + 99, data={"text": "later"}))  # type: ignore[attr-defined]
+    assert history(reader, reader.seq) == {"rows": [], "next": None}
+    reader.refresh()
+    [row] = history(reader, reader.seq - 1)["rows"]
+    assert row["text"] == "note: later"
+
+
 def test_secrets_in_events_are_shown_as_references() -> None:
     reader = reader_of(tutorial(arguments={"token": "{{$.secret['@env:TOKEN']}}"}))
     assert history(reader, 0, 1)["rows"][0]["json"]["arguments"] == {"token": "@env:TOKEN"}
@@ -70,7 +83,7 @@ def test_the_sentences_of_a_history_are_those_that_a_run_prints() -> None:
     assert [text for text in told if text not in written] == []
 
 
-NEEDED = {
+NEEDED: dict[str, dict[str, Any]] = {
     "bound": {"node": "gpu-spot-1", "pool": "gpu-spot"}, "cached": {"run": "before", "task": "train"},
     "decided": {"cause": "failed", "why": "it exited with 1", "then": "fail", "next": "no retry is left"},
     "environment": {"state": "ready"}, "expired": {"why": "it took too long"}, "extended": {"version": 2},

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from spotwright.engine.event_codec import DECISIONS
-from spotwright.page.details import attempt_panel, head, history, line, nodes
+from spotwright.page.attempt_panel import attempt_panel, history, nodes
+from spotwright.page.heads import head, line
 from spotwright.page.money import account_document, totals_document
 from spotwright.page.scopes import graph
 from spotwright.records.reader import RunReader

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from spotwright.page.files import PageFiles
+from spotwright.page.page_files import PageFiles
 
 FILES = {
     "app.js": 'import {a} from "./views/a.js";\nimport { html } from "two";\nconst later = () => import("./later.js");\n',

@@ -6,12 +6,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.page.recorded import a_story, log_of, recorded
+from tests.page.recorded import a_story, log_of, recorded, stored_plan
+from tests.views.builders import Story
 
 from spotwright.errors import UnknownRun
 from spotwright.page.log_lines import RunLogs
 from spotwright.records.journal import Journal
-from spotwright.records.reader import RunReader, list_logs
+from spotwright.records.reader import ENVIRONMENT, RunReader, list_logs
 
 
 @pytest.fixture
@@ -80,6 +81,17 @@ def test_an_attempt_that_waits_has_no_log_yet(tmp_path: Path) -> None:
     reader = recorded(tmp_path / "state", story)
     page = RunLogs(reader).page("eval", len(story.state.tasks["eval"].attempts), 0, 100)
     assert (page["lines"], page["left_out"]) == ([], "this attempt has no node yet")
+
+
+def test_the_log_of_the_build_of_an_environment(tmp_path: Path) -> None:
+    story = Story(stored_plan(with_packages=True).plan, run="a-run")
+    reader = recorded(tmp_path / "state", story, with_packages=True)
+    log = reader.folder.environment_log("pandas>=2.log")
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"Collecting pandas\n\x1b[2K 10%\r\x1b[2K 100%\n")
+    page = RunLogs(reader).page("eval", ENVIRONMENT, 0, 9)
+    assert [line["parts"] for line in page["lines"]] == [[["Collecting pandas", ""]], [[" 100%", ""]]]
+    assert RunLogs(reader).page("eval", None, 0, 1)["lines"][0]["parts"] == [["==> eval environment <==", "bold"]]
 
 
 def test_a_new_attempt_of_a_run_that_goes_on_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

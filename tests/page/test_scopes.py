@@ -34,7 +34,7 @@ def a_reader(tasks: Sequence[TaskSpec], body: Dag, behaviors: dict[str, list[Beh
         events.extend(batch)
 
     plan = a_plan(list(tasks), ROOM, body=body)
-    Run(plan, scripted(behaviors), observers=[listen]).start()  # type: ignore[list-item]
+    Run(plan, scripted(behaviors), observers=[listen]).start()
     return reader_from(plan, events)
 
 

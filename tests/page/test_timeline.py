@@ -1,57 +1,21 @@
-"""The overview, the bands and the marks of a timeline."""
+"""The bands and the marks of a timeline."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.engine.adopted import AdoptedTask
 from tests.engine.builders import START
-from tests.engine.driving import Run
-from tests.engine.random_runs import runs
 from tests.views.builders import Story, tutorial
 
 from spotwright.engine.events import AttemptTakenBack
 from spotwright.engine.state import RunState
-from spotwright.page.columns import RunColumns
-from spotwright.page.timeline import STRIP, Marks, timeline
-from spotwright.views.run_json import run_view, summary
+from spotwright.page.columns import Marks, RunColumns, timeline
+from spotwright.views.run_json import run_view
 
 
 def timeline_of(state: RunState, now: float | None = None, **marks: Any) -> dict[str, Any]:
     return timeline(state, RunColumns(state, now), now, Marks(**marks))
-
-
-@given(runs(), st.integers(0, 200))
-def test_the_overview_has_all_time_of_attempts_and_every_interruption(run: Run, events: int) -> None:
-    run.start()
-    overview = timeline_of(run.state)["overview"]
-    width = (overview["until"] - overview["from"]) / STRIP
-    view = run_view(run.state, "run")
-    for line, capacity in (("spot", "spot"), ("on_demand", "on-demand"), ("other", None)):
-        ran = sum(
-            attempt["ended_at"] - attempt["bound_at"]
-            for task in view["tasks"]
-            for attempt in task["attempts"]
-            if attempt["bound_at"] and attempt["capacity"] == capacity
-        )
-        assert sum(overview[line]) * width == pytest.approx(ran, abs=0.005 * STRIP * width + 0.1)
-    assert sum(overview["interruptions"]) == summary(run.state, "run")["interruptions"]
-
-
-def test_an_attempt_fills_the_columns_of_its_time() -> None:
-    story = Story(tutorial().state.plan)
-    story.boots("cpu-spot-1", 20).binds("download", "cpu-spot-1").after(60)
-    overview = timeline_of(story.state, story.at)["overview"]
-    assert overview["until"] == 80
-    assert overview["spot"] == [0] * 200 + [1] * 600
-    assert overview["on_demand"] == [0] * 800
-
-
-def test_a_run_without_time_has_an_empty_overview() -> None:
-    assert sum(timeline_of(RunState(()))["overview"]["spot"]) == 0
 
 
 def test_the_time_without_an_engine_is_a_band() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, SPOT, START, a_config
 from tests.engine.scripts import FAILED, LOST, SUCCEEDED, TAKEN
 
+from spotwright.config import Config
 from spotwright.engine.decide import close_ended
 from spotwright.engine.events import (
     AttemptAdopted,
@@ -39,14 +40,17 @@ OFTEN = ["adopt", "bind", "end"]
 RARELY = ["wait", "notice", "withdraw", "hold", "release", "gone", "take back", "extend"]
 
 
+def a_plan_of_pods(config: Config, retries: int | None) -> Plan:
+    sources = [PodTask("JobSet", f"worker-{n}", POD, retries=retries) for n in range(4)]
+    return Plan(pod_graph("set", sources, config.pools), config)
+
+
 class Workload:
     """A JobSet of four pods, two of which restart together and one has a second task, as its watcher records it step by step."""
 
     def __init__(self) -> None:
         config = a_config(SPOT, ON_DEMAND, policy={"spot": "prefer", "errors": {"retries": 2}})
-        sources = [PodTask("JobSet", f"worker-{n}", POD) for n in range(4)]
-        plan = Plan(pod_graph("set", sources, config.pools), config)
-        self.plans = [plan, plan]
+        self.plans = [a_plan_of_pods(config, retries) for retries in (None, 5)]
         self.state = RunState(self.plans)
         self.events: list[Event] = []
         self.at = START

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 
-from spotwright.records.journal import journal_stamp
+from spotwright.records.journal import Journal, journal_stamp
 
 
 def aged(file: Path, seconds: float) -> None:
@@ -42,3 +43,14 @@ def test_a_journal_that_is_not_there_has_a_stamp_until_it_is_made(tmp_path: Path
     journal.touch()
     aged(journal, 600)
     assert journal_stamp(journal) != before
+
+
+def test_reading_changes_no_stamp(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.db"
+    Journal.create(journal).close()
+    os.utime(journal, (1_700_000_000,) * 2)
+    before = journal_stamp(journal)
+    with closing(Journal.read(journal)) as reading:
+        list(reading.events())
+    assert before is not None
+    assert journal_stamp(journal) == before

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import re
 import signal
+import socket
+import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import click
@@ -17,13 +23,18 @@ from spotwright.cli import STOPPED, SUCCEEDED
 from spotwright.cli.cluster import Place, place_options
 from spotwright.cli.options import Listen
 from spotwright.errors import InputError
+from spotwright.records.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from spotwright.notices.agent import Address
+    from spotwright.page.workers import Workers
 
-__all__ = ["page", "serve"]
+__all__ = ["page", "page_beside", "serve"]
 
-_BASE = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
+_LISTEN = "127.0.0.1:8790"
+_EXISTS_EVERY = 0.2  # seconds between looks whether a run that starts is there
+_ENDING = 5.0  # seconds until a page beside a run is killed that does not end by itself
+_BASE = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)*/?")  # no dots as names: browsers take them out
 
 
 @click.command()
@@ -31,7 +42,7 @@ _BASE = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 @click.option(
     "--listen",
     type=Listen(),
-    default="127.0.0.1:8790",
+    default=_LISTEN,
     show_default=True,
     metavar="HOST:PORT",
     help="The address to listen at; port 0 for a free one. Without this option the next free port is taken.",
@@ -77,7 +88,9 @@ def page(
         raise click.UsageError(f"--base-path {base_path!r}: expected a path such as /spotwright")
     if kfp_url and not kfp_url.startswith(("http://", "https://")):
         raise click.UsageError(f"--kfp-url {kfp_url!r}: expected an address that begins with http:// or https://")
-    source: dict[str, Any] = {"state": str(place.state.absolute())}
+    if not place.cluster:
+        StateFolder.existing(place.state)  # its fault is told at once
+    source: dict[str, Any] = {"state": str(place.state)}  # as it was typed, for messages
     if place.cluster:
         from spotwright.cli import cluster_extra
 
@@ -109,64 +122,157 @@ def serve(
     opens: bool = True,
     only_port: bool = True,
 ) -> int:
-    """Serve the page until Ctrl-C or SIGTERM. ``only_port``: fail where the port is taken, rather than take the next free one."""
-    with contextlib.suppress(KeyboardInterrupt):
-        return asyncio.run(_serve(settings, listen, run, base, host_names, workers, opens=opens, only_port=only_port))
+    """Serve the page until Ctrl-C, SIGTERM, or the end of the terminal.
+
+    ``run``: the run to open; a name, its unique beginning, or ``last``. ``only_port``: fail where the port is taken, rather than
+    take the next free one. Raises :class:`InputError` for a run or a source that cannot be found.
+    """
+    from spotwright.page.vendor import ensure_vendor
+
+    ensure_vendor()
+    with closing(_bound(listen, only_port=only_port)) as listening, contextlib.suppress(KeyboardInterrupt):
+        made = _Made(settings, listening, _Address.of(listening, base), host_names, workers)
+        return asyncio.run(_serve(made, run, opens=opens))
     return STOPPED
 
 
-async def _serve(
-    settings: dict[str, Any],
-    listen: Address,
-    run: str,
-    base: str,
-    host_names: tuple[str, ...],
-    workers: int,
-    *,
-    opens: bool,
-    only_port: bool,
-) -> int:
-    from aiohttp import web
+@contextmanager
+def page_beside(state: Path, run: str, *, as_json: bool) -> Iterator[Callable[[int], int]]:
+    """Serve the page in a process of its own while a run goes on; its address is printed first.
 
-    from spotwright.page.files import PageFiles
-    from spotwright.page.identity import LocalToken
-    from spotwright.page.server import PageServer
+    The context gives a function that takes the exit code of the run and returns it. At a terminal it returns at Ctrl-C: till then
+    the page stays. A run that Ctrl-C has stopped already, and a command without a terminal, end with their page at once.
+    """
+    from spotwright.notices.agent import Address
     from spotwright.page.vendor import ensure_vendor
+
+    ensure_vendor()
+    is_terminal = sys.stdout.isatty()
+    with closing(_bound(Address.read(_LISTEN), only_port=False)) as listening:
+        address = _Address.of(listening, "")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spotwright.cli.page"],
+            stdin=subprocess.PIPE, stdout=2, pass_fds=[listening.fileno()], start_new_session=True,
+        )  # fmt: skip
+        told = {"state": str(state.absolute()), "run": run, "socket": listening.fileno(), "token": address.token}
+    assert process.stdin is not None  # noqa: S101
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps({**told, "opens": is_terminal}).encode() + b"\n")
+        process.stdin.flush()
+    click.echo(f"the page is at {address.url(run)}", err=as_json)
+    sys.stdout.flush()
+
+    def stay(code: int) -> int:
+        if is_terminal and code != STOPPED and process.poll() is None:
+            click.echo("the run has ended, and the page stays: Ctrl-C ends it", err=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                process.wait()
+        return code
+
+    try:
+        yield stay
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()  # with which the page ends
+        try:
+            process.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _beside() -> None:
+    """What the process of :func:`page_beside` does: serve until standard input ends."""
+    told = json.loads(os.fdopen(os.dup(0), "rb", buffering=0).readline())
+    listening = socket.socket(fileno=told["socket"])
+    made = _Made({"source": {"state": told["state"]}}, listening, _Address.of(listening, "", told["token"]), (), 1)
+    asyncio.run(_serve(made, told["run"], opens=told["opens"], is_beside=True))
+
+
+class _Address(NamedTuple):
+    """Where the page is."""
+
+    host: str
+    port: int
+    base: str
+    token: str
+
+    @classmethod
+    def of(cls, listening: socket.socket, base: str, token: str = "") -> _Address:
+        """The address at a socket, with this token or a new one."""
+        from spotwright.page.identity import new_token
+
+        host, port = listening.getsockname()[:2]
+        return cls(f"[{host}]" if ":" in host else host, port, base, token or new_token())
+
+    def url(self, run: str) -> str:
+        """What a browser opens."""
+        return f"http://{self.host}:{self.port}{self.base}/{f'runs/{quote(run)}' if run else ''}?token={self.token}"
+
+
+class _Made(NamedTuple):
+    """What a page is made of."""
+
+    settings: dict[str, Any]
+    listening: socket.socket
+    address: _Address
+    host_names: tuple[str, ...]
+    workers: int
+
+
+async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = False) -> int:
+    from spotwright.page.identity import LocalToken
+    from spotwright.page.page_files import PageFiles
+    from spotwright.page.page_server import PageServer
     from spotwright.page.workers import Workers
     from spotwright.version import __version__
 
-    ensure_vendor()
-    sockets = _bound(listen, only_port=only_port)
-    port = sockets.getsockname()[1]
-    identity = LocalToken(port)
+    ends = _end(with_input=is_beside)
+    source, address = made.settings["source"], made.address
+    workers = Workers(made.settings, made.workers)
     about = {
         "version": __version__,
-        "source": "cluster" if settings["source"].get("cluster") else "state",
-        "place": settings["source"].get("state") or settings["source"].get("context") or "",
+        "source": "cluster" if source.get("cluster") else "state",
+        "place": str(Path(source["state"]).absolute()) if "state" in source else source.get("context") or "",
     }
-    server = PageServer(
-        Workers(settings, workers), identity, PageFiles(), about=about, base=base, host_names=host_names
-    )
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
     try:
-        await web.SockSite(runner, sockets).start()
-        url = _address(listen.host, port, base, run, identity.token)
-        click.echo(f"the page is at {url}")
-        click.echo("Ctrl-C ends it", err=True)
-        sys.stdout.flush()
-        if opens:
-            _open_browser(url)
-        await _end()
+        if not is_beside and (run or source.get("cluster")):
+            run = await _found(workers, run)
+        identity = LocalToken(address.port, address.token)
+        server = PageServer(workers, identity, PageFiles(), about=about, base=address.base, host_names=made.host_names)
+        async with server.serving(made.listening):
+            if not is_beside:
+                click.echo(f"the page is at {address.url(run)}")
+                click.echo("Ctrl-C ends it", err=True)
+                sys.stdout.flush()
+            if is_beside and opens and run:
+                await _begun(workers, run, ends)
+            if opens and not ends.is_set():
+                _open_browser(address.url(run))
+            await ends.wait()
     finally:
-        await runner.cleanup()
+        await workers.close()
     return SUCCEEDED
 
 
-def _bound(listen: Address, *, only_port: bool) -> Any:
-    """A socket at the address; where the port is taken and nobody insists on it, at the next free one."""
-    import socket
+async def _begun(workers: Workers, run: str, ends: asyncio.Event) -> None:
+    """Wait until a run that starts is there."""
+    while not ends.is_set() and (await workers.ask("find", name=run)).status != 200:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ends.wait(), _EXISTS_EVERY)
 
+
+async def _found(workers: Workers, run: str) -> str:
+    """The whole name of a run, or nothing for none. Raises :class:`InputError` where it, or the cluster, is not found."""
+    answer = json.loads((await workers.ask("find", name=run)).body)
+    if "error" in answer:
+        raise InputError(answer["message"])
+    return str(answer["run"])
+
+
+def _bound(listen: Address, *, only_port: bool) -> socket.socket:
+    """A socket that listens at the address; where the port is taken and nobody insists on it, at the next free one."""
+    refused: OSError | None = None
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     for port in [listen.port] if only_port or not listen.port else [*range(listen.port, listen.port + 20), 0]:
         found = socket.socket(family, socket.SOCK_STREAM)
@@ -179,12 +285,9 @@ def _bound(listen: Address, *, only_port: bool) -> Any:
             refused = error
             continue
         return found
-    raise InputError(f"--listen {listen.host}:{listen.port}: cannot be listened at ({refused.strerror})")
-
-
-def _address(host: str, port: int, base: str, run: str, token: str) -> str:
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}{base}/{f'runs/{quote(run)}' if run else ''}?token={token}"
+    raise InputError(
+        f"--listen {listen.host}:{listen.port}: cannot be listened at ({refused.strerror if refused else ''})"
+    )
 
 
 def _open_browser(url: str) -> None:
@@ -195,10 +298,16 @@ def _open_browser(url: str) -> None:
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
-async def _end() -> None:
-    """Wait for SIGINT or SIGTERM."""
+def _end(*, with_input: bool) -> asyncio.Event:
+    """What is set at SIGINT, SIGTERM or SIGHUP, and ``with_input`` at the end of standard input."""
     ends = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, ends.set)
-    await ends.wait()
+    if with_input:
+        loop.add_reader(sys.stdin.fileno(), ends.set)
+    return ends
+
+
+if __name__ == "__main__":
+    _beside()

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -26,6 +28,23 @@ from spotwright.runs.bodies import require_platform
 from spotwright.runs.run_options import CACHE_MODES, PlanOptions, RunOptions
 
 __all__ = ["resume", "run"]
+
+
+page_option = click.option(
+    "--page", "shows_page", is_flag=True, help="Show the run in a browser while it goes on, and then until Ctrl-C."
+)
+
+
+@contextmanager
+def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Iterator[Callable[[int], int]]:
+    """The page of a run beside it, if somebody wants one; see :func:`spotwright.cli.page.page_beside`."""
+    if not is_wanted:
+        yield lambda code: code
+        return
+    with importing():
+        from spotwright.cli.page import page_beside
+    with page_beside(state, name, as_json=as_json) as ended:
+        yield ended
 
 
 @click.command()
@@ -67,6 +86,7 @@ __all__ = ["resume", "run"]
         help="What 'spotwright plan --json' had printed into this file: report and the page show it beside the run.",
     ),
     click.option("--name", help="The run's name.  [default: the pipeline's name and five letters]"),
+    page_option,
     kfp_options,
 )
 def run(
@@ -80,6 +100,7 @@ def run(
     time_scale: float,
     plan_file: Path | None,
     name: str | None,
+    shows_page: bool,
 ) -> int:
     """Run PIPELINE (a .py file with @dsl.pipeline, or compiled KFP YAML) on spot pools, on this machine.
 
@@ -90,7 +111,8 @@ def run(
     content already, started, and followed until its end. Ctrl-C leaves it running.
     """
     if kfp.is_used:
-        return _run_on_kfp(shared, kfp, pipeline_file, name)
+        with _page_of(shared.state, name or "", as_json=shared.as_json, is_wanted=shows_page) as ended:
+            return ended(_run_on_kfp(shared, kfp, pipeline_file, name))
     require_platform()
     from spotwright.runs.bodies import early_server
     from spotwright.runs.run_options import new_name
@@ -116,7 +138,8 @@ def run(
     with early_server(StateFolder(shared.state).run(name).path, tasks=compiled.first_tasks) as server:
         with importing():
             from spotwright.cli.run_session import begin
-        return begin(compiled, planning, running, server, as_json=shared.as_json)
+        with _page_of(shared.state, name, as_json=shared.as_json, is_wanted=shows_page) as ended:
+            return ended(begin(compiled, planning, running, server, as_json=shared.as_json))
 
 
 def _forecast(plan_file: Path | None) -> str:
@@ -143,9 +166,10 @@ def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path, n
 @click.option(
     "--as-compiled", is_flag=True, help="Use the stored plan: ignore later changes of pipeline and configuration."
 )
+@page_option
 @state_option
 @json_option
-def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
+def resume(name: str, as_compiled: bool, shows_page: bool, state: Path, as_json: bool) -> int:
     """Continue RUN after a crash, a stop or a failure; tasks that succeeded do not run again.
 
     If the pipeline's code has changed since, the changed tasks and all that follow them run again. A run that failed starts its
@@ -155,14 +179,16 @@ def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
     """
     folder = StateFolder.existing(state).find(name)
     if folder.kfp.exists():
-        return _follow_on_kfp(folder, as_json=as_json)
+        with _page_of(state, folder.name, as_json=as_json, is_wanted=shows_page) as ended:
+            return ended(_follow_on_kfp(folder, as_json=as_json))
     require_platform()
     from spotwright.runs.bodies import early_server
 
     with early_server(folder.path, tasks=1) as server:
         with importing():
             from spotwright.cli.run_session import go_on
-        return go_on(folder, server, reread=not as_compiled, as_json=as_json)
+        with _page_of(state, folder.name, as_json=as_json, is_wanted=shows_page) as ended:
+            return ended(go_on(folder, server, reread=not as_compiled, as_json=as_json))
 
 
 def _follow_on_kfp(folder: RunFolder, *, as_json: bool) -> int:

@@ -1,71 +1,107 @@
-"""The documents of a run that need its account: graph, cost, plan; and those of many runs: pools and totals.
+"""What is asked of the runs, and the document for each question. The parameters are texts of an address, and are checked here.
 
-The parameters of a question are texts of an address, and are checked here.
+Every document is made by a pure function elsewhere; this module finds the run, reads the parameters and keeps the limits.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from spotwright.errors import InputError, SpotwrightError
+from spotwright.engine.event_codec import EVENT_TYPES
+from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.model.quantities import parse_duration
-from spotwright.page.details import pools
+from spotwright.page.artifacts import artifact_raw, task_artifacts
+from spotwright.page.attempt_panel import attempt_panel, history, nodes
+from spotwright.page.columns import Marks, timeline
+from spotwright.page.heads import deadline_of, pools
+from spotwright.page.kept_runs import KeptRun, KeptRuns
+from spotwright.page.log_lines import RunLogs
 from spotwright.page.money import account_document, plan_document, totals_document
+from spotwright.page.run_sources import Problem, RunsSource
 from spotwright.page.scopes import graph
-from spotwright.page.sources import Problem, RunsSource
-from spotwright.records.reader import RunReader
-from spotwright.views.account import Account, account
+from spotwright.records.reader import ENVIRONMENT, RunReader
+from spotwright.views.account import account
+from spotwright.visible_text import visible
 
-__all__ = ["KeptRun", "account_answer", "graph_answer", "number_in", "plan_answer", "pools_answer", "totals_answer"]
+__all__ = ["answer"]
 
+_LOG = logging.getLogger(__name__)
+
+_PIECE = 1 << 20  # bytes of a log in one answer
+_MOST_DOWNLOADS = 8  # that go on at once in one run; of the others the log is read again from its start
+_MOST_ROWS = 1000  # of the history in one answer
 _DAY = 86400.0
-_MOST_RUNS = 2000  # of one answer about many runs: reading more takes longer than a person waits
+_MOST_RUNS = 2000  # in one answer about many runs: reading more takes longer than a person waits
+
+_Question = Mapping[str, Any]
 
 
-class KeptRun(Protocol):
-    """A run that a worker keeps."""
+def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
+    """The status and the document or bytes for a question."""
+    name = str(question.get("ask"))
+    try:
+        if name in _OF_A_RUN:
+            return 200, _OF_A_RUN[name](runs.run(str(question.get("run", ""))), question)
+        if name in _OF_ALL:
+            return 200, _OF_ALL[name](runs, question)
+    except UnknownRun as error:
+        return 404, {"error": "not-found", "message": str(error)}
+    except InputError as error:
+        return 400, {"error": "input", "message": str(error)}
+    except SpotwrightError as error:
+        return 409, {"error": "unreadable", "message": str(error)}
+    except Exception:  # noqa: BLE001  # one fault must not end all other answers
+        _LOG.exception("the question %s cannot be answered", question)
+        return 500, {"error": "fault", "message": "the page has a fault here; its terminal has the details"}
+    return 404, {"error": "not-found", "message": "there is no such address"}
 
-    reader: RunReader
 
-    def account(self) -> Account:
-        """Its account: of now, or a moment old where the run is large and goes on."""
+# -- parameters
 
 
-def number_in(question: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """A whole number of at most nine digits. Raises :class:`InputError`."""
-    text = str(question.get(name, "" if default is None else default))
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9):
-        raise InputError(f"{name}: expected a number, found {text[:40]!r}")
+def _task_of(run: KeptRun, question: _Question) -> str:
+    """The path of the task that a question means. The page knows paths as they are shown, with marks for what they hide."""
+    task = str(question.get("task", ""))
+    if not task:
+        raise InputError("expected task=TASK, the path of a task")
+    tasks = run.reader.state.tasks
+    return task if task in tasks else next((path for path in tasks if visible(path) == task), task)
+
+
+def _number(question: _Question, name: str, *, negative: bool = False) -> int | None:
+    """A whole number of a question; ``None`` where it has none."""
+    text = str(question.get(name, ""))
+    if not text:
+        return None
+    digits = text.removeprefix("-") if negative else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
+        raise InputError(f"expected a whole number for {name}, not {text[:40]!r}")
     return int(text)
 
 
-def graph_answer(run: KeptRun, question: Mapping[str, Any]) -> dict[str, Any]:
-    """One scope of the pipeline."""
-    first = number_in(question, "first", 0)
-    return graph(run.reader, str(question.get("scope", "")), run.account(), first)
+# -- of all runs
 
 
-def account_answer(run: KeptRun, _question: Mapping[str, Any]) -> dict[str, Any]:
-    """What was spent on what."""
-    return account_document(run.reader, run.account())
+def _find(runs: KeptRuns, question: _Question) -> dict[str, Any]:
+    """The whole name of a run by its beginning, or ``last``. Without a name: whether the source can be read at all."""
+    name = str(question.get("name") or "")
+    if not name:
+        runs.source.check()
+    return {"run": runs.source.find(name) if name else ""}
 
 
-def plan_answer(run: KeptRun, _question: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan beside what came."""
-    return plan_document(run.reader, run.account())
-
-
-def pools_answer(source: RunsSource) -> dict[str, Any]:
+def _pools(runs: KeptRuns, _question: _Question) -> dict[str, Any]:
     """The pools over the runs of a day."""
     now = time.time()
     problems: list[Problem] = []
-    document = pools(_readers(source, now - _DAY, problems, by_end=True), now)
-    return {**document, **_problems(problems)}
+    document = pools(_readers(runs.source, now - _DAY, problems, by_end=True), now)
+    return {**document, **_told(problems)}
 
 
-def totals_answer(source: RunsSource, question: Mapping[str, Any]) -> dict[str, Any]:
+def _totals(runs: KeptRuns, question: _Question) -> dict[str, Any]:
     """The totals of the runs that began within a time, such as ``7d``."""
     try:
         span = parse_duration(str(question.get("since") or "7d"))
@@ -73,17 +109,16 @@ def totals_answer(source: RunsSource, question: Mapping[str, Any]) -> dict[str, 
         raise InputError(f"since: {error}") from error
     since = time.time() - span
     problems: list[Problem] = []
-    found = ((reader, account(reader.state, reader.now)) for reader in _readers(source, since, problems))
-    return {**totals_document(found, since), **_problems(problems)}
+    found = ((reader, account(reader.state, reader.now)) for reader in _readers(runs.source, since, problems))
+    return {**totals_document(found, since), **_told(problems)}
 
 
 def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_end: bool = False) -> Iterator[RunReader]:
     """The runs that began after a moment, newest first, one in memory at a time; ``by_end``: or that have changed since."""
     for count, run in enumerate(source.names()):
         if count >= _MOST_RUNS:
-            problems.append(
-                Problem("", f"only the newest {_MOST_RUNS:,} runs are counted: spotwright report --since counts all")
-            )
+            text = f"only the newest {_MOST_RUNS:,} runs are counted: spotwright report --since counts all"
+            problems.append(Problem("", text))
             return
         if run.made_at / 1e9 < since and not by_end:
             return
@@ -97,5 +132,161 @@ def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_en
         yield reader
 
 
-def _problems(problems: list[Problem]) -> dict[str, Any]:
+def _told(problems: list[Problem]) -> dict[str, Any]:
     return {"problems": [{"run": each.run, "message": each.message} for each in problems]}
+
+
+_OF_ALL: Mapping[str, Callable[[KeptRuns, _Question], Any]] = {
+    "runs": lambda runs, question: runs.index.runs(question),
+    "find": _find,
+    "pools": _pools,
+    "totals": _totals,
+}
+
+
+# -- of one run
+
+
+def _head(run: KeptRun, question: _Question) -> dict[str, Any]:
+    return run.head_now(run.account if question.get("costs") else run.account_at_hand)
+
+
+def _attempt(run: KeptRun, question: _Question) -> dict[str, Any]:
+    task, number = _task_of(run, question), _number(question, "n")
+    if number is None:
+        state = run.reader.state.tasks.get(task) or run.reader.state.retired.get(task)
+        number = 0 if state is None else len(state.attempts)
+    return attempt_panel(run.reader, task, number, run.account_at_hand)
+
+
+def _history(run: KeptRun, question: _Question) -> dict[str, Any]:
+    kinds = [kind for kind in str(question.get("kind", "")).split(",") if kind]
+    known = sorted({each.kind for each in EVENT_TYPES})
+    if unknown := sorted(set(kinds) - set(known)):
+        raise InputError(f"there is no kind of event {unknown[0][:40]!r}: the kinds are {', '.join(known)}")
+    limit = min(_number(question, "limit") or 200, _MOST_ROWS)
+    rows = history(run.reader, _number(question, "after") or 0, limit, task=str(question.get("task", "")), kinds=kinds)
+    return {**rows, "kinds": known, "seq": run.seq, "t0": run.reader.state.started_at}
+
+
+def _tasks(run: KeptRun, _question: _Question) -> dict[str, Any]:
+    return {**run.columns.tasks(), **run.place}
+
+
+def _timeline(run: KeptRun, _question: _Question) -> dict[str, Any]:
+    reader = run.reader
+    deadline = deadline_of(reader.state, reader.now) or {}
+    marks = Marks(deadline.get("at"), deadline.get("last_moment"), _planned_end(run))
+    return {**timeline(reader.state, run.columns, reader.now, marks), **run.place}
+
+
+def _planned_end(run: KeptRun) -> tuple[float, float] | None:
+    """The 10th and the 90th percentile of the planned end (Unix seconds), where a plan lies beside the run."""
+    if run.plan is None and not run.reader.folder.forecast.exists():
+        return None
+    planned = plan_document(run.reader, run.account, run.plan)["planned"]
+    if planned is None or planned["end"]["p10"] is None or planned["end"]["p90"] is None:
+        return None
+    began = run.reader.state.started_at
+    return began + planned["end"]["p10"], began + planned["end"]["p90"]
+
+
+def _changes(run: KeptRun, question: _Question) -> dict[str, Any]:
+    """What came after a number. ``reset``: load everything again."""
+    place = run.place
+    after = _number(question, "after") or 0
+    if str(question.get("made_at")) != place["made_at"] or after > run.seq:
+        return {**place, "reset": True, "looks": []}
+    looks = [(last, changes) for first, last, changes in run.looks if last > after]
+    if after < run.seq and (not looks or run.looks[0][0] > after):
+        return {**place, "reset": True, "looks": []}
+    told = run.head_after(_number(question, "head") or 0)
+    return {**place, **told, "looks": [{"seq": last, **changes} for last, changes in looks]}
+
+
+def _graph(run: KeptRun, question: _Question) -> dict[str, Any]:
+    first = _number(question, "first") or 0
+    return graph(run.reader, str(question.get("scope", "")), run.account_at_hand, first)
+
+
+# -- its logs and artifacts
+
+
+def _asked_log(run: KeptRun, question: _Question) -> tuple[RunLogs, str, int | None]:
+    """The logs of a run, and which of them a question means: a task, and an attempt, its environment's build, or all attempts."""
+    if run.logs is None:
+        run.logs = RunLogs(run.reader)
+    attempt = ENVIRONMENT if question.get("environment") else _number(question, "n")
+    return run.logs, _task_of(run, question), attempt
+
+
+def _log(run: KeptRun, question: _Question) -> dict[str, Any]:
+    logs, task, attempt = _asked_log(run, question)
+    line = _number(question, "line", negative=True)
+    return logs.page(task, attempt, 0 if line is None else line, _number(question, "count") or 200)
+
+
+def _find_in_log(run: KeptRun, question: _Question) -> dict[str, Any]:
+    logs, task, attempt = _asked_log(run, question)
+    return logs.find(task, attempt, str(question.get("q", "")), _number(question, "from") or 0)
+
+
+def _raw_log(run: KeptRun, question: _Question) -> bytes:
+    """The next bytes of a log from an offset on; nothing at its end."""
+    logs, task, attempt = _asked_log(run, question)
+    offset = _number(question, "offset") or 0
+    pieces = run.downloads.pop((task, attempt, offset), None)
+    if pieces is None:
+        pieces = _from(logs.raw(task, attempt), offset)
+    piece = b"".join(_up_to(pieces, _PIECE))
+    if piece:
+        while len(run.downloads) >= _MOST_DOWNLOADS:
+            del run.downloads[next(iter(run.downloads))]
+        run.downloads[task, attempt, offset + len(piece)] = pieces
+    return piece
+
+
+def _from(pieces: Iterator[bytes], offset: int) -> Iterator[bytes]:
+    """The pieces without their first bytes."""
+    for piece in pieces:
+        if offset < len(piece):
+            yield piece[offset:]
+        offset = max(0, offset - len(piece))
+
+
+def _up_to(pieces: Iterator[bytes], count: int) -> Iterator[bytes]:
+    """Pieces until so many bytes are together."""
+    while count > 0:
+        piece = next(pieces, b"")
+        if not piece:
+            return
+        yield piece
+        count -= len(piece)
+
+
+def _artifact(run: KeptRun, question: _Question) -> bytes:
+    """The media type of an artifact's content in a line of its own, and the content."""
+    task, name = _task_of(run, question), str(question.get("name", ""))
+    named = (each["name"] for each in task_artifacts(run.reader, task) if visible(each["name"]) == name)
+    raw = artifact_raw(run.reader, task, next(named, name))
+    media = f"{raw.media}; charset=utf-8" if raw.media == "text/html" else raw.media
+    return media.encode() + b"\n" + raw.data
+
+
+_OF_A_RUN: Mapping[str, Callable[[KeptRun, _Question], Any]] = {
+    "head": _head,
+    "tasks": _tasks,
+    "timeline": _timeline,
+    "changes": _changes,
+    "graph": _graph,
+    "attempt": _attempt,
+    "account": lambda run, _: account_document(run.reader, run.account),
+    "plan": lambda run, _: plan_document(run.reader, run.account, run.plan),
+    "nodes": lambda run, _: nodes(run.reader),
+    "history": _history,
+    "log": _log,
+    "log/find": _find_in_log,
+    "log/raw": _raw_log,
+    "artifacts": lambda run, question: {"artifacts": task_artifacts(run.reader, _task_of(run, question))},
+    "artifact": _artifact,
+}

@@ -9,6 +9,7 @@ applying each :class:`Changes`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -31,7 +32,7 @@ from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeStat
 from spotwright.views.account import KeptWork, kept_of, left_node_at, pool_of
 from spotwright.views.waiting import waiting_for
 
-__all__ = ["ATTEMPT_COLUMNS", "NODE_COLUMNS", "TASK_COLUMNS", "Changes", "RunColumns"]
+__all__ = ["ATTEMPT_COLUMNS", "NODE_COLUMNS", "TASK_COLUMNS", "Changes", "Marks", "RunColumns", "timeline"]
 
 TASK_COLUMNS = (
     "path",
@@ -156,17 +157,11 @@ class RunColumns:
         """All nodes, also those whose names were given again. The order of rows has no meaning."""
         return self._whole(self._nodes)
 
-    @property
-    def until(self) -> float:
-        """Until when what goes on counts (Unix seconds): now while an engine drives the run, else the last event."""
-        state, now = self._state, self._now
-        return state.last_at if now is None or state.status is not RunStatus.RUNNING else max(now, state.last_at)
-
     def _whole(self, table: _Table) -> dict[str, Any]:
         state = self._state
         return {
             "t0": state.started_at,
-            "now": self._since(self.until),
+            "now": self._since(state.known_until(self._now)),
             "seq": state.events,
             "words": {name: list(words) for name, words in table.words.items()},
             "columns": table.columns(),
@@ -188,9 +183,8 @@ class RunColumns:
                 self._set_task(row, state.retired[path])
         new = self._number_new()
         self._set_touched(self._rows if concern_all else chain(new, self._named_in(events)))
-        for name in {event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn))}:
-            for node in self._nodes_called(name):
-                self._set_node(node)
+        for node in state.all_nodes if concern_all else self._nodes_in(events):
+            self._set_node(node)
         return Changes(*(table.delta(state.events) for table in (self._tasks, self._attempts, self._nodes)))
 
     # -- what events touch
@@ -250,10 +244,13 @@ class RunColumns:
             self._handlers[id(dag)] = [name for name, spec in dag.tasks.items() if spec.after_all]
         return map(scope.place.child, self._handlers[id(dag)])
 
-    def _nodes_called(self, name: str) -> Iterator[NodeState]:
-        """The machine that has this name, and those that had it since the last look and before."""
-        yield from (node for node in self._state.former_nodes if node.name == name)
-        yield self._state.nodes[name]
+    def _nodes_in(self, events: Sequence[Event]) -> Iterator[NodeState]:
+        """The nodes that events name: the machines that have these names, and those that had them before."""
+        told = (event.node for event in events if isinstance(event, (NodeChanged, NoticeGiven, NoticeWithdrawn)))
+        names = dict.fromkeys(told)
+        if names:
+            yield from (node for node in self._state.former_nodes if node.name in names)
+        yield from map(self._state.nodes.__getitem__, names)
 
     # -- rows
 
@@ -433,3 +430,102 @@ class _Table:
         rows = {row: list(self.rows[row]) for row in self._changed}
         self._changed = {}
         return {"seq": seq, "words": {name: new for name, new in words.items() if new}, "rows": rows}
+
+
+# -- what a timeline draws over all lanes
+
+
+class Marks(NamedTuple):
+    """Moments that are drawn over all lanes (Unix seconds), as far as there are any.
+
+    ``last_moment``: from then on even on-demand does not finish by the deadline. ``planned``: the 10th and the 90th percentile of
+    the end in the plan that was made before the run.
+    """
+
+    deadline: float | None = None
+    last_moment: float | None = None
+    planned: tuple[float, float] | None = None
+
+
+_NONE = Marks()
+
+
+def timeline(state: RunState, columns: RunColumns, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
+    """The timeline as JSON values. All moments in it but ``t0`` are seconds since the run began.
+
+    - ``t0``, ``now`` (until when what goes on counts: the last event where no engine drives the run), ``seq``;
+    - ``attempts`` and ``nodes``: as :class:`~spotwright.page.columns.RunColumns` gives them;
+    - ``bands``: ``kind`` (``undriven``: nobody drove the run; ``left_out``: new attempts passed a pool over), ``from``, ``until``
+      (null: it goes on, and nobody knows for how long), ``pool`` (null for all);
+    - ``marks``: ``now`` (null while no engine drives the run), ``deadline``, ``last_moment``, ``planned`` (a pair), each null
+      where there is none;
+
+    ``now`` as for :func:`~spotwright.views.account.account`: attempts that run count until then. How many ran at a time is drawn
+    from the attempts.
+    """
+    t0, until = state.started_at, state.known_until(now)
+
+    def since(at: float | None) -> float | None:
+        return None if at is None else round(at - t0, 3)
+
+    return {
+        "t0": t0,
+        "now": since(until),
+        "seq": state.events,
+        "attempts": columns.attempts(),
+        "nodes": columns.nodes(),
+        "bands": [
+            {"kind": kind, "from": since(begin), "until": since(end), "pool": pool}
+            for kind, begin, end, pool in chain(_undriven(state, now), _left_out(state))
+        ],
+        "marks": {
+            "now": since(now),
+            "deadline": since(marks.deadline),
+            "last_moment": since(marks.last_moment),
+            "planned": None if marks.planned is None else [since(at) for at in marks.planned],
+        },
+    }
+
+
+_Band = tuple[str, float, float | None, str | None]
+
+
+def _undriven(state: RunState, now: float | None) -> Iterator[_Band]:
+    """The times between two engines; and since the last one, if the run is not over and has none now."""
+    for begin, end in state.undriven:
+        yield "undriven", begin, end, None
+    if state.status is RunStatus.STOPPED or (state.status is RunStatus.RUNNING and now is None):
+        yield "undriven", state.last_at, None, None
+
+
+def _left_out(state: RunState) -> Iterator[_Band]:
+    """The pauses of pools that attempts of this run waited for in vain.
+
+    A pause is over before its time once an attempt of the run gets a node there.
+    """
+    bound: dict[str, list[float]] = {}
+    decisions = []
+    for task in chain(state.retired.values(), state.tasks.values()):
+        for attempt in task.attempts:
+            if attempt.taken_back is not None and attempt.taken_back.left_out:
+                decisions.append(attempt.taken_back)
+            if attempt.pool and attempt.bound_at is not None:
+                bound.setdefault(attempt.pool, []).append(attempt.bound_at)
+    pauses: dict[str, list[tuple[float, float]]] = {}
+    for decision in decisions:
+        for pool, (until, _times) in decision.left_out.items():
+            pauses.setdefault(pool, []).append((decision.at, until))
+    for pool, spans in pauses.items():
+        moments = sorted(bound.get(pool, ()))
+        for begin, end in _in_force(spans):
+            place = bisect_left(moments, begin)
+            over = min(end, moments[place]) if place < len(moments) else end
+            if over > begin:
+                yield "left_out", begin, over, pool
+
+
+def _in_force(pauses: list[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """The pauses of one pool by their begin, each at most until the next one: that takes its place."""
+    ordered = sorted(pauses)
+    for (begin, end), following in zip(ordered, [*ordered[1:], None], strict=True):
+        yield begin, end if following is None else min(end, following[0])

@@ -15,11 +15,16 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-__all__ = ["Identity", "LocalToken"]
+__all__ = ["Identity", "LocalToken", "new_token"]
 
 _TOKEN_BYTES = 32
 _WRONG_A_SECOND = 10
 _ADDRESSES = 1000  # at most so many addresses are remembered; only loopback has more than one
+
+
+def new_token() -> str:
+    """A token that nobody can guess."""
+    return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 class Identity(Protocol):
@@ -39,11 +44,11 @@ class Identity(Protocol):
 
 
 class LocalToken:
-    """One token for one start of the page."""
+    """One token for one start of the page, which is served at this port."""
 
-    def __init__(self, port: int) -> None:
-        self.token = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._session = secrets.token_urlsafe(_TOKEN_BYTES)
+    def __init__(self, port: int, token: str) -> None:
+        self._token = token
+        self._session = new_token()
         self._name = f"spotwright-{port}"
         self._wrong: dict[str, list[float]] = {}
 
@@ -53,7 +58,7 @@ class LocalToken:
 
     def enter(self, token: str, address: str) -> bool:
         """See :meth:`Identity.enter`."""
-        if hmac.compare_digest(token.encode(), self.token.encode()):
+        if hmac.compare_digest(token.encode(), self._token.encode()):
             return True
         if address not in self._wrong and len(self._wrong) >= _ADDRESSES:
             self._wrong.clear()

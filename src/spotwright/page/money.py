@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
+from spotwright.page.heads import expected_end
 from spotwright.records.reader import RunReader
 from spotwright.views.account import Account, Amount, Range, SpentOn
 from spotwright.views.account_report import (
@@ -173,8 +175,8 @@ class _Curve:
 # -- its plan
 
 
-def plan_document(reader: RunReader, costs: Account) -> dict[str, Any]:
-    """The plan that ``run --plan`` put beside the run, and where the run lies in it.
+def plan_document(reader: RunReader, costs: Account, other: Path | None = None) -> dict[str, Any]:
+    """The plan that ``run --plan`` put beside the run, else the ``other`` one, and where the run lies in it.
 
     - ``planned``: as in ``report --json`` (``plan``, ``policy``, ``cost``, ``end``, ``why``), or null; ``why``: the reason then;
       ``text``: plan against actual as ``report`` says it, line by line;
@@ -184,10 +186,10 @@ def plan_document(reader: RunReader, costs: Account) -> dict[str, Any]:
       version 1);
     - ``actual``: ``cost`` and ``end`` (null: not known), ``cost_words`` and ``end_words`` (``below the plan``,
       ``within the plan``, ``above the plan``, or empty), ``so_far`` (the run goes on, so ``cost`` is what is spent so far), and
-      ``seconds`` since its start.
+      ``seconds`` since its start; ``expected_end`` (seconds) of a run under a deadline that goes on.
     """
     nothing: dict[str, Any] = {"planned": None, "why": "", "text": [], "currency": None, "policies": [], "actual": None}
-    path = reader.folder.forecast
+    path = reader.folder.forecast if other is None or reader.folder.forecast.exists() else other
     if not path.exists():
         return {**nothing, "why": "no plan was given: spotwright run --plan FILE puts one beside a run"}
     from spotwright.forecast.report import beside, beside_json, beside_lines, read_forecast  # here: few runs have one
@@ -232,6 +234,8 @@ def _bins(bins: Bins) -> dict[str, Any]:
 def _actual(reader: RunReader, costs: Account, found: Beside) -> dict[str, Any]:
     from spotwright.forecast.report import place_words
 
+    expected = expected_end(reader.state, reader.now)
+
     def words(actual: float | None, planned: tuple[float | None, ...]) -> str:
         return "" if actual is None else place_words(actual, planned)
 
@@ -242,6 +246,7 @@ def _actual(reader: RunReader, costs: Account, found: Beside) -> dict[str, Any]:
         "end_words": words(found.actual_end, found.end),
         "so_far": reader.state.status is RunStatus.RUNNING,
         "seconds": costs.until - reader.state.started_at,
+        "expected_end": None if expected is None else expected - reader.state.started_at,
     }
 
 

@@ -13,15 +13,26 @@ cannot become a script. The policy is the one of https://www.w3.org/TR/CSP3/ and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection
 from ipaddress import ip_address
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
 
 __all__ = ["FRAME_POLICY", "Refusal", "is_loopback", "policy", "refusal_of", "security_headers"]
 
 _METHODS = ("GET", "HEAD")
-_LONGEST = 8192  # bytes of a path with its query; longer ones are no address of the page
+_LONGEST = 4096  # bytes of a path with its query; longer ones are no address of the page
+
+
+class Headers(Protocol):
+    """The headers of a request; names in any case."""
+
+    def get(self, name: str, default: str, /) -> str:
+        """The first value."""
+
+    def getall(self, name: str, default: list[str], /) -> list[str]:
+        """All values, of a header that was sent more than once."""
 
 
 class Refusal(NamedTuple):
@@ -44,27 +55,32 @@ def is_loopback(host: str) -> bool:
 
 
 def refusal_of(
-    method: str, target: str, headers: Mapping[str, str], host_names: Collection[str], *, is_page: bool
+    method: str, target: str, headers: Headers, host_names: Collection[str], *, is_page: bool
 ) -> Refusal | None:
     """Why a request is refused before anybody asks who sent it; ``None``: it may go on.
 
-    ``host_names``: names besides those of loopback. ``is_page``: the address is that of a page, to which a link elsewhere may
-    lead.
+    ``target``: as it was sent. ``host_names``: names besides those of loopback. ``is_page``: the address is that of a page, to
+    which a link elsewhere may lead.
     """
     if method not in _METHODS:
         return Refusal(405, "method", "the page only reads: send GET or HEAD")
     if len(target) > _LONGEST:
         return Refusal(414, "address", f"the address has {len(target):,} characters, and {_LONGEST:,} are read")
-    host = headers.get("Host", "")
+    path = unquote(target.partition("?")[0], errors="replace")
+    if not path.startswith("/") or not path.isprintable() or not {".", ".."}.isdisjoint(re.split(r"[/\\]", path)):
+        return Refusal(400, "address", "this is no address of the page: it begins with /, and has no dots as names")
+    hosts = headers.getall("Host", [])
+    if len(hosts) != 1:
+        return Refusal(400, "host", f"the request has {len(hosts)} Host headers: send one")
+    (host,) = hosts
     name = _host_name(host)
     if name is None or not (is_loopback(name) or name in host_names):
         return Refusal(403, "host", "the page is not served under this name: add it with --host-name if it is yours")
-    origin = headers.get("Origin")
-    if origin is not None and not _is_own(origin, host):
+    if not all(_is_own(origin, host) for origin in headers.getall("Origin", [])):
         return Refusal(403, "origin", "the request comes from another site")
     site = headers.get("Sec-Fetch-Site", "same-origin")
     is_link = (
-        is_page and headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest", "") == "document"
+        is_page and headers.get("Sec-Fetch-Mode", "") == "navigate" and headers.get("Sec-Fetch-Dest", "") == "document"
     )
     if site not in ("same-origin", "none") and not is_link:
         return Refusal(403, "origin", "the request comes from another site")

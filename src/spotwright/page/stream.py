@@ -1,7 +1,7 @@
 """Server-sent events: what changes in a run while a window shows it.
 
-All windows that follow a run share one look at it every 200 ms, in a worker. What a window gets has the number of the run's last
-event, so it knows what it has seen already. A window whose place nobody knows any more loads again (``reset``).
+All windows that follow a run share one look at it four times a second, in a worker. What a window gets has the number of the
+run's last event, so it knows what it has seen already. A window whose place nobody knows any more loads again (``reset``).
 
 Server-sent events are https://html.spec.whatwg.org/multipage/server-sent-events.html: the browser connects again by itself, and
 names the last ``id`` that it got.
@@ -19,9 +19,9 @@ from spotwright.page.workers import Answer, Workers
 
 __all__ = ["Followers", "event"]
 
-_EVERY = 0.2  # seconds between looks at a followed run
+_EVERY = 0.25  # seconds between looks at a followed run
 _IDLE_EVERY = 1.0  # at one that nobody drives
-_FULL = 500  # events that a slow window has not taken yet; then it loads again
+_FULL = 40  # looks that a slow window has not taken yet; then it loads again
 
 
 def event(name: str, document: Any, identity: str = "") -> bytes:
@@ -67,17 +67,25 @@ class Followers:
                     task.cancel()
 
     async def _look(self, run: str, made_at: str, after: int) -> None:
+        """Look until nobody follows the run any more, or nobody can; then its windows are let go, and connect again."""
+        try:
+            await self._look_on(run, made_at, after)
+        finally:
+            if self._looking.get(run) is asyncio.current_task():
+                del self._looking[run]
+                for queue in list(self._windows.get(run, ())):
+                    _put(queue, b"", ends=True)
+
+    async def _look_on(self, run: str, made_at: str, after: int) -> None:
         number = 0  # of the head that was told last
         while True:
             answer = await self._workers.ask("changes", run, made_at=made_at, after=after, head=number)
             document = _document(answer)
             pieces = b"".join(_events(answer.status, document))
-            is_over = answer.status != 200 or bool(document.get("reset"))
             if pieces:
                 for queue in list(self._windows.get(run, ())):
-                    _put(queue, pieces, ends=is_over)
-            if is_over:
-                self._looking.pop(run, None)
+                    _put(queue, pieces)
+            if answer.status != 200 or document.get("reset"):
                 return
             after, number = document["seq"], document.get("head_number", number)
             await asyncio.sleep(_EVERY if document["driven"] else _IDLE_EVERY)
@@ -91,12 +99,13 @@ class Followers:
                 _put(queue, b"", ends=True)
 
 
-def _put(queue: asyncio.Queue[bytes | None], pieces: bytes, *, ends: bool) -> None:
+def _put(queue: asyncio.Queue[bytes | None], pieces: bytes, *, ends: bool = False) -> None:
     if queue.full():  # the window does not read: it gets the newest state when it does
         while not queue.empty():
             queue.get_nowait()
         pieces, ends = event("reset", {}), True
-    queue.put_nowait(pieces)
+    if pieces:
+        queue.put_nowait(pieces)
     if ends:
         if queue.full():
             queue.get_nowait()

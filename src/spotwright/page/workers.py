@@ -14,6 +14,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 __all__ = ["ANSWER", "QUESTION", "Answer", "Workers"]
@@ -24,6 +25,8 @@ QUESTION = struct.Struct(">I")
 ANSWER = struct.Struct(">IHBI")
 """Before an answer: the number of its question, an HTTP status, 1 where the body is compressed with gzip, its length."""
 
+_LONGEST = 120.0  # seconds that an answer may take; a worker that takes longer hangs, and is ended
+_ENDING = 2.0  # seconds until a worker is killed that does not end by itself
 _WAITING = 200  # questions to one worker that wait; more are refused: somebody asks faster than can be read
 
 
@@ -53,9 +56,8 @@ class Workers:
         return [worker.pid for worker in self._workers if worker.pid]
 
     async def close(self) -> None:
-        """End the processes."""
-        for worker in self._workers:
-            await worker.close()
+        """End the processes, also those that hang."""
+        await asyncio.gather(*(worker.close() for worker in self._workers))
 
 
 class _Worker:
@@ -84,11 +86,16 @@ class _Worker:
         self._waiting[number] = future
         try:
             assert process.stdin is not None  # noqa: S101  # it was started with a pipe
-            _write(process.stdin, {**question, "id": number})
-            await process.stdin.drain()
-            return await future
+            async with asyncio.timeout(_LONGEST):
+                _write(process.stdin, {**question, "id": number})
+                await process.stdin.drain()
+                return await future
         except (BrokenPipeError, ConnectionResetError):
-            return _failure(503, "worker", "the process that reads runs has ended: load the page again")
+            return _ended()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            return _failure(503, "worker", f"there was no answer for {_LONGEST:.0f} seconds: load the page again")
         finally:
             self._waiting.pop(number, None)
 
@@ -116,9 +123,7 @@ class _Worker:
             await process.wait()
             for future in self._waiting.values():
                 if not future.done():
-                    future.set_result(
-                        _failure(503, "worker", "the process that reads runs has ended: load the page again")
-                    )
+                    future.set_result(_ended())
 
     async def close(self) -> None:
         process = self._process
@@ -127,7 +132,7 @@ class _Worker:
         if process.stdin is not None:
             process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), 5.0)
+            await asyncio.wait_for(process.wait(), _ENDING)
         except TimeoutError:
             process.kill()
             await process.wait()
@@ -138,6 +143,10 @@ class _Worker:
 def _write(stream: asyncio.StreamWriter, data: Mapping[str, Any]) -> None:
     text = json.dumps(data, separators=(",", ":")).encode()
     stream.write(QUESTION.pack(len(text)) + text)
+
+
+def _ended() -> Answer:
+    return _failure(503, "worker", "the process that reads runs has ended, and starts again: load the page again")
 
 
 def _failure(status: int, kind: str, message: str) -> Answer:

@@ -35,7 +35,8 @@ class RunReader:
     ``source``: where the run is read from, or whether the holder of a lease is alive, for a run in a state folder here.
 
     ``state`` and ``is_driven`` are those of the last :meth:`refresh`; the constructor makes the first one. ``seq`` is the
-    sequence number of the last event that is folded, ``made_at`` the run's :meth:`~spotwright.records.stored_plan.RunSource.made_at`.
+    sequence number of the last event that is folded, ``made_at`` the run's
+    :meth:`~spotwright.records.stored_plan.RunSource.made_at`.
     Raises :class:`StateError` where the run cannot be read.
     """
 

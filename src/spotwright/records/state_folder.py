@@ -111,8 +111,10 @@ class RunFolder:
 
         Raises :class:`OSError` where the run is gone.
         """
-        first = self.plan(1)
-        return (first if first.exists() else self.journal).stat().st_mtime_ns
+        try:
+            return os.stat(f"{self.path}/plan-1.json").st_mtime_ns  # noqa: PTH116  # pathlib is slow for thousands
+        except FileNotFoundError:
+            return self.journal.stat().st_mtime_ns
 
     def checkpoint(self, task: str) -> Path:
         """The checkpoint folder of a task, unless the policy names another place."""
@@ -219,14 +221,23 @@ class StateFolder:
         return folder
 
     def runs(self) -> list[RunFolder]:
-        """The runs that have a journal, oldest first."""
+        """The runs that have a journal, oldest first. One that is deleted meanwhile is left out."""
+        return [run for _, run in self.runs_by_age()]
+
+    def runs_by_age(self) -> list[tuple[int, RunFolder]]:
+        """The same, each with the nanoseconds at which it was made."""
+        runs = []
         try:
-            paths = [path for path in (self.path / "runs").iterdir() if (path / "journal.db").exists()]
-            return sorted(map(RunFolder, paths), key=lambda run: (run.made_at(), run.name))
+            for path in (self.path / "runs").iterdir():
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    os.stat(f"{path}/journal.db")  # noqa: PTH116  # pathlib is slow for thousands
+                    run = RunFolder(path)
+                    runs.append((run.made_at(), run))
         except FileNotFoundError:
             return []
         except OSError as error:
             raise StateError(f"{self.path}: cannot be read ({error.strerror})") from error
+        return sorted(runs, key=lambda run: (run[0], run[1].name))
 
     def find(self, name: str) -> RunFolder:
         """The run of this name, with this unique beginning, or the newest for ``last``."""

@@ -72,11 +72,10 @@ def deciding(ending: Ending) -> frozenset[str]:
     """The keys of its evidence that decided an ending.
 
     The evidence has the exit code and the signal of the process whenever they are known. They decided only where the process
-    tells its end by itself: without any other evidence, or together with its outputs.
+    tells its end by itself: without any other evidence, or together with its outputs. What was not observed decided nothing.
     """
-    others = ending.evidence.keys() - _PROCESS
-    by_itself = ending.evidence.keys() - _OF_PROCESS
-    return frozenset(ending.evidence if not by_itself else others)
+    observed = {name for name, value in ending.evidence.items() if value != Signals._field_defaults.get(name)}
+    return frozenset(observed - _PROCESS if observed - _OF_PROCESS else observed)
 
 
 _PROCESS = frozenset(("exit_code", "signal"))

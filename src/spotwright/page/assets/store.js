@@ -4,7 +4,8 @@ import { follow, get, runPath } from "./api.js";
 
 // Rows in columns. `words`: what the indexes of a column mean, by column. `version` changes with every change.
 export class Columns {
-  constructor({ columns, words }) {
+  constructor({ columns, words, seq }) {
+    this.seq = seq; // of the last event in it: tables load one after the other, and changes before their own they have already
     this.names = Object.keys(columns);
     this.words = words;
     Object.assign(this, columns);
@@ -13,7 +14,9 @@ export class Columns {
   }
 
   // A delta of the stream: new words, and rows by number with values in the order of the columns.
-  change({ words, rows }) {
+  change({ words, rows }, seq) {
+    if (seq <= this.seq) return;
+    this.seq = seq;
     for (const [name, added] of Object.entries(words)) this.words[name].push(...added);
     for (const [key, values] of Object.entries(rows)) {
       const row = Number(key);
@@ -60,6 +63,7 @@ export class Run {
       const [head, tasks] = await Promise.all([get(runPath(this.name)), get(runPath(this.name, "tasks"))]);
       const timeline = await get(runPath(this.name, "timeline"));
       if (this.closed) return;
+      if (tasks.made_at !== timeline.made_at) return this.load(); // the rows were numbered anew in between
       const behind = Math.min(tasks.seq, timeline.seq);
       batch(() => {
         this.made = timeline.made_at;
@@ -68,8 +72,8 @@ export class Run {
         this.place(timeline);
         this.head.value = head;
         this.tasks.value = new Columns(tasks);
-        this.attempts.value = new Columns(timeline.attempts);
-        this.nodes.value = new Columns(timeline.nodes);
+        this.attempts.value = new Columns({ ...timeline.attempts, seq: timeline.seq });
+        this.nodes.value = new Columns({ ...timeline.nodes, seq: timeline.seq });
         this.timeline.value = timeline;
       });
       this.follow();
@@ -100,7 +104,7 @@ export class Run {
       this.seq = changes.seq;
       this.place(changes);
       for (const kind of ["tasks", "attempts", "nodes"]) {
-        if (changes[kind]) this[kind].value.change(changes[kind]);
+        if (changes[kind]) this[kind].value.change(changes[kind], changes.seq);
       }
     });
   }

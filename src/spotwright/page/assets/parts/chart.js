@@ -27,6 +27,13 @@ export function ticks(end, most = 6) {
   return Array.from({ length: Math.floor(end / step + 1e-9) + 1 }, (_, index) => index * step);
 }
 
+// Round steps in seconds, as a clock has them.
+const CLOCK = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+export function clockTicks(end, most = 6) {
+  const step = CLOCK.find((each) => each >= end / most) ?? Math.ceil(end / most / 604800) * 604800;
+  return end > 0 ? Array.from({ length: Math.floor(end / step + 1e-9) + 1 }, (_, index) => index * step) : [0];
+}
+
 // `parts`: [{key, title, low, high, text}]; low is certain, from low to high it is hatched.
 export function StackedBar({ parts, caption }) {
   const [box, width] = useWidth();
@@ -53,7 +60,7 @@ export function StackedBar({ parts, caption }) {
 }
 
 // One row for each policy: p10 to p90 as a box, p50 as a line, p99 as a whisker, the histogram above it; `actual` crosses all.
-export function Intervals({ rows, actual, text, caption }) {
+export function Intervals({ rows, actual, text, caption, steps = ticks }) {
   const [box, width] = useWidth();
   const left = Math.min(150, width * 0.28);
   const finite = rows.flatMap((row) => [row.p99, row.p90, row.p50]).filter((value) => value !== null && Number.isFinite(value));
@@ -63,7 +70,7 @@ export function Intervals({ rows, actual, text, caption }) {
   const height = rows.length * step + 26;
   return html`<figure class="chart" ref=${box}>
     <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${caption}>
-      ${ticks(end, width < 500 ? 3 : 6).map((tick) => html`<g key=${tick}>
+      ${steps(end, width < 500 ? 3 : 6).map((tick) => html`<g key=${tick}>
         <line class="axis" x1=${x(tick)} x2=${x(tick)} y1="0" y2=${height - 20} />
         <text class="tick" x=${x(tick)} y=${height - 6} text-anchor="middle">${text(tick)}</text></g>`)}
       ${rows.map((row, index) => {
@@ -85,7 +92,7 @@ export function Intervals({ rows, actual, text, caption }) {
   </figure>`;
 }
 
-// `lines`: [{key, title, values}] over `times`; values never fall here, but need not begin at 0.
+// `lines`: [{key, title, values}] over `times` in seconds; values never fall here, but need not begin at 0.
 export function Lines({ times, lines, xText, yText, caption }) {
   const [box, width] = useWidth();
   const height = 180;
@@ -98,7 +105,7 @@ export function Lines({ times, lines, xText, yText, caption }) {
     <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${caption}>
       ${ticks(top, 5).map((tick) => html`<g key=${tick}><line class="axis" x1=${left} x2=${width} y1=${y(tick)} y2=${y(tick)} />
         <text class="tick" x=${left - 6} y=${y(tick) + 4} text-anchor="end">${yText(tick)}</text></g>`)}
-      ${ticks(end, width < 500 ? 3 : 6).map((tick) => html`<text key=${tick} class="tick" x=${x(tick)} y=${height - 6} text-anchor="middle">${xText(tick)}</text>`)}
+      ${clockTicks(end, width < 500 ? 3 : 6).map((tick) => html`<text key=${tick} class="tick" x=${x(tick)} y=${height - 6} text-anchor="middle">${xText(tick)}</text>`)}
       ${lines.map((line) => html`<path key=${line.key} class=${`curve ${classOf("part", line.key)}`} d=${path(times, line.values, x, y)}><title>${line.title}</title></path>`)}
     </svg>
     <ul class="legend">${lines.map((line) => html`<li key=${line.key} class=${classOf("part", line.key)}>

@@ -67,6 +67,7 @@ export function Lanes({ lanes, run, window: shown, now, marks, bands, sentence, 
     if (!wantsFocus.current) return;
     wantsFocus.current = false;
     box.current.querySelector("a.mark")?.focus({ preventScroll: true });
+    box.current.scrollIntoView({ block: "nearest" });
   });
 
   function reveal(index) {
@@ -201,8 +202,11 @@ export function Lanes({ lanes, run, window: shown, now, marks, bands, sentence, 
             const until = Math.min(width, ((band.until ?? now) - view.from) * view.scale);
             return until > x && html`<rect class="m-left-out" x=${x} y="0" width=${until - x} height=${LANE} fill="url(#hatch-left-out)" />`;
           })}
-          ${[...paths].map(([name, drawing]) => shape(name, drawing))}
-          ${letters.length > 0 && html`<text class="m-letters" x=${letters.map((letter) => letter.x).join(" ")} y="16">${letters.map((letter) => causeLetter(letter.cause)).join("")}</text>`}
+          ${paths.map(([name, drawing]) => shape(name, drawing))}
+          ${[false, true].map((isPlain) => {
+            const some = letters.filter((letter) => letter.isPlain === isPlain);
+            return some.length > 0 && html`<text key=${isPlain} class=${isPlain ? "m-letters plain" : "m-letters"} x=${some.map((letter) => letter.x).join(" ")} y="16">${some.map((letter) => causeLetter(letter.cause)).join("")}</text>`;
+          })}
           ${labels.map((text) => html`<text key=${text.x} class=${text.on ? "m-letters count" : "m-seconds"} x=${text.x} y=${text.on ? 16 : 10}>${text.text}</text>`)}
         </svg>
         ${isCurrent && focused(each, index)}
@@ -297,7 +301,7 @@ export function linesOf(marks, now, isDriven) {
 function Axis({ view, label, now, marks, isDriven }) {
   const inside = linesOf(marks, now, isDriven).filter((line) => line.at >= view.from && line.at <= view.to);
   return html`<div class="time-axis" aria-hidden="true"><svg width=${view.width} height="30" viewBox=${`0 0 ${view.width} 30`} style=${{ marginLeft: `${label}px` }}>
-    ${ticksOf(view).map((tick) => html`<g key=${tick.at}><path d=${`M${tick.x} 24V30`} /><text x=${Math.min(tick.x, view.width - 2)} y="22" text-anchor=${tick.x < 20 ? "start" : tick.x > view.width - 24 ? "end" : "middle"}>${tick.text}</text></g>`)}
+    ${ticksOf(view).map((tick) => html`<g key=${tick.at}><path d=${`M${tick.x} 24V30`} /><text x=${tick.x} y="22" text-anchor=${tick.x < 20 ? "start" : "middle"}>${tick.x > view.width - 22 ? "" : tick.text}</text></g>`)}
     ${inside.map((line) => {
       const x = (line.at - view.from) * view.scale;
       return html`<text key=${line.kind} class=${`line-name ${line.kind}`} x=${x} y="9" text-anchor=${x > view.width - 80 ? "end" : "start"}>${line.text}</text>`;
@@ -332,7 +336,9 @@ export function Legend({ causes, has }) {
     ${sample("notch", "the node was taken", html`<path class="m-bar c-interrupted" d="M2 4H26V20H2Z" /><path class="m-notch" d="M26.5 7L21 12L26.5 17Z" />`, has.taken)}
     ${sample("boot", "node boots", html`<path class="m-boot" fill="url(#hatch)" d="M2 7H26V17H2Z" />`, has.nodes)}
     ${sample("idle", "node is there, until it goes", html`<path class="m-idle" d="M2 2H26V22H2Z" /><path class="m-gone" d="M26 2V22" />`, has.nodes)}
-    ${sample("area", "how many run at once", html`<path class="m-area spot" d="M2 22V12H8V6H16V10H22V16H26V22Z" />`, has.counts)}
+    ${sample("area", "how many run at once: on spot", html`<path class="m-area spot" d="M2 22V12H8V6H16V10H22V16H26V22Z" />`)}
+    ${sample("area-on-demand", "on demand", html`<path class="m-area" d="M2 22V12H8V6H16V10H22V16H26V22Z" />`)}
+    ${sample("taken", "interruptions", html`<path class="m-taken" d="M6 0V5M14 0V5M18 0V5" />`, has.taken)}
     ${sample("left-out", "pool is left out", html`<rect class="m-left-out" x="2" y="0" width="24" height="24" fill="url(#hatch-left-out)" />`, has.left_out)}
     ${sample("undriven", "nobody drove the run", html`<rect class="m-undriven" x="2" y="0" width="24" height="24" />`, has.undriven)}
     ${sample("planned", "planned end, 10 to 90%", html`<rect class="m-planned" x="2" y="0" width="24" height="24" />`, has.planned)}

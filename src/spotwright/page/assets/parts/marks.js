@@ -95,6 +95,9 @@ export function spanOf(attempts, row, view, now) {
   return { placed: x(placed), bound: bound === null ? null : x(bound), ended: x(ended), due: attempts.due[row] === null ? null : x(attempts.due[row]) };
 }
 
+// What is drawn over what: the last one is on top.
+const LAYERS = ["idle", "boot", "area", "wait", "tick", "backoff", "bar", "unsure", "wasted", "outline", "notch", "gone", "notice", "taken"];
+
 const within = (view, from, to) => to >= -4 && from <= view.width + 4;
 const clip = (view, x) => Math.max(-4, Math.min(view.width + 4, x));
 const n1 = (value) => Math.round(value * 10) / 10;
@@ -143,7 +146,8 @@ export function shapesOf(lane, attempts, nodes, view, now) {
     }
     merged.forEach((_, slot) => flush(slot));
   }
-  return { paths, letters, labels };
+  const layer = (name) => LAYERS.indexOf(name.split(" ")[0]);
+  return { paths: [...paths].sort(([a], [b]) => layer(a) - layer(b)), letters, labels };
 }
 
 function drawAttempt(attempts, row, at, cause, top, height, by, view, add, letters, labels) {
@@ -151,6 +155,7 @@ function drawAttempt(attempts, row, at, cause, top, height, by, view, add, lette
   if (by === "task" || at.bound === null) {
     const until = at.bound ?? at.ended;
     if (until - at.placed >= 1 && within(view, at.placed, until)) add("wait", box(clip(view, at.placed), middle - 3, clip(view, until), 6));
+    if (at.bound === null && attempts.ended[row] !== null && within(view, until, until)) add(`bar c:${cause}`, box(until - 4, top, until, height));
     for (const moment of attempts.moves[row] ?? []) {
       const x = (moment - view.from) * view.scale;
       if (within(view, x, x)) add("tick", `M${n1(x)} ${n1(middle - 6)}V${n1(middle + 6)}`);
@@ -162,9 +167,9 @@ function drawAttempt(attempts, row, at, cause, top, height, by, view, add, lette
     if (within(view, at.bound, at.ended)) {
       const low = attempts.kept_low[row];
       const high = attempts.kept_high[row];
+      const part = (share) => clip(view, at.bound + (at.ended - at.bound) * share);
       if (low === null || low === 1) add(`bar c:${cause}`, box(from, top, to, height));
       else {
-        const part = (share) => clip(view, at.bound + (at.ended - at.bound) * share);
         if (low > 0) add(`bar c:${cause}`, box(from, top, part(low), height));
         if (high > low) add(`unsure c:${cause}`, box(part(low), top, part(high), height));
         if (high < 1) add(`bar c:${cause}`, box(part(high), top, to, height));
@@ -172,7 +177,7 @@ function drawAttempt(attempts, row, at, cause, top, height, by, view, add, lette
       }
       if (to - from > 6) add(attempts.word("capacity", row) === "spot" ? "outline spot" : "outline", box(from + 0.5, top + 0.5, to - 0.5, height - 1));
       if ((cause === "interrupted" || cause === "lost") && at.ended <= view.width + 4 && to - from > 8) add("notch", `M${n1(to + 0.5)} ${n1(top + height * 0.2)}L${n1(to - 5)} ${n1(middle)}L${n1(to + 0.5)} ${n1(top + height * 0.8)}Z`);
-      if (height >= 12 && to - from >= 18 && cause !== "running") letters.push({ x: from + 5, cause });
+      if (height >= 12 && to - from >= 18 && cause !== "running") letters.push({ x: from + 5, cause, isPlain: low !== null && part(low) - from < 16 });
     }
   }
   const noticed = attempts.noticed[row];
@@ -250,17 +255,18 @@ export function ticksOf(view) {
   for (let number = Math.ceil(view.from / step - 1e-9); ticks.length < 100; number++) {
     const at = number * step;
     if ((at - view.from) * view.scale > view.width) break;
-    ticks.push({ at, x: n1((at - view.from) * view.scale), text: at ? offset(at) : "start" });
+    ticks.push({ at, x: n1((at - view.from) * view.scale), text: at ? offset(at).replace(/([mh])00[sm]$/, "$1") : "start" });
   }
   return ticks;
 }
 
 // -- sentences
 
-const keptText = (low, high) => {
-  if (low === null) return "";
+const keptText = (low, high, cause) => {
+  if (low === null || cause === "succeeded") return "";
   if (high === 0) return ", kept nothing of it";
-  if (low === high) return low === 1 ? "" : `, kept ${percent(low)} of it`;
+  if (low === 1) return ", kept all of it";
+  if (percent(low) === percent(high)) return `, kept ${percent(low)} of it`;
   return `, kept ${percent(low)} to ${percent(high)} of it`;
 };
 
@@ -282,11 +288,11 @@ export function attemptSentence({ tasks, attempts }, row, now, why = "") {
   } else if (ended === null) text = `${name}${place} runs for ${duration(now - bound)}`;
   else {
     text = `${name}${place} ${causeText(cause === "pending" ? "" : cause) || "ended"}${why ? `: ${why}` : ""}`;
-    if (bound !== null) text += `, ran ${duration(ended - bound)}${keptText(attempts.kept_low[row], attempts.kept_high[row])}`;
+    if (bound !== null) text += `, ran ${duration(ended - bound)}${keptText(attempts.kept_low[row], attempts.kept_high[row], cause)}`;
   }
   if (bound !== null && placed !== null && bound - placed >= 0.1) text += `, waited ${duration(bound - placed)} for a node`;
   if (attempts.moves[row]?.length) text += `, moved on ${plural(attempts.moves[row].length, "time")} while it waited`;
-  if (attempts.noticed[row] !== null) text += `, had notice at ${offset(attempts.noticed[row])}${attempts.goes[row] === null ? "" : `, ${duration(attempts.goes[row] - attempts.noticed[row])} before the node goes`}`;
+  if (attempts.noticed[row] !== null) text += `, had notice at ${offset(attempts.noticed[row])}${attempts.goes[row] === null ? "" : `, ${duration(attempts.goes[row] - attempts.noticed[row])} before the node ${ended === null ? "goes" : "was to go"}`}`;
   if (attempts.due[row] !== null && ended !== null) text += `, next attempt after ${duration(attempts.due[row] - ended)}`;
   return text;
 }

@@ -83,6 +83,7 @@ function One({ run, task, n, of }) {
     <div class="title">
       <h2><code>${task}</code>, attempt ${attempt.number} of ${Math.max(of, attempt.number)} <${Cause} cause=${attempt.cause ?? (attempt.bound_at === null ? "pending" : "running")} /></h2>
       <nav class="links" aria-label="Attempts of the task">
+        ${answer.log && html`<a href=${href("log", run.name, { task, n: attempt.number })}>Log in full</a>`}
         ${run.head.value?.artifacts.some((each) => each.task === task) && html`<a href=${href("about", run.name, { task })}>Artifacts</a>`}
         ${attempt.number > 1 && html`<a rel="prev" href=${href("attempt", run.name, { task, n: attempt.number - 1 })}>← Attempt ${attempt.number - 1}</a>`}
         ${attempt.number < of && html`<a rel="next" href=${href("attempt", run.name, { task, n: attempt.number + 1 })}>Attempt ${attempt.number + 1} →</a>`}
@@ -102,7 +103,7 @@ function One({ run, task, n, of }) {
     </div>
     <h3 class="log-title">Log</h3>
     ${answer.log
-      ? html`<${LogOf} run=${run} task=${task} n=${String(attempt.number)} tall=${false} more=${html`<a href=${href("log", run.name, { task, n: attempt.number })}>In full</a>`} />`
+      ? html`<${LogOf} run=${run} task=${task} n=${String(attempt.number)} tall=${false} />`
       : html`<p class="note">${attempt.ended_at === null ? "It has no node yet, so it has printed nothing." : "It has no log here."}</p>`}
   </section>`;
 }

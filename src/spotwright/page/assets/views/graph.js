@@ -13,10 +13,12 @@ import { classOf } from "../words.js";
 
 const WIDTH = 196;
 const HEIGHT = 62;
+const PAGE = 1000; // nodes in one answer
 
 export function Graph({ run }) {
   const scope = route.value.params.get("scope") ?? "";
-  const { answer, error, retry } = useDocument(runPath(run.name, "graph"), { scope }, { live: run.driven.value, every: 1000 });
+  const first = Number(route.value.params.get("first")) || 0;
+  const { answer, error, retry } = useDocument(runPath(run.name, "graph"), { scope, first }, { live: run.driven.value, every: 1000 });
   if (!answer) return error ? html`<${Problem} error=${error} retry=${retry} />` : html`<${Loading} what="the graph" />`;
   const summary = run.head.value?.summary;
   const currency = summary?.has_prices === false ? "node-hours" : (summary?.currency ?? "");
@@ -26,7 +28,12 @@ export function Graph({ run }) {
       index === answer.path.length - 1
         ? html`<span key=${step.id} aria-current="location">${step.name}</span>`
         : html`<a key=${step.id} href=${href("graph", run.name, { scope: step.id })}>${step.name}</a><span aria-hidden="true"> › </span>`)}</nav>
-    ${isTable && answer.as === "table" && html`<p class="note">${count(answer.of)} tasks are too many to draw: they are listed.</p>`}
+    ${isTable && answer.as === "table" && html`<p class="note">${count(answer.of)} tasks are too many to draw: they are listed. <a href=${href("tasks", run.name)}>All tasks of the run</a></p>`}
+    ${answer.of > answer.nodes.length && html`<nav class="pages" aria-label="Pages of the list">
+      ${answer.first > 0 && html`<a href=${href("graph", run.name, { scope, first: Math.max(0, answer.first - PAGE) || "" })}>Previous</a>`}
+      <span>${count(answer.first + 1)} to ${count(answer.first + answer.nodes.length)} of ${count(answer.of)}</span>
+      ${answer.first + answer.nodes.length < answer.of && html`<a href=${href("graph", run.name, { scope, first: answer.first + answer.nodes.length })}>Next</a>`}
+    </nav>`}
     ${!answer.nodes.length ? html`<${Empty}><p>Nothing is known of this part yet.</p><//>` : isTable ? html`<${List} run=${run} answer=${answer} currency=${currency} />` : html`<${Picture} run=${run} answer=${answer} currency=${currency} />`}
   </section>`;
 }
@@ -44,10 +51,11 @@ const sentence = (node, currency) => [`${node.name}, ${node.kind}, ${node.status
 
 function List({ run, answer, currency }) {
   const nodes = answer.nodes;
+  const isList = answer.as === "list";
   const columns = [
-    { key: "name", title: "Name", className: "wide name", cell: (row) => nodes[row].name },
+    { key: "name", title: "Name", className: "wide name", cell: (row) => (nodes[row].kind === "iteration" ? nodes[row].name : nodes[row].path) },
     { key: "status", title: "Status", cell: (row) => html`<${Status} status=${nodes[row].status} />` },
-    { key: "counts", title: "Inside", className: "wide text", cell: (row) => counts(nodes[row]) },
+    { key: "counts", title: isList ? "Inside" : "Inside, or why", className: "wide text", cell: (row) => (nodes[row].opens === null ? nodes[row].why : counts(nodes[row])) },
     { key: "interruptions", title: "Interruptions", className: "number", cell: (row) => count(nodes[row].interruptions) },
     { key: "cost", title: "Cost", className: "number", cell: (row) => (nodes[row].cost ? money(nodes[row].cost, currency) : "") },
   ];

@@ -88,7 +88,6 @@ export function Timeline({ run }) {
 
   const has = {
     nodes: by === "node",
-    counts: lanes.some((lane) => lane.rows > 4),
     notice: useMemo(() => attempts.noticed.some((at) => at !== null), [attempts, version]),
     taken: causes.includes("interrupted") || causes.includes("lost"),
     left_out: bands.some((band) => band.kind === "left_out") && by === "pool",

@@ -11,15 +11,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from socket import socket
 from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from spotwright.page.files import PageFiles
 from spotwright.page.identity import Identity
+from spotwright.page.page_files import PageFiles
 from spotwright.page.security import FRAME_POLICY, policy, refusal_of, security_headers
 from spotwright.page.stream import Followers, event
 from spotwright.page.workers import Answer, Workers
@@ -28,6 +32,7 @@ __all__ = ["PageServer"]
 
 _PAGES = ("", "pools", "totals")
 _PING = 15.0  # seconds: proxies cut connections that are silent for longer
+_RUN_PAGE = re.compile(r"runs/[^/]{1,300}(/[a-z]{0,40})?")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -46,6 +51,32 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
     "artifacts": ("task",),
 }
 """What is asked of a run, with the parameters of each; the question of the worker has the same name, ``head`` for the first."""
+
+
+_NO_LOG: Mapping[str, Any] = {"access_log": None}  # of requests: an address may have the token
+_LOG = logging.getLogger(__name__)
+
+
+class _Connection(web.RequestHandler):
+    """A connection. A request that cannot be read is answered as every other one, and is in no log: it may have the token."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """See :meth:`aiohttp.web.RequestHandler.handle_error`."""
+        del message
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun")
+        if status >= 500:
+            _LOG.error("a request of the page failed: %s", type(exc).__name__)
+        response = _error(status, "request", "the request cannot be read")
+        response.headers.update(security_headers())
+        response.force_close()
+        return response
 
 
 class PageServer:
@@ -78,12 +109,26 @@ class PageServer:
         app.router.add_get(f"{api}/runs/{{run}}/log/raw", self._raw_log)
         app.router.add_get(f"{api}/runs/{{run}}/artifact", self._raw_artifact)
         for what in _RUN_ASKED:
-            app.router.add_get(f"{api}/runs/{{run}}{'/' if what else ''}{what}", self._run)
+            app.router.add_get(f"{api}/runs/{{run}}{'/' if what else ''}{what}", partial(self._run, what))
         app.router.add_get(f"{self._base}/{{page:.*}}", self._document)
         if self._base:
             app.router.add_get(self._base, self._to_root)
         app.on_shutdown.append(self._close)
         return app
+
+    @asynccontextmanager
+    async def serving(self, listening: socket) -> AsyncIterator[None]:
+        """Answer at a socket that listens, until the context ends."""
+        runner = web.AppRunner(self.application(), shutdown_timeout=1.0)
+        await runner.setup()
+        loop, manager = asyncio.get_running_loop(), runner.server
+        assert manager is not None  # noqa: S101  # it is set up
+        server = await loop.create_server(partial(_Connection, manager, loop=loop, **_NO_LOG), sock=listening)
+        try:
+            yield
+        finally:
+            server.close()
+            await runner.cleanup()
 
     async def _close(self, _app: web.Application) -> None:
         await self._followers.close()
@@ -96,10 +141,15 @@ class PageServer:
             response = await self._allowed(request, handler)
         except web.HTTPNotFound:
             response = _error(404, "not-found", "there is no such address")
-        except web.HTTPMethodNotAllowed:
-            response = _error(405, "method", "the page only reads: send GET or HEAD")
-        for name, value in security_headers().items():
-            if not response.prepared:
+        except web.HTTPException as error:
+            response = _error(error.status, "request", f"the request cannot be answered ({error.reason})")
+        except (ConnectionError, asyncio.CancelledError):
+            raise  # nobody waits any more
+        except Exception:  # noqa: BLE001  # it must not end the answer without its headers
+            _LOG.exception("a request of the page failed")
+            response = _error(500, "fault", "the page has a fault here; its terminal has the details")
+        if not response.prepared:
+            for name, value in security_headers().items():
                 response.headers.setdefault(name, value)
         return response
 
@@ -114,8 +164,7 @@ class PageServer:
             return await self._enter(request, token)
         if not self._identity.is_known(request.cookies):
             if is_page:
-                text = "This page opens with the address that `spotwright page` printed: it has a token. Start it again for a new one.\n"
-                return web.Response(status=401, text=text)
+                return _locked()
             return _error(401, "token", "open the address that 'spotwright page' printed: it has a token")
         return await handler(request)
 
@@ -126,9 +175,9 @@ class PageServer:
         if delay:
             await asyncio.sleep(delay)
         if not self._identity.enter(token, peer):
-            return _error(401, "token", "the token is wrong: it is new at each start of 'spotwright page'")
+            return _locked()
         rest = urlencode([(name, value) for name, value in request.query.items() if name != "token"])
-        last = request.path.rsplit("/", 1)[-1]
+        last = request.rel_url.raw_path.rsplit("/", 1)[-1]  # as it was sent: a header has no line breaks
         response = web.Response(status=303, headers={"Location": f"./{last}{'?' if rest else ''}{rest}"})
         name, value = self._identity.cookie()
         response.set_cookie(name, value, httponly=True, samesite="Strict", path=f"{self._base}/")
@@ -139,7 +188,7 @@ class PageServer:
 
     async def _document(self, request: web.Request) -> web.StreamResponse:
         page = request.match_info["page"]
-        if page not in _PAGES and not page.startswith("runs/"):
+        if page not in _PAGES and not _RUN_PAGE.fullmatch(page):
             return _error(404, "not-found", "there is no such address")
         document = self._files.document(request.rel_url.raw_path.removeprefix(self._base).count("/") - 1)
         headers = {**security_headers(policy(document.import_map)), "Cache-Control": "no-store"}
@@ -156,7 +205,7 @@ class PageServer:
         return _json_response({"format": "spotwright-page/1", **self._about})
 
     async def _runs(self, request: web.Request) -> web.StreamResponse:
-        names = ("limit", "before", "status", "cause", "namespace", "q", "sort")
+        names = ("limit", "from", "before", "status", "cause", "namespace", "q", "sort")
         return await self._pass(request, "runs", "", names)
 
     async def _pools(self, request: web.Request) -> web.StreamResponse:
@@ -165,10 +214,8 @@ class PageServer:
     async def _totals(self, request: web.Request) -> web.StreamResponse:
         return await self._pass(request, "totals", "", ("since",))
 
-    async def _run(self, request: web.Request) -> web.StreamResponse:
-        run = request.match_info["run"]
-        what = request.path.removeprefix(f"{self._base}/api/v1/runs/{run}").strip("/")
-        return await self._pass(request, what or "head", run, _RUN_ASKED[what])
+    async def _run(self, what: str, request: web.Request) -> web.StreamResponse:
+        return await self._pass(request, what or "head", request.match_info["run"], _RUN_ASKED[what])
 
     async def _pass(self, request: web.Request, what: str, run: str, names: Collection[str]) -> web.StreamResponse:
         asked = {name: request.query[name] for name in names if name in request.query}
@@ -187,6 +234,8 @@ class PageServer:
             "Content-Disposition": f'attachment; filename="{_file_name(run, *asked.values())}"',
             "Cache-Control": "no-store",
         }
+        if request.method == "HEAD":
+            return web.Response(headers=headers)
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         offset = 0
@@ -218,6 +267,8 @@ class PageServer:
             "Cache-Control": "no-store",
             "X-Accel-Buffering": "no",
         }
+        if request.method == "HEAD":
+            return web.Response(headers=headers)
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         await response.write(b"retry: 1000\n\n")
@@ -248,6 +299,14 @@ class PageServer:
 def _file_name(*parts: str) -> str:
     """A name for a download, of letters, digits and dashes."""
     return f"{re.sub(r'[^A-Za-z0-9]+', '-', '-'.join(parts)).strip('-')[:150] or 'log'}.txt"
+
+
+def _locked() -> web.Response:
+    text = (
+        "This page opens with the address that 'spotwright page' printed: it has a token, new at each start. "
+        "Where the page has ended, start it again.\n"
+    )
+    return web.Response(status=401, text=text, headers={"Cache-Control": "no-store"})
 
 
 def _error(status: int, kind: str, message: str) -> web.Response:

@@ -1,4 +1,4 @@
-"""The files of the page: one document, one sheet, modules; each with a digest in its address, so that a browser keeps it for ever.
+"""The files of the page: a document, sheets, modules; each with a digest in its address, so that a browser keeps it for ever.
 
 The modules of others (Preact, htm, signals, dagre) come from npm and lie in ``assets/vendor``; ``assets/vendor.json`` names them.
 Addresses are relative to the document, so the page works below any path. The server knows which module imports which, and names

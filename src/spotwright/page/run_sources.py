@@ -1,0 +1,241 @@
+"""Where the page reads runs: one port, two sources, the state folder of a project and a cluster through the caller's kubeconfig.
+
+A source opens runs as :class:`~spotwright.records.reader.RunReader`, so a run looks the same wherever it is read. A third source,
+the controller's own store for a page that a cluster serves to a team, has its place here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from spotwright.engine.events import TaskStatus
+from spotwright.engine.ports import Liveness
+from spotwright.errors import UnknownRun
+from spotwright.records.journal import journal_stamp
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import RunFolder, StateFolder
+
+__all__ = ["ClusterRuns", "LocalRuns", "Problem", "RunName", "RunsSource"]
+
+_LISTED = 1.0  # seconds for which a list is kept, at least
+_SHARE = 20.0  # and so many times the time that it took
+_LISTED_CLUSTER = 2.0
+_LONGEST = 255  # bytes of a file's name
+_TRIES = 4  # of a lost connection, 1.4 seconds: whoever looks at the page asks again by itself
+
+
+class RunName(NamedTuple):
+    """A run in a list. ``made_at``: nanoseconds. ``stamp``: changes when the run does; empty where nobody can say cheaply."""
+
+    name: str
+    made_at: int
+    stamp: str
+
+
+class Problem(NamedTuple):
+    """A run that cannot be read, and why."""
+
+    run: str
+    message: str
+
+
+class RunsSource(Protocol):
+    """What the page asks of a place with runs."""
+
+    kind: str
+    """``state`` or ``cluster``."""
+
+    def check(self) -> None:
+        """Raise :class:`SpotwrightError` where nothing can be read there."""
+
+    def names(self) -> Sequence[RunName]:
+        """All runs, newest first."""
+
+    tells_causes: bool
+    """Whether its lines can tell the causes of attempts."""
+
+    def line(self, name: str) -> dict[str, Any] | None:
+        """The line of a run, where the source has it at hand; ``None``: open the run. Raises :class:`UnknownRun`."""
+
+    def find(self, name: str) -> str:
+        """The full name of a run by its beginning, or ``last``. Raises :class:`UnknownRun`."""
+
+    def open(self, name: str) -> RunReader:
+        """A reader of the run of exactly this name. Raises :class:`SpotwrightError`."""
+
+    def stamp(self, name: str) -> object:
+        """Changes when the run has new events; ``None`` where only a look can tell."""
+
+    def left_out(self) -> Sequence[Mapping[str, Any]]:
+        """The pools that new attempts pass over now."""
+
+    problems: Sequence[Problem]
+    """Runs that :meth:`names` leaves out because they cannot be read."""
+
+    def close(self) -> None:
+        """Give connections back."""
+
+
+class LocalRuns:
+    """The runs of a state folder. ``is_alive`` tells whether the holder of a lease lives."""
+
+    kind = "state"
+    tells_causes = True
+
+    def __init__(self, path: Path, is_alive: Liveness) -> None:
+        self._folder = StateFolder.existing(path)
+        self._is_alive = is_alive
+        self.problems: Sequence[Problem] = ()  # lines tell them
+        self._names: Sequence[RunName] = ()
+        self._list_again_at = 0.0
+
+    def check(self) -> None:
+        """See :meth:`RunsSource.check`: the constructor has looked."""
+
+    def names(self) -> Sequence[RunName]:
+        """See :meth:`RunsSource.names`. A list is kept for a second, and one of very many runs for longer."""
+        began = time.monotonic()
+        if began >= self._list_again_at:
+            self._names = [
+                RunName(run.name, made_at, "" if stamp is None else str(stamp))
+                for made_at, run in reversed(self._folder.runs_by_age())
+                if _is_file_name(run.name)
+                for stamp in [journal_stamp(run.journal)]
+            ]
+            now = time.monotonic()
+            self._list_again_at = now + max(_LISTED, _SHARE * (now - began))
+        return self._names
+
+    def line(self, _name: str) -> None:
+        """See :meth:`RunsSource.line`."""
+        return
+
+    def find(self, name: str) -> str:
+        """See :meth:`RunsSource.find`."""
+        return self._folder.find(name).name
+
+    def open(self, name: str) -> RunReader:
+        """See :meth:`RunsSource.open`."""
+        folder = self._run(name)
+        if not folder.journal.exists():
+            raise self._unknown(name)
+        try:
+            return RunReader(folder, self._is_alive)
+        except OSError as error:
+            raise UnknownRun(f"run {name} was deleted just now") from error
+
+    def stamp(self, name: str) -> object:
+        """See :meth:`RunsSource.stamp`."""
+        return journal_stamp(self._run(name).journal)
+
+    def _run(self, name: str) -> RunFolder:
+        """The folder of a run, which need not be there; a name never leads out of the state folder."""
+        if not _is_file_name(name):
+            raise self._unknown(name)
+        return self._folder.run(name)
+
+    def _unknown(self, name: str) -> UnknownRun:
+        return UnknownRun(f"there is no run {name[:100]!r} in {self._folder.path}")
+
+    def left_out(self) -> Sequence[Mapping[str, Any]]:
+        """See :meth:`RunsSource.left_out`; each run tells its own."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ClusterRuns:
+    """The runs of a cluster, which its controller serves to the caller's own login. ``options``: as ``--cluster`` takes them.
+
+    A connection that was lost is made again by the next question.
+    """
+
+    kind = "cluster"
+    tells_causes = False
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller
+
+        self._namespace = str(options.get("namespace") or "")
+        self.problems: Sequence[Problem] = ()
+        self._lines: dict[str, dict[str, Any]] = {}
+        self._names: Sequence[RunName] = ()
+        self._listed_at = -_LISTED_CLUSTER
+        with ExitStack() as opened:
+            kubernetes = Kubernetes(options.get("context"), options.get("kubeconfig"))
+            opened.callback(kubernetes.close)
+            controller = find_controller(kubernetes, str(options.get("controller") or ""))
+            controller.tries = _TRIES
+            opened.callback(controller.close)
+            self._runs = RemoteRuns(controller)
+            self._open = opened.pop_all()
+
+    def check(self) -> None:
+        """See :meth:`RunsSource.check`."""
+        self._runs.look_at_pools()
+
+    def names(self) -> Sequence[RunName]:
+        """See :meth:`RunsSource.names`. The controller is asked at most every two seconds."""
+        if time.monotonic() - self._listed_at >= _LISTED_CLUSTER:
+            lines, problems = self._runs.lines(self._namespace)
+            self._lines = {str(line["run"]): line for line in lines}
+            self.problems = [Problem("", text) for text in problems]
+            self._names = [
+                RunName(name, int(line["started_at"] * 1e9), f"{zlib.crc32(json.dumps(line).encode()):x}")
+                for name, line in reversed(self._lines.items())
+            ]
+            self._listed_at = time.monotonic()
+        return self._names
+
+    def line(self, name: str) -> dict[str, Any]:
+        """See :meth:`RunsSource.line`: what the controller tells of a run; the causes, what was wasted and saved it does not."""
+        if name not in self._lines:
+            raise UnknownRun(f"there is no run {name!r} that you may read")
+        line = self._lines[name]
+        tasks = line["tasks"]
+        done = sum(tasks.get(status.value, 0) for status in TaskStatus if status.is_good)
+        return {
+            **line,
+            "namespace": self._runs.namespaces.get(name, ""),
+            "progress": done / tasks["all"] if tasks["all"] else 0.0,
+        }
+
+    def find(self, name: str) -> str:
+        """See :meth:`RunsSource.find`."""
+        return self._runs.open(name, self._namespace).folder.name
+
+    def open(self, name: str) -> RunReader:
+        """See :meth:`RunsSource.open`. Only a whole name counts, as in a state folder."""
+        reader = self._runs.open(name, self._namespace)
+        if reader.folder.name != name:
+            raise UnknownRun(f"there is no run {name!r} that you may read")
+        return reader
+
+    def stamp(self, _name: str) -> object:
+        """See :meth:`RunsSource.stamp`."""
+        return None
+
+    def left_out(self) -> Sequence[Mapping[str, Any]]:
+        """See :meth:`RunsSource.left_out`."""
+        return self._runs.left_out
+
+    def close(self) -> None:
+        """See :meth:`RunsSource.close`."""
+        self._open.close()
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a name can be that of a folder in the folder of runs, written as text."""
+    if "/" in name or "\0" in name or name in {"", ".", ".."}:
+        return False
+    try:
+        return len(name.encode()) <= _LONGEST
+    except UnicodeEncodeError:  # bytes that are no text
+        return False
