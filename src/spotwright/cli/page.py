@@ -103,7 +103,16 @@ def page(
             "kubeconfig": place.kubeconfig,
             "controller": place.controller,
         }
-    settings = {"source": source, "kfp_url": kfp_url, "plan": None if plan_file is None else str(plan_file.absolute())}
+    if plan_file is not None:
+        from spotwright.forecast.report import read_forecast
+
+        read_forecast(plan_file)  # its fault is told at once
+    settings = {
+        "source": source,
+        "kfp_url": kfp_url,
+        "plan": None if plan_file is None else str(plan_file.absolute()),
+        "place": place.context or "" if place.cluster else str(place.state.absolute()),
+    }
     is_chosen = click.get_current_context().get_parameter_source("listen") is click.core.ParameterSource.COMMANDLINE
     return serve(
         settings, listen, run=name or "", base=base_path.rstrip("/"), host_names=host_names, workers=workers,
@@ -233,7 +242,7 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
     about = {
         "version": __version__,
         "source": "cluster" if source.get("cluster") else "state",
-        "place": str(Path(source["state"]).absolute()) if "state" in source else source.get("context") or "",
+        "place": made.settings.get("place") or source.get("state") or "",
     }
     try:
         if not is_beside and (run or source.get("cluster")):

@@ -2,7 +2,7 @@
 
 | request | answer |
 |---|---|
-| GET /v1/runs?namespace=&limit=&before= | the lines of runs, newest first, their namespaces, where the next page begins, and pools left out |
+| GET /v1/runs?namespace=&limit=&before= | the lines of runs, newest first, with namespaces; the next page; pools left out |
 | GET /v1/find?name=&namespace= | the run of that name, with its folder |
 | GET /v1/runs/RUN/events?after=&wait= | the stored events after a number; waits for new ones up to so many seconds |
 | GET /v1/runs/RUN/plans/VERSION | one version of the plan as it is stored |

@@ -202,6 +202,24 @@ def test_a_log_is_followed_while_it_grows_until_somebody_looks_elsewhere(
         expect(numbered(page, 6000)).to_be_in_viewport()
 
 
+def test_the_log_of_a_new_attempt_stands_below_those_before_it(
+    tmp_path: Path, page_server: Serve, open_page: Open
+) -> None:
+    story = a_story()
+    second = next(index for index, event in enumerate(story.events) if event.kind == "placed" and event.attempt == 2)
+    later, story.events = story.events[second:], story.events[:second]
+    with driven(tmp_path / "state", story) as (reader, journal):
+        log_of(reader.folder, 1, b"first\n")
+        page = open_page(view_address(page_server(tmp_path / "state"), "a-run", "log", task="eval"))
+        expect(page.locator(".log-lines")).to_contain_text("first")
+
+        log_of(reader.folder, 2, b"second\n")
+        journal.append(later)
+
+        expect(page.locator(".log-lines")).to_contain_text("second")
+        expect(page.locator(".line.part")).to_have_count(2)
+
+
 @pytest.mark.parametrize("settings", FORMS)
 def test_every_form_of_a_log_is_accessible_and_no_wider_than_the_window(
     log_page: Callable[..., Page], settings: dict[str, Any]

@@ -31,10 +31,15 @@ export class LogText {
     this.error = null;
     this.version = signal(0);
     this.closed = false;
+    this.following = false;
   }
 
   // Read the end, which tells how long the log is; until it has ended, again and again while the window is visible.
-  async follow() {
+  // `least`: milliseconds for which it looks again although it has ended; the server lists new attempts after a second.
+  async follow(least = 0) {
+    this.until = Date.now() + least;
+    if (this.following) return;
+    this.following = true;
     while (!this.closed) {
       if (!document.hidden) {
         try {
@@ -45,12 +50,13 @@ export class LogText {
           if (this.closed) return;
           this.error = error;
           this.version.value += 1;
-          if (error.kind === "not-found") return;
+          if (error.kind === "not-found") break;
         }
-        if (this.ended && this.known) return;
+        if (this.ended && this.known && Date.now() >= this.until) break;
       }
       await new Promise((resolve) => setTimeout(resolve, LOOKS));
     }
+    this.following = false;
   }
 
   // `isTail`: the answer is the end, which alone moves it, so that a window at the end asks once for each look.

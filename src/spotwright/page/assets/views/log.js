@@ -9,6 +9,12 @@ import { href, route, set } from "../routes.js";
 export function LogOf({ run, task, n = "", environment = "", tall = true }) {
   const text = useMemo(() => new LogText(run.name, { task, n, environment }), [run, task, n, environment]);
   useEffect(() => () => text.close(), [text]);
+  const tasks = run.tasks.value;
+  tasks.version.value;
+  const attempts = tasks.attempts[tasks.path.indexOf(task)];
+  useEffect(() => {
+    if (text.known && text.ended) text.follow(3000); // a new attempt, or a run that goes on again
+  }, [run.driven.value, attempts]);
   const params = route.value.params;
   const line = /^[0-9]{1,12}$/.test(params.get("line") ?? "") ? Number(params.get("line")) : 0;
   const [wanted, setWanted] = useState(line === 0);
