@@ -81,6 +81,10 @@ test-page: page ## the tests of the page in Chromium: apt-get install -y --no-in
 	@scripts/bootstrap dev
 	@$(PYTEST) -m browser tests/page/browser $(ARGS)
 
+pictures: page ## the pictures of the page in docs/pictures, by Chromium; ARGS=--golden for those of the tests
+	@scripts/bootstrap dev
+	@$(BIN)/python scripts/page_pictures.py $(ARGS)
+
 networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
 	@scripts/bootstrap networks
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/checkpoint $(ARGS)

@@ -36,7 +36,6 @@ from tests.page.browser.chromium_pages import started_chromium
 
 _LINES: Mapping[str, Callable[[Measured], Iterator[Row]]] = {
     "start": start,
-    "runs": runs,
     "large": large,
     "frames": frames,
     "account": costs,
@@ -44,6 +43,7 @@ _LINES: Mapping[str, Callable[[Measured], Iterator[Row]]] = {
     "follow": follow,
     "logs": logs,
     "many": many,
+    "runs": runs,
 }
 
 

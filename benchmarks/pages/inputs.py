@@ -1,8 +1,8 @@
 """What the pages are measured on: many small runs, a run of 10,000 tasks, a run that goes on, a long log.
 
 ``python -m benchmarks.pages.inputs play RECORDED COPY RATE TOLD`` goes on with a run as the engine that holds its lease: from the
-first tenth of a recorded run on, so many ends of tasks a second, each in a transaction of its own, or in twenty a second.
-The file TOLD gets a line for each: how many tasks have succeeded, and when that was committed, in Unix seconds.
+moment on when a twentieth of its tasks had ended, so many ends of tasks a second, in twenty transactions a second at most. The
+file TOLD gets a line for each: how many tasks have succeeded, and when that was committed, in Unix seconds.
 
 ``python -m benchmarks.pages.inputs write LOG RATE`` appends so many lines a second to a log.
 
@@ -90,7 +90,7 @@ class Playing:
 
 @contextmanager
 def playing(recorded: Path, copy: Path, rate: float, told: Path) -> Iterator[Playing]:
-    """Go on with a run, until the end of ``with``. At its begin the first tenth is there."""
+    """Go on with a run, until the end of ``with``. At its begin a twentieth of its tasks has ended."""
     command = [sys.executable, "-m", "benchmarks.pages.inputs", "play", str(recorded), str(copy), str(rate), str(told)]
     process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -125,7 +125,9 @@ def _play(recorded: str, copy: str, rate: str, told: str) -> None:
             shutil.copyfile(path, folder.path / path.name)
     with closing(Journal.read(source.journal)) as whole:
         events = [event for _, event in whole.events()][:-50]  # the run does not end
-    first, rest = events[: len(events) // 10], events[len(events) // 10 :]
+    ends = [number for number, event in enumerate(events) if _succeeds(event)]
+    cut = ends[len(ends) // 20]
+    first, rest = events[:cut], events[cut:]
     beside = folder.path / "journal.new"
     with closing(Journal.create(beside)) as journal:
         journal.take(this_process(), is_alive)

@@ -36,7 +36,7 @@ async ([act, given, seen, wanted]) => {
   };
   const begun = performance.now();
   acts[act](given);
-  const is = () => [...document.querySelectorAll(seen)].some((element) => element.textContent.includes(wanted));
+  const is = () => [...document.querySelectorAll(seen)].some((element) => new RegExp(wanted).test(element.textContent));
   while (!is() && performance.now() - begun < 30000) await new Promise((next) => setTimeout(next, 2));
   if (!is()) return Infinity;
   await new Promise((next) => requestAnimationFrame(() => setTimeout(next)));
@@ -69,7 +69,7 @@ def logs(at: Measured) -> Iterator[Row]:
                 _until(page, "line", count // part, ".log-lines .line.at .words", f"step {count // part - 1:9d} ")
                 for part in (3, 2, 5)
             ]
-            search.append(_until(page, "find", "needle", ".log-find .found", f"{count // 50_000} line"))
+            search.append(_until(page, "find", "needle", ".log-find .found", rf"\b{count // 50_000}( lines?)?$"))
     with Served(state, at.new_folder("cache")) as served:
         here = served.raw("runs/ordinary/log/raw", task=taken[0], n=taken[1])
     printed = _printed(state, taken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.page.made_runs import KINDS, Kind
 __all__ = ["Measured"]
 
 LARGE = 10_000
-"""Tasks of the large run; it has about twice as many attempts and twelve times as many events."""
+"""Tasks of the large run; it has about 20,000 attempts and 120,000 events."""
 
 
 class Measured:
@@ -47,7 +48,9 @@ class Measured:
     def large(self) -> Path:
         """A state folder with the large run, called ``many``."""
         state = self.new_folder("large")
-        made(state, "many", KINDS["many"]._replace(chains=LARGE // 10 if self.quick else LARGE))
+        kind = KINDS["many"]
+        work = replace(kind.work, reports=2)
+        made(state, "many", kind._replace(chains=LARGE // 10 if self.quick else LARGE, work=work, taken_every="9m"))
         return state
 
     @cached_property

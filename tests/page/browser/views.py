@@ -16,7 +16,9 @@ from spotwright.forecast.report import forecast_json
 from spotwright.model.attempts import Cause
 from spotwright.records.state_folder import StateFolder
 
-__all__ = ["VIEWS", "View", "address_of", "make_runs", "wait_until_drawn"]
+__all__ = [
+    "GOLDEN_VIEWS", "GOLDEN_WINDOW", "VIEWS", "View", "address_of", "make_golden_runs", "make_runs", "wait_until_drawn",
+]  # fmt: skip
 
 LOG = (
     "\x1b[1mepoch 1\x1b[0m loss 0.693\n",
@@ -49,6 +51,20 @@ VIEWS: Mapping[str, View] = {
     "pools": View("pools", "main h1"),
     "totals": View("totals", "main table, main .empty"),
 }
+
+
+GOLDEN_VIEWS: Mapping[str, str] = {
+    **{view: "ordinary" for view in VIEWS if view not in {"pools", "totals"}},  # these two tell of the last days
+    "timeline": "interrupted",
+}
+"""The views with a golden picture, each with the run that it shows. These runs ended at a fixed moment."""
+
+GOLDEN_WINDOW = {"viewport": {"width": 1000, "height": 700}}
+
+
+def make_golden_runs(state: Path) -> dict[str, tuple[str, int]]:
+    """Make the runs of :data:`GOLDEN_VIEWS`, as :func:`make_runs` does."""
+    return make_runs(state, "ordinary", "interrupted")
 
 
 def make_runs(state: Path, *kinds: str, start: float = 1_790_000_000.0) -> dict[str, tuple[str, int]]:
