@@ -15,7 +15,7 @@ from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.model.quantities import parse_duration
 from spotwright.page.artifacts import artifact_raw, task_artifacts
 from spotwright.page.attempt_panel import attempt_panel, history, nodes
-from spotwright.page.columns import Marks, timeline
+from spotwright.page.columns import Marks, over_lanes, timeline
 from spotwright.page.heads import deadline_of, pools
 from spotwright.page.kept_runs import KeptRun, KeptRuns
 from spotwright.page.log_lines import RunLogs
@@ -174,10 +174,12 @@ def _tasks(run: KeptRun, _question: _Question) -> dict[str, Any]:
 
 
 def _timeline(run: KeptRun, _question: _Question) -> dict[str, Any]:
-    reader = run.reader
-    deadline = deadline_of(reader.state, reader.now) or {}
-    marks = Marks(deadline.get("at"), deadline.get("last_moment"), _planned_end(run))
-    return {**timeline(reader.state, run.columns, reader.now, marks), **run.place}
+    return {**timeline(run.reader.state, run.columns, run.reader.now, _marks(run)), **run.place}
+
+
+def _marks(run: KeptRun) -> Marks:
+    deadline = deadline_of(run.reader.state, run.reader.now) or {}
+    return Marks(deadline.get("at"), deadline.get("last_moment"), _planned_end(run))
 
 
 def _planned_end(run: KeptRun) -> tuple[float, float] | None:
@@ -201,6 +203,8 @@ def _changes(run: KeptRun, question: _Question) -> dict[str, Any]:
     if after < run.seq and (not looks or run.looks[0][0] > after):
         return {**place, "reset": True, "looks": []}
     told = run.head_after(_number(question, "head") or 0)
+    if "head" in told:
+        told["over_lanes"] = over_lanes(run.reader.state, run.reader.now, _marks(run))
     return {**place, **told, "looks": [{"seq": last, **changes} for last, changes in looks]}
 
 

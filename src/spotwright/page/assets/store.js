@@ -95,6 +95,7 @@ export class Run {
         const isPriced = this.head.value.seq === head.seq && this.head.value.summary.cost !== null;
         if (!isPriced || head.summary.cost !== null) this.head.value = head; // one without its account may come late
       },
+      lanes: (lanes) => (this.timeline.value = { ...this.timeline.value, ...lanes }),
       reset: () => this.load(),
       gone: (answer) => (this.error.value = Object.assign(new Error(answer.message), { kind: "not-found" })),
       quiet: (value) => (this.quiet.value = value),
