@@ -262,11 +262,23 @@ def _raw_log(run: KeptRun, question: _Question) -> bytes:
     if pieces is None:
         pieces = _from(logs.raw(task, attempt), offset)
     piece = b"".join(_up_to(pieces, _PIECE))
-    if piece:
+    if not piece:
+        _check_that_it_is_there(run)
+    else:
         while len(run.downloads) >= _MOST_DOWNLOADS:
             del run.downloads[next(iter(run.downloads))]
         run.downloads[task, attempt, offset + len(piece)] = pieces
     return piece
+
+
+def _check_that_it_is_there(run: KeptRun) -> None:
+    """The logs of a run that was deleted just now are as if they had ended. Raises :class:`UnknownRun`."""
+    try:
+        is_other = run.reader.source.made_at() != run.made_at
+    except OSError:
+        is_other = True
+    if is_other:
+        raise UnknownRun(f"run {run.reader.folder.name} was deleted")
 
 
 def _from(pieces: Iterator[bytes], offset: int) -> Iterator[bytes]:

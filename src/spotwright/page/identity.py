@@ -27,6 +27,11 @@ def new_token() -> str:
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
+def _bytes(text: str) -> bytes:
+    """The bytes of a text that came in a header, which need be no UTF-8."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 class Identity(Protocol):
     """Who may ask."""
 
@@ -54,11 +59,11 @@ class LocalToken:
 
     def is_known(self, cookies: Mapping[str, str]) -> bool:
         """See :meth:`Identity.is_known`."""
-        return hmac.compare_digest(cookies.get(self._name, "").encode(), self._session.encode())
+        return hmac.compare_digest(_bytes(cookies.get(self._name, "")), self._session.encode())
 
     def enter(self, token: str, address: str) -> bool:
         """See :meth:`Identity.enter`."""
-        if hmac.compare_digest(token.encode(), self._token.encode()):
+        if hmac.compare_digest(_bytes(token), self._token.encode()):
             return True
         if address not in self._wrong and len(self._wrong) >= _ADDRESSES:
             self._wrong.clear()
