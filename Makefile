@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long test-page page style types rules networks bench bench-cluster docs lock clean \
+.PHONY: help demo check test test-long test-page page pictures style types rules networks bench bench-cluster bench-page docs lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -81,6 +81,10 @@ test-page: page ## the tests of the page in Chromium: apt-get install -y --no-in
 	@scripts/bootstrap dev
 	@$(PYTEST) -m browser tests/page/browser $(ARGS)
 
+pictures: page ## the pictures of the page in docs/pictures, by Chromium; ARGS=--golden for those of the tests
+	@scripts/bootstrap dev
+	@$(BIN)/python scripts/page_pictures.py $(ARGS)
+
 networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
 	@scripts/bootstrap networks
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/checkpoint $(ARGS)
@@ -92,6 +96,10 @@ bench: ## measure speed and size, ours beside kfp.local
 bench-cluster: ## measure the controller at size, on 500 nodes that KWOK pretends; for root on Linux, half an hour
 	@scripts/bootstrap dev
 	@$(BIN)/python -m benchmarks.cluster.bench $(ARGS)
+
+bench-page: page ## measure the page in Chromium: some minutes; ARGS=--quick for a first look
+	@scripts/bootstrap dev
+	@$(BIN)/python -m benchmarks.page $(ARGS)
 
 docs: ## write the generated pages again
 	@scripts/bootstrap dev

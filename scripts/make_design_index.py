@@ -17,7 +17,7 @@ FOLDER = ROOT / "docs" / "design"
 PAGE = FOLDER / "README.md"
 _ORDER = (
     "structure", "engine", "placement", "lint", "interruptions", "checkpoints", "deadlines", "rehearsal", "pipelines",
-    "processes", "money", "tests", "cluster",
+    "processes", "money", "page", "tests", "cluster",
 )  # fmt: skip
 _DECISION = re.compile(r"^### (.+)\n\n(\d{4}-\d\d-\d\d) · (.+)\n\n", re.MULTILINE)
 

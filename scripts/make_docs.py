@@ -30,6 +30,11 @@ from spotwright.forecast.report import beside_json, forecast_json
 from spotwright.linter.formats import lint_json
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
+from spotwright.page import attempt_panel, columns, heads, scopes, stream
+from spotwright.page import money as page_money
+from spotwright.page.artifacts import artifact_raw, task_artifacts
+from spotwright.page.index import RunIndex
+from spotwright.page.log_lines import RunLogs
 from spotwright.rehearsal.report import as_json
 from spotwright.views import account_report, run_json
 from spotwright.views.explanation import explanation_json
@@ -239,6 +244,51 @@ have any value: the condition counts as met, with a note, until the pool states 
 |---|---|---|---|
 """
 
+_PAGE = f"""# Answers of the page
+
+{_MADE}
+What `spotwright page` answers to its own modules under `api/v1/`, to GET alone and with the cookie of the printed address. Every
+answer has `"format": "spotwright-page/1"`; within version 1 keys are added and none changes its meaning. An error is
+`{{"error": KIND, "message": SENTENCE}}` with a status of 400, 401, 403, 404, 405, 409, 500 or 503. Amounts are
+`{{"seconds", "money"}}` of node time as in [JSON](json.md). Moments are Unix seconds; in columns, seconds since `t0`.
+Names, reasons and lines have marks such as `<U+202E>` where they hold characters that are not shown.
+
+Parameters are those in the address below; RUN is the whole name of a run.
+"""
+
+_PAGE_ANSWERS: Mapping[str, Callable[..., Any] | type] = {
+    "runs?limit=&before=&status=&cause=&namespace=&q=&sort=": RunIndex.runs,
+    "runs/RUN": heads.head,
+    "runs/RUN/tasks": columns.RunColumns.tasks,
+    "runs/RUN/timeline": columns.timeline,
+    "runs/RUN/graph?scope=&first=": scopes.graph,
+    "runs/RUN/attempt?task=&n=": attempt_panel.attempt_panel,
+    "runs/RUN/account": page_money.account_document,
+    "runs/RUN/plan": page_money.plan_document,
+    "runs/RUN/nodes": attempt_panel.nodes,
+    "runs/RUN/history?after=&limit=&task=&kind=": attempt_panel.history,
+    "runs/RUN/log?task=&n=&environment=&line=&count=": RunLogs.page,
+    "runs/RUN/log/find?task=&n=&q=&from=": RunLogs.find,
+    "runs/RUN/log/raw?task=&n=": RunLogs.raw,
+    "runs/RUN/artifacts?task=": task_artifacts,
+    "runs/RUN/artifact?task=&name=": artifact_raw,
+    "pools": heads.pools,
+    "totals?since=": page_money.totals_document,
+}
+
+
+def page_answers_page() -> str:
+    """What the page answers, by address, from the functions that make the documents."""
+    parts = [_PAGE, *(f"## {address}\n\n{markdown(made.__doc__)}\n" for address, made in _PAGE_ANSWERS.items())]
+    tables = {"tasks": columns.TASK_COLUMNS, "attempts": columns.ATTEMPT_COLUMNS, "nodes": columns.NODE_COLUMNS}
+    rows = "\n".join(f"| {table} | {', '.join(f'`{name}`' for name in names)} |" for table, names in tables.items())
+    parts.append(f"## Columns\n\n{markdown(columns.__doc__)}\n\n| table | columns |\n|---|---|\n{rows}\n")
+    parts.append(
+        f"## stream?run=&after=MADE_AT.SEQ\n\n{markdown(stream.__doc__)}\n\n{markdown(columns.Changes.__doc__)}\n"
+    )
+    return "\n".join(parts)
+
+
 _HELPERS = ("sklearn", "xgboost", "lightgbm", "keras", "torch")
 
 
@@ -322,6 +372,7 @@ PAGES: Mapping[Path, Callable[[], str]] = {
     REFERENCE / "cli.md": cli_page,
     REFERENCE / "python.md": python_page,
     REFERENCE / "json.md": json_page,
+    REFERENCE / "page-answers.md": page_answers_page,
     REFERENCE / "checkpoint.md": checkpoint_page,
     REFERENCE / "providers.md": providers_page,
     **dict(_made_elsewhere()),

@@ -41,7 +41,7 @@ class _Told:
         return 1
 
     @contextmanager
-    def look(self, after: int) -> Iterator[Look]:
+    def look(self, after: int, only_of: str = "") -> Iterator[Look]:
         numbered = list(enumerate(self._events, 1))[after:]
         yield Look(self._now is not None, iter(numbered))
 

@@ -30,9 +30,9 @@ def stored_plan(*, with_packages: bool = False) -> StoredPlan:
     return StoredPlan(pipeline, config.parse(POOLS, "spotwright.yaml"), None, {})
 
 
-def a_story() -> Story:
-    """The run while ``eval`` runs, which was interrupted once."""
-    story = Story(stored_plan().plan, run="a-run")
+def a_story(**created: Any) -> Story:
+    """The run while ``eval`` runs, which was interrupted once. ``created``: more of what its first event says."""
+    story = Story(stored_plan().plan, run="a-run", **created)
     story.boots("cpu-spot-1").binds("eval", "cpu-spot-1").after(2).taken("cpu-spot-1", "eval")
     return story.after(60).boots("cpu-spot-2").binds("eval", "cpu-spot-2").after(1)
 

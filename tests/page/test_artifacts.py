@@ -211,7 +211,7 @@ def test_a_folder_has_its_names(state: Path, out: Path) -> None:
         ("", "it says not where it lies"),
         ("/etc/passwd", _OUTSIDE),
         ("file:///etc/passwd", _OUTSIDE),
-        ("STATE/runs/a-run/../../../../../../../../etc/passwd", _OUTSIDE),
+        (f"STATE/runs/a-run/{'../' * 40}etc/passwd", _OUTSIDE),
         ("STATE/runs/a-run/link", _OUTSIDE),
         ("STATE/runs/a-run/folder-link/outside", _OUTSIDE),
         ("STATE/runs/a-run/circle", None),

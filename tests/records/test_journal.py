@@ -129,6 +129,13 @@ def test_events_can_be_read_from_a_sequence_number_on(journal: Journal) -> None:
     assert [(seq, data_of(event)["text"]) for seq, event in journal.events(after=2)] == [(3, "c"), (4, "d")]
 
 
+def test_events_of_one_task_are_read_with_those_of_the_tasks_inside_it_and_of_none(journal: Journal) -> None:
+    tasks = ["", "train", "train/step", "trainer", "score", "train"]
+    journal.append([an_event("progress", float(at), task, 1, {"value": 0.5}) for at, task in enumerate(tasks)])
+    assert [number for number, _ in journal.events(only_of="train")] == [1, 2, 3, 6]
+    assert [number for number, _ in journal.events(2, only_of="train")] == [3, 6]
+
+
 def test_an_append_is_all_or_nothing(journal: Journal) -> None:
     with pytest.raises(TypeError):
         journal.append([note("a"), an_event("note", 0.0, data={"text": object()})])

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ from spotwright.cli import STOPPED, SUCCEEDED
 from spotwright.cli.cluster import Place, place_options
 from spotwright.cli.options import Listen
 from spotwright.errors import InputError
+from spotwright.records.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from spotwright.notices.agent import Address
@@ -33,7 +34,7 @@ __all__ = ["page", "page_beside", "serve"]
 _LISTEN = "127.0.0.1:8790"
 _EXISTS_EVERY = 0.2  # seconds between looks whether a run that starts is there
 _ENDING = 5.0  # seconds until a page beside a run is killed that does not end by itself
-_BASE = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
+_BASE = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)*/?")  # no dots as names: browsers take them out
 
 
 @click.command()
@@ -87,7 +88,9 @@ def page(
         raise click.UsageError(f"--base-path {base_path!r}: expected a path such as /spotwright")
     if kfp_url and not kfp_url.startswith(("http://", "https://")):
         raise click.UsageError(f"--kfp-url {kfp_url!r}: expected an address that begins with http:// or https://")
-    source: dict[str, Any] = {"state": str(place.state.absolute())}
+    if not place.cluster:
+        StateFolder.existing(place.state)  # its fault is told at once
+    source: dict[str, Any] = {"state": str(place.state)}  # as it was typed, for messages
     if place.cluster:
         from spotwright.cli import cluster_extra
 
@@ -100,7 +103,15 @@ def page(
             "kubeconfig": place.kubeconfig,
             "controller": place.controller,
         }
-    settings = {"source": source, "kfp_url": kfp_url, "plan": None if plan_file is None else str(plan_file.absolute())}
+    if plan_file is not None:
+        from spotwright.forecast.report import read_forecast
+
+        read_forecast(plan_file)  # its fault is told at once
+    settings = {
+        "source": source,
+        "kfp_url": kfp_url,
+        "plan": None if plan_file is None else str(plan_file.absolute()),
+    }
     is_chosen = click.get_current_context().get_parameter_source("listen") is click.core.ParameterSource.COMMANDLINE
     return serve(
         settings, listen, run=name or "", base=base_path.rstrip("/"), host_names=host_names, workers=workers,
@@ -222,21 +233,17 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
     from spotwright.page.page_files import PageFiles
     from spotwright.page.page_server import PageServer
     from spotwright.page.workers import Workers
-    from spotwright.version import __version__
 
     ends = _end(with_input=is_beside)
     source, address = made.settings["source"], made.address
     workers = Workers(made.settings, made.workers)
-    about = {
-        "version": __version__,
-        "source": "cluster" if source.get("cluster") else "state",
-        "place": source.get("state") or source.get("context") or "",
-    }
     try:
         if not is_beside and (run or source.get("cluster")):
             run = await _found(workers, run)
         identity = LocalToken(address.port, address.token)
-        server = PageServer(workers, identity, PageFiles(), about=about, base=address.base, host_names=made.host_names)
+        server = PageServer(
+            workers, identity, PageFiles(), about=_about(source), base=address.base, host_names=made.host_names
+        )
         async with server.serving(made.listening):
             if not is_beside:
                 click.echo(f"the page is at {address.url(run)}")
@@ -250,6 +257,15 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
     finally:
         await workers.close()
     return SUCCEEDED
+
+
+def _about(source: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page tells of itself: its version, and where it reads."""
+    from spotwright.version import __version__
+
+    if source.get("cluster"):
+        return {"version": __version__, "source": "cluster", "place": source.get("context") or ""}
+    return {"version": __version__, "source": "state", "place": str(Path(source["state"]).absolute())}
 
 
 async def _begun(workers: Workers, run: str, ends: asyncio.Event) -> None:

@@ -2,7 +2,7 @@
 
 | request | answer |
 |---|---|
-| GET /v1/runs?namespace=&limit=&before= | the lines of runs, newest first, where the next page begins, and pools left out |
+| GET /v1/runs?namespace=&limit=&before= | the lines of runs, newest first, their namespaces, the next page, pools left out |
 | GET /v1/find?name=&namespace= | the run of that name, with its folder |
 | GET /v1/runs/RUN/events?after=&wait= | the stored events after a number; waits for new ones up to so many seconds |
 | GET /v1/runs/RUN/plans/VERSION | one version of the plan as it is stored |
@@ -407,7 +407,15 @@ class ReadingServer:
         lines, problems = await self._in_thread(self._lines, page)
         following = _mark(page[-1]) if begin + limit < len(wanted) else ""
         left_out = await self._in_thread(self._left_out)
-        return web.json_response({"runs": lines, "problems": problems, "next": following, "left_out": left_out})
+        return web.json_response(
+            {
+                "runs": lines,
+                "namespaces": {run.folder.name: run.namespace for run in page},
+                "problems": problems,
+                "next": following,
+                "left_out": left_out,
+            }
+        )
 
     def _left_out(self) -> list[dict[str, Any]]:
         """The pools that new attempts pass over now. Their names are no secret: every namespace may use them."""

@@ -570,15 +570,18 @@ class RemoteRuns:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self.left_out: list[dict[str, Any]] = []  # the pools that new attempts pass over, after :meth:`lines`
+        self.namespaces: dict[str, str] = {}  # of the runs, after :meth:`lines`
 
     def lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
         """The lines of all runs, oldest first, and a sentence for each run that cannot be read."""
         lines: list[dict[str, Any]] = []
         problems: list[str] = []
         before = ""
+        self.namespaces = {}
         while True:
             page = self._controller.get("/v1/runs", {"namespace": namespace, "before": before})
             lines += page["runs"]
+            self.namespaces |= page.get("namespaces", {})  # a controller of an earlier version tells none
             problems += page["problems"]
             before = page["next"]
             if not before:
@@ -616,7 +619,7 @@ class RemoteRun:
         return int(self._answer["made_at"])
 
     @contextmanager
-    def look(self, after: int) -> Iterator[Look]:
+    def look(self, after: int, only_of: str = "") -> Iterator[Look]:  # noqa: ARG002  # a controller serves all
         """See :meth:`RunSource.look`."""
         if not self._is_new or after:
             self._ask(after)

@@ -152,7 +152,7 @@ def _find(state: RunState, name: str, path: str, number: int) -> tuple[TaskState
 def _look(reader: RunReader, task: TaskState, attempt: AttemptState) -> _Seen:
     """Read the journal for one attempt: its own events, the notices that name it, and what became of its node."""
     seen = _Seen()
-    with reader.source.look(0) as look:
+    with reader.source.look(0, task.path) as look:
         for seq, event in look.events:
             if seq > reader.seq:
                 break
@@ -444,7 +444,7 @@ def history(
     wanted = frozenset(kinds)
     rows: list[dict[str, Any]] = []
     inside = f"{task}/"
-    with reader.source.look(after) as look:
+    with reader.source.look(after, task) as look:
         for seq, event in look.events:
             if seq > reader.seq:  # it is not folded yet, and its sentence needs the state
                 break

@@ -27,9 +27,12 @@ from spotwright.views.account import Account, account
 
 __all__ = ["KeptRun", "KeptRuns"]
 
-_KEPT_EVENTS = 300_000  # of all runs that are kept: some 400 MB
+_KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
 _LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
-_HEAD_EVERY = 1.0  # seconds between heads of a run that goes on
+_HEAD_EVERY = (
+    1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make
+)
+_HEAD_SHARE = 10.0
 _LARGE = 2000  # attempts: above it the head does not wait for the account unless somebody asks for costs
 _LARGE_EVERY = 60.0  # seconds between accounts of a large run that goes on
 _KEPT_LOOKS = 500  # two minutes of changes: a window that was away for longer loads again
@@ -61,7 +64,8 @@ class KeptRun:
     downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
     head_number: int = 0  # counts the heads, so that a follower is told each once
-    head_at: float = 0.0
+    head_at: float = 0.0  # when it was made, and how long that took
+    head_took: float = 0.0
     rows: str = field(default_factory=lambda: secrets.token_hex(4))
     """Names the numbering of rows: columns that are made anew may number them otherwise."""
     _columns: RunColumns | None = None
@@ -153,9 +157,11 @@ class KeptRun:
         """Its head with the head's number, if it is another one than a follower has."""
         now = time.monotonic()
         is_old = not self.head or self.head["seq"] != self.seq or self.head["driven"] or self.reader.is_driven
-        if is_old and now - self.head_at >= _HEAD_EVERY:
+        is_old |= bool(self.head) and self.head["summary"]["cost"] is None and self.costs is not None
+        if is_old and now - self.head_at >= max(_HEAD_EVERY, _HEAD_SHARE * self.head_took):
             self.head = self.head_now(self.account_at_hand)
             self.head_number, self.head_at = self.head_number + 1, now
+            self.head_took = time.monotonic() - now
         return {"head": self.head, "head_number": self.head_number} if self.head_number != number else {}
 
 

@@ -201,7 +201,11 @@ class ClusterRuns:
         line = self._lines[name]
         tasks = line["tasks"]
         done = sum(tasks.get(status.value, 0) for status in TaskStatus if status.is_good)
-        return {"namespace": "", **line, "progress": done / tasks["all"] if tasks["all"] else 0.0}
+        return {
+            **line,
+            "namespace": self._runs.namespaces.get(name, ""),
+            "progress": done / tasks["all"] if tasks["all"] else 0.0,
+        }
 
     def find(self, name: str) -> str:
         """See :meth:`RunsSource.find`."""

@@ -52,6 +52,11 @@ INSERT INTO lease (one, epoch, owner) VALUES (1, 0, '');
 _LEASE = "SELECT epoch, owner, renewed_at, expires_at FROM lease"
 _LEASE_1 = "SELECT epoch, owner, 0.0, NULL FROM lease"  # a lease of format 1 does not expire
 _TO_JSON = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make an encoder for every event
+_ROWS = (
+    "SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > :after"
+    " AND (:task = '' OR task IN ('', :task) OR substr(task, 1, length(:task) + 1) = :task || '/')"
+    " ORDER BY seq LIMIT :most"
+)
 _INSERT = "INSERT INTO events (at, kind, task, attempt, data) VALUES (?, ?, ?, ?, ?)"
 
 _FROM_FORMAT_1 = """
@@ -213,16 +218,19 @@ class Journal:
             self._check_epoch()
             self._db.executemany(_INSERT, rows)
 
-    def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """The events after a sequence number, each with its own sequence number."""
-        with closing(self.rows(after)) as rows:
+    def events(self, after: int = 0, only_of: str = "") -> Iterator[tuple[int, Event]]:
+        """The events after a sequence number, each with its own sequence number.
+
+        ``only_of``: those of this task, of the tasks inside it, and of no task. To leave the others out here is ten times as fast
+        as to read them.
+        """
+        with closing(self.rows(after, only_of=only_of)) as rows:
             yield from decoded(rows, str(self.path), self._writer)
 
-    def rows(self, after: int = 0, *, at_most: int = -1) -> Generator[JournalRow, None, None]:
+    def rows(self, after: int = 0, *, at_most: int = -1, only_of: str = "") -> Generator[JournalRow, None, None]:
         """The rows after a sequence number as they are stored, for whoever decodes them elsewhere; -1: all of them."""
-        query = "SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
         with _clear_errors(self.path):
-            rows = self._db.execute(query, (after, at_most))
+            rows = self._db.execute(_ROWS, {"after": after, "most": at_most, "task": only_of})
             for row in rows:  # noqa: UP028  # "yield from" closes the cursor, perhaps after the file
                 yield row
 

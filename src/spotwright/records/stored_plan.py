@@ -246,8 +246,11 @@ class RunSource(PlanTexts, Protocol):
     def made_at(self) -> int:
         """When the run was made, in nanoseconds: another number means that another run has the name now."""
 
-    def look(self, after: int) -> AbstractContextManager[Look]:
-        """The events after a sequence number, as long as the context is open."""
+    def look(self, after: int, only_of: str = "") -> AbstractContextManager[Look]:
+        """The events after a sequence number, as long as the context is open.
+
+        ``only_of``: a task whose events are wanted, those of the tasks inside it, and those of no task; others may be left out.
+        """
 
     def pause(self, seconds: float) -> None:
         """Wait until the next look, which finds at least what happened up to then."""
@@ -284,13 +287,13 @@ class RunFiles:
         return self._folder.plan_text(version)
 
     @contextmanager
-    def look(self, after: int) -> Iterator[Look]:
+    def look(self, after: int, only_of: str = "") -> Iterator[Look]:
         """See :meth:`RunSource.look`."""
         with closing(Journal.read(self._folder.journal)) as journal:
             # First the lease: once the engine is gone, the journal is complete.
             lease = journal.lease()
             is_driven = lease is not None and lease.is_held(time.time(), self._is_alive)
-            yield Look(is_driven, journal.events(after))
+            yield Look(is_driven, journal.events(after, only_of))
 
     def pause(self, seconds: float) -> None:
         """See :meth:`RunSource.pause`."""

@@ -91,7 +91,10 @@ export class Run {
   follow() {
     this.stream = follow(this.name, () => `${this.made}.${this.seq}`, {
       changes: (changes) => this.change(changes),
-      head: (head) => (this.head.value = head),
+      head: (head) => {
+        const isPriced = this.head.value.seq === head.seq && this.head.value.summary.cost !== null;
+        if (!isPriced || head.summary.cost !== null) this.head.value = head; // one without its account may come late
+      },
       reset: () => this.load(),
       gone: (answer) => (this.error.value = Object.assign(new Error(answer.message), { kind: "not-found" })),
       quiet: (value) => (this.quiet.value = value),

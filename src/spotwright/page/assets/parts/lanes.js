@@ -8,7 +8,7 @@ import { LANE, causeOf, shapesOf, spanOf, ticksOf } from "./marks.js";
 const SPARE = 8; // lanes above and below the window
 const MOST = 330_000; // lanes: browsers place nothing exactly beyond eight million pixels
 const NARROW = 560; // pixels: below, a lane has its label above it
-const PRINTED = { lanes: 500, width: 560, label: 160 };
+const PRINTED = { lanes: 500, width: 500, label: 150 }; // fits paper of either format
 const LEAST = 100; // pixels of a plot
 
 // `lanes` of parts/marks.js; `window` {from, to}; `sentence(lane, row)` and `laneSentence(lane)`; `address(lane, row)`; `onKey(event)`
@@ -63,7 +63,8 @@ export function Lanes({ lanes, run, window: shown, now, marks, bands, sentence, 
     reveal(index);
   }, [selected?.lane, selected?.number]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
+    // not an effect after the paint: one that is left from before would give the focus to the mark that goes
     if (!wantsFocus.current) return;
     wantsFocus.current = false;
     box.current.querySelector("a.mark")?.focus({ preventScroll: true });
@@ -254,7 +255,7 @@ export function Lanes({ lanes, run, window: shown, now, marks, bands, sentence, 
             reveal(at);
           }
         }}
-        onFocusOut=${(event) => !box.current.contains(event.relatedTarget) && setHasFocus(false)}
+        onFocusOut=${(event) => !event.currentTarget.contains(event.relatedTarget) && setHasFocus(false)}
         onPointerMove=${over} onPointerLeave=${() => setPointed(null)}
         onClick=${(event) => {
           if (event.target.closest(".label a")) return;

@@ -31,10 +31,15 @@ export class LogText {
     this.error = null;
     this.version = signal(0);
     this.closed = false;
+    this.following = false;
   }
 
   // Read the end, which tells how long the log is; until it has ended, again and again while the window is visible.
-  async follow() {
+  // `least`: milliseconds for which it looks again although it has ended; the server lists new attempts after a second.
+  async follow(least = 0) {
+    this.until = Date.now() + least;
+    if (this.following) return;
+    this.following = true;
     while (!this.closed) {
       if (!document.hidden) {
         try {
@@ -45,12 +50,13 @@ export class LogText {
           if (this.closed) return;
           this.error = error;
           this.version.value += 1;
-          if (error.kind === "not-found") return;
+          if (error.kind === "not-found") break;
         }
-        if (this.ended && this.known) return;
+        if (this.ended && this.known && Date.now() >= this.until) break;
       }
       await new Promise((resolve) => setTimeout(resolve, LOOKS));
     }
+    this.following = false;
   }
 
   // `isTail`: the answer is the end, which alone moves it, so that a window at the end asks once for each look.
@@ -137,7 +143,7 @@ function marked(text, q) {
 }
 
 // The box. `line`: the line of the address (from 1), or 0; `onLine(line)` sets it. `heading`: what is above it.
-export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress, onFollow, onLine, onQuery, onWrap, name, tall = true, more }) {
+export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress, onFollow, onLine, onQuery, onWrap, name, tall = true }) {
   const version = text.version.value;
   const box = useRef(null);
   const finder = useRef(null);
@@ -175,6 +181,7 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
   // Go to a place in pixels from the first line.
   function scroll(at) {
     place.current.at = Math.max(0, Math.min(most, at));
+    place.current.isEnd = place.current.at >= most - 1;
     place.current.set = Math.round(place.current.at / scale);
     if (box.current) box.current.scrollTop = place.current.set;
     redraw();
@@ -205,6 +212,12 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
   }, [text.total, follows, height, wrap, text.known, place.current.end]);
 
   useLayoutEffect(() => {
+    place.current.end = undefined; // lines have another height now
+    if (place.current.isEnd) scroll(end);
+    else redraw();
+  }, [wrap, height]);
+
+  useLayoutEffect(() => {
     if (text.known && line) {
       place.current.shown = true;
       const at = (line - 1) * ROW;
@@ -224,6 +237,7 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
       return;
     }
     known.at = Math.min(most, top * scale);
+    known.isEnd = known.at >= most - 1;
     known.set = top;
     if (follows && held.current && known.at < most - 2 * ROW) onFollow(false);
     redraw();
@@ -349,7 +363,7 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
       while (index > 0 && left > 0) left -= lines[--index].offsetHeight;
       const bottom = (first + index) * ROW + (left < 0 ? (-left * ROW) / lines[index].offsetHeight : 0);
       if (Math.abs(bottom - (place.current.end ?? -9)) > 0.5) {
-        const stays = place.current.at >= most - 1;
+        const stays = place.current.isEnd;
         place.current.end = bottom;
         if (stays || place.current.at > bottom) place.current.at = bottom;
         redraw();
@@ -373,8 +387,8 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
       ${!text.ended && text.known && html`<label><input type="checkbox" checked=${follows} onChange=${(event) => onFollow(event.currentTarget.checked)} /> Follow <kbd>f</kbd></label>`}
       <span class="note">${text.known ? `${count(text.total)} ${text.total === 1 ? "line" : "lines"}` : ""}</span>
       <a class="download" href=${text.address} download>Download</a>
-      ${more}
     </div>
+    ${last - first < text.total && html`<p class="note printed">Lines ${count(first + 1)} to ${count(last)} of ${count(text.total)} are printed here; the download has all.</p>`}
     ${text.leftOut && html`<p class="note">${text.leftOut}</p>`}
     ${text.error && html`<p class="problem" role="alert">${text.error.message}</p>`}
     <div class="log-box" ref=${box} tabindex="0" role="region" aria-label=${`${name}, lines`} onScroll=${scrolled} onKeyDown=${key}

@@ -177,7 +177,7 @@ function drawAttempt(attempts, row, at, cause, top, height, by, view, add, lette
       }
       if (to - from > 6) add(attempts.word("capacity", row) === "spot" ? "outline spot" : "outline", box(from + 0.5, top + 0.5, to - 0.5, height - 1));
       if ((cause === "interrupted" || cause === "lost") && at.ended <= view.width + 4 && to - from > 8) add("notch", `M${n1(to + 0.5)} ${n1(top + height * 0.2)}L${n1(to - 5)} ${n1(middle)}L${n1(to + 0.5)} ${n1(top + height * 0.8)}Z`);
-      if (height >= 12 && to - from >= 18 && cause !== "running") letters.push({ x: from + 5, cause, isPlain: low !== null && part(low) - from < 16 });
+      if (height >= 12 && to - from >= 18 && cause !== "running") letters.push({ x: Math.max(0, from) + 5, cause, isPlain: low !== null && part(low) - from < 16 });
     }
   }
   const noticed = attempts.noticed[row];
@@ -284,7 +284,7 @@ export function attemptSentence({ tasks, attempts }, row, now, why = "") {
   let text;
   if (bound === null && ended === null) {
     const waits = tasks.waits[task];
-    text = `${name} waits for a node since ${offset(placed)}${waits ? `: ${waits}` : ""}`;
+    text = `${name}, since ${offset(placed)}: ${waits || "waits for a node"}`;
   } else if (ended === null) text = `${name}${place} runs for ${duration(now - bound)}`;
   else {
     text = `${name}${place} ${causeText(cause === "pending" ? "" : cause) || "ended"}${why ? `: ${why}` : ""}`;

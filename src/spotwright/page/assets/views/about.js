@@ -56,7 +56,7 @@ function Output({ output }) {
   if (output.kind === "parameter") return html`<${Value} value=${output.value} />`;
   const several = output.kind === "artifacts" ? output.artifacts : [output];
   return html`${several.map((each, index) => html`<div key=${index}>${each.type} <${Outside} address=${each.uri} />${
-    Object.keys(each.metadata ?? {}).length > 0 ? html`<div><${Value} value=${each.metadata} /></div>` : ""
+    Object.keys(each.metadata ?? {}).length > 0 ? html`<details><summary>metadata</summary><${Value} value=${each.metadata} /></details>` : ""
   }</div>`)}`;
 }
 

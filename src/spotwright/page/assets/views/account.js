@@ -26,7 +26,7 @@ export function AccountView({ run }) {
   return html`<section class="view view-account" aria-label="Cost">
     <h2>Where ${text(whole)} ${answer.unit} went</h2>
     <${StackedBar} parts=${bar} caption=${answer.bar.map((line) => `${line.words} ${line.cost}`).join(", ")} />
-    <div class="columns"><div class="scroll"><table class="plain"><caption class="unseen">Cost by what it was spent on</caption>
+    <div class="columns"><div class="scroll" tabindex="0" role="region" aria-label="Cost by what it was spent on"><table class="plain"><caption class="unseen">Cost by what it was spent on</caption>
       <thead><tr><th>Spent on</th><th class="number">Node time</th><th class="number">${answer.unit}</th><th class="number">Share</th></tr></thead>
       <tbody>${answer.bar.map((line) => html`<tr key=${line.key}><td>${line.words}</td><td class="number">${line.time}</td><td class="number">${line.cost}</td><td class="number">${line.part}</td></tr>`)}
       <tr class="sum"><td>all node time</td><td class="number">${duration(answer.whole.seconds)}</td><td class="number">${text(whole)}</td><td></td></tr></tbody></table></div>
@@ -36,7 +36,7 @@ export function AccountView({ run }) {
       <${Lines} times=${answer.series.t} xText=${(at) => (at ? offset(at).replace(/([mh])00[sm]$/, "$1") : "start")} yText=${(number) => money(number)} caption="Cost and waste over time"
         lines=${[{ key: "cost", title: "spent", values: answer.series.cost }, { key: "wasted", title: "wasted at most", values: answer.series.wasted_high }]} />`}
     <h2>By pool</h2>
-    <div class="scroll"><table class="plain"><thead><tr><th>Pool</th><th>Capacity</th><th class="number">Price of a node hour</th><th class="number">Nodes</th><th class="number">Cost</th><th class="number">On attempts</th><th class="number">Boot</th><th class="number">Idle</th><th class="number">Unfilled</th></tr></thead>
+    <div class="scroll" tabindex="0" role="region" aria-label="Cost by pool"><table class="plain"><thead><tr><th>Pool</th><th>Capacity</th><th class="number">Price of a node hour</th><th class="number">Nodes</th><th class="number">Cost</th><th class="number">On attempts</th><th class="number">Boot</th><th class="number">Idle</th><th class="number">Unfilled</th></tr></thead>
       <tbody>${answer.pools.map((pool) => html`<tr key=${pool.name + pool.price}><td>${pool.name}</td><td>${pool.capacity}</td><td class="number">${pool.price === null ? "no price" : money(pool.price, answer.currency)} (${pool.price_source})</td><td class="number">${count(pool.nodes)}</td>
         ${["whole", "attempts", "boot", "idle", "unfilled"].map((key) => html`<td key=${key} class="number">${amount(pool[key], "", whole)}</td>`)}</tr>`)}</tbody></table></div>
     <${ByTask} run=${run} answer=${answer} />
@@ -62,7 +62,7 @@ function ByTask({ run, answer }) {
   const text = (number) => money(number);
   if (!most.length) return null;
   return html`<h2>By task${rows.length > MOST_TASKS ? html` <span class="note">the ${MOST_TASKS} of ${count(rows.length)} with most waste</span>` : ""}</h2>
-    <div class="scroll"><table class="plain"><thead><tr><th>Task</th><th class="number">Attempts</th><th class="number">Interruptions</th><th class="number">${answer.unit}</th><th class="number">Wasted</th></tr></thead>
+    <div class="scroll" tabindex="0" role="region" aria-label="Cost by task"><table class="plain"><thead><tr><th>Task</th><th class="number">Attempts</th><th class="number">Interruptions</th><th class="number">${answer.unit}</th><th class="number">Wasted</th></tr></thead>
     <tbody>${most.map((row) => html`<tr key=${columns.path[row]}><td><a href=${href("attempt", run.name, { task: columns.path[row], n: columns.attempts[row] })}>${columns.path[row]}</a></td><td class="number">${count(columns.attempts[row])}</td>
       <td class="number">${count(columns.interruptions[row])}</td><td class="number">${text(columns.cost[row])}</td><td class="number">${range(columns.wasted_low[row], columns.wasted_high[row], text)}</td></tr>`)}</tbody></table></div>`;
 }

@@ -9,6 +9,7 @@ import { href, route } from "../routes.js";
 import { LogOf } from "./log.js";
 
 const NOT_YET = 100; // events of a task without attempts
+const BESIDE = 20; // other ends on the node that are listed
 const EVENTS = 30; // at the begin and at the end of a long list; the others on request
 
 export function Attempt({ run }) {
@@ -54,6 +55,7 @@ function One({ run, task, n, of }) {
   const [error, setError] = useState(null);
   const signs = signsOf(run, task, Number(n));
   const asked = useRef(0);
+  const [tries, setTries] = useState(0);
   useEffect(() => {
     const stop = new AbortController();
     // An attempt that changes is asked for at most once a second.
@@ -74,8 +76,8 @@ function One({ run, task, n, of }) {
       clearTimeout(timer);
       stop.abort();
     };
-  }, [signs]);
-  if (error) return html`<${Problem} error=${error} />`;
+  }, [signs, tries]);
+  if (error) return html`<${Problem} error=${error} retry=${() => setTries(tries + 1)} />`;
   if (!answer) return html`<${Loading} what="the attempt" />`;
   const attempt = answer.attempt;
   const since = (at) => html`<span title=${moment(at)}>${at === null || at === undefined ? "" : offset(at - run.t0)}</span>`;
@@ -83,6 +85,7 @@ function One({ run, task, n, of }) {
     <div class="title">
       <h2><code>${task}</code>, attempt ${attempt.number} of ${Math.max(of, attempt.number)} <${Cause} cause=${attempt.cause ?? (attempt.bound_at === null ? "pending" : "running")} /></h2>
       <nav class="links" aria-label="Attempts of the task">
+        ${answer.log && html`<a href=${href("log", run.name, { task, n: attempt.number })}>Log in full</a>`}
         ${run.head.value?.artifacts.some((each) => each.task === task) && html`<a href=${href("about", run.name, { task })}>Artifacts</a>`}
         ${attempt.number > 1 && html`<a rel="prev" href=${href("attempt", run.name, { task, n: attempt.number - 1 })}>← Attempt ${attempt.number - 1}</a>`}
         ${attempt.number < of && html`<a rel="next" href=${href("attempt", run.name, { task, n: attempt.number + 1 })}>Attempt ${attempt.number + 1} →</a>`}
@@ -102,7 +105,7 @@ function One({ run, task, n, of }) {
     </div>
     <h3 class="log-title">Log</h3>
     ${answer.log
-      ? html`<${LogOf} run=${run} task=${task} n=${String(attempt.number)} tall=${false} more=${html`<a href=${href("log", run.name, { task, n: attempt.number })}>In full</a>`} />`
+      ? html`<${LogOf} run=${run} task=${task} n=${String(attempt.number)} tall=${false} />`
       : html`<p class="note">${attempt.ended_at === null ? "It has no node yet, so it has printed nothing." : "It has no log here."}</p>`}
   </section>`;
 }
@@ -191,11 +194,11 @@ function Followed({ followed, since }) {
 
 function Beside({ beside, node, run, since }) {
   return html`<h3>What else ended on ${node} within a minute</h3>
-    ${beside.length === 0 ? html`<p class="note">Nothing else of this run.</p>` : html`<ul class="beside">${beside.map(
+    ${beside.length === 0 ? html`<p class="note">Nothing else of this run.</p>` : html`<ul class="beside">${beside.slice(0, BESIDE).map(
       (each) => html`<li key=${`${each.run} ${each.task} ${each.attempt}`}>
         <a href=${href("attempt", each.run, { task: each.task, n: each.attempt })}>${each.run === run.name ? "" : `${each.run}: `}${each.task}, attempt ${each.attempt}</a> <${Cause} cause=${each.cause} /> ${since(each.at)}
       </li>`,
-    )}</ul>`}`;
+    )}${beside.length > BESIDE && html`<li class="note">and ${count(beside.length - BESIDE)} more</li>`}</ul>`}`;
 }
 
 function Events({ answer, since }) {

@@ -110,7 +110,7 @@ export function History({ run }) {
       <label>Kind <select value=${kind} onChange=${(event) => set({ kind: event.currentTarget.value, event: "" })}>
         ${["", ...(rows.kinds.length ? rows.kinds : kind ? [kind] : [])].map((word) => html`<option key=${word} value=${word}>${word || "any"}</option>`)}
       </select></label>
-      <span class="note" role="status">${rows.isFiltered ? `${count(rows.count)}${rows.next ? "+" : ""} of ${count(rows.seq)}` : count(rows.seq)} events</span>
+      <span class="note" role="status">${version === 0 ? "" : rows.isFiltered ? `${count(rows.count)}${rows.next ? "+" : ""} of ${count(rows.seq)} events` : `${count(rows.seq)} events`}</span>
     </form>
     ${rows.error && html`<${Problem} error=${rows.error} retry=${() => rows.ask(rows.next ?? 0)} />`}
     ${version === 0 && html`<${Loading} what="events" />`}

@@ -6,9 +6,15 @@ import { Log, LogText } from "../parts/log.js";
 import { href, route, set } from "../routes.js";
 
 // The log of an address. It begins at its end, and follows it while it grows, unless the address has a line.
-export function LogOf({ run, task, n = "", environment = "", tall = true, more }) {
+export function LogOf({ run, task, n = "", environment = "", tall = true }) {
   const text = useMemo(() => new LogText(run.name, { task, n, environment }), [run, task, n, environment]);
   useEffect(() => () => text.close(), [text]);
+  const tasks = run.tasks.value;
+  tasks.version.value;
+  const attempts = tasks.attempts[tasks.path.indexOf(task)];
+  useEffect(() => {
+    if (text.known && text.ended) text.follow(3000); // a new attempt, or a run that goes on again
+  }, [run.driven.value, attempts]);
   const params = route.value.params;
   const line = /^[0-9]{1,12}$/.test(params.get("line") ?? "") ? Number(params.get("line")) : 0;
   const [wanted, setWanted] = useState(line === 0);
@@ -16,7 +22,7 @@ export function LogOf({ run, task, n = "", environment = "", tall = true, more }
   return html`<${Log} key=${`${task} ${n} ${environment}`} text=${text} line=${line} q=${params.get("find") ?? ""} wrap=${params.get("wrap") === "1"}
     follows=${follows} lineAddress=${(number) => href(route.value.view, run.name, { ...Object.fromEntries(params), line: number })} onFollow=${setWanted} onLine=${(number) => set({ line: number || "" })}
     onQuery=${(q) => set({ find: q })} onWrap=${(on) => set({ wrap: on ? "1" : "" })}
-    name=${environment ? `Log of the environment of ${task}` : n ? `Log of ${task}, attempt ${n}` : `Logs of ${task}`} tall=${tall} more=${more} />`;
+    name=${environment ? `Log of the environment of ${task}` : n ? `Log of ${task}, attempt ${n}` : `Logs of ${task}`} tall=${tall} />`;
 }
 
 export function LogView({ run }) {

@@ -27,7 +27,7 @@ export function Plan({ run }) {
     <${Intervals} rows=${rows("cost", cost)} actual=${actual?.cost} text=${cost} caption=${`Planned cost by policy${actual?.cost_words ? `; the actual cost is ${actual.cost_words}` : ""}`} />
     <h2>End</h2>
     <${Intervals} rows=${rows("end", end)} actual=${actual?.end} text=${end} steps=${clockTicks} caption=${`Planned end by policy${actual?.end_words ? `; the actual end is ${actual.end_words}` : ""}`} />
-    <div class="scroll"><table class="plain"><thead><tr><th>Policy</th><th class="number">Cost p10</th><th class="number">p50</th><th class="number">p90</th><th class="number">p99</th><th class="number">End p10</th><th class="number">p50</th><th class="number">p90</th><th class="number">p99</th></tr></thead>
+    <div class="scroll" tabindex="0" role="region" aria-label="Plan by policy"><table class="plain"><thead><tr><th>Policy</th><th class="number">Cost p10</th><th class="number">p50</th><th class="number">p90</th><th class="number">p99</th><th class="number">End p10</th><th class="number">p50</th><th class="number">p90</th><th class="number">p99</th></tr></thead>
       <tbody>${answer.policies.map((policy) => html`<tr key=${policy.name}><td>${policy.name}${policy.is_own ? " (this run's)" : ""}: ${policy.words}</td>
         ${["p10", "p50", "p90", "p99"].map((key) => html`<td key=${key} class="number">${cost(policy.cost[key])}</td>`)}
         ${["p10", "p50", "p90", "p99"].map((key) => html`<td key=${key} class="number">${end(policy.end[key])}</td>`)}</tr>`)}</tbody></table></div>

@@ -3,7 +3,7 @@ import { html } from "htm/preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { get, runPath } from "../api.js";
 import { amount, count, duration, moment, money, offset } from "../format.js";
-import { Loading, Problem, Status, say } from "../parts/common.js";
+import { Command, Loading, Problem, Status, say } from "../parts/common.js";
 import { href, route } from "../routes.js";
 import { Run } from "../store.js";
 
@@ -85,6 +85,7 @@ function Head({ run }) {
   ].filter(([, value]) => value);
   return html`<header class="head">
     <h1>${summary.run} <${Status} status=${summary.status} />${summary.status === "running" && !head.driven ? html` <span class="note">nobody drives it now</span>` : ""}</h1>
+    ${!head.driven && ["running", "stopped"].includes(summary.status) && head.commands.resume && html`<${Command} label="go on" text=${head.commands.resume} />`}
     <p class="sub">${summary.pipeline}${summary.namespace ? ` in ${summary.namespace}` : ""}${summary.why ? html`: <span class="why">${summary.why}</span>` : ""}</p>
     <dl class="facts">${facts.map(([term, value, title]) => html`<div key=${term}><dt>${term}</dt><dd title=${title}>${value}</dd></div>`)}</dl>
     ${head.deadline && html`<${Deadline} deadline=${head.deadline} now=${now} run=${run} />`}

@@ -3,7 +3,7 @@ import { html } from "htm/preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, runPath } from "../api.js";
 import { count, duration, moment, offset } from "../format.js";
-import { Empty } from "../parts/common.js";
+import { Empty, say } from "../parts/common.js";
 import { Grid } from "../parts/grid.js";
 import { Lanes, Legend, Patterns } from "../parts/lanes.js";
 import { attemptSentence, causeOf, extentOf, laneSentence, lanesOf } from "../parts/marks.js";
@@ -64,7 +64,7 @@ export function Timeline({ run }) {
     setZoomed(zoomed?.follows ? { from: shown.from, to: shown.to, follows: false } : { from: 0, to: width, follows: true });
   };
   const pan = (from) => select({ from, to: from + shown.to - shown.from });
-  const KEYS = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => setZoomed(null), f: follow };
+  const KEYS = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => setZoomed(null), ...(run.driven.value ? { f: follow } : {}) };
   const key = (event) => {
     const act = KEYS[event.key];
     act?.();
@@ -214,6 +214,7 @@ function useReasons(run) {
         const answer = await get(runPath(run.name, "attempt"), { task: tasks.path[attempts.task[row]], n: attempts.number[row] });
         const why = answer.attempt?.why;
         if (why) setReasons((known) => new Map(known).set(key, why));
+        if (why && document.activeElement?.matches("a.mark")) say(why); // its sentence was read without it
       } catch {
         state.current.asked.delete(key); // the sentence stays without its reason; the next look asks again
       }
