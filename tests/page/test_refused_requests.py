@@ -12,6 +12,8 @@ import pytest
 from tests.page.made_runs import Kind, make_run
 from tests.page.served import TOKEN, Served, serving
 
+from spotwright.page.identity import LocalToken
+
 HEADERS = (
     "content-security-policy",
     "x-content-type-options",
@@ -259,6 +261,19 @@ def test_a_token_becomes_a_cookie_and_leaves_the_address(page: Served) -> None:
     assert answer.headers["set-cookie"].startswith(f"spotwright-{page.port}=")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(answer.headers["set-cookie"].split("; "))
     assert TOKEN not in str(answer.headers)
+
+
+def test_the_token_of_a_browser_that_is_opened_is_right_once() -> None:
+    identity = LocalToken(1, TOKEN)
+    token = identity.once()
+    assert [identity.enter(each, "127.0.0.1") for each in (token, token, "", TOKEN)] == [True, False, False, True]
+
+
+def test_it_is_right_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = LocalToken(1, TOKEN)
+    token, later = identity.once(), time.monotonic() + 61
+    monkeypatch.setattr("spotwright.page.identity.time.monotonic", lambda: later)
+    assert identity.enter(token, "127.0.0.1") is False
 
 
 def test_after_ten_wrong_tokens_in_a_second_the_next_waits(page: Served) -> None:
