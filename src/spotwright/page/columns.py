@@ -30,7 +30,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeState, TaskState
 from spotwright.views.account import KeptWork, kept_of, left_node_at, pool_of
-from spotwright.views.waiting import waiting_for
+from spotwright.views.waiting import status_word, waiting_for
 
 __all__ = [
     "ATTEMPT_COLUMNS",
@@ -292,7 +292,9 @@ class RunColumns:
         return (
             task.path,
             task.plan.spec_path or task.path,
-            words("status", task.status.value),
+            words(
+                "status", status_word(task.status.value, None if waiting is None else waiting.kind, len(task.attempts))
+            ),
             task.why,
             "" if waiting is None else waiting.text,
             len(task.attempts),
