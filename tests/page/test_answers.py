@@ -91,7 +91,8 @@ def test_a_head_is_told_once_to_each_follower(reader: RunReader) -> None:
         _, second = answer(runs, {**place, "head": first["head_number"]})
         _, whole = answer(runs, {"ask": "timeline", "run": "a-run"})
     assert first["head"]["summary"]["status"] == "failed"
-    assert first["over_lanes"] == {"bands": whole["bands"], "marks": whole["marks"]}
+    assert first["head"]["bands"] == whole["bands"]
+    assert {**whole["marks"], **first["head"]["marks"]} == whole["marks"]
     assert "head" not in second
 
 

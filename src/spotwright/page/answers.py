@@ -15,7 +15,7 @@ from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.model.quantities import parse_duration
 from spotwright.page.artifacts import artifact_raw, task_artifacts
 from spotwright.page.attempt_panel import attempt_panel, history, nodes
-from spotwright.page.columns import Marks, over_lanes, timeline
+from spotwright.page.columns import Marks, timeline
 from spotwright.page.heads import deadline_of, pools
 from spotwright.page.kept_runs import KeptRun, KeptRuns
 from spotwright.page.log_lines import RunLogs
@@ -226,8 +226,6 @@ def _changes(run: KeptRun, question: _Question) -> dict[str, Any]:
     if after < run.seq and (not looks or run.looks[0][0] > after):
         return {**place, "reset": True, "looks": []}
     told = run.head_after(_number(question, "head") or 0)
-    if "head" in told:
-        told["over_lanes"] = over_lanes(run.reader.state, run.reader.now, _marks(run))
     return {**place, **told, "looks": [{"seq": last, **changes} for last, changes in looks]}
 
 
