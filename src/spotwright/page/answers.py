@@ -44,7 +44,7 @@ def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
     name = str(question.get("ask"))
     try:
         if name in _OF_A_RUN:
-            return 200, _OF_A_RUN[name](runs.run(str(question.get("run", ""))), question)
+            return 200, _of_a_run(runs, name, question)
         if name in _OF_ALL:
             return 200, _OF_ALL[name](runs, question)
     except UnknownRun as error:
@@ -59,6 +59,17 @@ def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
         _LOG.exception("the question %s cannot be answered", question)
         return 500, {"error": "fault", "message": "the page has a fault here; its terminal has the details"}
     return 404, {"error": "not-found", "message": "there is no such address"}
+
+
+def _of_a_run(runs: KeptRuns, name: str, question: _Question) -> Any:
+    """The document about a run, which may be deleted while it is made."""
+    run = runs.run(str(question.get("run", "")))
+    try:
+        return _OF_A_RUN[name](run, question)
+    except FileNotFoundError as error:
+        if runs.has(run):
+            raise
+        raise UnknownRun(f"run {run.reader.folder.name} was deleted") from error
 
 
 # -- parameters

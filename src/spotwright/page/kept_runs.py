@@ -241,6 +241,13 @@ class KeptRuns:
             raise UnknownRun(str(error) if isinstance(error, UnknownRun) else f"run {name} was deleted") from error
         return run
 
+    def has(self, run: KeptRun) -> bool:
+        """Whether a run that is kept is still there."""
+        try:
+            return run.reader.source.made_at() == run.made_at
+        except OSError:
+            return False
+
     def _opened(self, name: str, stamp: object = None) -> KeptRun:
         plan = self.settings.get("plan")
         kfp_url = str(self.settings.get("kfp_url") or "").rstrip("/")
