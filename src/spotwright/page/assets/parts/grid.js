@@ -92,13 +92,13 @@ export function Grid({ columns, rows, rowHeight: wideHeight = 32, open, address,
       style=${isPrinted ? {} : { transform: `translateY(${place}px)`, height: `${rowHeight}px` }}
       onFocus=${() => row !== current && setCurrent(row)}
       onClick=${(event) => open && !event.target.closest("a, button") && open(row)}
-    >${columns.map((column, index) => html`<div role="gridcell" key=${column.key} class=${`cell ${column.className ?? ""}`} data-title=${isNarrow ? column.title : undefined}>
+    >${columns.map((column, index) => html`<div role="gridcell" key=${column.key} class=${`cell of-${column.key} ${column.className ?? ""}`} data-title=${isNarrow ? column.title : undefined}>
         ${index === 0 && address ? html`<a href=${address(row)} tabindex="-1">${column.cell(row)}</a>` : column.cell(row)}
       </div>`)}</div>`);
   }
   return html`<div class=${`grid grid-${name}${isNarrow && !isPrinted ? " narrow" : ""}`} role="grid" aria-label=${name} aria-rowcount=${rows + 1} aria-colcount=${columns.length} onKeyDown=${key}>
     <div class="heading" role="row" aria-rowindex="1">${columns.map(
-      (column) => html`<div role="columnheader" key=${column.key} class=${`cell ${column.className ?? ""}`}
+      (column) => html`<div role="columnheader" key=${column.key} class=${`cell of-${column.key} ${column.className ?? ""}`}
         aria-sort=${sort?.key === column.key ? (sort.down ? "descending" : "ascending") : undefined}>
         ${column.sort && onSort
           ? html`<button type="button" class="sort" onClick=${() => onSort(column.key)}>${column.title}${sort?.key === column.key ? (sort.down ? " ↓" : " ↑") : ""}</button>`
