@@ -12,6 +12,8 @@ import pytest
 from tests.page.made_runs import Kind, make_run
 from tests.page.served import TOKEN, Served, serving
 
+from spotwright.page.identity import LocalToken
+
 HEADERS = (
     "content-security-policy",
     "x-content-type-options",
@@ -75,6 +77,9 @@ REFUSED = [  # what is wrong, method, target, headers in place of the good ones 
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
         403,
     ),
+    ("its own site and another", "GET", "/", {"Sec-Fetch-Site": "none\r\nSec-Fetch-Site: cross-site"}, 403),
+    ("something else that is expected", "GET", "/", {"Expect": "<script>"}, 417),
+    ("something else that is expected of a refusal", "POST", "/", {"Expect": "<script>"}, 417),
     ("a script of another site", "GET", "/assets/DIGEST/app.js", {"Sec-Fetch-Site": "cross-site"}, 403),
     ("an address with another site", "GET", "http://evil.example/api/v1/runs", {}, 400),
     ("an address with this site", "GET", "http://127.0.0.1:PORT/api/v1/runs", {}, 400),
@@ -96,6 +101,7 @@ REFUSED = [  # what is wrong, method, target, headers in place of the good ones 
     ("no cookie on a stream", "GET", "/api/v1/stream?run=r", {"Cookie": None}, 401),
     ("a wrong cookie", "GET", "/api/v1/runs", {"Cookie": "spotwright-PORT=wrong"}, 401),
     ("an empty cookie", "GET", "/api/v1/runs", {"Cookie": "spotwright-PORT="}, 401),
+    ("a cookie that is no text", "GET", "/api/v1/runs", {"Cookie": "spotwright-PORT=\xff\xfe"}, 401),
     ("the token as a cookie", "GET", "/api/v1/runs", {"Cookie": f"spotwright-PORT={TOKEN}"}, 401),
     ("the cookie of another port", "GET", "/api/v1/runs", {"Cookie": "spotwright-1=VALUE"}, 401),
     ("the token in an address of the API", "GET", f"/api/v1/runs?token={TOKEN}", {"Cookie": None}, 401),
@@ -255,6 +261,19 @@ def test_a_token_becomes_a_cookie_and_leaves_the_address(page: Served) -> None:
     assert answer.headers["set-cookie"].startswith(f"spotwright-{page.port}=")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(answer.headers["set-cookie"].split("; "))
     assert TOKEN not in str(answer.headers)
+
+
+def test_the_token_of_a_browser_that_is_opened_is_right_once() -> None:
+    identity = LocalToken(1, TOKEN)
+    token = identity.once()
+    assert [identity.enter(each, "127.0.0.1") for each in (token, token, "", TOKEN)] == [True, False, False, True]
+
+
+def test_it_is_right_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = LocalToken(1, TOKEN)
+    token, later = identity.once(), time.monotonic() + 61
+    monkeypatch.setattr("spotwright.page.identity.time.monotonic", lambda: later)
+    assert identity.enter(token, "127.0.0.1") is False
 
 
 def test_after_ten_wrong_tokens_in_a_second_the_next_waits(page: Served) -> None:

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -239,7 +239,10 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
     workers = Workers(made.settings, made.workers)
     try:
         if not is_beside and (run or source.get("cluster")):
-            run = await _found(workers, run)
+            found = await _unless(ends, _found(workers, run))
+            if found is None:
+                return SUCCEEDED
+            run = found
         identity = LocalToken(address.port, address.token)
         server = PageServer(
             workers, identity, PageFiles(), about=_about(source), base=address.base, host_names=made.host_names
@@ -252,7 +255,7 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
             if is_beside and opens and run:
                 await _begun(workers, run, ends)
             if opens and not ends.is_set():
-                _open_browser(address.url(run))
+                _open_browser(address._replace(token=identity.once()).url(run))  # other users can read command lines
             await ends.wait()
     finally:
         await workers.close()
@@ -266,6 +269,17 @@ def _about(source: Mapping[str, Any]) -> dict[str, Any]:
     if source.get("cluster"):
         return {"version": __version__, "source": "cluster", "place": source.get("context") or ""}
     return {"version": __version__, "source": "state", "place": str(Path(source["state"]).absolute())}
+
+
+async def _unless(ends: asyncio.Event, asked: Coroutine[Any, Any, str]) -> str | None:
+    """What is asked for; ``None`` where the page is ended before it comes."""
+    asking, ending = asyncio.create_task(asked), asyncio.create_task(ends.wait())
+    await asyncio.wait([asking, ending], return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    if not asking.done():
+        asking.cancel()
+        return None
+    return asking.result()
 
 
 async def _begun(workers: Workers, run: str, ends: asyncio.Event) -> None:

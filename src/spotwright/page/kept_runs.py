@@ -28,6 +28,7 @@ from spotwright.views.account import Account, account
 __all__ = ["KeptRun", "KeptRuns"]
 
 _KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
+_LARGE_RUN = 10_000  # events that take a tenth of a second
 _LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
 _HEAD_EVERY = (
     1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make
@@ -205,14 +206,19 @@ class KeptRuns:
             self._source.close()
 
     def _line(self, name: str) -> dict[str, Any]:
-        """A run in one line. One that goes on is kept, so that it is not folded from its start again and again."""
+        """A run in one line.
+
+        One that goes on is kept, so that it is not folded from its start again and again, and a large one where there is room:
+        whoever sees it in the list may open it.
+        """
         told = self.source.line(name)
         if told is not None:
             return told
         if name in self._runs:
             return self.run(name).line
         run = self._opened(name)
-        if run.reader.is_driven:
+        is_large = run.seq > _LARGE_RUN and run.seq + sum(each.seq for each in self._runs.values()) <= _KEPT_EVENTS
+        if run.reader.is_driven or is_large:
             self._keep(name, run)
         return run.line
 

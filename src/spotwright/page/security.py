@@ -78,11 +78,11 @@ def refusal_of(
         return Refusal(403, "host", "the page is not served under this name: add it with --host-name if it is yours")
     if not all(_is_own(origin, host) for origin in headers.getall("Origin", [])):
         return Refusal(403, "origin", "the request comes from another site")
-    site = headers.get("Sec-Fetch-Site", "same-origin")
+    sites = headers.getall("Sec-Fetch-Site", [])
     is_link = (
         is_page and headers.get("Sec-Fetch-Mode", "") == "navigate" and headers.get("Sec-Fetch-Dest", "") == "document"
     )
-    if site not in ("same-origin", "none") and not is_link:
+    if not {"same-origin", "none"}.issuperset(sites) and not is_link:
         return Refusal(403, "origin", "the request comes from another site")
     return None
 

@@ -126,4 +126,5 @@ def _events(status: int, document: dict[str, Any]) -> list[bytes]:
         found.append(event("changes", {**look, **place}, identity))
     if document.get("head") is not None:
         found.append(event("head", document["head"]))
+        found.append(event("lanes", document["over_lanes"]))
     return found

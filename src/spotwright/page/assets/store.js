@@ -114,6 +114,7 @@ export class Run {
     this.stream = follow(this.name, () => `${this.made}.${this.seq}`, {
       changes: (changes) => this.change(changes),
       head: (head) => this.takeHead(head),
+      lanes: (lanes) => (this.timeline.value = { ...this.timeline.value, ...lanes }),
       reset: () => this.load(),
       gone: (answer) => (this.error.value = Object.assign(new Error(answer.message), { kind: "not-found" })),
       quiet: (value) => (this.quiet.value = value),
