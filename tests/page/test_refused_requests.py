@@ -12,6 +12,7 @@ import pytest
 from tests.page.made_runs import Kind, make_run
 from tests.page.served import TOKEN, Served, serving
 
+from spotwright.page import page_server
 from spotwright.page.identity import LocalToken
 
 HEADERS = (
@@ -274,6 +275,19 @@ def test_it_is_right_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     token, later = identity.once(), time.monotonic() + 61
     monkeypatch.setattr("spotwright.page.identity.time.monotonic", lambda: later)
     assert identity.enter(token, "127.0.0.1") is False
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: "])
+def test_a_connection_without_a_request_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    assert page_server._SETTINGS["keepalive_timeout"] <= 60
+    monkeypatch.setitem(page_server._SETTINGS, "keepalive_timeout", 0.5)
+    (tmp_path / "state/runs").mkdir(parents=True)
+    with serving({"state": str(tmp_path / "state")}, tmp_path / "assets") as page, page.connect() as connection:
+        connection.sendall(begun)
+        connection.settimeout(20)
+        assert connection.recv(100) == b""
 
 
 def test_after_ten_wrong_tokens_in_a_second_the_next_waits(page: Served) -> None:
