@@ -89,6 +89,8 @@ REFUSED = [  # what is wrong, method, target, headers in place of the good ones 
     ("dots that are written otherwise", "GET", "/assets/DIGEST/%2e%2e/%2e%2e/vendor.json", {}, 400),
     ("dots and slashes that are written otherwise", "GET", "/api/v1/runs/..%2f..%2fsecret", {}, 400),
     ("dots and backslashes", "GET", "/assets/DIGEST/..%5c..%5csecret", {}, 400),
+    ("a sign without its code", "GET", "/runs/100%", {}, 400),
+    ("bytes that are no text", "GET", "/runs/%ff", {}, 400),
     ("a NUL", "GET", "/runs/r%00", {}, 400),
     ("a line break", "GET", f"/runs/r%0d%0aSet-Cookie:%20a=b?token={TOKEN}", {}, 400),
     ("a text that turns around", "GET", "/runs/r%E2%80%AEx", {}, 400),
