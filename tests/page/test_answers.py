@@ -89,7 +89,10 @@ def test_a_head_is_told_once_to_each_follower(reader: RunReader) -> None:
         place = {"ask": "changes", "run": "a-run", "made_at": head["made_at"], "after": head["seq"]}
         _, first = answer(runs, place)
         _, second = answer(runs, {**place, "head": first["head_number"]})
+        _, whole = answer(runs, {"ask": "timeline", "run": "a-run"})
     assert first["head"]["summary"]["status"] == "failed"
+    assert first["head"]["bands"] == whole["bands"]
+    assert {**whole["marks"], **first["head"]["marks"]} == whole["marks"]
     assert "head" not in second
 
 

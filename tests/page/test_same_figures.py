@@ -15,6 +15,7 @@ from tests.engine.driving import Run
 from tests.engine.random_runs import runs
 from tests.engine.scripts import Behavior, scripted
 from tests.page.folded import rows_of
+from tests.page.made_runs import KINDS, make_run
 from tests.page.workload_runs import Workload, workloads
 from tests.views.builders import Story, tutorial
 
@@ -24,6 +25,8 @@ from spotwright.page.columns import RunColumns
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.views.run_json import run_view
+from spotwright.views.run_text import show_text
+from spotwright.views.waiting import status_word
 
 OLD = Path(__file__).parents[1] / "records" / "journals" / "format_1" / "state"
 
@@ -57,8 +60,9 @@ def compare(state: RunState, now: float | None = None) -> None:
 
 
 def compare_task(row: dict[str, Any], task: dict[str, Any], t0: float, *, is_here: bool) -> None:
-    for name in ("written", "status", "why"):
-        assert row[name] == task[name]
+    assert (row["written"], row["why"]) == (task["written"], task["why"])
+    waiting = task["waits_for"]
+    assert row["status"] == status_word(task["status"], waiting and waiting["kind"], len(task["attempts"]))
     assert row["attempts"] == len(task["attempts"])
     assert (row["interruptions"], row["errors"]) == (task["spent"]["interruptions"], task["spent"]["errors"])
     assert (row["interruptions_max"], row["errors_max"]) == tuple(task["budgets"].values())
@@ -140,3 +144,12 @@ def test_tasks_that_a_resume_left_behind() -> None:
     run.resume(changed=a_plan([a_task("other")]))
     assert rows_of(RunColumns(run.state).tasks())[0]["retired"] == 1
     compare(run.state)
+
+
+def test_tasks_that_never_start_are_told_as_show_tells_them(tmp_path: Path) -> None:
+    state = make_run(tmp_path / "state", "failed", KINDS["failed"])
+    told = {row["path"]: row["status"] for row in rows_of(RunColumns(state).tasks())}
+    never = [path for path, status in told.items() if status == "not started"]
+    shown = show_text(run_view(state, "failed", None))
+    assert never == [line.split()[0] for line in shown.splitlines() if line.endswith("not started")]
+    assert len(never) > 3

@@ -197,10 +197,12 @@ def _tasks(run: KeptRun, _question: _Question) -> dict[str, Any]:
 
 
 def _timeline(run: KeptRun, _question: _Question) -> dict[str, Any]:
-    reader = run.reader
-    deadline = deadline_of(reader.state, reader.now) or {}
-    marks = Marks(deadline.get("at"), deadline.get("last_moment"), _planned_end(run))
-    return {**timeline(reader.state, run.columns, reader.now, marks), **run.place}
+    return {**timeline(run.reader.state, run.columns, run.reader.now, _marks(run)), **run.place}
+
+
+def _marks(run: KeptRun) -> Marks:
+    deadline = deadline_of(run.reader.state, run.reader.now) or {}
+    return Marks(deadline.get("at"), deadline.get("last_moment"), _planned_end(run))
 
 
 def _planned_end(run: KeptRun) -> tuple[float, float] | None:

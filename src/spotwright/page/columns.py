@@ -30,9 +30,18 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeState, TaskState
 from spotwright.views.account import KeptWork, kept_of, left_node_at, pool_of
-from spotwright.views.waiting import waiting_for
+from spotwright.views.waiting import status_word, waiting_for
 
-__all__ = ["ATTEMPT_COLUMNS", "NODE_COLUMNS", "TASK_COLUMNS", "Changes", "Marks", "RunColumns", "timeline"]
+__all__ = [
+    "ATTEMPT_COLUMNS",
+    "NODE_COLUMNS",
+    "TASK_COLUMNS",
+    "Changes",
+    "Marks",
+    "RunColumns",
+    "over_lanes",
+    "timeline",
+]
 
 TASK_COLUMNS = (
     "path",
@@ -283,7 +292,9 @@ class RunColumns:
         return (
             task.path,
             task.plan.spec_path or task.path,
-            words("status", task.status.value),
+            words(
+                "status", status_word(task.status.value, None if waiting is None else waiting.kind, len(task.attempts))
+            ),
             task.why,
             "" if waiting is None else waiting.text,
             len(task.attempts),
@@ -450,30 +461,19 @@ class Marks(NamedTuple):
 _NONE = Marks()
 
 
-def timeline(state: RunState, columns: RunColumns, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
-    """The timeline as JSON values. All moments in it but ``t0`` are seconds since the run began.
+def over_lanes(state: RunState, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
+    """What a timeline draws over all lanes. Moments are seconds since the run began.
 
-    - ``t0``, ``now`` (until when what goes on counts: the last event where no engine drives the run), ``seq``;
-    - ``attempts`` and ``nodes``: as :class:`~spotwright.page.columns.RunColumns` gives them;
     - ``bands``: ``kind`` (``undriven``: nobody drove the run; ``left_out``: new attempts passed a pool over), ``from``, ``until``
       (null: it goes on, and nobody knows for how long), ``pool`` (null for all);
     - ``marks``: ``now`` (null while no engine drives the run), ``deadline``, ``last_moment``, ``planned`` (a pair), each null
-      where there is none;
-
-    ``now`` as for :func:`~spotwright.views.account.account`: attempts that run count until then. How many ran at a time is drawn
-    from the attempts.
+      where there is none.
     """
-    t0, until = state.started_at, state.known_until(now)
 
     def since(at: float | None) -> float | None:
-        return None if at is None else round(at - t0, 3)
+        return None if at is None else round(at - state.started_at, 3)
 
     return {
-        "t0": t0,
-        "now": since(until),
-        "seq": state.events,
-        "attempts": columns.attempts(),
-        "nodes": columns.nodes(),
         "bands": [
             {"kind": kind, "from": since(begin), "until": since(end), "pool": pool}
             for kind, begin, end, pool in chain(_undriven(state, now), _left_out(state))
@@ -485,6 +485,15 @@ def timeline(state: RunState, columns: RunColumns, now: float | None = None, mar
             "planned": None if marks.planned is None else [since(at) for at in marks.planned],
         },
     }
+
+
+def timeline(state: RunState, columns: RunColumns, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
+    """The timeline: ``attempts`` and ``nodes`` as :class:`RunColumns` gives them, ``bands`` and ``marks``.
+
+    ``now`` as for :func:`~spotwright.views.account.account`: attempts that run count until then. How many ran at a time is drawn
+    from the attempts.
+    """
+    return {"attempts": columns.attempts(), "nodes": columns.nodes(), **over_lanes(state, now, marks)}
 
 
 _Band = tuple[str, float, float | None, str | None]

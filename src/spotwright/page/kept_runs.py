@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from spotwright.engine.events import Event
 from spotwright.errors import UnknownRun
-from spotwright.page.columns import Changes, RunColumns
+from spotwright.page.columns import Changes, Marks, RunColumns, over_lanes
 from spotwright.page.heads import head, line
 from spotwright.page.index import RunIndex, index_path
 from spotwright.page.log_lines import RunLogs
@@ -31,6 +31,7 @@ _KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
 _FOLLOWED = 5.0
 """Seconds since somebody asked in which a window follows a run. Windows of several large runs would take turns to fold them from
 their starts, so those that are followed may be twice as many."""
+_LARGE_RUN = 10_000  # events that take a tenth of a second
 _LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
 _HEAD_EVERY = (
     1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make
@@ -150,12 +151,16 @@ class KeptRun:
         return {**line(self.reader, self.account), "causes": dict(causes)}
 
     def head_now(self, costs: Account | None) -> dict[str, Any]:
-        """What stands above its views, and its place."""
+        """What stands above its views, its place, and what lies over the lanes of its timeline but for its plan."""
         found = {**head(self.reader, costs), **self.place}
         run_there = str(self.reader.state.meta.arguments.get("kfp_run", ""))
         if found["links"]["kfp"] is None and self.kfp_url and run_there:
             found["links"] = {"kfp": f"{self.kfp_url}/#/runs/details/{quote(run_there)}"}
-        return {**found, "plan": found["plan"] or self.plan is not None}
+        deadline = found["deadline"] or {}
+        marks = Marks(deadline.get("at"), deadline.get("last_moment"))
+        lanes = over_lanes(self.reader.state, self.reader.now, marks)
+        del lanes["marks"]["planned"]  # it never changes, and the timeline has it
+        return {**found, **lanes, "plan": found["plan"] or self.plan is not None}
 
     def head_after(self, number: int) -> dict[str, Any]:
         """Its head with the head's number, if it is another one than a follower has."""
@@ -209,14 +214,19 @@ class KeptRuns:
             self._source.close()
 
     def _line(self, name: str) -> dict[str, Any]:
-        """A run in one line. One that goes on is kept, so that it is not folded from its start again and again."""
+        """A run in one line.
+
+        One that goes on is kept, so that it is not folded from its start again and again, and a large one where there is room:
+        whoever sees it in the list may open it.
+        """
         told = self.source.line(name)
         if told is not None:
             return told
         if name in self._runs:
             return self.run(name).line
         run = self._opened(name)
-        if run.reader.is_driven:
+        is_large = run.seq > _LARGE_RUN and run.seq + sum(each.seq for each in self._runs.values()) <= _KEPT_EVENTS
+        if run.reader.is_driven or is_large:
             self._keep(name, run)
         return run.line
 

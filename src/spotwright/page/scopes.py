@@ -19,6 +19,7 @@ from spotwright.graph import TaskSpec
 from spotwright.records.reader import RunReader
 from spotwright.views.account import Account
 from spotwright.views.text import plural, readable, shorten, value_text
+from spotwright.views.waiting import status_word, waiting_for
 
 __all__ = ["MOST_DRAWN", "graph"]
 
@@ -79,7 +80,7 @@ def graph(
     waiting = [] if opened is not None and tasks else list(place.dag.tasks.values())
     of = len(tasks) or len(waiting)
     edges = _edges(place, tasks, waiting) if of <= MOST_DRAWN else None
-    shown = [_node(task, inside, costs) for task in tasks[first : first + count]]
+    shown = [_node(state, task, inside, costs) for task in tasks[first : first + count]]
     shown += [_planned(place, spec) for spec in waiting[first : first + count]]
     return {
         "scope": scope,
@@ -136,7 +137,7 @@ def _tally(
         if own is None:
             own = inside[task.path] = _Inside()
         if task.plan.spec.dag is None:
-            own.counts[task.status.value] += 1
+            own.counts[_status(state, task)] += 1
         own.attempts += len(task.attempts)
         for attempt in task.attempts:
             if attempt.cause is not None:
@@ -162,14 +163,19 @@ def _money(costs: Account | None) -> Mapping[str, float]:
     return money
 
 
-def _node(task: TaskState, inside: Mapping[str, _Inside], costs: Account | None) -> dict[str, Any]:
+def _status(state: RunState, task: TaskState) -> str:
+    waiting = waiting_for(state, task, {})
+    return status_word(task.status.value, None if waiting is None else waiting.kind, len(task.attempts))
+
+
+def _node(state: RunState, task: TaskState, inside: Mapping[str, _Inside], costs: Account | None) -> dict[str, Any]:
     spec, own = task.plan.spec, inside[task.path]
     return {
         "id": task.path,
         "path": task.path,
         "kind": _kind(spec),
         "name": spec.display_name or spec.name,
-        "status": task.status.value,
+        "status": _status(state, task),
         "why": task.why,
         **_figures(own, costs),
         "condition": "" if spec.condition is None else str(spec.condition),

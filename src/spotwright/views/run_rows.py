@@ -15,6 +15,7 @@ from typing import Any
 from spotwright.model.quantities import format_money
 from spotwright.views.account_report import price_unit
 from spotwright.views.text import Rows, fitted, shorten, span, table, value_text
+from spotwright.views.waiting import status_word
 from spotwright.visible_text import visible
 
 __all__ = [
@@ -160,8 +161,7 @@ def _status(task: Mapping[str, Any]) -> str:
     if task["cached_from"] is not None:
         return f"result of {task['cached_from']['run']}"
     waiting = task["waits_for"]
-    over = waiting is not None and waiting["kind"] == "nothing"
-    return "not started" if over and not task["attempts"] else str(task["status"])
+    return status_word(str(task["status"]), None if waiting is None else waiting["kind"], len(task["attempts"]))
 
 
 def _task_rows(view: Mapping[str, Any], task: Mapping[str, Any], total: Fraction) -> Iterator[tuple[float, list[str]]]:

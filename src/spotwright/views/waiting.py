@@ -10,7 +10,7 @@ from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.waits import told
 from spotwright.views.text import plural, time_of_day
 
-__all__ = ["Waiting", "booting_nodes", "waiting_for"]
+__all__ = ["Waiting", "booting_nodes", "status_word", "waiting_for"]
 
 
 _BEFORE_AN_ATTEMPT = (TaskStatus.WAITING, TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
@@ -43,6 +43,11 @@ def booting_nodes(state: RunState) -> Mapping[str, int]:
         if node.state == "booting":
             booting[node.pool] = booting.get(node.pool, 0) + 1
     return booting
+
+
+def status_word(status: str, waits_for: str | None, attempts: int) -> str:
+    """A task's status for people: one that waits for nothing (a kind of :class:`Waiting`) and had no attempt has not started."""
+    return "not started" if waits_for == "nothing" and not attempts else status
 
 
 def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) -> Waiting | None:

@@ -79,6 +79,10 @@ function App() {
   return html`<${Header} />${part}<div class="said" aria-live="polite">${said.value}</div>`;
 }
 
+// Browsers look for the icon again at every address, and the document's own address of it is relative to the first one.
+const icon = document.querySelector("link[rel=icon]");
+icon.href = new URL(icon.href).href;
+
 const place = document.getElementById("app");
 place.replaceChildren();
 render(html`<${App} />`, place);

@@ -1,7 +1,7 @@
 // What the run's node time went into, as a bar, over time, by pool and by task; beside it what on-demand would have cost.
 import { html } from "htm/preact";
 import { runPath } from "../api.js";
-import { amount, count, duration, money, offset, plural } from "../format.js";
+import { amount, count, duration, money, offset, percent, plural } from "../format.js";
 import { Lines, StackedBar } from "../parts/chart.js";
 import { Empty, Loading, Problem } from "../parts/common.js";
 import { useDocument } from "../parts/load.js";
@@ -24,7 +24,7 @@ export function AccountView({ run }) {
   // What lies between the low and the high end of the useful work is in another line too: the bar shows it once, hatched.
   const bar = answer.bar.map((line, index) => ({ key: line.key, title: line.words, low: line.low, high: index ? line.low : line.high, text: line.cost }));
   return html`<section class="view view-account" aria-label="Cost">
-    <h2>Where ${text(whole)} ${answer.unit} went</h2>
+    <h2>Where ${priced ? money(whole, answer.currency) : `${text(whole)} node-hours`} went${priced && answer.prices !== "configured" ? html` <span class="note">(prices are ${answer.prices === "mixed" ? "partly simulated" : answer.prices})</span>` : ""}</h2>
     <${StackedBar} parts=${bar} caption=${answer.bar.map((line) => `${line.words} ${line.cost}`).join(", ")} />
     <div class="columns"><div class="scroll" tabindex="0" role="region" aria-label="Cost by what it was spent on"><table class="plain"><caption class="unseen">Cost by what it was spent on</caption>
       <thead><tr><th>Spent on</th><th class="number">Node time</th><th class="number">${answer.unit}</th><th class="number">Share</th></tr></thead>
@@ -52,7 +52,7 @@ function Compared({ answer, priced }) {
   const shares = [answer.saved.low / answer.on_demand.low.money, answer.saved.high / answer.on_demand.high.money].filter(Number.isFinite);
   return html`<div class="compared"><h3>Beside on-demand</h3>
     <p>The same useful work on ${Object.keys(answer.on_demand_pools).join(", ")}: ${range(answer.on_demand.low.money, answer.on_demand.high.money, text)}.</p>
-    <p class="saved">${answer.saved.low < 0 ? "Spot cost more" : "Saved"}: <strong>${range(answer.saved.low, answer.saved.high, text)}</strong>${shares.length === 2 ? html` (${range(Math.min(...shares), Math.max(...shares), (part) => `${(part * 100).toFixed(0)} %`)})` : ""}</p></div>`;
+    <p class="saved">${answer.saved.low < 0 ? "Spot cost more" : "Saved"}: <strong>${range(answer.saved.low, answer.saved.high, text)}</strong>${shares.length === 2 ? html` (${range(Math.min(...shares), Math.max(...shares), (part) => `${percent(part)}`)})` : ""}</p></div>`;
 }
 
 function ByTask({ run, answer }) {

@@ -42,19 +42,25 @@ export function Graph({ run }) {
 const target = (run, node) =>
   node.opens !== null ? href("graph", run.name, { scope: node.opens }) : node.attempts ? href("attempt", run.name, { task: node.path, n: node.attempts }) : href("tasks", run.name, { q: node.path });
 
+// A task as `show` names it: with its own name behind it where that is another one.
+const nameOf = (node) => {
+  const last = node.path.split("/").at(-1);
+  return node.kind === "iteration" || node.name === last ? node.name : `${last} (${node.name})`;
+};
+
 const facts = (node, currency) =>
   [node.interruptions ? plural(node.interruptions, "interruption") : "", node.cost ? money(node.cost, currency) : "", node.iterations ? plural(node.iterations, "iteration") : ""].filter(Boolean).join(", ");
 
 const counts = (node) => Object.entries(node.counts ?? {}).map(([status, number]) => `${count(number)} ${status}`).join(", ");
 
-const sentence = (node, currency) => [`${node.name}, ${node.kind}, ${node.status}`, counts(node), node.condition ? `if ${node.condition}` : "", facts(node, currency)].filter(Boolean).join("; ");
+const sentence = (node, currency) => [`${nameOf(node)}, ${node.kind}, ${node.status}`, counts(node), node.condition ? `if ${node.condition}` : "", facts(node, currency)].filter(Boolean).join("; ");
 
 function List({ run, answer, currency }) {
   const nodes = answer.nodes;
   const isList = answer.as === "list";
   const columns = [
     { key: "name", title: "Name", className: "wide name", cell: (row) => (nodes[row].kind === "iteration" ? nodes[row].name : nodes[row].path) },
-    { key: "status", title: "Status", cell: (row) => html`<${Status} status=${nodes[row].status} />` },
+    { key: "status", title: "Status", className: "status", cell: (row) => html`<${Status} status=${nodes[row].status} />` },
     { key: "counts", title: isList ? "Inside" : "Inside, or why", className: "wide text", cell: (row) => (nodes[row].opens === null ? nodes[row].why : counts(nodes[row])) },
     { key: "interruptions", title: "Interruptions", className: "number", cell: (row) => count(nodes[row].interruptions) },
     { key: "cost", title: "Cost", className: "number", cell: (row) => (nodes[row].cost ? money(nodes[row].cost, currency) : "") },
@@ -106,7 +112,7 @@ function Picture({ run, answer, currency }) {
       </svg>
       <ul class="nodes">${nodes.map((node, index) => html`<li key=${node.id} style=${{ transform: `translate(${placed.places[index][0]}px, ${placed.places[index][1]}px)`, width: `${WIDTH}px`, height: `${HEIGHT}px` }}>
         <a class=${`node ${classOf("kind", node.kind)} ${classOf("status", node.status)}`} href=${target(run, node)} data-node=${index} tabindex=${index === current ? 0 : -1} aria-label=${sentence(node, currency)} title=${sentence(node, currency)} onFocus=${() => setCurrent(index)}>
-          <span class="node-name">${node.name}</span>
+          <span class="node-name">${nameOf(node)}</span>
           <span class="node-status">${node.status}${node.iterations ? ` · ${plural(node.iterations, "iteration")}` : ""}</span>
           <span class="node-facts">${[node.interruptions ? plural(node.interruptions, "interruption") : "", node.cost ? money(node.cost, currency) : ""].filter(Boolean).join(" · ") || (node.condition ? `if ${node.condition}` : "")}</span>
         </a></li>`)}</ul>

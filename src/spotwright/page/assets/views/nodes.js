@@ -50,7 +50,7 @@ export function Nodes({ run }) {
   const columns = [
     { key: "name", title: "Node", className: "wide name", cell: (at) => nodes.name[order[at]] },
     { key: "pool", title: "Pool", className: "name", cell: (at) => `${nodes.word("pool", order[at])}${nodes.word("capacity", order[at]) ? ` (${nodes.word("capacity", order[at])})` : ""}` },
-    { key: "state", title: "State", cell: (at) => html`<${Status} status=${nodes.word("state", order[at])} />` },
+    { key: "state", title: "State", className: "status", cell: (at) => html`<${Status} status=${nodes.word("state", order[at])} />` },
     { key: "booted", title: "Requested", className: "number", cell: (at) => offset(nodes.booted[order[at]]) },
     { key: "boot", title: "Boot took", className: "number", cell: (at) => since(nodes.booted[order[at]], nodes.ready[order[at]]) },
     { key: "ready", title: "Ready", className: "number", cell: (at) => offset(nodes.ready[order[at]]) },

@@ -77,7 +77,7 @@ const figure = (at, key, title, cell, width = "") => column(at, key, title, `num
 const COLUMNS = (at) => [
   column(at, "run", "Run", "wide name", (line) => line.run),
   column(at, "pipeline", "Pipeline", "name", (line) => line.pipeline ?? "", false),
-  column(at, "status", "Status", "", status),
+  column(at, "status", "Status", "status", status),
   figure(at, "progress", "Done", (line) => percent(line.progress)),
   column(at, "began", "Began", "moment", (line) => html`<span title=${moment(line.started_at)}>${dateTime(line.started_at)}</span>`),
   figure(at, "took", "Took", (line) => duration(line.seconds)),

@@ -50,10 +50,10 @@ export function Tasks({ run }) {
   const why = (row) => tasks.why[row] || tasks.waits[row];
   const columns = [
     { key: "path", title: "Task", className: "wide name", sort: true, cell: (at) => tasks.path[order[at]] },
-    { key: "status", title: "Status", sort: true, cell: (at) => html`<${Status} status=${tasks.word("status", order[at])} />` },
+    { key: "status", title: "Status", className: "status", sort: true, cell: (at) => html`<${Status} status=${tasks.word("status", order[at])} />` },
     { key: "why", title: "Why, or what it waits for", className: "wide text", cell: (at) => html`<span title=${why(order[at])}>${why(order[at])}</span>` },
     { key: "attempts", title: "Attempts", className: "number", sort: true, cell: (at) => count(tasks.attempts[order[at]]) },
-    { key: "interruptions", title: "Interrupted", className: "number", sort: true, cell: (at) => budget(tasks.interruptions, tasks.interruptions_max, order[at]) },
+    { key: "interruptions", title: "Interruptions", className: "number long", sort: true, cell: (at) => budget(tasks.interruptions, tasks.interruptions_max, order[at]) },
     { key: "errors", title: "Errors", className: "number", sort: true, cell: (at) => budget(tasks.errors, tasks.errors_max, order[at]) },
     { key: "pool", title: "Pool", className: "name", cell: (at) => tasks.word("pool", order[at]) },
     { key: "node", title: "Node", className: "name", cell: (at) => tasks.word("node", order[at]) },
