@@ -118,5 +118,15 @@ def test_a_damaged_run_hides_no_other_and_ends_no_worker(page: Served) -> None:
     assert page.workers.pids == before
 
 
+def test_a_run_whose_task_returned_lists_within_lists_is_shown(recorded: Path, tmp_path: Path) -> None:
+    shutil.copytree(recorded, tmp_path / "state")
+    data("ended", ENDED % f'"parameters":{{"Output":{nested(900)}}}')(tmp_path / "state/runs/good")
+    with serving({"state": str(tmp_path / "state")}, tmp_path / "assets") as page:
+        outputs = page.api("runs/good")["outputs"]
+        assert "..." in json.dumps(outputs)
+        for path in QUESTIONS:
+            assert page.ask(f"/api/v1/runs/good{path}").status == 200, path
+
+
 def _is_no_json(name: str) -> Any:
     raise AssertionError(f"{name} is no JSON")

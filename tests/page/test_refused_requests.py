@@ -12,6 +12,7 @@ import pytest
 from tests.page.made_runs import Kind, make_run
 from tests.page.served import TOKEN, Served, serving
 
+from spotwright.page import page_server
 from spotwright.page.identity import LocalToken
 
 HEADERS = (
@@ -88,6 +89,8 @@ REFUSED = [  # what is wrong, method, target, headers in place of the good ones 
     ("dots that are written otherwise", "GET", "/assets/DIGEST/%2e%2e/%2e%2e/vendor.json", {}, 400),
     ("dots and slashes that are written otherwise", "GET", "/api/v1/runs/..%2f..%2fsecret", {}, 400),
     ("dots and backslashes", "GET", "/assets/DIGEST/..%5c..%5csecret", {}, 400),
+    ("a sign without its code", "GET", "/runs/100%", {}, 400),
+    ("bytes that are no text", "GET", "/runs/%ff", {}, 400),
     ("a NUL", "GET", "/runs/r%00", {}, 400),
     ("a line break", "GET", f"/runs/r%0d%0aSet-Cookie:%20a=b?token={TOKEN}", {}, 400),
     ("a text that turns around", "GET", "/runs/r%E2%80%AEx", {}, 400),
@@ -274,6 +277,19 @@ def test_it_is_right_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     token, later = identity.once(), time.monotonic() + 61
     monkeypatch.setattr("spotwright.page.identity.time.monotonic", lambda: later)
     assert identity.enter(token, "127.0.0.1") is False
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: "])
+def test_a_connection_without_a_request_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    assert page_server._SETTINGS["keepalive_timeout"] <= 60
+    monkeypatch.setitem(page_server._SETTINGS, "keepalive_timeout", 0.5)
+    (tmp_path / "state/runs").mkdir(parents=True)
+    with serving({"state": str(tmp_path / "state")}, tmp_path / "assets") as page, page.connect() as connection:
+        connection.sendall(begun)
+        connection.settimeout(20)
+        assert connection.recv(100) == b""
 
 
 def test_after_ten_wrong_tokens_in_a_second_the_next_waits(page: Served) -> None:

@@ -28,6 +28,9 @@ from spotwright.views.account import Account, account
 __all__ = ["KeptRun", "KeptRuns"]
 
 _KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
+_FOLLOWED = 5.0
+"""Seconds since somebody asked in which a window follows a run. Windows of several large runs would take turns to fold them from
+their starts, so those that are followed may be twice as many."""
 _LARGE_RUN = 10_000  # events that take a tenth of a second
 _LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
 _HEAD_EVERY = (
@@ -58,6 +61,7 @@ class KeptRun:
     plan: Path | None = None  # the plan for runs without one of their own
     stamp: object = None
     looked_at: float = 0.0
+    asked_at: float = 0.0
     looks: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
     """Of each look at it the number of the last event before and after, and what changed."""
     costs: _Costs | None = None
@@ -257,7 +261,12 @@ class KeptRuns:
         """Keep a run, and let go of those that were asked for least recently where all of them are too many."""
         self._runs[name] = run
         self._runs.move_to_end(name)
-        while len(self._runs) > 1 and sum(each.seq for each in self._runs.values()) > _KEPT_EVENTS:
+        run.asked_at = now = time.monotonic()
+        while len(self._runs) > 1:
+            oldest = next(iter(self._runs.values()))
+            most = _KEPT_EVENTS if now - oldest.asked_at > _FOLLOWED else 2 * _KEPT_EVENTS
+            if sum(each.seq for each in self._runs.values()) <= most:
+                return
             self._runs.popitem(last=False)
 
     def _look(self, name: str, run: KeptRun) -> None:

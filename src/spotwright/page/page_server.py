@@ -53,7 +53,10 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
 """What is asked of a run, with the parameters of each; the question of the worker has the same name, ``head`` for the first."""
 
 
-_NO_LOG: Mapping[str, Any] = {"access_log": None}  # of requests: an address may have the token
+_SETTINGS: dict[str, Any] = {
+    "access_log": None,  # of requests: an address may have the token
+    "keepalive_timeout": 30.0,  # seconds until a connection without a whole request is closed; by default an hour
+}
 _LOG = logging.getLogger(__name__)
 
 
@@ -124,7 +127,7 @@ class PageServer:
         await runner.setup()
         loop, manager = asyncio.get_running_loop(), runner.server
         assert manager is not None  # noqa: S101  # it is set up
-        server = await loop.create_server(partial(_Connection, manager, loop=loop, **_NO_LOG), sock=listening)
+        server = await loop.create_server(partial(_Connection, manager, loop=loop, **_SETTINGS), sock=listening)
         try:
             yield
         finally:

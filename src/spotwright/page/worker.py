@@ -24,6 +24,7 @@ __all__ = ["main"]
 
 FORMAT = "spotwright-page/1"
 
+_DEEPEST = 220  # levels of a document
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _IDLE = 0.5  # seconds until a worker without questions looks whether runs that go on are to be read again
 
@@ -33,7 +34,7 @@ def _encoded(document: Any) -> tuple[bytes, bool]:
         return document, False
     try:
         written = _TO_JSON({"format": FORMAT, **document})
-    except ValueError:  # a number that JSON does not have
+    except (ValueError, RecursionError):  # a number that JSON does not have, or lists within lists
         written = ""
     if not (written and written.isascii() and written.isprintable()) or "\\u" in written:
         written = _TO_JSON(_visible({"format": FORMAT, **document}))
@@ -41,17 +42,21 @@ def _encoded(document: Any) -> tuple[bytes, bool]:
     return (gzip.compress(text, 4, mtime=0), True) if len(text) > 1000 else (text, False)
 
 
-def _visible(value: Any) -> Any:
+def _visible(value: Any, level: int = 0) -> Any:
     """A document whose texts show what they hide: whoever names a task or writes a log chooses them.
 
-    Numbers that JSON does not have, which a task may report, are texts.
+    Numbers that JSON does not have, which a task may report, are texts, and what lies too deep to be shown is ``...``.
     """
     if isinstance(value, str):
         return visible(value, block=True)
     if isinstance(value, Mapping):
-        return {visible(str(name)): _visible(each) for name, each in value.items()}
+        return (
+            {visible(str(name)): _visible(each, level + 1) for name, each in value.items()}
+            if level < _DEEPEST
+            else "..."
+        )
     if isinstance(value, list | tuple):
-        return [_visible(each) for each in value]
+        return [_visible(each, level + 1) for each in value] if level < _DEEPEST else "..."
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
@@ -99,11 +104,7 @@ def main() -> None:
             if question is None:
                 return
             status, document = answer(runs, question)
-            try:
-                body, is_gzip = _encoded(document)
-            except RecursionError:
-                status = 409
-                body, is_gzip = _encoded({"error": "unreadable", "message": "a value here is nested too deeply"})
+            body, is_gzip = _encoded(document)
             told.write(ANSWER.pack(question["id"], status, is_gzip, len(body)) + body)
             told.flush()
 
