@@ -32,7 +32,16 @@ from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeStat
 from spotwright.views.account import KeptWork, kept_of, left_node_at, pool_of
 from spotwright.views.waiting import status_word, waiting_for
 
-__all__ = ["ATTEMPT_COLUMNS", "NODE_COLUMNS", "TASK_COLUMNS", "Changes", "Marks", "RunColumns", "timeline"]
+__all__ = [
+    "ATTEMPT_COLUMNS",
+    "NODE_COLUMNS",
+    "TASK_COLUMNS",
+    "Changes",
+    "Marks",
+    "RunColumns",
+    "over_lanes",
+    "timeline",
+]
 
 TASK_COLUMNS = (
     "path",
@@ -466,16 +475,23 @@ def timeline(state: RunState, columns: RunColumns, now: float | None = None, mar
     from the attempts.
     """
     t0, until = state.started_at, state.known_until(now)
-
-    def since(at: float | None) -> float | None:
-        return None if at is None else round(at - t0, 3)
-
     return {
         "t0": t0,
-        "now": since(until),
+        "now": round(until - t0, 3),
         "seq": state.events,
         "attempts": columns.attempts(),
         "nodes": columns.nodes(),
+        **over_lanes(state, now, marks),
+    }
+
+
+def over_lanes(state: RunState, now: float | None, marks: Marks = _NONE) -> dict[str, Any]:
+    """``bands`` and ``marks`` of a :func:`timeline`, which change without an attempt or a node: when an engine ends, for one."""
+
+    def since(at: float | None) -> float | None:
+        return None if at is None else round(at - state.started_at, 3)
+
+    return {
         "bands": [
             {"kind": kind, "from": since(begin), "until": since(end), "pool": pool}
             for kind, begin, end, pool in chain(_undriven(state, now), _left_out(state))

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from spotwright.engine.events import Event
 from spotwright.errors import UnknownRun
-from spotwright.page.columns import Changes, RunColumns
+from spotwright.page.columns import Changes, Marks, RunColumns, over_lanes
 from spotwright.page.heads import head, line
 from spotwright.page.index import RunIndex, index_path
 from spotwright.page.log_lines import RunLogs
@@ -146,12 +146,16 @@ class KeptRun:
         return {**line(self.reader, self.account), "causes": dict(causes)}
 
     def head_now(self, costs: Account | None) -> dict[str, Any]:
-        """What stands above its views, and its place."""
+        """What stands above its views, its place, and what lies over the lanes of its timeline but for its plan."""
         found = {**head(self.reader, costs), **self.place}
         run_there = str(self.reader.state.meta.arguments.get("kfp_run", ""))
         if found["links"]["kfp"] is None and self.kfp_url and run_there:
             found["links"] = {"kfp": f"{self.kfp_url}/#/runs/details/{quote(run_there)}"}
-        return {**found, "plan": found["plan"] or self.plan is not None}
+        deadline = found["deadline"] or {}
+        marks = Marks(deadline.get("at"), deadline.get("last_moment"))
+        lanes = over_lanes(self.reader.state, self.reader.now, marks)
+        del lanes["marks"]["planned"]  # it never changes, and the timeline has it
+        return {**found, **lanes, "plan": found["plan"] or self.plan is not None}
 
     def head_after(self, number: int) -> dict[str, Any]:
         """Its head with the head's number, if it is another one than a follower has."""

@@ -93,11 +93,21 @@ export class Run {
       changes: (changes) => this.change(changes),
       head: (head) => {
         const isPriced = this.head.value.seq === head.seq && this.head.value.summary.cost !== null;
-        if (!isPriced || head.summary.cost !== null) this.head.value = head; // one without its account may come late
+        if (!isPriced || head.summary.cost !== null) this.takeHead(head); // one without its account may come late
       },
       reset: () => this.load(),
       gone: (answer) => (this.error.value = Object.assign(new Error(answer.message), { kind: "not-found" })),
       quiet: (value) => (this.quiet.value = value),
+    });
+  }
+
+  // A new head. With it comes what lies over the lanes, which changes also without an attempt: nobody drives the run any more.
+  takeHead(head) {
+    batch(() => {
+      this.head.value = head;
+      this.place(head);
+      const { bands, marks } = head;
+      this.timeline.value = { ...this.timeline.value, bands, marks: { ...this.timeline.value.marks, ...marks } };
     });
   }
 

@@ -10,6 +10,7 @@ import { LogOf } from "./log.js";
 
 const NOT_YET = 100; // events of a task without attempts
 const BESIDE = 20; // other ends on the node that are listed
+const EVERY = 2000; // milliseconds between questions about an attempt that runs
 const EVENTS = 30; // at the begin and at the end of a long list; the others on request
 
 export function Attempt({ run }) {
@@ -56,6 +57,7 @@ function One({ run, task, n, of }) {
   const signs = signsOf(run, task, Number(n));
   const asked = useRef(0);
   const [tries, setTries] = useState(0);
+  const beat = useBeat(run.driven.value && answer?.attempt.ended_at === null);
   useEffect(() => {
     const stop = new AbortController();
     // An attempt that changes is asked for at most once a second.
@@ -76,12 +78,13 @@ function One({ run, task, n, of }) {
       clearTimeout(timer);
       stop.abort();
     };
-  }, [signs, tries]);
-  if (error) return html`<${Problem} error=${error} retry=${() => setTries(tries + 1)} />`;
-  if (!answer) return html`<${Loading} what="the attempt" />`;
+  }, [signs, tries, beat]);
+  const problem = error && html`<${Problem} error=${error} retry=${() => setTries(tries + 1)} />`;
+  if (!answer) return problem ?? html`<${Loading} what="the attempt" />`;
   const attempt = answer.attempt;
   const since = (at) => html`<span title=${moment(at)}>${at === null || at === undefined ? "" : offset(at - run.t0)}</span>`;
   return html`<section class="view view-attempt" aria-label="Attempt">
+    ${problem}
     <div class="title">
       <h2><code>${task}</code>, attempt ${attempt.number} of ${Math.max(of, attempt.number)} <${Cause} cause=${attempt.cause ?? (attempt.bound_at === null ? "pending" : "running")} /></h2>
       <nav class="links" aria-label="Attempts of the task">
@@ -108,6 +111,17 @@ function One({ run, task, n, of }) {
       ? html`<${LogOf} run=${run} task=${task} n=${String(attempt.number)} tall=${false} />`
       : html`<p class="note">${attempt.ended_at === null ? "It has no node yet, so it has printed nothing." : "It has no log here."}</p>`}
   </section>`;
+}
+
+// Counts while something runs whose time and cost grow, and the window is visible.
+function useBeat(isOn) {
+  const [beat, setBeat] = useState(0);
+  useEffect(() => {
+    if (!isOn) return () => {};
+    const timer = setInterval(() => !document.hidden && setBeat((number) => number + 1), EVERY);
+    return () => clearInterval(timer);
+  }, [isOn]);
+  return beat;
 }
 
 // What of the columns tells that this attempt has changed.
