@@ -77,7 +77,9 @@ def test_a_run_without_a_node_has_no_curve() -> None:
 def test_the_words_are_those_of_report() -> None:
     reader = reader_of(tutorial())
     costs = account(reader.state)
-    assert account_document(reader, costs)["text"] == money_lines(costs)
+    document = account_document(reader, costs)
+    assert document["text"] == money_lines(costs)
+    assert " ".join(" ".join(document["text"]).split()).endswith(" saved " + document["saved_text"])
 
 
 # -- plans

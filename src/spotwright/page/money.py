@@ -29,6 +29,7 @@ from spotwright.views.account_report import (
     part_of,
     range_json,
     report_json,
+    saved_text,
     time_range,
 )
 from spotwright.views.spending import Line, RunLine, Totals, charges_of, totals_json
@@ -51,7 +52,7 @@ def account_document(reader: RunReader, costs: Account) -> dict[str, Any]:
     """The account of a run: the document of ``report --json`` without its ``attempts_by_start``, and what is drawn of it.
 
     - ``unit`` (``USD``, ``Simulated USD``, ``Node-hours``), ``figures`` (where prices come from, in words), ``text`` (spent,
-      wasted and saved as ``report`` says them, line by line);
+      wasted and saved as ``report`` says them, line by line), ``saved_text`` (of these what it says of savings);
     - ``bar``: the lines of the account: ``key``, ``words``, ``low`` and ``high`` (numbers in the unit), ``seconds_low`` and
       ``seconds_high``, and ``time``, ``cost`` and ``part`` as the report has them. What lies between the low and the high end
       of one line may belong to another one; ``whole`` is the sum;
@@ -65,6 +66,7 @@ def account_document(reader: RunReader, costs: Account) -> dict[str, Any]:
         "unit": heading(costs),
         "figures": figures(costs),
         "text": money_lines(costs),
+        "saved_text": saved_text(costs),
         "bar": [_bar(costs, *each) for each in lines_of(costs)],
         **_drawn(reader.state.started_at, costs),
     }

@@ -28,6 +28,7 @@ __all__ = [
     "range_json",
     "report_json",
     "report_text",
+    "saved_text",
     "time_range",
     "with_unit",
 ]
@@ -197,7 +198,7 @@ def money_lines(account: Account) -> list[str]:
         launches = with_unit(cost(account.relaunches, account.whole), account)
         moves = f"the deadline moved {plural(account.moves, 'attempt')}, and the launches after that cost {launches} of boot"
         rows.append(("moved", moves))
-    rows.append(("saved", _saved_text(account)))
+    rows.append(("saved", saved_text(account)))
     return [
         f"Cost ({figures(account)})",
         *(line for word, text in rows for line in wrapped(text, indent=f"  {word:<8}", hang=" " * 10)),
@@ -231,7 +232,8 @@ def _by(spent: SpentOn, count: int) -> str:
     return f"by {plural(count, 'interruption' if spent is SpentOn.INTERRUPTIONS else 'move')}"
 
 
-def _saved_text(account: Account) -> str:
+def saved_text(account: Account) -> str:
+    """What spot saved against the same useful work on on-demand, or why that is not known: the words after ``saved``."""
     if account.saved is None or account.on_demand is None:
         return f"not known: {account.why_no_comparison}"
     low, high = account.saved

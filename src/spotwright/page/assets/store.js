@@ -105,6 +105,7 @@ export class Run {
     if (isPriced && head.summary.cost === null) return;
     batch(() => {
       this.head.value = head;
+      this.place(head);
       const lanes = this.timeline.value;
       if (lanes) this.timeline.value = { ...lanes, bands: head.bands, marks: { ...lanes.marks, ...head.marks } };
     });

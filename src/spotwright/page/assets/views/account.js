@@ -1,7 +1,7 @@
 // What the run's node time went into, as a bar, over time, by pool and by task; beside it what on-demand would have cost.
 import { html } from "htm/preact";
 import { runPath } from "../api.js";
-import { amount, count, duration, money, offset, percent, plural } from "../format.js";
+import { amount, count, duration, money, offset, plural } from "../format.js";
 import { Lines, StackedBar } from "../parts/chart.js";
 import { Empty, Loading, Problem } from "../parts/common.js";
 import { useDocument } from "../parts/load.js";
@@ -30,7 +30,7 @@ export function AccountView({ run }) {
       <thead><tr><th>Spent on</th><th class="number">Node time</th><th class="number">${answer.unit}</th><th class="number">Share</th></tr></thead>
       <tbody>${answer.bar.map((line) => html`<tr key=${line.key}><td>${line.words}</td><td class="number">${line.time}</td><td class="number">${line.cost}</td><td class="number">${line.part}</td></tr>`)}
       <tr class="sum"><td>all node time</td><td class="number">${duration(answer.whole.seconds)}</td><td class="number">${text(whole)}</td><td></td></tr></tbody></table></div>
-    <${Compared} answer=${answer} priced=${priced} /></div>
+    <${Compared} answer=${answer} /></div>
     ${answer.moves.attempts > 0 && html`<p>The deadline moved ${plural(answer.moves.attempts, "attempt")}; the launches after that cost ${amount(answer.moves.launches, answer.currency)} of boot.</p>`}
     ${answer.series && answer.series.t.length > 1 && html`<h2>Over time</h2>
       <${Lines} times=${answer.series.t} xText=${(at) => (at ? offset(at).replace(/([mh])00[sm]$/, "$1") : "start")} yText=${(number) => money(number)} caption="Cost and waste over time"
@@ -45,15 +45,8 @@ export function AccountView({ run }) {
   </section>`;
 }
 
-function Compared({ answer, priced }) {
-  if (!answer.saved || !priced) return html`<div class="compared"><h3>Beside on-demand</h3><p class="note">Not compared: ${answer.why_no_comparison || "a price is missing"}.</p></div>`;
-  const beside = Math.max(Math.abs(answer.saved.low), Math.abs(answer.saved.high), answer.on_demand.high.money);
-  const text = (number) => money(number, answer.currency, beside);
-  const shares = [answer.saved.low / answer.on_demand.low.money, answer.saved.high / answer.on_demand.high.money].filter(Number.isFinite);
-  return html`<div class="compared"><h3>Beside on-demand</h3>
-    <p>The same useful work on ${Object.keys(answer.on_demand_pools).join(", ")}: ${range(answer.on_demand.low.money, answer.on_demand.high.money, text)}.</p>
-    <p class="saved">${answer.saved.low < 0 ? "Spot cost more" : "Saved"}: <strong>${range(answer.saved.low, answer.saved.high, text)}</strong>${shares.length === 2 ? html` (${range(Math.min(...shares), Math.max(...shares), (part) => `${percent(part)}`)})` : ""}</p></div>`;
-}
+// In the words of the report.
+const Compared = ({ answer }) => html`<div class="compared"><h3>Beside on-demand</h3><p><strong>Saved</strong> ${answer.saved_text}</p></div>`;
 
 function ByTask({ run, answer }) {
   const columns = answer.by_task;

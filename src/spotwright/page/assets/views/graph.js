@@ -62,8 +62,8 @@ function List({ run, answer, currency }) {
     { key: "name", title: "Name", className: "wide name", cell: (row) => (nodes[row].kind === "iteration" ? nodes[row].name : nodes[row].path) },
     { key: "status", title: "Status", className: "status", cell: (row) => html`<${Status} status=${nodes[row].status} />` },
     { key: "counts", title: isList ? "Inside" : "Inside, or why", className: "wide text", cell: (row) => (nodes[row].opens === null ? nodes[row].why : counts(nodes[row])) },
-    { key: "interruptions", title: "Interruptions", className: "number", cell: (row) => count(nodes[row].interruptions) },
-    { key: "cost", title: "Cost", className: "number", cell: (row) => (nodes[row].cost ? money(nodes[row].cost, currency) : "") },
+    { key: "interruptions", title: "Interruptions", className: "number long", cell: (row) => count(nodes[row].interruptions) },
+    { key: "cost", title: "Cost", className: "number range", cell: (row) => (nodes[row].cost ? money(nodes[row].cost, currency) : "") },
   ];
   const address = (row) => target(run, nodes[row]);
   return html`<${Grid} name="tasks of the graph" columns=${columns} rows=${nodes.length} address=${address} open=${(row) => go(address(row))} label=${(row) => sentence(nodes[row], currency)} />`;

@@ -139,6 +139,7 @@ function Waits({ waits, run }) {
 
 // The task that is nearest to the end of a budget.
 function Nearest({ budget, run }) {
-  const parts = ["interruptions", "errors", "moves"].filter((name) => budget[name].spent > 0).map((name) => `${count(budget[name].spent)} of ${count(budget[name].max)} ${name}`);
+  const parts = ["interruptions", "errors", "moves"].filter((name) => budget[name].spent > 0 && budget[name].max > 0).map((name) => `${count(budget[name].spent)} of ${count(budget[name].max)} ${name}`);
+  if (!parts.length) return null;
   return html`<p class="sub">Spent of its budgets: <a href=${href("attempt", run.name, { task: budget.task })}>${budget.task}</a> ${parts.join(", ")} <a href=${href("about", run.name)}>All</a></p>`;
 }
