@@ -74,3 +74,11 @@ export function bytes(number) {
   }
   return `${value < 10 && step ? value.toFixed(1) : Math.round(value)} ${units[step]}`;
 }
+
+const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+
+// The round step of a clock that is at least so many seconds.
+export const clockStep = (seconds) => STEPS.find((each) => each >= seconds) ?? Math.ceil(seconds / 604800) * 604800;
+
+// A tick of an axis: start, +10m, +2h.
+export const tick = (seconds) => (seconds ? offset(seconds).replace(/([mh])00[sm]$/, "$1") : "start");

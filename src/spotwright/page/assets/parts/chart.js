@@ -2,6 +2,7 @@
 // Each has a caption for screen readers, and the view beside it has the same figures as a table.
 import { html } from "htm/preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { clockStep } from "../format.js";
 import { classOf } from "../words.js";
 
 // The width of an element in pixels, and a ref for it.
@@ -27,10 +28,9 @@ export function ticks(end, most = 6) {
   return Array.from({ length: Math.floor(end / step + 1e-9) + 1 }, (_, index) => index * step);
 }
 
-// Round steps in seconds, as a clock has them.
-const CLOCK = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+// Round steps of a clock.
 export function clockTicks(end, most = 6) {
-  const step = CLOCK.find((each) => each >= end / most) ?? Math.ceil(end / most / 604800) * 604800;
+  const step = clockStep(end / most);
   return end > 0 ? Array.from({ length: Math.floor(end / step + 1e-9) + 1 }, (_, index) => index * step) : [0];
 }
 

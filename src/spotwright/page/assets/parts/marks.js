@@ -1,5 +1,5 @@
 // What the lanes of a timeline hold, as numbers and sentences: no element is made here.
-import { count, duration, offset, percent, plural } from "../format.js";
+import { clockStep, count, duration, offset, percent, plural, tick } from "../format.js";
 import { causeText } from "../words.js";
 
 const STACKED = 4; // attempts at once that a lane draws one above the other; with more it draws how many run
@@ -245,17 +245,14 @@ export function countsOf(rows, attempts, { from, to, columns }, now) {
   return { running, taken };
 }
 
-// Round distances between ticks, in seconds.
-const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
-
 export function ticksOf(view) {
   const wanted = (view.width > 500 ? 90 : 60) / view.scale;
-  const step = STEPS.find((each) => each >= wanted) ?? Math.ceil(wanted / 604800) * 604800;
+  const step = clockStep(wanted);
   const ticks = [];
   for (let number = Math.ceil(view.from / step - 1e-9); ticks.length < 100; number++) {
     const at = number * step;
     if ((at - view.from) * view.scale > view.width) break;
-    ticks.push({ at, x: n1((at - view.from) * view.scale), text: at ? offset(at).replace(/([mh])00[sm]$/, "$1") : "start" });
+    ticks.push({ at, x: n1((at - view.from) * view.scale), text: tick(at) });
   }
   return ticks;
 }

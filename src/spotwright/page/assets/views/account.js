@@ -1,7 +1,7 @@
 // What the run's node time went into, as a bar, over time, by pool and by task; beside it what on-demand would have cost.
 import { html } from "htm/preact";
 import { runPath } from "../api.js";
-import { amount, count, duration, money, offset, plural } from "../format.js";
+import { amount, count, duration, money, plural, tick } from "../format.js";
 import { Lines, StackedBar } from "../parts/chart.js";
 import { Empty, Loading, Problem } from "../parts/common.js";
 import { useDocument } from "../parts/load.js";
@@ -33,7 +33,7 @@ export function AccountView({ run }) {
     <${Compared} answer=${answer} /></div>
     ${answer.moves.attempts > 0 && html`<p>The deadline moved ${plural(answer.moves.attempts, "attempt")}; the launches after that cost ${amount(answer.moves.launches, answer.currency)} of boot.</p>`}
     ${answer.series && answer.series.t.length > 1 && html`<h2>Over time</h2>
-      <${Lines} times=${answer.series.t} xText=${(at) => (at ? offset(at).replace(/([mh])00[sm]$/, "$1") : "start")} yText=${(number) => money(number)} caption="Cost and waste over time"
+      <${Lines} times=${answer.series.t} xText=${tick} yText=${(number) => money(number)} caption="Cost and waste over time"
         lines=${[{ key: "cost", title: "spent", values: answer.series.cost }, { key: "wasted", title: "wasted at most", values: answer.series.wasted_high }]} />`}
     <h2>By pool</h2>
     <div class="scroll" tabindex="0" role="region" aria-label="Cost by pool"><table class="plain"><thead><tr><th>Pool</th><th>Capacity</th><th class="number">Price of a node hour</th><th class="number">Nodes</th><th class="number">Cost</th><th class="number">On attempts</th><th class="number">Boot</th><th class="number">Idle</th><th class="number">Unfilled</th></tr></thead>
