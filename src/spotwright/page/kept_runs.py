@@ -30,7 +30,7 @@ __all__ = ["KeptRun", "KeptRuns"]
 _KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
 _FOLLOWED = 5.0
 """Seconds since somebody asked in which a window follows a run. Windows of several large runs would take turns to fold them from
-their starts, so those that are followed may be twice as many."""
+their starts, so those that are followed may be half as many more."""
 _LARGE_RUN = 10_000  # events that take a tenth of a second
 _LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
 _HEAD_EVERY = (
@@ -264,7 +264,7 @@ class KeptRuns:
         run.asked_at = now = time.monotonic()
         while len(self._runs) > 1:
             oldest = next(iter(self._runs.values()))
-            most = _KEPT_EVENTS if now - oldest.asked_at > _FOLLOWED else 2 * _KEPT_EVENTS
+            most = _KEPT_EVENTS if now - oldest.asked_at > _FOLLOWED else _KEPT_EVENTS * 3 // 2
             if sum(each.seq for each in self._runs.values()) <= most:
                 return
             self._runs.popitem(last=False)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Dialog, Page
+from playwright.sync_api import Dialog, Page, expect
 from tests.events import an_event
 from tests.kfp.builders import compiled, ir, task
 from tests.page.browser.views import VIEWS, address_of, wait_until_drawn
 from tests.page.hostile_texts import HOSTILE
+from tests.page.made_runs import Kind, make_run
 from tests.views.builders import POOLS, Story
 
 from spotwright import config
@@ -108,3 +110,26 @@ def test_the_texts_are_really_shown(
     for searched, text in shown.items():
         page.get_by_role("searchbox", name="Find in the log").fill(searched)
         page.locator(".log-lines .line.hit", has_text=text).first.wait_for()
+
+
+def test_tasks_may_have_the_names_of_what_every_object_of_a_browser_has(
+    tmp_path: Path,
+    page_server: Callable[..., str],
+    open_page: Callable[..., Page],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ["constructor", "__proto__", "hasOwnProperty", "toString"]
+    after = {name: {"dependentTasks": [before]} for before, name in pairwise(names)}
+    pipeline = ir({name: task("work", **after.get(name, {})) for name in names})
+    monkeypatch.setattr("tests.page.made_runs._pipeline", lambda _: pipeline)
+    make_run(tmp_path / "state", "r", Kind(1))
+    url = page_server(tmp_path / "state")
+    page = open_page(url)
+    for view in ("timeline", "timeline?by=node", "graph", "tasks", "account", "nodes", "history", "about"):
+        page.goto(f"{url.partition('?')[0]}runs/r/{view}")
+        expect(page.get_by_role("main")).to_contain_text("succeeded")
+    page.goto(f"{url.partition('?')[0]}runs/r/graph")
+    for name in names:
+        expect(page.locator(".node").filter(has_text=name)).to_be_visible()
+    tops = [page.locator(".node").filter(has_text=name).bounding_box() for name in names]
+    assert [box["y"] for box in tops if box] == sorted({box["y"] for box in tops if box})

@@ -11,18 +11,19 @@ self.addEventListener("message", ({ data }) => {
 });
 
 function byDagre(nodes, edges, width, height) {
+  const names = new Map(nodes.map((id, index) => [id, `n${index}`])); // dagre's objects have names as "constructor" already
   const graph = new dagre.graphlib.Graph();
   graph.setGraph({ rankdir: "TB", nodesep: GAP.x, ranksep: GAP.y, marginx: 8, marginy: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
-  for (const id of nodes) graph.setNode(id, { width, height });
-  for (const [from, to] of edges) graph.setEdge(from, to);
+  for (const name of names.values()) graph.setNode(name, { width, height });
+  for (const [from, to] of edges) graph.setEdge(names.get(from), names.get(to));
   dagre.layout(graph);
   const size = graph.graph();
   return {
     width: size.width,
     height: size.height,
-    places: nodes.map((id) => [graph.node(id).x - width / 2, graph.node(id).y - height / 2]),
-    lines: edges.map(([from, to]) => graph.edge(from, to).points.map(({ x, y }) => [x, y])),
+    places: [...names.values()].map((name) => [graph.node(name).x - width / 2, graph.node(name).y - height / 2]),
+    lines: edges.map(([from, to]) => graph.edge(names.get(from), names.get(to)).points.map(({ x, y }) => [x, y])),
   };
 }
 

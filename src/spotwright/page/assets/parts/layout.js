@@ -32,6 +32,7 @@ export function layout(nodes, edges, width, height) {
   const answer = new Promise((resolve, reject) => waiting.set(number, { resolve, reject }));
   worker.postMessage({ number, nodes, edges, width, height });
   kept.set(question, answer);
+  answer.catch(() => kept.delete(question));
   if (kept.size > KEPT) kept.delete(kept.keys().next().value);
   return answer;
 }
