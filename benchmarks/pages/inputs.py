@@ -82,10 +82,16 @@ class Playing:
         lines = (line.split() for line in self._told.read_text().splitlines())
         return {int(count): float(at) for count, at in (line for line in lines if len(line) == 2)}
 
-    @property
-    def is_over(self) -> bool:
-        """Whether all that was recorded is played."""
-        return self._told.exists() and self._told.read_text().endswith("over\n")
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is committed meanwhile."""
+        hold = _hold(self._told)
+        hold.touch()
+        time.sleep(1.0)  # what is under way is committed, and told
+        try:
+            yield
+        finally:
+            hold.unlink()
 
 
 @contextmanager
@@ -138,15 +144,18 @@ def _play(recorded: str, copy: str, rate: str, told: str) -> None:
         journal.epoch = 1
         begun, sent = time.monotonic(), 0
         for part in _parts(rest, max(1, round(float(rate) / _STEPS))):
-            wait = begun + sent / float(rate) - time.monotonic()
-            if wait > 0:
-                time.sleep(wait)
+            while (wait := begun + sent / float(rate) - time.monotonic()) > 0 or _hold(Path(told)).exists():
+                time.sleep(max(wait, 0.05))
             journal.append(part)
             ended = sum(map(_succeeds, part))
             succeeded, sent = succeeded + ended, sent + ended
             tell.write(f"{succeeded} {time.time()}\n")
-        tell.write("over\n")
     time.sleep(3600)
+
+
+def _hold(told: Path) -> Path:
+    """While this file is there, nothing goes on."""
+    return told.with_name(f"{told.name}.hold")
 
 
 def _succeeds(event: Event) -> bool:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from benchmarks.pages.measured import Measured
 from benchmarks.pages.seen import first_shown, opened, scrolled
-from benchmarks.pages.served import Served
+from benchmarks.pages.served import Served, processor_seconds
 from benchmarks.results import Judged, Row
 
 from spotwright.records.reader import RunReader
@@ -26,15 +26,20 @@ def large(at: Measured) -> Iterator[Row]:
     state = at.large
     cold: dict[str, list[float]] = {"head": [], "rows": [], "bars": []}
     warm: dict[str, list[float]] = {"head": [], "rows": [], "bars": []}
+    cold_used, warm_used = list[float](), list[float]()
     for _ in range(at.times(3)):
         for view, name in (("tasks", "rows"), ("timeline", "bars")):
             with Served(state, at.new_folder("cache")) as served:
-                for samples in (cold, warm):
+                for samples, used in ((cold, cold_used), (warm, warm_used)):
+                    before = processor_seconds(*served.workers)
                     address = served.url.replace("/?", f"/runs/many/{view}?")
                     with opened(at.browser, address, _SHOWN) as page:
                         samples[name].append(first_shown(page, name))
+                        used.append(processor_seconds(*served.workers) - before)
                         if name == "rows":
                             samples["head"].append(first_shown(page, "head"))
+    for kind, used in (("cold", cold_used), ("warm", warm_used)):
+        yield Row("3", f"{_name(at)}: processor time of the worker, {kind}", used, "s")
     limits = {"head": (0.3, 0.2), "rows": (1.2, 0.4), "bars": (1.5, 0.6)}
     for kind, samples, which in (("cold", cold, 0), ("warm", warm, 1)):
         for name, found in samples.items():

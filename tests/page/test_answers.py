@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,10 @@ def test_a_head_is_told_once_to_each_follower(reader: RunReader) -> None:
         place = {"ask": "changes", "run": "a-run", "made_at": head["made_at"], "after": head["seq"]}
         _, first = answer(runs, place)
         _, second = answer(runs, {**place, "head": first["head_number"]})
+        _, whole = answer(runs, {"ask": "timeline", "run": "a-run"})
     assert first["head"]["summary"]["status"] == "failed"
+    assert first["head"]["bands"] == whole["bands"]
+    assert {**whole["marks"], **first["head"]["marks"]} == whole["marks"]
     assert "head" not in second
 
 
@@ -108,3 +112,15 @@ def test_a_follower_gets_the_costs_of_a_large_run_once_somebody_has_asked_for_th
     assert head["summary"]["cost"] is None
     assert before["head"]["summary"]["cost"] is None
     assert after["head"]["summary"]["cost"] == priced["summary"]["cost"] is not None
+
+
+def test_a_run_that_is_deleted_while_a_document_is_made_is_gone(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deletes(run: RunReader, *_: object) -> object:
+        shutil.rmtree(run.folder.path)
+        return run.source.made_at()
+
+    monkeypatch.setattr("spotwright.page.answers.nodes", deletes)
+    status, told = asked(reader, "nodes")
+    assert (status, told["message"]) == (404, "run a-run was deleted")

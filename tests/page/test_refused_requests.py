@@ -12,6 +12,9 @@ import pytest
 from tests.page.made_runs import Kind, make_run
 from tests.page.served import TOKEN, Served, serving
 
+from spotwright.page import page_server
+from spotwright.page.identity import LocalToken
+
 HEADERS = (
     "content-security-policy",
     "x-content-type-options",
@@ -75,6 +78,9 @@ REFUSED = [  # what is wrong, method, target, headers in place of the good ones 
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
         403,
     ),
+    ("its own site and another", "GET", "/", {"Sec-Fetch-Site": "none\r\nSec-Fetch-Site: cross-site"}, 403),
+    ("something else that is expected", "GET", "/", {"Expect": "<script>"}, 417),
+    ("something else that is expected of a refusal", "POST", "/", {"Expect": "<script>"}, 417),
     ("a script of another site", "GET", "/assets/DIGEST/app.js", {"Sec-Fetch-Site": "cross-site"}, 403),
     ("an address with another site", "GET", "http://evil.example/api/v1/runs", {}, 400),
     ("an address with this site", "GET", "http://127.0.0.1:PORT/api/v1/runs", {}, 400),
@@ -83,6 +89,8 @@ REFUSED = [  # what is wrong, method, target, headers in place of the good ones 
     ("dots that are written otherwise", "GET", "/assets/DIGEST/%2e%2e/%2e%2e/vendor.json", {}, 400),
     ("dots and slashes that are written otherwise", "GET", "/api/v1/runs/..%2f..%2fsecret", {}, 400),
     ("dots and backslashes", "GET", "/assets/DIGEST/..%5c..%5csecret", {}, 400),
+    ("a sign without its code", "GET", "/runs/100%", {}, 400),
+    ("bytes that are no text", "GET", "/runs/%ff", {}, 400),
     ("a NUL", "GET", "/runs/r%00", {}, 400),
     ("a line break", "GET", f"/runs/r%0d%0aSet-Cookie:%20a=b?token={TOKEN}", {}, 400),
     ("a text that turns around", "GET", "/runs/r%E2%80%AEx", {}, 400),
@@ -96,6 +104,7 @@ REFUSED = [  # what is wrong, method, target, headers in place of the good ones 
     ("no cookie on a stream", "GET", "/api/v1/stream?run=r", {"Cookie": None}, 401),
     ("a wrong cookie", "GET", "/api/v1/runs", {"Cookie": "spotwright-PORT=wrong"}, 401),
     ("an empty cookie", "GET", "/api/v1/runs", {"Cookie": "spotwright-PORT="}, 401),
+    ("a cookie that is no text", "GET", "/api/v1/runs", {"Cookie": "spotwright-PORT=\xff\xfe"}, 401),
     ("the token as a cookie", "GET", "/api/v1/runs", {"Cookie": f"spotwright-PORT={TOKEN}"}, 401),
     ("the cookie of another port", "GET", "/api/v1/runs", {"Cookie": "spotwright-1=VALUE"}, 401),
     ("the token in an address of the API", "GET", f"/api/v1/runs?token={TOKEN}", {"Cookie": None}, 401),
@@ -255,6 +264,32 @@ def test_a_token_becomes_a_cookie_and_leaves_the_address(page: Served) -> None:
     assert answer.headers["set-cookie"].startswith(f"spotwright-{page.port}=")
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(answer.headers["set-cookie"].split("; "))
     assert TOKEN not in str(answer.headers)
+
+
+def test_the_token_of_a_browser_that_is_opened_is_right_once() -> None:
+    identity = LocalToken(1, TOKEN)
+    token = identity.once()
+    assert [identity.enter(each, "127.0.0.1") for each in (token, token, "", TOKEN)] == [True, False, False, True]
+
+
+def test_it_is_right_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = LocalToken(1, TOKEN)
+    token, later = identity.once(), time.monotonic() + 61
+    monkeypatch.setattr("spotwright.page.identity.time.monotonic", lambda: later)
+    assert identity.enter(token, "127.0.0.1") is False
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: "])
+def test_a_connection_without_a_request_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    assert page_server._SETTINGS["keepalive_timeout"] <= 60
+    monkeypatch.setitem(page_server._SETTINGS, "keepalive_timeout", 0.5)
+    (tmp_path / "state/runs").mkdir(parents=True)
+    with serving({"state": str(tmp_path / "state")}, tmp_path / "assets") as page, page.connect() as connection:
+        connection.sendall(begun)
+        connection.settimeout(20)
+        assert connection.recv(100) == b""
 
 
 def test_after_ten_wrong_tokens_in_a_second_the_next_waits(page: Served) -> None:

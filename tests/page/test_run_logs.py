@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.page.recorded import a_story, log_of, recorded, stored_plan
+from tests.page.served import serving
 from tests.views.builders import Story
 
 from spotwright.errors import UnknownRun
@@ -117,3 +118,16 @@ def test_a_task_or_an_attempt_that_the_run_does_not_have(reader: RunReader) -> N
         logs.page("other", None, 0, 1)
     with pytest.raises(UnknownRun, match="task eval of run a-run has 2 attempts, not an attempt 3"):
         logs.page("eval", 3, 0, 1)
+
+
+def test_a_download_that_cannot_go_on_has_no_end(tmp_path: Path) -> None:
+    reader = recorded(tmp_path / "state", a_story())
+    log_of(reader.folder, 1, b"a line of the log\n" * 4_000_000)  # more than lies in the buffers between them
+    with serving({"state": str(tmp_path / "state")}, tmp_path / "assets") as page, page.connect() as connection:
+        head = f"Host: 127.0.0.1:{page.port}\r\nCookie: {page.cookie}\r\n\r\n"
+        connection.sendall(f"GET /api/v1/runs/a-run/log/raw?task=eval&n=1 HTTP/1.1\r\n{head}".encode())
+        came = connection.recv(65536)
+        reader.folder.path.rename(tmp_path / "trash")
+        while not came.endswith(b"0\r\n\r\n") and (piece := connection.recv(1 << 20)):
+            came = came[-100:] + piece
+        assert not came.endswith(b"0\r\n\r\n")

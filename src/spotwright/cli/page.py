@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,6 +34,7 @@ __all__ = ["page", "page_beside", "serve"]
 _LISTEN = "127.0.0.1:8790"
 _EXISTS_EVERY = 0.2  # seconds between looks whether a run that starts is there
 _ENDING = 5.0  # seconds until a page beside a run is killed that does not end by itself
+_FILES = 8192
 _BASE = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)*/?")  # no dots as names: browsers take them out
 
 
@@ -138,6 +139,7 @@ def serve(
     from spotwright.page.vendor import ensure_vendor
 
     ensure_vendor()
+    _allow_connections()
     with closing(_bound(listen, only_port=only_port)) as listening, contextlib.suppress(KeyboardInterrupt):
         made = _Made(settings, listening, _Address.of(listening, base), host_names, workers)
         return asyncio.run(_serve(made, run, opens=opens))
@@ -191,6 +193,7 @@ def page_beside(state: Path, run: str, *, as_json: bool) -> Iterator[Callable[[i
 
 def _beside() -> None:
     """What the process of :func:`page_beside` does: serve until standard input ends."""
+    _allow_connections()
     told = json.loads(os.fdopen(os.dup(0), "rb", buffering=0).readline())
     listening = socket.socket(fileno=told["socket"])
     made = _Made({"source": {"state": told["state"]}}, listening, _Address.of(listening, "", told["token"]), (), 1)
@@ -239,7 +242,10 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
     workers = Workers(made.settings, made.workers)
     try:
         if not is_beside and (run or source.get("cluster")):
-            run = await _found(workers, run)
+            found = await _unless(ends, _found(workers, run))
+            if found is None:
+                return SUCCEEDED
+            run = found
         identity = LocalToken(address.port, address.token)
         server = PageServer(
             workers, identity, PageFiles(), about=_about(source), base=address.base, host_names=made.host_names
@@ -252,7 +258,7 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
             if is_beside and opens and run:
                 await _begun(workers, run, ends)
             if opens and not ends.is_set():
-                _open_browser(address.url(run))
+                _open_browser(address._replace(token=identity.once()).url(run))  # other users can read command lines
             await ends.wait()
     finally:
         await workers.close()
@@ -266,6 +272,17 @@ def _about(source: Mapping[str, Any]) -> dict[str, Any]:
     if source.get("cluster"):
         return {"version": __version__, "source": "cluster", "place": source.get("context") or ""}
     return {"version": __version__, "source": "state", "place": str(Path(source["state"]).absolute())}
+
+
+async def _unless(ends: asyncio.Event, asked: Coroutine[Any, Any, str]) -> str | None:
+    """What is asked for; ``None`` where the page is ended before it comes."""
+    asking, ending = asyncio.create_task(asked), asyncio.create_task(ends.wait())
+    await asyncio.wait([asking, ending], return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    if not asking.done():
+        asking.cancel()
+        return None
+    return asking.result()
 
 
 async def _begun(workers: Workers, run: str, ends: asyncio.Event) -> None:
@@ -301,6 +318,17 @@ def _bound(listen: Address, *, only_port: bool) -> socket.socket:
     raise InputError(
         f"--listen {listen.host}:{listen.port}: cannot be listened at ({refused.strerror if refused else ''})"
     )
+
+
+def _allow_connections() -> None:
+    """Let this process have as many open files as it may: some systems begin with 256, and each connection is one."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _open_browser(url: str) -> None:

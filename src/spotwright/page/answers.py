@@ -23,7 +23,7 @@ from spotwright.page.money import account_document, plan_document, totals_docume
 from spotwright.page.run_sources import Problem, RunsSource
 from spotwright.page.scopes import graph
 from spotwright.records.reader import ENVIRONMENT, RunReader
-from spotwright.views.account import account
+from spotwright.views.account import Account, account
 from spotwright.visible_text import visible
 
 __all__ = ["answer"]
@@ -44,7 +44,7 @@ def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
     name = str(question.get("ask"))
     try:
         if name in _OF_A_RUN:
-            return 200, _OF_A_RUN[name](runs.run(str(question.get("run", ""))), question)
+            return 200, _of_a_run(runs, name, question)
         if name in _OF_ALL:
             return 200, _OF_ALL[name](runs, question)
     except UnknownRun as error:
@@ -53,10 +53,23 @@ def answer(runs: KeptRuns, question: _Question) -> tuple[int, Any]:
         return 400, {"error": "input", "message": str(error)}
     except SpotwrightError as error:
         return 409, {"error": "unreadable", "message": str(error)}
+    except RecursionError:
+        return 409, {"error": "unreadable", "message": "a value of this run is nested too deeply to be shown"}
     except Exception:  # noqa: BLE001  # one fault must not end all other answers
         _LOG.exception("the question %s cannot be answered", question)
         return 500, {"error": "fault", "message": "the page has a fault here; its terminal has the details"}
     return 404, {"error": "not-found", "message": "there is no such address"}
+
+
+def _of_a_run(runs: KeptRuns, name: str, question: _Question) -> Any:
+    """The document about a run, which may be deleted while it is made."""
+    run = runs.run(str(question.get("run", "")))
+    try:
+        return _OF_A_RUN[name](run, question)
+    except FileNotFoundError as error:
+        if runs.has(run):
+            raise
+        raise UnknownRun(f"run {run.reader.folder.name} was deleted") from error
 
 
 # -- parameters
@@ -109,8 +122,26 @@ def _totals(runs: KeptRuns, question: _Question) -> dict[str, Any]:
         raise InputError(f"since: {error}") from error
     since = time.time() - span
     problems: list[Problem] = []
-    found = ((reader, account(reader.state, reader.now)) for reader in _readers(runs.source, since, problems))
+    found = (
+        (reader, costs)
+        for reader in _readers(runs.source, since, problems)
+        if (costs := _account_of(reader, problems)) is not None
+    )
     return {**totals_document(found, since), **_told(problems)}
+
+
+def _account_of(reader: RunReader, problems: list[Problem]) -> Account | None:
+    """The account of a run of many, whose files may say what they like."""
+    try:
+        return account(reader.state, reader.now)
+    except Exception:  # noqa: BLE001  # one run must not hide all others
+        problems.append(_fault(reader.folder.name))
+        return None
+
+
+def _fault(run: str) -> Problem:
+    _LOG.exception("run %s cannot be read", run)
+    return Problem(run, f"run {run} is left out: it cannot be read; the terminal of the page has the details")
 
 
 def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_end: bool = False) -> Iterator[RunReader]:
@@ -126,6 +157,9 @@ def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_en
             reader = source.open(run.name)
         except SpotwrightError as error:
             problems.append(Problem(run.name, f"run {run.name} is left out: {error}"))
+            continue
+        except Exception:  # noqa: BLE001  # one run must not hide all others
+            problems.append(_fault(run.name))
             continue
         if by_end and reader.state.known_until(reader.now) < since:
             return  # runs before it are older still, but for one that a resume took up again
@@ -174,10 +208,12 @@ def _tasks(run: KeptRun, _question: _Question) -> dict[str, Any]:
 
 
 def _timeline(run: KeptRun, _question: _Question) -> dict[str, Any]:
-    reader = run.reader
-    deadline = deadline_of(reader.state, reader.now) or {}
-    marks = Marks(deadline.get("at"), deadline.get("last_moment"), _planned_end(run))
-    return {**timeline(reader.state, run.columns, reader.now, marks), **run.place}
+    return {**timeline(run.reader.state, run.columns, run.reader.now, _marks(run)), **run.place}
+
+
+def _marks(run: KeptRun) -> Marks:
+    deadline = deadline_of(run.reader.state, run.reader.now) or {}
+    return Marks(deadline.get("at"), deadline.get("last_moment"), _planned_end(run))
 
 
 def _planned_end(run: KeptRun) -> tuple[float, float] | None:
@@ -239,11 +275,23 @@ def _raw_log(run: KeptRun, question: _Question) -> bytes:
     if pieces is None:
         pieces = _from(logs.raw(task, attempt), offset)
     piece = b"".join(_up_to(pieces, _PIECE))
-    if piece:
+    if not piece:
+        _check_that_it_is_there(run)
+    else:
         while len(run.downloads) >= _MOST_DOWNLOADS:
             del run.downloads[next(iter(run.downloads))]
         run.downloads[task, attempt, offset + len(piece)] = pieces
     return piece
+
+
+def _check_that_it_is_there(run: KeptRun) -> None:
+    """The logs of a run that was deleted just now are as if they had ended. Raises :class:`UnknownRun`."""
+    try:
+        is_other = run.reader.source.made_at() != run.made_at
+    except OSError:
+        is_other = True
+    if is_other:
+        raise UnknownRun(f"run {run.reader.folder.name} was deleted")
 
 
 def _from(pieces: Iterator[bytes], offset: int) -> Iterator[bytes]:

@@ -461,32 +461,14 @@ class Marks(NamedTuple):
 _NONE = Marks()
 
 
-def timeline(state: RunState, columns: RunColumns, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
-    """The timeline as JSON values. All moments in it but ``t0`` are seconds since the run began.
+def over_lanes(state: RunState, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
+    """What a timeline draws over all lanes. Moments are seconds since the run began.
 
-    - ``t0``, ``now`` (until when what goes on counts: the last event where no engine drives the run), ``seq``;
-    - ``attempts`` and ``nodes``: as :class:`~spotwright.page.columns.RunColumns` gives them;
     - ``bands``: ``kind`` (``undriven``: nobody drove the run; ``left_out``: new attempts passed a pool over), ``from``, ``until``
       (null: it goes on, and nobody knows for how long), ``pool`` (null for all);
     - ``marks``: ``now`` (null while no engine drives the run), ``deadline``, ``last_moment``, ``planned`` (a pair), each null
-      where there is none;
-
-    ``now`` as for :func:`~spotwright.views.account.account`: attempts that run count until then. How many ran at a time is drawn
-    from the attempts.
+      where there is none.
     """
-    t0, until = state.started_at, state.known_until(now)
-    return {
-        "t0": t0,
-        "now": round(until - t0, 3),
-        "seq": state.events,
-        "attempts": columns.attempts(),
-        "nodes": columns.nodes(),
-        **over_lanes(state, now, marks),
-    }
-
-
-def over_lanes(state: RunState, now: float | None, marks: Marks = _NONE) -> dict[str, Any]:
-    """``bands`` and ``marks`` of a :func:`timeline`, which change without an attempt or a node: when an engine ends, for one."""
 
     def since(at: float | None) -> float | None:
         return None if at is None else round(at - state.started_at, 3)
@@ -503,6 +485,15 @@ def over_lanes(state: RunState, now: float | None, marks: Marks = _NONE) -> dict
             "planned": None if marks.planned is None else [since(at) for at in marks.planned],
         },
     }
+
+
+def timeline(state: RunState, columns: RunColumns, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
+    """The timeline: ``attempts`` and ``nodes`` as :class:`RunColumns` gives them, ``bands`` and ``marks``.
+
+    ``now`` as for :func:`~spotwright.views.account.account`: attempts that run count until then. How many ran at a time is drawn
+    from the attempts.
+    """
+    return {"attempts": columns.attempts(), "nodes": columns.nodes(), **over_lanes(state, now, marks)}
 
 
 _Band = tuple[str, float, float | None, str | None]

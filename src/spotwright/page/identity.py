@@ -4,6 +4,9 @@ The token (256 bits, new at each start) is in the printed address. The first req
 address without it, so that it stays in no history, bookmark or picture. The cookie has the port in its name, because browsers
 share cookies between the ports of a host.
 
+The browser that the command opens is told another token, which is right once: other users of the machine can read the command
+line of a browser.
+
 A page inside a cluster, for people behind a login, will need another :class:`Identity`; the server asks this class alone.
 """
 
@@ -19,12 +22,18 @@ __all__ = ["Identity", "LocalToken", "new_token"]
 
 _TOKEN_BYTES = 32
 _WRONG_A_SECOND = 10
+_ONCE = 60.0  # seconds in which a browser that is opened has to come
 _ADDRESSES = 1000  # at most so many addresses are remembered; only loopback has more than one
 
 
 def new_token() -> str:
     """A token that nobody can guess."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes of a text that came in a header, which need be no UTF-8."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 class Identity(Protocol):
@@ -50,16 +59,25 @@ class LocalToken:
         self._token = token
         self._session = new_token()
         self._name = f"spotwright-{port}"
+        self._once, self._once_until = "", 0.0
         self._wrong: dict[str, list[float]] = {}
+
+    def once(self) -> str:
+        """A token that is right once, within a minute."""
+        self._once, self._once_until = new_token(), time.monotonic() + _ONCE
+        return self._once
 
     def is_known(self, cookies: Mapping[str, str]) -> bool:
         """See :meth:`Identity.is_known`."""
-        return hmac.compare_digest(cookies.get(self._name, "").encode(), self._session.encode())
+        return hmac.compare_digest(_bytes(cookies.get(self._name, "")), self._session.encode())
 
     def enter(self, token: str, address: str) -> bool:
         """See :meth:`Identity.enter`."""
-        if hmac.compare_digest(token.encode(), self._token.encode()):
+        if hmac.compare_digest(_bytes(token), self._token.encode()):
             return True
+        if self._once and hmac.compare_digest(_bytes(token), self._once.encode()):
+            self._once, is_in_time = "", time.monotonic() < self._once_until
+            return is_in_time
         if address not in self._wrong and len(self._wrong) >= _ADDRESSES:
             self._wrong.clear()
         now = time.monotonic()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -26,6 +27,8 @@ from spotwright.model.attempts import Cause
 from spotwright.page.run_sources import RunName, RunsSource
 
 __all__ = ["RunIndex", "index_path"]
+
+_LOG = logging.getLogger(__name__)
 
 _FORMAT = 1  # in SQLite's user_version; a file of another one is made again
 _AT_ONCE = 0.6  # seconds in which an answer reads lines that are not there yet; the others follow
@@ -250,9 +253,10 @@ class RunIndex:
 
     def _fill_one(self, name: str) -> None:
         run, began = self._missing[name], time.monotonic()
-        is_problem, stamp = 0, run.stamp
+        stamp = run.stamp
         try:
             line = self._line(name)
+            told = json.dumps(line), 0, *_row(line)
             if line.get("driven"):
                 stamp = ""  # its engine may end without a word in the journal
         except UnknownRun:  # it was deleted meanwhile
@@ -261,8 +265,11 @@ class RunIndex:
             self._names = [each for each in self._names if each.name != name]
             return
         except (SpotwrightError, OSError) as error:
-            line, is_problem = {"run": name, "started_at": run.made_at / 1e9, "problem": str(error)}, 1
-        row = (name, run.made_at, stamp, json.dumps(line), is_problem, *_row(line))
+            told = _problem_row(run, str(error))
+        except Exception:  # noqa: BLE001  # one run, whatever its files say, must not hide all others
+            _LOG.exception("run %s cannot be read", name)
+            told = _problem_row(run, f"run {name} cannot be read: the terminal of the page has the details")
+        row = (name, run.made_at, stamp, *told)
         marks = ",".join("?" * _COLUMNS)
         self._do(lambda db: db.execute(f"INSERT OR REPLACE INTO runs VALUES ({marks})", row))  # noqa: S608  # marks
         now = time.monotonic()
@@ -347,9 +354,15 @@ def _connected(path: str) -> sqlite3.Connection:
     return db
 
 
+def _problem_row(run: RunName, message: str) -> tuple[Any, ...]:
+    """What is stored of a run that cannot be read."""
+    line = {"run": run.name, "started_at": run.made_at / 1e9, "problem": message}
+    return json.dumps(line), 1, *_row(line)
+
+
 def _row(line: Mapping[str, Any]) -> list[Any]:
     """What a line is found and sorted by."""
-    searched = f"{line['run']}\n{line.get('pipeline', '')}".casefold()
+    searched = f"{line['run']}\n{line.get('pipeline', '')}".casefold().encode(errors="replace").decode()
     causes = "".join(f"\n{cause}\n" for cause in line.get("causes") or ())
     sorts = {
         **line,

@@ -28,6 +28,10 @@ from spotwright.views.account import Account, account
 __all__ = ["KeptRun", "KeptRuns"]
 
 _KEPT_EVENTS = 800_000  # of all runs that are kept: some 350 MB
+_FOLLOWED = 5.0
+"""Seconds since somebody asked in which a window follows a run. Windows of several large runs would take turns to fold them from
+their starts, so those that are followed may be twice as many."""
+_LARGE_RUN = 10_000  # events that take a tenth of a second
 _LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
 _HEAD_EVERY = (
     1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make
@@ -57,6 +61,7 @@ class KeptRun:
     plan: Path | None = None  # the plan for runs without one of their own
     stamp: object = None
     looked_at: float = 0.0
+    asked_at: float = 0.0
     looks: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
     """Of each look at it the number of the last event before and after, and what changed."""
     costs: _Costs | None = None
@@ -209,14 +214,19 @@ class KeptRuns:
             self._source.close()
 
     def _line(self, name: str) -> dict[str, Any]:
-        """A run in one line. One that goes on is kept, so that it is not folded from its start again and again."""
+        """A run in one line.
+
+        One that goes on is kept, so that it is not folded from its start again and again, and a large one where there is room:
+        whoever sees it in the list may open it.
+        """
         told = self.source.line(name)
         if told is not None:
             return told
         if name in self._runs:
             return self.run(name).line
         run = self._opened(name)
-        if run.reader.is_driven:
+        is_large = run.seq > _LARGE_RUN and run.seq + sum(each.seq for each in self._runs.values()) <= _KEPT_EVENTS
+        if run.reader.is_driven or is_large:
             self._keep(name, run)
         return run.line
 
@@ -235,6 +245,13 @@ class KeptRuns:
             raise UnknownRun(str(error) if isinstance(error, UnknownRun) else f"run {name} was deleted") from error
         return run
 
+    def has(self, run: KeptRun) -> bool:
+        """Whether a run that is kept is still there."""
+        try:
+            return run.reader.source.made_at() == run.made_at
+        except OSError:
+            return False
+
     def _opened(self, name: str, stamp: object = None) -> KeptRun:
         plan = self.settings.get("plan")
         kfp_url = str(self.settings.get("kfp_url") or "").rstrip("/")
@@ -244,7 +261,12 @@ class KeptRuns:
         """Keep a run, and let go of those that were asked for least recently where all of them are too many."""
         self._runs[name] = run
         self._runs.move_to_end(name)
-        while len(self._runs) > 1 and sum(each.seq for each in self._runs.values()) > _KEPT_EVENTS:
+        run.asked_at = now = time.monotonic()
+        while len(self._runs) > 1:
+            oldest = next(iter(self._runs.values()))
+            most = _KEPT_EVENTS if now - oldest.asked_at > _FOLLOWED else 2 * _KEPT_EVENTS
+            if sum(each.seq for each in self._runs.values()) <= most:
+                return
             self._runs.popitem(last=False)
 
     def _look(self, name: str, run: KeptRun) -> None:

@@ -63,12 +63,13 @@ class PageFiles:
             digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
         self.digest = digest.hexdigest()[:16]
 
-    @cache  # noqa: B019  # one object for one process
     def file(self, name: str) -> PageFile | None:
         """A file by its name below the folder; ``None`` if there is none."""
-        content = self._files.get(name)
-        if content is None:
-            return None
+        return self._read(name) if name in self._files else None
+
+    @cache  # noqa: B019  # one object for one process
+    def _read(self, name: str) -> PageFile:
+        content = self._files[name]
         return PageFile(_TYPES[Path(name).suffix], content, gzip.compress(content, 9, mtime=0))
 
     @cache  # noqa: B019

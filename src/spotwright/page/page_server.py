@@ -53,7 +53,10 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
 """What is asked of a run, with the parameters of each; the question of the worker has the same name, ``head`` for the first."""
 
 
-_NO_LOG: Mapping[str, Any] = {"access_log": None}  # of requests: an address may have the token
+_SETTINGS: dict[str, Any] = {
+    "access_log": None,  # of requests: an address may have the token
+    "keepalive_timeout": 30.0,  # seconds until a connection without a whole request is closed; by default an hour
+}
 _LOG = logging.getLogger(__name__)
 
 
@@ -113,6 +116,7 @@ class PageServer:
         app.router.add_get(f"{self._base}/{{page:.*}}", self._document)
         if self._base:
             app.router.add_get(self._base, self._to_root)
+        app.on_response_prepare.append(_with_headers)
         app.on_shutdown.append(self._close)
         return app
 
@@ -123,7 +127,7 @@ class PageServer:
         await runner.setup()
         loop, manager = asyncio.get_running_loop(), runner.server
         assert manager is not None  # noqa: S101  # it is set up
-        server = await loop.create_server(partial(_Connection, manager, loop=loop, **_NO_LOG), sock=listening)
+        server = await loop.create_server(partial(_Connection, manager, loop=loop, **_SETTINGS), sock=listening)
         try:
             yield
         finally:
@@ -136,22 +140,18 @@ class PageServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Refuse what may not be asked, and give every answer its headers."""
+        """Refuse what may not be asked, and answer also where something fails."""
         try:
-            response = await self._allowed(request, handler)
+            return await self._allowed(request, handler)
         except web.HTTPNotFound:
-            response = _error(404, "not-found", "there is no such address")
+            return _error(404, "not-found", "there is no such address")
         except web.HTTPException as error:
-            response = _error(error.status, "request", f"the request cannot be answered ({error.reason})")
+            return _error(error.status, "request", f"the request cannot be answered ({error.reason})")
         except (ConnectionError, asyncio.CancelledError):
             raise  # nobody waits any more
         except Exception:  # noqa: BLE001  # it must not end the answer without its headers
             _LOG.exception("a request of the page failed")
-            response = _error(500, "fault", "the page has a fault here; its terminal has the details")
-        if not response.prepared:
-            for name, value in security_headers().items():
-                response.headers.setdefault(name, value)
-        return response
+            return _error(500, "fault", "the page has a fault here; its terminal has the details")
 
     async def _allowed(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         path = request.path.removeprefix(self._base).lstrip("/")
@@ -243,6 +243,10 @@ class PageServer:
             await response.write(answer.body)
             offset += len(answer.body)
             answer = await self._workers.ask("log/raw", run, **asked, offset=offset)
+        if answer.status != 200:  # without its end the browser knows that the file is not whole
+            if request.transport is not None:
+                request.transport.close()
+            raise ConnectionResetError("the log cannot be read on")
         await response.write_eof()
         return response
 
@@ -294,6 +298,12 @@ class PageServer:
                 await asyncio.wait([coming])
             await pieces.aclose()  # type: ignore[attr-defined]  # it is an asynchronous generator
         return response
+
+
+async def _with_headers(_request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Give every answer its headers, also one that aiohttp gives before anybody is asked, such as to a header ``Expect``."""
+    for name, value in security_headers().items():
+        response.headers.setdefault(name, value)
 
 
 def _file_name(*parts: str) -> str:

@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 __all__ = ["FRAME_POLICY", "Refusal", "is_loopback", "policy", "refusal_of", "security_headers"]
 
 _METHODS = ("GET", "HEAD")
+_NO_CODE = re.compile("%(?![0-9A-Fa-f]{2})")
 _LONGEST = 4096  # bytes of a path with its query; longer ones are no address of the page
 
 
@@ -66,7 +67,7 @@ def refusal_of(
         return Refusal(405, "method", "the page only reads: send GET or HEAD")
     if len(target) > _LONGEST:
         return Refusal(414, "address", f"the address has {len(target):,} characters, and {_LONGEST:,} are read")
-    path = unquote(target.partition("?")[0], errors="replace")
+    path = _path(target)
     if not path.startswith("/") or not path.isprintable() or not {".", ".."}.isdisjoint(re.split(r"[/\\]", path)):
         return Refusal(400, "address", "this is no address of the page: it begins with /, and has no dots as names")
     hosts = headers.getall("Host", [])
@@ -78,13 +79,22 @@ def refusal_of(
         return Refusal(403, "host", "the page is not served under this name: add it with --host-name if it is yours")
     if not all(_is_own(origin, host) for origin in headers.getall("Origin", [])):
         return Refusal(403, "origin", "the request comes from another site")
-    site = headers.get("Sec-Fetch-Site", "same-origin")
+    sites = headers.getall("Sec-Fetch-Site", [])
     is_link = (
         is_page and headers.get("Sec-Fetch-Mode", "") == "navigate" and headers.get("Sec-Fetch-Dest", "") == "document"
     )
-    if site not in ("same-origin", "none") and not is_link:
+    if not {"same-origin", "none"}.issuperset(sites) and not is_link:
         return Refusal(403, "origin", "the request comes from another site")
     return None
+
+
+def _path(target: str) -> str:
+    """The path of a target with its characters; empty where browsers cannot read it either."""
+    written = target.partition("?")[0]
+    try:
+        return "" if _NO_CODE.search(written) else unquote(written, errors="strict")
+    except UnicodeDecodeError:
+        return ""
 
 
 def _host_name(host: str) -> str | None:

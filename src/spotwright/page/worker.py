@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import select
 from collections.abc import Mapping
@@ -23,27 +24,41 @@ __all__ = ["main"]
 
 FORMAT = "spotwright-page/1"
 
+_DEEPEST = 220  # levels of a document
+_TO_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _IDLE = 0.5  # seconds until a worker without questions looks whether runs that go on are to be read again
 
 
 def _encoded(document: Any) -> tuple[bytes, bool]:
     if isinstance(document, bytes):
         return document, False
-    written = json.dumps({"format": FORMAT, **document}, separators=(",", ":"), ensure_ascii=False)
-    if not (written.isascii() and written.isprintable()) or "\\u" in written:
-        written = json.dumps(_visible({"format": FORMAT, **document}), separators=(",", ":"), ensure_ascii=False)
+    try:
+        written = _TO_JSON({"format": FORMAT, **document})
+    except (ValueError, RecursionError):  # a number that JSON does not have, or lists within lists
+        written = ""
+    if not (written and written.isascii() and written.isprintable()) or "\\u" in written:
+        written = _TO_JSON(_visible({"format": FORMAT, **document}))
     text = written.encode("utf-8", "replace")
     return (gzip.compress(text, 4, mtime=0), True) if len(text) > 1000 else (text, False)
 
 
-def _visible(value: Any) -> Any:
-    """A document whose texts show what they hide: whoever names a task or writes a log chooses them."""
+def _visible(value: Any, level: int = 0) -> Any:
+    """A document whose texts show what they hide: whoever names a task or writes a log chooses them.
+
+    Numbers that JSON does not have, which a task may report, are texts, and what lies too deep to be shown is ``...``.
+    """
     if isinstance(value, str):
         return visible(value, block=True)
     if isinstance(value, Mapping):
-        return {visible(str(name)): _visible(each) for name, each in value.items()}
+        return (
+            {visible(str(name)): _visible(each, level + 1) for name, each in value.items()}
+            if level < _DEEPEST
+            else "..."
+        )
     if isinstance(value, list | tuple):
-        return [_visible(each) for each in value]
+        return [_visible(each, level + 1) for each in value] if level < _DEEPEST else "..."
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return value
 
 

@@ -79,11 +79,15 @@ class _Worker:
         async with self._starting:
             process = self._process
             if process is None or process.returncode is not None or self._reader is None or self._reader.done():
-                process = await self._start()
+                try:
+                    process = await self._start()
+                except OSError as error:
+                    return _failure(503, "worker", f"no process can be started that reads runs ({error.strerror})")
         self._number = self._number % 0xFFFFFFFF + 1
         number = self._number
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
+        waiting = self._waiting
+        waiting[number] = future
         try:
             assert process.stdin is not None  # noqa: S101  # it was started with a pipe
             async with asyncio.timeout(_LONGEST):
@@ -97,7 +101,7 @@ class _Worker:
                 process.kill()
             return _failure(503, "worker", f"there was no answer for {_LONGEST:.0f} seconds: load the page again")
         finally:
-            self._waiting.pop(number, None)
+            waiting.pop(number, None)
 
     async def _start(self) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
@@ -107,21 +111,26 @@ class _Worker:
         assert process.stdin is not None  # noqa: S101
         assert process.stdout is not None  # noqa: S101
         _write(process.stdin, self._settings)
-        self._process = process
-        self._reader = asyncio.create_task(self._read(process.stdout, process))
+        self._process, self._waiting = process, {}  # the process before ends its own questions
+        self._reader = asyncio.create_task(self._read(process.stdout, process, self._waiting))
         return process
 
-    async def _read(self, stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
+    async def _read(
+        self,
+        stream: asyncio.StreamReader,
+        process: asyncio.subprocess.Process,
+        waiting: Mapping[int, asyncio.Future[Answer]],
+    ) -> None:
         try:
             while True:
                 number, status, is_gzip, length = ANSWER.unpack(await stream.readexactly(ANSWER.size))
                 body = await stream.readexactly(length)
-                future = self._waiting.get(number)
+                future = waiting.get(number)
                 if future is not None and not future.done():
                     future.set_result(Answer(status, body, bool(is_gzip)))
         except asyncio.IncompleteReadError:
             await process.wait()
-            for future in self._waiting.values():
+            for future in waiting.values():
                 if not future.done():
                     future.set_result(_ended())
 

@@ -298,6 +298,8 @@ def decoded(rows: Iterable[JournalRow], place: str, writer: Callable[[], str]) -
             yield seq, read(at, kind, task, attempt, data)
     except json.JSONDecodeError as error:
         raise StateError(f"{place}: is damaged ({error}); nothing can be read from there on") from error
+    except RecursionError:
+        raise StateError(f"{place}: event {seq} has a value that is nested too deeply to be read") from None
     except UnknownEvent as error:
         raise StateError(
             f"{place}: event {seq} is {error}; a newer version of spotwright wrote it{writer()}: upgrade"
@@ -313,6 +315,8 @@ def _named(holder: Holder) -> str:
 def _require_file(path: Path) -> None:
     if not path.exists():
         raise StateError(f"{path}: there is no journal")
+    if not path.is_file():  # SQLite would wait for ever at a pipe
+        raise StateError(f"{path}: is not a journal of spotwright")
 
 
 def _open(path: Path, options: str) -> sqlite3.Connection:

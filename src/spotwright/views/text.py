@@ -92,14 +92,18 @@ def span(seconds: Fraction | float) -> str:
     return format_duration(round(float(seconds), 1))
 
 
-def readable(value: Any) -> Any:
-    """A stored value with ``@env:TOKEN`` instead of the marker of a secret."""
+_DEEPEST = 200
+"""Levels of a value that are shown: a task may return lists within lists as deep as Python can follow."""
+
+
+def readable(value: Any, level: int = 0) -> Any:
+    """A stored value with ``@env:TOKEN`` instead of the marker of a secret, and ``...`` for what lies too deep to be shown."""
     if isinstance(value, str):
         return _SECRET.sub(lambda match: re.sub(r"\\(.)", r"\1", match[1]), value)
     if isinstance(value, Mapping):
-        return {key: readable(item) for key, item in value.items()}
+        return {key: readable(item, level + 1) for key, item in value.items()} if level < _DEEPEST else "..."
     if isinstance(value, list | tuple):
-        return [readable(item) for item in value]
+        return [readable(item, level + 1) for item in value] if level < _DEEPEST else "..."
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from playwright.sync_api import Page, expect
 from tests.forecast.builders import HOUR, forecast, task
@@ -59,7 +59,7 @@ GOLDEN_VIEWS: Mapping[str, str] = {
 }
 """The views with a golden picture, each with the run that it shows. These runs ended at a fixed moment."""
 
-GOLDEN_WINDOW = {"viewport": {"width": 1000, "height": 700}}
+GOLDEN_WINDOW: dict[str, Any] = {"viewport": {"width": 1000, "height": 700}}
 
 
 def make_golden_runs(state: Path) -> dict[str, tuple[str, int]]:

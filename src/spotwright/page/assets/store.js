@@ -60,17 +60,21 @@ export class Run {
     this.stream?.close();
     this.error.value = null;
     try {
-      const [head, tasks] = await Promise.all([get(runPath(this.name)), get(runPath(this.name, "tasks"))]);
-      const timeline = await get(runPath(this.name, "timeline"));
+      const [head, tasks, timeline] = await Promise.all([
+        get(runPath(this.name)).then((found) => this.begin(found)),
+        get(runPath(this.name, "tasks")),
+        get(runPath(this.name, "timeline")),
+      ]);
       if (this.closed) return;
       if (tasks.made_at !== timeline.made_at) return this.load(); // the rows were numbered anew in between
       const behind = Math.min(tasks.seq, timeline.seq);
       batch(() => {
+        if (this.made !== timeline.made_at) this.head.value = head;
+        else this.takeHead(head);
         this.made = timeline.made_at;
         this.seq = behind;
         this.t0 = timeline.t0;
         this.place(timeline);
-        this.head.value = head;
         this.tasks.value = new Columns(tasks);
         this.attempts.value = new Columns({ ...timeline.attempts, seq: timeline.seq });
         this.nodes.value = new Columns({ ...timeline.nodes, seq: timeline.seq });
@@ -82,6 +86,31 @@ export class Run {
     }
   }
 
+  // The head is there before the columns of a large run are.
+  begin(head) {
+    if (this.head.value === null && !this.closed) {
+      batch(() => {
+        this.t0 = head.t0;
+        this.place(head);
+        this.head.value = head;
+      });
+    }
+    return head;
+  }
+
+  // A new head; one without its account may come after one that has it. With it comes what lies over the lanes, which changes also
+  // without an attempt: nobody drives the run any more.
+  takeHead(head) {
+    const isPriced = this.head.value.seq === head.seq && this.head.value.summary.cost !== null;
+    if (isPriced && head.summary.cost === null) return;
+    batch(() => {
+      this.head.value = head;
+      this.place(head); // that nobody drives the run any more is told without an event
+      const lanes = this.timeline.value;
+      if (lanes) this.timeline.value = { ...lanes, bands: head.bands, marks: { ...lanes.marks, ...head.marks } };
+    });
+  }
+
   place({ now, driven }) {
     this.driven.value = driven;
     this.last = now;
@@ -91,23 +120,10 @@ export class Run {
   follow() {
     this.stream = follow(this.name, () => `${this.made}.${this.seq}`, {
       changes: (changes) => this.change(changes),
-      head: (head) => {
-        const isPriced = this.head.value.seq === head.seq && this.head.value.summary.cost !== null;
-        if (!isPriced || head.summary.cost !== null) this.takeHead(head); // one without its account may come late
-      },
+      head: (head) => this.takeHead(head),
       reset: () => this.load(),
       gone: (answer) => (this.error.value = Object.assign(new Error(answer.message), { kind: "not-found" })),
       quiet: (value) => (this.quiet.value = value),
-    });
-  }
-
-  // A new head. With it comes what lies over the lanes, which changes also without an attempt: nobody drives the run any more.
-  takeHead(head) {
-    batch(() => {
-      this.head.value = head;
-      this.place(head);
-      const { bands, marks } = head;
-      this.timeline.value = { ...this.timeline.value, bands, marks: { ...this.timeline.value.marks, ...marks } };
     });
   }
 

@@ -22,7 +22,7 @@ export function Plan({ run }) {
   const actual = answer.actual;
   return html`<section class="view view-plan" aria-label="Plan">
     ${answer.why && html`<p class="problem">${answer.why}</p>`}
-    ${answer.text.map((line) => html`<p key=${line}>${line}</p>`)}
+    ${answer.text.length > 0 && html`<pre>${answer.text.join("\n")}</pre>`}
     <h2>Cost${actual?.so_far ? html` <span class="note">so far</span>` : ""}</h2>
     <${Intervals} rows=${rows("cost", cost)} actual=${actual?.cost} text=${cost} caption=${`Planned cost by policy${actual?.cost_words ? `; the actual cost is ${actual.cost_words}` : ""}`} />
     <h2>End</h2>
