@@ -212,7 +212,7 @@ def test_artifacts_are_drawn_and_html_runs_nothing(tmp_path: Path, page_server: 
     expect(classes.get_by_role("img", name=re.compile("ROC curve of classes, 3 points"))).to_be_visible()
     classes.get_by_text("The curve as a table").click()
     expect(classes.get_by_role("region", name="Points of the ROC curve").locator("tbody tr")).to_have_count(3)
-    expect(page).to_have_title("a-run · Spotwright")
+    expect(page).to_have_title("About · a-run · Spotwright")
     assert page.locator("iframe").get_attribute("sandbox") == ""
 
 

@@ -67,7 +67,7 @@ function skip(event) {
 function App() {
   const { view, run } = route.value;
   useEffect(() => {
-    document.title = run ? `${run} · Spotwright` : "Spotwright";
+    if (!run) document.title = "Spotwright";
     other.value = null;
     if (!run && OTHERS[view]) OTHERS[view]().then((component) => (other.value = { view, component }));
   }, [view, run]);

@@ -12,6 +12,7 @@ function read() {
 }
 
 export const route = signal(read());
+export const moves = signal(0); // steps from one address to another since the page was loaded
 
 // The address of a view; empty parameters are left out.
 export function href(view, run = "", params = {}) {
@@ -28,6 +29,7 @@ export function href(view, run = "", params = {}) {
 export function go(address, { replace = false } = {}) {
   if (address === location.pathname + location.search) return;
   history[replace ? "replaceState" : "pushState"](null, "", address);
+  if (!replace) moves.value += 1;
   route.value = read();
 }
 
@@ -47,7 +49,10 @@ export const apiAddress = (path, params = {}) => {
   return `${root}api/v1/${path}${text ? `?${text}` : ""}`;
 };
 
-addEventListener("popstate", () => (route.value = read()));
+addEventListener("popstate", () => {
+  moves.value += 1;
+  route.value = read();
+});
 
 // Plain clicks on links of the page stay in the page.
 addEventListener("click", (event) => {

@@ -105,7 +105,7 @@ export class Run {
     if (isPriced && head.summary.cost === null) return;
     batch(() => {
       this.head.value = head;
-      this.place(head);
+      this.place(head); // that nobody drives the run any more is told without an event
       const lanes = this.timeline.value;
       if (lanes) this.timeline.value = { ...lanes, bands: head.bands, marks: { ...lanes.marks, ...head.marks } };
     });

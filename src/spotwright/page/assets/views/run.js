@@ -1,10 +1,10 @@
 // One run: its head, and the tabs of its views.
 import { html } from "htm/preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, runPath } from "../api.js";
 import { amount, count, duration, moment, money, offset } from "../format.js";
 import { Command, Loading, Problem, Status, say } from "../parts/common.js";
-import { href, route } from "../routes.js";
+import { href, moves, route } from "../routes.js";
 import { Run } from "../store.js";
 
 // The views of a run: name in the address, title, module. A module loads when its tab is opened.
@@ -41,6 +41,7 @@ export function RunPage() {
     );
     return () => (wanted = false);
   }, [view, run]);
+  const begin = useArrival(name, view);
   const error = run.error.value;
   if (error && !run.head.value) return html`<main class="view"><h1>${name}</h1><${Problem} error=${error} retry=${() => run.load()} /></main>`;
   if (!load) return html`<main class="view"><h1>${name}</h1><${Problem} error=${new Error(`There is no view ${view}.`)} /></main>`;
@@ -51,12 +52,44 @@ export function RunPage() {
     <nav class="tabs" aria-label="Views of the run">${TABS.map(
       ([tab, title]) => html`<a key=${tab} href=${href(tab, name)} aria-current=${tab === view ? "page" : undefined}>${title}</a>`,
     )}</nav>
+    <span key=${viewName(view)} class="unseen" tabindex="-1" ref=${begin}>${viewName(view)}</span>
     ${error && html`<${Problem} error=${error} retry=${() => run.load()} />`}
     ${run.quiet.value && run.driven.value && html`<p class="problem" role="status">The connection to the server is interrupted; what is shown may be old.</p>`}
     ${isReady && Part ? html`<${Part} run=${run} />` : html`<${Loading} what=${view} />`}
   </main>`;
 }
 
+// What a view shows, for people who listen and for the title of the window.
+function viewName(view) {
+  const { params } = route.value;
+  const [task, n] = [params.get("task"), params.get("n")];
+  if (view === "attempt") return n ? `${task}, attempt ${n}` : `${task}`;
+  if (view === "log") return `Log of ${task}${n ? `, attempt ${n}` : ""}`;
+  const title = TABS.find(([tab]) => tab === view)?.[1] ?? view;
+  return view === "graph" && params.get("scope") ? `${title} of ${params.get("scope")}` : title;
+}
+
+// Where the focus goes when what had it is not there any more after a step to another view: to the beginning of the view, whose
+// name is read. A step back to the timeline returns to its lanes, which know their mark.
+function useArrival(run, view) {
+  const begin = useRef(null);
+  const name = viewName(view);
+  useEffect(() => {
+    document.title = `${name} · ${run} · Spotwright`;
+  }, [run, name]);
+  useEffect(() => {
+    if (!moves.value) return () => {};
+    const timer = setTimeout(() => {
+      if (document.activeElement !== document.body) return;
+      const lanes = view === "timeline" && route.value.params.get("lane") ? document.querySelector(".lanes .scroller") : null;
+      (lanes ?? begin.current)?.focus({ preventScroll: true });
+    }, SETTLES);
+    return () => clearTimeout(timer);
+  }, [moves.value]);
+  return begin;
+}
+
+const SETTLES = 250; // milliseconds until a view has taken the place of the one before
 const WAITS = 3; // reasons above the views; the others on request
 
 function Head({ run }) {
