@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import click
 
-from spotwright.cli import STOPPED, SUCCEEDED
+from spotwright.cli import STOPPED, SUCCEEDED, say
 from spotwright.cli.cluster import Place, place_options
 from spotwright.cli.options import Listen
 from spotwright.errors import InputError
@@ -169,12 +169,12 @@ def page_beside(state: Path, run: str, *, as_json: bool) -> Iterator[Callable[[i
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(json.dumps({**told, "opens": is_terminal}).encode() + b"\n")
         process.stdin.flush()
-    click.echo(f"the page is at {address.url(run)}", err=as_json)
+    say(f"the page is at {address.url(run)}", err=as_json)
     sys.stdout.flush()
 
     def stay(code: int) -> int:
         if is_terminal and code != STOPPED and process.poll() is None:
-            click.echo("the run has ended, and the page stays: Ctrl-C ends it", err=True)
+            say("the run has ended, and the page stays: Ctrl-C ends it", err=True)
             with contextlib.suppress(KeyboardInterrupt):
                 process.wait()
         return code
@@ -252,8 +252,8 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
         )
         async with server.serving(made.listening):
             if not is_beside:
-                click.echo(f"the page is at {address.url(run)}")
-                click.echo("Ctrl-C ends it", err=True)
+                say(f"the page is at {address.url(run)}")
+                say("Ctrl-C ends it", err=True)
                 sys.stdout.flush()
             if is_beside and opens and run:
                 await _begun(workers, run, ends)

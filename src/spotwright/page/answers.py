@@ -34,6 +34,8 @@ _PIECE = 1 << 20  # bytes of a log in one answer
 _MOST_DOWNLOADS = 8  # that go on at once in one run; of the others the log is read again from its start
 _MOST_ROWS = 1000  # of the history in one answer
 _DAY = 86400.0
+_POOLS_EVERY = 4.0  # seconds between answers about pools ...
+_POOLS_SHARE = 20.0  # ... and so many times the time that the last one took
 _MOST_RUNS = 2000  # in one answer about many runs: reading more takes longer than a person waits
 
 _Question = Mapping[str, Any]
@@ -107,11 +109,15 @@ def _find(runs: KeptRuns, question: _Question) -> dict[str, Any]:
 
 
 def _pools(runs: KeptRuns, _question: _Question) -> dict[str, Any]:
-    """The pools over the runs of a day."""
+    """The pools over the runs of a day. Windows that show them share an answer, which is kept longer the longer it took."""
     now = time.time()
+    if now < runs.pools_until and runs.pools is not None:
+        return runs.pools
     problems: list[Problem] = []
     document = pools(_readers(runs.source, now - _DAY, problems, by_end=True), now)
-    return {**document, **_told(problems)}
+    runs.pools = {**document, **_told(problems)}
+    runs.pools_until = time.time() + max(_POOLS_EVERY, _POOLS_SHARE * (time.time() - now))
+    return runs.pools
 
 
 def _totals(runs: KeptRuns, question: _Question) -> dict[str, Any]:
@@ -153,6 +159,8 @@ def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_en
             return
         if run.made_at / 1e9 < since and not by_end:
             return
+        if by_end and run.changed_at < since:
+            continue
         try:
             reader = source.open(run.name)
         except SpotwrightError as error:
@@ -161,8 +169,6 @@ def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_en
         except Exception:  # noqa: BLE001  # one run must not hide all others
             problems.append(_fault(run.name))
             continue
-        if by_end and reader.state.known_until(reader.now) < since:
-            return  # runs before it are older still, but for one that a resume took up again
         yield reader
 
 

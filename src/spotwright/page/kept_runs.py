@@ -182,6 +182,8 @@ class KeptRuns:
         self._source: RunsSource | None = None
         self._index: RunIndex | None = None
         self._runs: OrderedDict[str, KeptRun] = OrderedDict()
+        self.pools: dict[str, Any] | None = None  # the last answer about the pools of all runs
+        self.pools_until = 0.0  # it is given until then (Unix seconds)
 
     @property
     def source(self) -> RunsSource:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from spotwright.engine.events import TaskStatus
 from spotwright.engine.ports import Liveness
 from spotwright.errors import UnknownRun
-from spotwright.records.journal import journal_stamp
+from spotwright.records.journal import JournalStamp, journal_stamp
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 
@@ -31,11 +31,15 @@ _TRIES = 4  # of a lost connection, 1.4 seconds: whoever looks at the page asks 
 
 
 class RunName(NamedTuple):
-    """A run in a list. ``made_at``: nanoseconds. ``stamp``: changes when the run does; empty where nobody can say cheaply."""
+    """A run in a list. ``made_at``: nanoseconds. ``stamp``: changes when the run does; empty where nobody can say cheaply.
+
+    ``changed_at``: Unix seconds; nothing has happened in it since.
+    """
 
     name: str
     made_at: int
     stamp: str
+    changed_at: float
 
 
 class Problem(NamedTuple):
@@ -103,7 +107,7 @@ class LocalRuns:
         began = time.monotonic()
         if began >= self._list_again_at:
             self._names = [
-                RunName(run.name, made_at, "" if stamp is None else str(stamp))
+                RunName(run.name, made_at, "" if stamp is None else str(stamp), _changed_at(stamp))
                 for made_at, run in reversed(self._folder.runs_by_age())
                 if _is_file_name(run.name)
                 for stamp in [journal_stamp(run.journal)]
@@ -188,7 +192,12 @@ class ClusterRuns:
             self._lines = {str(line["run"]): line for line in lines}
             self.problems = [Problem("", text) for text in problems]
             self._names = [
-                RunName(name, int(line["started_at"] * 1e9), f"{zlib.crc32(json.dumps(line).encode()):x}")
+                RunName(
+                    name,
+                    int(line["started_at"] * 1e9),
+                    f"{zlib.crc32(json.dumps(line).encode()):x}",
+                    time.time() if line["finished_at"] is None else line["finished_at"],
+                )
                 for name, line in reversed(self._lines.items())
             ]
             self._listed_at = time.monotonic()
@@ -239,3 +248,8 @@ def _is_file_name(name: str) -> bool:
         return len(name.encode()) <= _LONGEST
     except UnicodeEncodeError:  # bytes that are no text
         return False
+
+
+def _changed_at(stamp: JournalStamp | None) -> float:
+    """The newest time of the files of a journal; without a stamp it is being written."""
+    return time.time() if stamp is None else max(stamp[0], stamp[3]) / 1e9
