@@ -41,6 +41,7 @@ __all__ = [
     "beside",
     "beside_json",
     "beside_lines",
+    "bins_json",
     "command_for",
     "forecast_json",
     "forecast_text",
@@ -287,8 +288,13 @@ def _policy_json(policy: PolicyForecast) -> dict[str, Any]:
         "fails": policy.fails,
         "interruptions": policy.interruptions,
         "spot": policy.spot,
-        "bins": {"cost": policy.cost_bins._asdict(), "finish": policy.finish_bins._asdict()},
+        "bins": {"cost": bins_json(policy.cost_bins), "finish": bins_json(policy.finish_bins)},
     }
+
+
+def bins_json(bins: Bins) -> dict[str, Any]:
+    """A histogram for machines."""
+    return {"edges": list(bins.edges), "counts": list(bins.counts), "beyond": bins.beyond}
 
 
 def _distribution_json(values: Distribution) -> dict[str, float | None]:

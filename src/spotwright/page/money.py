@@ -35,7 +35,6 @@ from spotwright.views.account_report import (
 from spotwright.views.spending import Line, RunLine, Totals, charges_of, totals_json
 
 if TYPE_CHECKING:
-    from spotwright.forecast.forecast import Bins
     from spotwright.forecast.report import Beside, StoredPolicy
 
 __all__ = ["account_document", "plan_document", "totals_document"]
@@ -216,7 +215,7 @@ def plan_document(reader: RunReader, costs: Account, other: Path | None = None) 
 
 
 def _policy(name: str, policy: StoredPolicy, *, is_own: bool) -> dict[str, Any]:
-    from spotwright.forecast.report import ALL_QUANTILES, NAMES
+    from spotwright.forecast.report import ALL_QUANTILES, NAMES, bins_json
 
     bins = policy.bins
     return {
@@ -225,12 +224,8 @@ def _policy(name: str, policy: StoredPolicy, *, is_own: bool) -> dict[str, Any]:
         "is_own": is_own,
         "cost": dict(zip(ALL_QUANTILES, policy.cost, strict=True)),
         "end": dict(zip(ALL_QUANTILES, policy.end, strict=True)),
-        "bins": None if bins is None else {"cost": _bins(bins[0]), "end": _bins(bins[1])},
+        "bins": None if bins is None else {"cost": bins_json(bins[0]), "end": bins_json(bins[1])},
     }
-
-
-def _bins(bins: Bins) -> dict[str, Any]:
-    return {"edges": list(bins.edges), "counts": list(bins.counts), "beyond": bins.beyond}
 
 
 def _actual(reader: RunReader, costs: Account, found: Beside) -> dict[str, Any]:
