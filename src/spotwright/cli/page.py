@@ -257,9 +257,12 @@ async def _serve(made: _Made, run: str = "", *, opens: bool, is_beside: bool = F
                 sys.stdout.flush()
             if is_beside and opens and run:
                 await _begun(workers, run, ends)
+            # While a browser opens, a process starts that reads runs, and reads the one that is asked for.
+            ahead = asyncio.create_task(workers.ask("head", run) if run else workers.ask("find"))
             if opens and not ends.is_set():
                 _open_browser(address._replace(token=identity.once()).url(run))  # other users can read command lines
             await ends.wait()
+            ahead.cancel()
     finally:
         await workers.close()
     return SUCCEEDED
