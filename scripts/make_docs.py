@@ -30,7 +30,7 @@ from spotwright.forecast.report import beside_json, forecast_json
 from spotwright.linter.formats import lint_json
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
-from spotwright.page import attempt_panel, columns, heads, scopes, stream
+from spotwright.page import answers, attempt_panel, columns, heads, scopes, stream
 from spotwright.page import money as page_money
 from spotwright.page.artifacts import artifact_raw, task_artifacts
 from spotwright.page.index import RunIndex
@@ -274,6 +274,7 @@ _PAGE_ANSWERS: Mapping[str, Callable[..., Any] | type] = {
     "runs/RUN/artifact?task=&name=": artifact_raw,
     "pools": heads.pools,
     "totals?since=": page_money.totals_document,
+    "rehearsals?name=": answers.rehearsals_document,
 }
 
 

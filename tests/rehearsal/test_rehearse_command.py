@@ -67,6 +67,10 @@ def test_an_unsafe_task_exits_with_1_and_names_its_log(project: Project) -> None
     suite = ET.parse(project.folder / "found.xml").getroot()[0]  # noqa: S314 (we wrote it)
     assert suite.get("tests") == str(len(suite))
     assert {case.get("name") for case in suite if case.find("failure") is not None} >= {"verdict"}
+    (kept,) = (project.folder / ".spotwright" / "rehearsals").glob("*/report.json")  # which the page shows
+    report = json.loads(kept.read_text(encoding="utf-8"))
+    assert (report["safe"], report["steps"][0]["verdict"]) == (False, "not safe")
+    assert report["text"].splitlines()[0] == "step: not safe"
 
 
 @pytest.mark.long

@@ -97,7 +97,7 @@ def rehearse(
     """
     require_platform()
     with importing():
-        from spotwright.rehearsal.report import as_json, as_junit, as_text, failures, outcome_text
+        from spotwright.rehearsal.report import as_json, as_junit, as_text, failures, keep_report, outcome_text
         from spotwright.rehearsal.session import RehearsalOptions, run_rehearsal
     options = RehearsalOptions(
         pipeline=pipeline_file, command=ctx.meta.get("command", ()), pipeline_name=shared.pipeline_name, task=task,
@@ -111,6 +111,7 @@ def rehearse(
     rehearsal = run_rehearsal(
         options, lambda line: _show(line if isinstance(line, str) else outcome_text(line), progress)
     )
+    keep_report(rehearsal)
     if junit is not None:
         _write(junit, as_junit(rehearsal, must_resume=must_resume))
     if shared.as_json:

@@ -5,13 +5,15 @@ Every document is made by a pure function elsewhere; this module finds the run, 
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from spotwright.engine.event_codec import EVENT_TYPES
-from spotwright.errors import InputError, SpotwrightError, UnknownRun
+from spotwright.errors import InputError, SpotwrightError, StateError, UnknownRun
 from spotwright.model.quantities import parse_duration
 from spotwright.page.artifacts import artifact_raw, task_artifacts
 from spotwright.page.attempt_panel import attempt_panel, history, nodes
@@ -23,10 +25,11 @@ from spotwright.page.money import account_document, plan_document, totals_docume
 from spotwright.page.run_sources import Problem, RunsSource
 from spotwright.page.scopes import graph
 from spotwright.records.reader import ENVIRONMENT, RunReader
+from spotwright.records.state_folder import StateFolder
 from spotwright.views.account import Account, account
 from spotwright.visible_text import visible
 
-__all__ = ["answer"]
+__all__ = ["answer", "rehearsals_document"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,6 +39,8 @@ _MOST_ROWS = 1000  # of the history in one answer
 _DAY = 86400.0
 _POOLS_EVERY = 4.0  # seconds between answers about pools ...
 _POOLS_SHARE = 20.0  # ... and so many times the time that the last one took
+_MOST_REHEARSALS = 200  # in a list
+_LARGEST_REPORT = 20_000_000  # bytes
 _MOST_RUNS = 2000  # in one answer about many runs: reading more takes longer than a person waits
 
 _Question = Mapping[str, Any]
@@ -172,6 +177,58 @@ def _readers(source: RunsSource, since: float, problems: list[Problem], *, by_en
         yield reader
 
 
+def rehearsals_document(source: RunsSource, name: str = "") -> dict[str, Any]:
+    """The rehearsals of a project, newest first, and the report of one.
+
+    - ``rehearsals``: ``name``, ``changed_at`` (Unix seconds), ``steps`` (``task``, ``verdict``), ``safe``, ``problem`` (why it
+      cannot be read, or empty). Without a report, as of one that goes on or was killed, ``steps`` is empty and ``safe`` null;
+    - ``of``: how many there are in all;
+    - ``report``: null, or that of the one with the ``name``: the document of ``rehearse --json`` with ``text``, what it printed.
+    """
+    folders = source.rehearsals()
+    found = [_rehearsal(path) for path in folders[:_MOST_REHEARSALS]]
+    wanted = next((path for path in folders if path.name == name), None)
+    if name and wanted is None:
+        raise UnknownRun(f"there is no rehearsal {name[:100]!r}")
+    report = None if wanted is None else _report(wanted)
+    if wanted is not None and report is None:
+        raise UnknownRun(
+            f"rehearsal {name[:100]!r} has no report: it goes on, was stopped, or is of an earlier version"
+        )
+    return {"rehearsals": found, "of": len(folders), "report": report}
+
+
+def _rehearsal(folder: Path) -> dict[str, Any]:
+    line: dict[str, Any] = {"name": folder.name, "changed_at": None, "steps": [], "safe": None, "problem": ""}
+    try:
+        line["changed_at"] = folder.stat().st_mtime
+        report = _report(folder)
+        if report is not None:
+            line["steps"] = [{"task": each["task"], "verdict": each["verdict"]} for each in report["steps"]]
+            line["safe"] = bool(report["safe"])
+    except (OSError, SpotwrightError) as error:
+        line["problem"] = str(error)
+    except (KeyError, TypeError):
+        line["problem"] = f"{StateFolder(folder).rehearsal_report}: it is no report of a rehearsal"
+    return line
+
+
+def _report(folder: Path) -> dict[str, Any] | None:
+    """The report of a rehearsal; ``None`` without one. Raises :class:`StateError` for one that cannot be read."""
+    path = StateFolder(folder).rehearsal_report
+    try:
+        if not path.is_file():
+            return None
+        if path.stat().st_size > _LARGEST_REPORT:
+            raise StateError(f"{path}: it has more than {_LARGEST_REPORT:,} bytes")
+        report = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise StateError(f"{path}: cannot be read ({error})") from error
+    if not isinstance(report, dict) or not isinstance(report.get("steps"), list):
+        raise StateError(f"{path}: it is no report of a rehearsal")
+    return report
+
+
 def _told(problems: list[Problem]) -> dict[str, Any]:
     return {"problems": [{"run": each.run, "message": each.message} for each in problems]}
 
@@ -181,6 +238,7 @@ _OF_ALL: Mapping[str, Callable[[KeptRuns, _Question], Any]] = {
     "find": _find,
     "pools": _pools,
     "totals": _totals,
+    "rehearsals": lambda runs, question: rehearsals_document(runs.source, str(question.get("name") or "")),
 }
 
 

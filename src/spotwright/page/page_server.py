@@ -30,7 +30,7 @@ from spotwright.page.workers import Answer, Workers
 
 __all__ = ["PageServer"]
 
-_PAGES = ("", "pools", "totals")
+_PAGES = ("", "pools", "totals", "rehearsals")
 _PING = 15.0  # seconds: proxies cut connections that are silent for longer
 _RUN_PAGE = re.compile(r"runs/[^/]{1,300}(/[a-z]{0,40})?")
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -108,6 +108,7 @@ class PageServer:
         app.router.add_get(f"{api}/runs", self._runs)
         app.router.add_get(f"{api}/pools", self._pools)
         app.router.add_get(f"{api}/totals", self._totals)
+        app.router.add_get(f"{api}/rehearsals", self._rehearsals)
         app.router.add_get(f"{api}/stream", self._stream)
         app.router.add_get(f"{api}/runs/{{run}}/log/raw", self._raw_log)
         app.router.add_get(f"{api}/runs/{{run}}/artifact", self._raw_artifact)
@@ -210,6 +211,9 @@ class PageServer:
 
     async def _pools(self, request: web.Request) -> web.StreamResponse:
         return await self._pass(request, "pools", "", ())
+
+    async def _rehearsals(self, request: web.Request) -> web.StreamResponse:
+        return await self._pass(request, "rehearsals", "", ("name",))
 
     async def _totals(self, request: web.Request) -> web.StreamResponse:
         return await self._pass(request, "totals", "", ("since",))

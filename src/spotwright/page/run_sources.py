@@ -10,7 +10,7 @@ import json
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -75,6 +75,9 @@ class RunsSource(Protocol):
 
     def stamp(self, name: str) -> object:
         """Changes when the run has new events; ``None`` where only a look can tell."""
+
+    def rehearsals(self) -> Sequence[Path]:
+        """The state folders of rehearsals, newest first."""
 
     def left_out(self) -> Sequence[Mapping[str, Any]]:
         """The pools that new attempts pass over now."""
@@ -146,6 +149,14 @@ class LocalRuns:
 
     def _unknown(self, name: str) -> UnknownRun:
         return UnknownRun(f"there is no run {name[:100]!r} in {self._folder.path}")
+
+    def rehearsals(self) -> Sequence[Path]:
+        """See :meth:`RunsSource.rehearsals`."""
+        found: list[tuple[float, Path]] = []
+        for path in self._folder.rehearsals.glob("*"):
+            with suppress(OSError):
+                found.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(found, reverse=True)]
 
     def left_out(self) -> Sequence[Mapping[str, Any]]:
         """See :meth:`RunsSource.left_out`; each run tells its own."""
@@ -230,6 +241,10 @@ class ClusterRuns:
     def stamp(self, _name: str) -> object:
         """See :meth:`RunsSource.stamp`."""
         return None
+
+    def rehearsals(self) -> Sequence[Path]:
+        """See :meth:`RunsSource.rehearsals`: they run on one machine."""
+        return ()
 
     def left_out(self) -> Sequence[Mapping[str, Any]]:
         """See :meth:`RunsSource.left_out`."""

@@ -6,7 +6,8 @@
       format                        the layout's version
       components.json               digests of component texts, by addresses that name a commit
       cache/FINGERPRINT.json        results that later runs may use
-      rehearsals/NAME/              a state folder with the runs of one rehearsal; driver.json names its process
+      rehearsals/NAME/              a state folder with the runs of one rehearsal; driver.json names its process,
+                                    report.json is what it found
       trash/                        what prune is deleting
       volumes/NAME/                 the folder for pvc://NAME on one machine
       runs/RUN/
@@ -183,6 +184,11 @@ class StateFolder:
     def rehearsals(self) -> Path:
         """The folder of rehearsals, each with a state folder of its own."""
         return self.path / "rehearsals"
+
+    @property
+    def rehearsal_report(self) -> Path:
+        """In the state folder of a rehearsal that has ended: its report as JSON, with its ``text``."""
+        return self.path / "report.json"
 
     @property
     def driver(self) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 
 from spotwright.errors import SpotwrightError
 from spotwright.kfp.compiled import Compiled
-from spotwright.rehearsal.report import as_json, as_text, outcome_text
+from spotwright.rehearsal.report import as_json, as_text, keep_report, outcome_text
 from spotwright.rehearsal.session import RehearsalOptions, run_rehearsal
 from spotwright.rehearsal.verdict import PointOutcome
 from spotwright.runs.subprocess_rpc import exit_code_of, refusal
@@ -25,6 +25,7 @@ def main() -> int:
     """Perform the request. Exit code 0 if there is any verdict; 2 for wrong input."""
     try:
         rehearsal = run_rehearsal(_options(json.loads(sys.stdin.read())), _write_progress)
+        keep_report(rehearsal)
     except SpotwrightError as error:
         _write(**refusal(error))
         return 2

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from spotwright.errors import StateError
 from spotwright.local.protocol import LOG
 from spotwright.local.supervisor.private_folders import temporary_folder
 from spotwright.model.attempts import Cause
+from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.rehearsal.attempt_trace import NO_ANSWER, OnSigterm
 from spotwright.rehearsal.causes import probable_cause, step_cause
 from spotwright.rehearsal.fault_injector import InjectionResult
@@ -23,7 +25,7 @@ from spotwright.rehearsal.session import Rehearsal
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
 from spotwright.rehearsal.workspaces import COMMAND_TASK
 
-__all__ = ["as_json", "as_junit", "as_text", "failures", "outcome_text", "passes"]
+__all__ = ["as_json", "as_junit", "as_text", "failures", "keep_report", "outcome_text", "passes"]
 
 
 _MAX_NOISE_SHOWN = 5
@@ -306,6 +308,18 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
         "state": str(rehearsal.state),
         "steps": [_step_json(step) for step in rehearsal.steps],
     }
+
+
+def keep_report(rehearsal: Rehearsal) -> None:
+    """Write the report beside the runs of the rehearsal, where ``spotwright page`` finds it.
+
+    Raises :class:`StateError` where it cannot be written.
+    """
+    path = StateFolder(rehearsal.state).rehearsal_report
+    try:
+        write_atomically(path, {**as_json(rehearsal), "text": as_text(rehearsal)})
+    except OSError as error:
+        raise StateError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def _step_json(step: StepReport) -> dict[str, Any]:

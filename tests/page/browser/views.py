@@ -50,11 +50,12 @@ VIEWS: Mapping[str, View] = {
     "log": View("runs/{run}/log?task={task}&n={n}", ".view-log .log-lines .line .words span"),
     "pools": View("pools", "main h1"),
     "totals": View("totals", "main table, main .empty"),
+    "rehearsals": View("rehearsals", "main table, main .empty"),
 }
 
 
 GOLDEN_VIEWS: Mapping[str, str] = {
-    **{view: "ordinary" for view in VIEWS if view not in {"pools", "totals"}},  # these two tell of the last days
+    **{view: "ordinary" for view in VIEWS if view not in {"pools", "totals", "rehearsals"}},  # these two tell of the last days
     "timeline": "interrupted",
 }
 """The views with a golden picture, each with the run that it shows. These runs ended at a fixed moment."""

@@ -36,6 +36,7 @@ get("about").then(
 const other = signal(null); // the views that load when they are opened
 const OTHERS = {
   pools: () => import("./views/pools.js").then((module) => module.Pools),
+  rehearsals: () => import("./views/rehearsals.js").then((module) => module.Rehearsals),
   totals: () => import("./views/totals.js").then((module) => module.TotalsView),
 };
 
@@ -49,6 +50,7 @@ function Header() {
       <a href=${href("runs")} aria-current=${current("runs")}>Runs</a>
       <a href=${href("pools")} aria-current=${current("pools")}>Pools</a>
       <a href=${href("totals")} aria-current=${current("totals")}>Totals</a>
+      ${about.value?.source === "state" && html`<a href=${href("rehearsals")} aria-current=${current("rehearsals")}>Rehearsals</a>`}
     </nav>
     <span class="place" title=${about.value?.place}>${about.value ? (about.value.source === "cluster" ? `cluster ${about.value.place}` : about.value.place) : ""}</span>
     <label class="theme">Theme <select value=${theme.value} onChange=${(event) => (theme.value = event.currentTarget.value)}>
