@@ -46,7 +46,7 @@ class Picture(NamedTuple):
 
 
 DOCS = {
-    **{view: Picture(view) for view in VIEWS},
+    **{view: Picture(view) for view in VIEWS if view != "rehearsals"},
     "plan": Picture("plan", "interrupted"),  # a second of the demo stands for an hour, which no plan knows
     "timeline-dark": Picture("timeline", settings={**_WIDE, "color_scheme": "dark"}),
     "timeline-narrow": Picture("timeline", settings=_NARROW),

@@ -57,9 +57,9 @@ class Rows {
   }
 }
 
-// A range with its unit once.
+// A range with its unit once, as short as a column needs it.
 function between({ low, high }, text) {
-  const words = text(low) === text(high) ? text(low) : `${text(low).split(" ")[0]} to ${text(high)}`;
+  const words = text(low) === text(high) ? text(low) : `${text(low).split(" ")[0]}–${text(high)}`;
   return html`<span title=${words}>${words}</span>`;
 }
 const wasted = (line) => (line.wasted ? between(line.wasted, (each) => amount(each, line.currency)) : "");
@@ -74,7 +74,7 @@ function status(line) {
 // A column whose cell has nothing to show until its line is there.
 const column = (at, key, title, className, cell, sort = true) => ({ key, title, className, sort, cell: (row) => (at(row) ? cell(at(row)) : "") });
 const figure = (at, key, title, cell, width = "") => column(at, key, title, `number ${width}`, (line) => (line.status ? cell(line) : ""));
-const COLUMNS = (at) => [
+const columnsOf = (at, hasDeadlines) => [
   column(at, "run", "Run", "wide name", (line) => line.run),
   column(at, "pipeline", "Pipeline", "name", (line) => line.pipeline ?? "", false),
   column(at, "status", "Status", "status", status),
@@ -84,10 +84,10 @@ const COLUMNS = (at) => [
   figure(at, "attempts", "Attempts", (line) => count(line.attempts)),
   figure(at, "interruptions", "Interruptions", (line) => count(line.interruptions), "long"),
   figure(at, "errors", "Errors", (line) => count(line.errors)),
-  figure(at, "cost", "Cost", (line) => amount(line.cost, line.currency)),
+  figure(at, "cost", "Cost", (line) => amount(line.cost, line.currency), "money"),
   figure(at, "wasted", "Wasted", wasted, "range"),
   figure(at, "saved", "Saved", saved, "range"),
-  { ...figure(at, "late", "Deadline", late), className: "", sort: false },
+  ...(hasDeadlines ? [{ ...figure(at, "late", "Deadline", late), className: "late", sort: false }] : []),
 ];
 const WORDS = ["run", "status"]; // columns that are sorted from A on; the others from the largest down
 
@@ -134,7 +134,7 @@ export function Runs() {
     ${answer && !total && (!Object.values(query).some(Boolean)
       ? html`<${Empty}><p>There are no runs yet. Start one with:</p><p><code>spotwright run pipeline.py</code></p><//>`
       : html`<${Empty}><p>No run matches. <a href=${href("runs")}>Show all</a></p><//>`)}
-    ${total > 0 && html`<${Grid} name="runs" columns=${COLUMNS(at)} rows=${total} open=${open} sort=${sorted} onSort=${sort}
+    ${total > 0 && html`<${Grid} name="runs" columns=${columnsOf(at, answer?.lines.some((line) => line.deadline))} rows=${total} open=${open} sort=${sorted} onSort=${sort}
       address=${(row) => at(row) && href("timeline", at(row).run)}
       label=${(row) => (at(row) ? `${at(row).run}, ${at(row).status ?? (at(row).problem ? "unreadable" : "being read")}` : "loading")} />`}
   </main>`;
