@@ -55,7 +55,7 @@ VIEWS: Mapping[str, View] = {
 
 
 GOLDEN_VIEWS: Mapping[str, str] = {
-    **{view: "ordinary" for view in VIEWS if view not in {"pools", "totals", "rehearsals"}},  # these two tell of the last days
+    **{view: "ordinary" for view in VIEWS if view not in {"pools", "totals", "rehearsals"}},
     "timeline": "interrupted",
 }
 """The views with a golden picture, each with the run that it shows. These runs ended at a fixed moment."""
