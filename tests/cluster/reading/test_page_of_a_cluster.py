@@ -10,6 +10,8 @@ from tests.cluster.reading.served import Served as Controller
 from tests.cluster.reading.served import spotwright
 from tests.page.served import Served, serving, soon
 
+from spotwright.page.vendor import vendor_faults
+
 
 @pytest.fixture(autouse=True)
 def trusted(certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +95,7 @@ def test_what_is_wrong_is_one_sentence(served: Controller, tmp_path: Path, what:
     assert message in answer.json()["message"]
 
 
+@pytest.mark.skipif(bool(vendor_faults()), reason="the page's modules are not made: make page")
 def test_the_command_tells_it_at_once(served: Controller) -> None:
     options = served.options()
     options[-1] = "https://127.0.0.1:1"
