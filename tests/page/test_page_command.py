@@ -12,7 +12,12 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 from urllib.request import HTTPCookieProcessor, build_opener
 
+import pytest
 from tests.page.made_runs import Kind, make_run
+
+from spotwright.page.vendor import vendor_faults
+
+pytestmark = pytest.mark.skipif(bool(vendor_faults()), reason="the page's modules are not made: make page")
 
 COMMAND = [sys.executable, "-m", "spotwright", "page", "--listen", "127.0.0.1:0"]
 
