@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.views.account import SECOND, Stay, occupy, share_of
+from spotwright.views.node_time import SECOND, Stay, occupy, share_of
 
 HALF = Fraction(1, 2)
 NODE = {"cpu": 4000, "memory": 16 * 2**30, "nvidia.com/gpu": 2}

@@ -26,7 +26,7 @@ from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
 from spotwright.scheduling.ladder import Ladder, Work, build
-from spotwright.views.account import share_of
+from spotwright.views.node_time import share_of
 from spotwright.views.text import shorten
 
 __all__ = [

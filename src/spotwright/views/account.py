@@ -4,13 +4,12 @@ It is computed from the recorded attempts. The time of a node is split into boot
 attempt. Beside each attempt on spot stands its on-demand alternative. What later attempts did not repeat of an attempt's work
 is estimated from the progress that the code reported. Amounts are exact, or ranges. Every report shows these lines.
 
-Time is counted in whole parts of a second (:data:`SECOND`), and a time is multiplied with its price once it is added up:
-arithmetic on fractions is slow, and would be done tens of times for every attempt. Only the results are fractions.
+Time is counted in whole parts of a second (:mod:`spotwright.views.node_time`) and multiplied with its price once it is added up,
+because arithmetic on fractions is slow, and would be done tens of times for every attempt. Only the results are fractions.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -28,133 +27,30 @@ from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Capacity, Pool, PriceSource, Resources
 from spotwright.scheduling.ladder import Ladder, too_large
+from spotwright.views.node_time import SECOND, NodeUse, Stay, occupy, paid_only, parts_of, share_of
 
 __all__ = [
     "NOTHING",
-    "SECOND",
     "Account",
     "Amount",
     "AttemptCost",
     "KeptWork",
     "NodeCost",
-    "NodeUse",
     "OnDemand",
     "PoolCost",
     "Range",
     "SpentOn",
-    "Stay",
     "account",
     "kept_of",
     "left_node_at",
-    "occupy",
     "on_demand_for",
-    "paid_only",
     "pool_of",
-    "share_of",
     "total",
 ]
 
 
-SECOND = 2**60
-"""The parts of a second in which node time is counted.
-
-A moment is a binary floating-point number, so a power of two turns it into a whole number without any rounding, unless it lies
-within some milliseconds of 1970.
-"""
-
-_PER_SECOND = float(SECOND)
 _ZERO = Fraction(0)
 _ONE = Fraction(1)
-
-
-class Stay(NamedTuple):
-    """An attempt on a node: its key, its share of the node (above 0, at most 1), its begin and end in Unix seconds."""
-
-    key: Hashable
-    share: Fraction
-    start: float
-    end: float
-
-
-@dataclass(slots=True)
-class NodeUse:
-    """The split time of a node in parts of a second: ``boot + idle + unfilled + sum(used.values()) == whole``."""
-
-    whole: int
-    boot: int = 0
-    idle: int = 0
-    unfilled: int = 0
-    used: dict[Hashable, int] = field(default_factory=dict)
-
-
-def share_of(requests: Resources, node: Resources | None) -> Fraction:
-    """The largest share of a node among the requests of CPU, memory and GPUs; one if there are none."""
-    if node is None:
-        return _ONE
-    shares = [Fraction(amount, node[name]) for name, amount in requests.items() if node.get(name) and _is_paid(name)]
-    largest = max(shares, default=_ZERO)
-    return min(largest, _ONE) or _ONE
-
-
-def _is_paid(resource: str) -> bool:
-    """Whether a resource is paid for. Storage and the number of pods are not."""
-    return resource in ("cpu", "memory") or "/" in resource
-
-
-def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay]) -> NodeUse:
-    """Split the time of a node from the request for it until it is gone. All moments are Unix seconds.
-
-    What is lost where a share is no whole number of parts counts for the attempt that pays most.
-    """
-    begin, end = _parts(booted), max(_parts(booted), _parts(gone))
-    last = end if ready is None else min(max(begin, _parts(ready)), end)
-    use = NodeUse(end - begin, boot=last - begin)
-    node = math.lcm(*(stay.share.denominator for stay in stays))  # the node in units: every share is some of them
-    paid = 0  # what a share of the whole node has paid since the node was ready
-    load = 0  # sum of the shares on the node, in these units
-    unfilled = 0  # in these units too
-    began = {}
-    for at, enters, stay in sorted(_marks(stays, last, end), key=lambda mark: mark[0]):
-        length = at - last
-        if length:
-            if not load:
-                use.idle += length
-            elif load <= node:
-                paid += length
-                unfilled += length * (node - load)
-            else:
-                paid += length * node // load
-            last = at
-        share = stay.share.numerator * (node // stay.share.denominator)
-        if enters:
-            began[stay.key] = paid
-            load += share
-        else:
-            use.used[stay.key] = share * (paid - began[stay.key]) // node
-            load -= share
-    use.idle += end - last
-    use.unfilled = unfilled // node
-    lost = use.whole - use.boot - use.idle - use.unfilled - sum(use.used.values())
-    if lost:
-        use.used[max(use.used, key=use.used.__getitem__)] += lost
-    return use
-
-
-def paid_only(use: NodeUse) -> NodeUse:
-    """The same node, as far as attempts paid for it: of its other time nobody here knows whose it was."""
-    return NodeUse(sum(use.used.values()), used=use.used)
-
-
-def _marks(stays: Sequence[Stay], ready: int, gone: int) -> Iterator[tuple[int, bool, Stay]]:
-    """When attempts come (``True``) and go, each in this order and within the life of the node."""
-    for stay in stays:
-        start = min(max(_parts(stay.start), ready), gone)
-        yield start, True, stay
-        yield min(max(_parts(stay.end), start), gone), False, stay
-
-
-def _parts(moment: float) -> int:
-    return int(moment * _PER_SECOND)
 
 
 class OnDemand(NamedTuple):
@@ -810,7 +706,7 @@ def _attempt_cost(attempt: _Attempt) -> AttemptCost:
         capacity=node.pool.capacity,
         cause=attempt.state.cause,
         started_at=attempt.start,
-        clock=_parts(attempt.end) - _parts(attempt.start),
+        clock=parts_of(attempt.end) - parts_of(attempt.start),
         share=attempt.share,
         used=node.use.used[attempt.key],
         price=node.line.price,

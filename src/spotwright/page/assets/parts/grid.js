@@ -122,7 +122,8 @@ const needed = (columns) =>
 // The lines that a folded row has below its first one: a text has its own, other cells share one.
 function linesOf(columns, width) {
   const texts = columns.filter(({ className = "" }, index) => index > 0 && className.includes("wide")).length;
-  return texts + Math.ceil((columns.length - 2 - texts) / Math.max(2, Math.floor(width / 170)));
+  const ranges = columns.filter(({ className = "" }) => className.includes("range")).length;
+  return texts + Math.ceil((columns.length - 2 - texts + ranges / 2) / Math.max(2, Math.floor(width / 170)));
 }
 
 // What sorts a folded table, which has no heading.
