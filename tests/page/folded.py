@@ -25,6 +25,20 @@ def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def apply(table: dict[str, Any], delta: dict[str, Any] | None) -> None:
+    """Append the new words of a look to a table, and write its changed rows."""
+    if delta is None:
+        return
+    for column, words in delta["words"].items():
+        table["words"][column] += words
+    for row, values in delta["rows"].items():
+        for column, value in zip(table["columns"].values(), values, strict=True):
+            if int(row) == len(column):
+                column.append(value)
+            else:
+                column[int(row)] = value
+
+
 class Browser:
     """The tables that one reader has. Everything goes through JSON, as on the way to a browser."""
 
@@ -39,17 +53,7 @@ class Browser:
     def apply(self, changes: Changes) -> None:
         """Append new words and rows, and write changed rows."""
         for name, table in self.tables.items():
-            delta = json.loads(json.dumps(getattr(changes, name)))
-            if delta is None:
-                continue
-            for column, words in delta["words"].items():
-                table["words"][column] += words
-            for row, values in delta["rows"].items():
-                for column, value in zip(table["columns"].values(), values, strict=True):
-                    if int(row) == len(column):
-                        column.append(value)
-                    else:
-                        column[int(row)] = value
+            apply(table, json.loads(json.dumps(getattr(changes, name))))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The rows of a table in an order that does not depend on when they came."""

@@ -9,10 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.page.folded import rows_of
+from tests.page.folded import apply, rows_of
 from tests.page.made_runs import Kind, make_run
 from tests.page.served import Served, serving, soon
 
@@ -92,20 +91,6 @@ def test_columns_and_the_stream_together_are_what_a_new_window_loads(
         assert sorted(map(str, rows_of(table))) == sorted(map(str, rows_of(fresh)))
     assert all(later - earlier > 0.15 for earlier, later in pairwise(came))
     run.journal.close()
-
-
-def apply(table: dict[str, Any], delta: dict[str, Any] | None) -> None:
-    """Write the changed rows of a look into a table."""
-    if delta is None:
-        return
-    for column, words in delta["words"].items():
-        table["words"][column] += words
-    for row, values in delta["rows"].items():
-        for column, value in zip(table["columns"].values(), values, strict=True):
-            if int(row) == len(column):
-                column.append(value)
-            else:
-                column[int(row)] = value
 
 
 def test_a_run_that_is_deleted_is_gone(page: Served, recorded: Path, tmp_path: Path) -> None:

@@ -1,9 +1,6 @@
 """What the page says about one attempt with its evidence, about the nodes of a run, and about its history.
 
-Each function takes a run that :class:`~spotwright.records.reader.RunReader` has folded, and returns values for JSON. Sentences
-and figures are those of ``show``, ``logs``, ``explain`` and the journal. Moments are Unix seconds, ``null`` until they happen;
-durations are seconds. What needs the account of the run takes it as an argument and is ``null`` without it, since the account
-of a large run takes longer than everything else.
+What :mod:`spotwright.page.heads` says of its functions holds for these too.
 """
 
 from __future__ import annotations

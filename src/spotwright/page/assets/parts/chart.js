@@ -1,22 +1,16 @@
 // Three charts as SVG, which print as vectors: a stacked bar, intervals with a histogram, and lines over time.
 // Each has a caption for screen readers, and the view beside it has the same figures as a table.
 import { html } from "htm/preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import { clockStep } from "../format.js";
 import { classOf } from "../words.js";
+import { useSize } from "./window.js";
 
 // The width of an element in pixels, and a ref for it.
 export function useWidth(start = 600) {
   const box = useRef(null);
-  const [width, setWidth] = useState(start);
-  useLayoutEffect(() => {
-    const look = () => setWidth(Math.max(120, box.current?.clientWidth ?? start));
-    look();
-    const observer = new ResizeObserver(look);
-    observer.observe(box.current);
-    return () => observer.disconnect();
-  }, []);
-  return [box, width];
+  const { width } = useSize(box, { width: start, height: 0 });
+  return [box, Math.max(120, width)];
 }
 
 // Round steps for an axis: at most `most` of them from 0 to `end`.

@@ -4,6 +4,7 @@
 import { html } from "htm/preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { count } from "../format.js";
+import { usePrinted, useSize } from "./window.js";
 
 const SPARE = 6; // rows above and below the window
 const PRINTED = 500; // rows on paper
@@ -17,8 +18,8 @@ const TALLEST = 8_000_000; // pixels: browsers place nothing exactly far beyond;
 export function Grid({ columns, rows, open, address, label, name, sort, onSort, selected = -1, version = 0 }) {
   const box = useRef(null);
   const [top, setTop] = useState(0);
-  const [{ width, height }, setSize] = useState({ width: 1200, height: 600 });
-  const [isPrinted, setPrinted] = useState(false);
+  const { width, height } = useSize(box, { width: 1200, height: 600 });
+  const isPrinted = usePrinted();
   const [current, setCurrent] = useState(Math.max(0, selected));
   const wantsFocus = useRef(false);
   const isFolded = isPrinted || width < Math.min(ENOUGH, needed(columns));
@@ -28,23 +29,6 @@ export function Grid({ columns, rows, open, address, label, name, sort, onSort, 
   const scale = whole > shown ? (whole - height) / Math.max(1, shown - height) : 1;
   const first = isPrinted ? 0 : Math.max(0, Math.floor((top * scale) / rowHeight) - SPARE);
   const last = Math.min(rows, isPrinted ? PRINTED : Math.ceil((top * scale + height) / rowHeight) + SPARE);
-
-  useLayoutEffect(() => {
-    const element = box.current;
-    const look = () => setSize({ width: element.clientWidth || 1200, height: element.clientHeight || 600 });
-    const before = () => setPrinted(true);
-    const after = () => setPrinted(false);
-    look();
-    const observer = new ResizeObserver(look);
-    observer.observe(element);
-    addEventListener("beforeprint", before);
-    addEventListener("afterprint", after);
-    return () => {
-      observer.disconnect();
-      removeEventListener("beforeprint", before);
-      removeEventListener("afterprint", after);
-    };
-  }, []);
 
   useEffect(() => {
     if (selected >= 0) reveal(selected);

@@ -4,6 +4,7 @@ import { html } from "htm/preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { causeLetter, classOf } from "../words.js";
 import { LANE, causeOf, shapesOf, spanOf, ticksOf } from "./marks.js";
+import { usePrinted, useSize } from "./window.js";
 
 const SPARE = 8; // lanes above and below the window
 const MOST = 330_000; // lanes: browsers place nothing exactly beyond eight million pixels
@@ -16,32 +17,16 @@ const LEAST = 100; // pixels of a plot
 export function Lanes({ lanes, run, window: shown, now, marks, bands, sentence, laneSentence, address, open, onKey, pan, seen, selected, version, why }) {
   const box = useRef(null);
   const [top, setTop] = useState(0);
-  const [size, setSize] = useState({ width: 900, height: 500 });
+  const size = useSize(box, { width: 900, height: 500 });
   const [current, setCurrent] = useState({ lane: 0, mark: -1 });
   const [pointed, setPointed] = useState(null);
   const [hasFocus, setHasFocus] = useState(false);
-  const [isPrinted, setPrinted] = useState(false);
+  const isPrinted = usePrinted();
   const wantsFocus = useRef(false);
   const cache = useRef({ token: "", rows: new Map() });
   const attempts = run.attempts.value;
   const nodes = run.nodes.value;
   const tasks = run.tasks.value;
-
-  useLayoutEffect(() => {
-    const look = () => setSize({ width: box.current.clientWidth, height: box.current.clientHeight || 500 });
-    look();
-    const observer = new ResizeObserver(look);
-    observer.observe(box.current);
-    const before = () => setPrinted(true);
-    const after = () => setPrinted(false);
-    addEventListener("beforeprint", before);
-    addEventListener("afterprint", after);
-    return () => {
-      observer.disconnect();
-      removeEventListener("beforeprint", before);
-      removeEventListener("afterprint", after);
-    };
-  }, []);
 
   const isNarrow = !isPrinted && size.width < NARROW;
   const height = isNarrow ? LANE + 18 : LANE;
