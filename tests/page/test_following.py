@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import shutil
 import signal
@@ -210,3 +212,14 @@ def test_of_many_large_runs_a_worker_keeps_the_last(
     made.run("r1")
     assert list(made._runs) == ["r1"]
     made.close()
+
+
+def test_an_answer_is_compressed_only_for_whoever_can_read_it(page: Served, recorded: Path, tmp_path: Path) -> None:
+    run = Playing(recorded, tmp_path / "state")
+    run.write(0, 30)
+    plain = page.ask("/api/v1/runs/r/tasks")
+    packed = page.ask("/api/v1/runs/r/tasks", Accept_Encoding="gzip, br")
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert json.loads(plain.body)["columns"] == json.loads(gzip.decompress(packed.body))["columns"]
+    run.journal.close()

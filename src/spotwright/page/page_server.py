@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -223,7 +224,7 @@ class PageServer:
 
     async def _pass(self, request: web.Request, what: str, run: str, names: Collection[str]) -> web.StreamResponse:
         asked = {name: request.query[name] for name in names if name in request.query}
-        return _passed_on(await self._workers.ask(what, run, **asked))
+        return _passed_on(request, await self._workers.ask(what, run, **asked))
 
     async def _raw_log(self, request: web.Request) -> web.StreamResponse:
         """The bytes of a log as a file, in pieces."""
@@ -231,7 +232,7 @@ class PageServer:
         asked = {name: request.query[name] for name in names if name in request.query}
         answer = await self._workers.ask("log/raw", run, **asked, offset=0)
         if answer.status != 200:
-            return _passed_on(answer)
+            return _passed_on(request, answer)
         headers = {
             **security_headers(),
             "Content-Type": "text/plain; charset=utf-8",
@@ -259,7 +260,7 @@ class PageServer:
         asked = {name: request.query.get(name, "") for name in ("task", "name")}
         answer = await self._workers.ask("artifact", request.match_info["run"], **asked)
         if answer.status != 200:
-            return _passed_on(answer)
+            return _passed_on(request, answer)
         content_type, _, content = answer.body.partition(b"\n")
         headers = {**security_headers(FRAME_POLICY), "Cache-Control": "no-store", "Content-Type": content_type.decode()}
         return web.Response(body=content, headers=headers)
@@ -331,11 +332,17 @@ def _json_response(document: Mapping[str, Any], status: int = 200) -> web.Respon
     return web.json_response(document, status=status, headers={"Cache-Control": "no-store"})
 
 
-def _passed_on(answer: Answer) -> web.Response:
-    headers = {"Cache-Control": "no-store", "Content-Type": "application/json; charset=utf-8"}
-    if answer.is_gzip:
-        headers["Content-Encoding"] = "gzip"
-    return web.Response(status=answer.status, body=answer.body, headers=headers)
+def _passed_on(request: web.Request, answer: Answer) -> web.Response:
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Type": "application/json; charset=utf-8",
+        "Vary": "Accept-Encoding",
+    }
+    if not answer.is_gzip:
+        return web.Response(status=answer.status, body=answer.body, headers=headers)
+    if "gzip" not in request.headers.get("Accept-Encoding", ""):  # no browser, but curl
+        return web.Response(status=answer.status, body=gzip.decompress(answer.body), headers=headers)
+    return web.Response(status=answer.status, body=answer.body, headers={**headers, "Content-Encoding": "gzip"})
 
 
 def _compressed(
