@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long test-page page pictures style types rules networks bench bench-cluster bench-page docs lock clean \
+.PHONY: help demo check test test-long test-hostile fuzz test-page page image audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -22,7 +22,7 @@ demo: ## the tutorial's pipeline and a training task, on a spot pool whose nodes
 
 check: style ## style, types, layers and the fast tests: two minutes
 	@echo "== pytest, without slow tests"
-	@$(PYTEST) -m "not slow and not long and not many and not cluster and not browser" $(ARGS)
+	@$(PYTEST) -m "not slow and not long and not many and not cluster and not browser and not torch" $(ARGS)
 
 test: style ## style, types, layers and the tests: six minutes
 	@echo "== pytest"
@@ -31,7 +31,18 @@ test: style ## style, types, layers and the tests: six minutes
 test-long: ## the rest of the tests: every crash point, world and example that `make test` samples, and more of each property
 	@scripts/bootstrap dev
 	@echo "== pytest, long tests"
-	@$(PYTEST) --hypothesis-profile=long -m "(long or hypothesis) and not many and not cluster and not browser" $(ARGS)
+	@$(PYTEST) --hypothesis-profile=long -m "(long or hypothesis) and not many and not cluster and not browser and not torch" $(ARGS)
+
+test-hostile: ## the 20,000 days of a hostile tenant beside a quiet one: three hours
+	@scripts/bootstrap dev
+	@$(BIN)/python -m pytest --hypothesis-profile=explore -m "long or not long" tests/cluster/hostile $(ARGS)
+
+fuzz: TARGET = mutate
+fuzz: SECONDS = 60
+fuzz: ## fuzz what reads the texts of strangers, guided by coverage: TARGET=mutate|names|pod|checkpoint SECONDS=60
+	@scripts/bootstrap dev
+	@$(BIN)/python -c "import atheris" 2> /dev/null || $(BIN)/python -m pip install --quiet atheris==3.0.0
+	@$(BIN)/python -m tests.fuzz $(TARGET) $(SECONDS) $(ARGS)
 
 # mypy takes one core, so the rest runs beside it. The first collection in a clone compiles what five processes would else compile
 # each; what is wrong with it, the tests say.
@@ -52,7 +63,7 @@ rules:
 	@$(BIN)/lint-imports --no-logo
 	@test -d .hypothesis/constants || $(BIN)/python -m pytest --collect-only --quiet > /dev/null || true
 
-cluster: ## a real Kubernetes on this machine, for root on Linux; builds it the first time, which takes an hour
+cluster: ## a real Kubernetes on this machine, for root on Linux; builds it the first time, which takes about 45 minutes
 	@scripts/bootstrap run
 	@$(BIN)/python -m testbed up
 
@@ -85,9 +96,33 @@ pictures: page ## the pictures of the page in docs/pictures, by Chromium; ARGS=-
 	@scripts/bootstrap dev
 	@$(BIN)/python scripts/page_pictures.py $(ARGS)
 
+image: page ## the controller's image, by buildah, as an archive in build/; ARGS="--base IMAGE@sha256:... --twice"
+	@scripts/bootstrap run
+	@$(BIN)/python scripts/build_image.py $(ARGS)
+
+audit: ## what bandit, checkov and kube-score find in our Python, the chart and the Dockerfiles; some minutes the first time
+	@scripts/bootstrap run
+	@$(BIN)/python scripts/audit.py
+
 networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
 	@scripts/bootstrap networks
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/checkpoint $(ARGS)
+
+# PyTorch from the common index asks for CUDA's libraries; where they are missing, stand-ins are made, so that its CPU path loads.
+STAND_INS = $(CURDIR)/.venv/cuda-stand-ins
+TORCH = LD_LIBRARY_PATH=$(STAND_INS):$$LD_LIBRARY_PATH OMP_NUM_THREADS=1 $(BIN)/python
+torch-set:
+	@scripts/bootstrap torch
+	@$(BIN)/python scripts/cuda_stand_ins.py $(STAND_INS)
+
+torch: torch-set ## the tests of training with PyTorch: 1.6 GB more; one kill and one notice for each framework
+	@$(TORCH) -m pytest --numprocesses 2 -m "not long" tests/torch $(ARGS)
+
+torch-long: torch-set ## every kill, notice and number of ranks of training with PyTorch
+	@$(TORCH) -m pytest --numprocesses 2 --hypothesis-profile=long -m "long or not long" tests/torch $(ARGS)
+
+torch-bench: torch-set ## measure steps, agreements and saves with PyTorch, ours beside the framework alone
+	@$(TORCH) -m benchmarks.torch $(ARGS)
 
 bench: ## measure speed and size, ours beside kfp.local
 	@scripts/bootstrap demo

@@ -1,4 +1,4 @@
-"""Makes .venv and installs one locked set of packages, then this project itself: `scripts/bootstrap run|demo|dev|networks`.
+"""Makes .venv and installs one locked set of packages, then this project itself: `scripts/bootstrap run|demo|dev|networks|torch`.
 
 It exists so that `make demo` and `make test` work on a machine with Python and nothing else, and cost nothing when
 nothing has changed. It decides between three cases: everything is there; the set has to grow; or the environment is made
@@ -25,7 +25,8 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "spotwright.json"  # what was installed; empty while work is going on; also the lock
 LOCKS = ROOT / "requirements"
-SETS = ("run", "demo", "dev", "networks")  # each holds the one before
+SETS = {"run": "run", "demo": "run demo", "dev": "run demo dev"}  # with the sets that each holds
+SETS |= {name: f"{SETS['dev']} {name}" for name in ("networks", "torch")}
 ELSEWHERE = {"PYTHONHOME", "PYTHONPATH", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET"}  # would lead pip away from .venv
 NO_PIP = """this Python can neither give an environment a pip nor has one itself.
 Install both, on Debian and Ubuntu with: apt-get install python3-venv"""
@@ -65,13 +66,14 @@ def bring_up(name: str, stamp: TextIO) -> None:
     made_from, there = json.loads(stamp.read() or '["", ""]')
     inputs = digest()
     same = made_from == inputs and PYTHON.exists()
-    if same and SETS.index(there) >= SETS.index(name):
+    if same and name in there.split():
         return
     stamp.truncate(0)  # stopped between here and the end, the environment counts for nothing
     if not same:
         create()
     install(name)
-    json.dump([inputs, name], stamp)
+    held = [*(there.split() if same else ()), *SETS[name].split()]
+    json.dump([inputs, " ".join(dict.fromkeys(held))], stamp)
 
 
 def interpreter() -> str:

@@ -11,7 +11,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -290,7 +290,18 @@ def page_answers_page() -> str:
     return "\n".join(parts)
 
 
-_HELPERS = ("sklearn", "xgboost", "lightgbm", "keras", "torch")
+_HELPERS: Mapping[str, Sequence[str]] = {
+    "sklearn": ("state_of", "restore"),
+    "xgboost": ("SaveTrees", "train"),
+    "lightgbm": ("save_trees", "train"),
+    "keras": ("state_of", "restore", "SaveEpochs", "fit"),
+    "torch": ("state_of", "restore"),
+    "dcp": ("StoreWriter", "StoreReader"),
+    "huggingface": ("SpotCallback",),
+    "lightning": ("SpotCheckpointIO", "SpotCheckpoint"),
+    "accelerate": ("SpotState",),
+}
+"""The modules for other libraries, with what their users call."""
 
 
 def checkpoint_page() -> str:
@@ -309,14 +320,32 @@ def checkpoint_page() -> str:
     return "\n".join([*parts, *map(_helper, _HELPERS)])
 
 
-def _helper(name: str) -> str:
-    tree = ast.parse((ROOT / "src" / "spotwright" / "checkpoint" / f"{name}.py").read_text(encoding="utf-8"))
-    parts = [f"## spotwright.checkpoint.{name}\n\n{markdown(ast.get_docstring(tree))}\n"]
-    for each in tree.body:
-        if isinstance(each, (ast.FunctionDef, ast.ClassDef)) and not each.name.startswith("_"):
-            taken = f"{each.name}({ast.unparse(each.args)})" if isinstance(each, ast.FunctionDef) else each.name
-            parts.append(f"### {name}.{each.name}\n\n```python\n{taken}\n```\n\n{markdown(ast.get_docstring(each))}\n")
+def _helper(module: str) -> str:
+    tree = ast.parse((ROOT / "src" / "spotwright" / "checkpoint" / f"{module}.py").read_text(encoding="utf-8"))
+    parts = [f"## spotwright.checkpoint.{module}\n\n{markdown(ast.get_docstring(tree))}\n"]
+    named = {each.name: each for each in tree.body if isinstance(each, (ast.FunctionDef, ast.ClassDef))}
+    for name in _HELPERS[module]:
+        found = named[name]
+        parts.append(_described(f"{module}.{name}", found))
+        if (
+            isinstance(found, ast.ClassDef) and not found.bases
+        ):  # those with a base are called by the library that has it
+            methods = [each for each in found.body if isinstance(each, ast.FunctionDef) and each.name[0] != "_"]
+            parts += [_described(f"{name}.{each.name}", each) for each in methods]
     return "\n".join(parts)
+
+
+def _described(name: str, found: ast.FunctionDef | ast.ClassDef) -> str:
+    made = found
+    if isinstance(found, ast.ClassDef):
+        made = next(
+            (each for each in found.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), found
+        )
+    taken = found.name
+    if isinstance(made, ast.FunctionDef) and not any(isinstance(each, ast.Name) for each in made.decorator_list):
+        arguments = ast.unparse(made.args)
+        taken += f"({re.sub(r'^self(, )?', '', arguments)})"
+    return f"### {name}\n\n```python\n{taken}\n```\n\n{markdown(ast.get_docstring(found))}\n"
 
 
 _KINDS = ((Capacity.SPOT, 0), (Capacity.ON_DEMAND, 0), (Capacity.SPOT, 1))
@@ -351,7 +380,7 @@ def _blocks(paragraphs: list[str]) -> Iterator[str]:
             yield "```python\n" + inspect.cleandoc("\n\n".join(code)) + "\n```"
             code = []
         opened = paragraph.endswith("::")
-        if paragraph:
+        if paragraph not in {"", "::"}:
             yield paragraph[:-1] if opened else paragraph
 
 

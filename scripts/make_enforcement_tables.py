@@ -55,6 +55,7 @@ TITLES: Mapping[Mechanism, str] = {
     Mechanism.SET_UNCOUNTED: "its own rule does not count restarts",
     Mechanism.SET_FAILS: "its own rule fails the set",
     Mechanism.SET_ALONE: "its own fields replace the pod alone",
+    Mechanism.SET_IN_PLACE: "`restartStrategy: InPlaceRestart`",
     Mechanism.RUNTIME_DECIDES: "the runtime's own failure policy",
     Mechanism.RUNTIME_PLACED: "its runtime is placed in the same command",
     Mechanism.EXIT_CODE: "`restartPolicy: ExitCode`",

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ENDINGS = ROOT / "tests" / "scheduling" / "endings.yaml"
 PAGE = ROOT / "docs" / "failure-matrix.md"
 EVIDENCE = ROOT / "docs" / "failure-evidence.md"
-BODIES = ("local", "simulation")
+BODIES = ("local", "simulation", "engine")
 
 _INTRODUCTION = """\
 # Failure matrix
@@ -40,8 +40,8 @@ When an attempt ends, Spotwright decides its one *cause*, the budget that the en
 at every signal: exit code and signal, outputs, notice, the pod's reason and conditions, the node's conditions, taints and
 events. The exit code alone decides nothing: 137 and 143 only say that somebody sent a signal.
 
-This page is made from the code by `scripts/make_failure_matrix.py`. Every case behind it is a test and links a public
-thread: [the evidence](failure-evidence.md).
+`scripts/make_failure_matrix.py` makes this page. Every case is a test and links a public thread:
+[the evidence](failure-evidence.md).
 
 ## What comes next
 
@@ -52,8 +52,8 @@ For a task with `interruptions: {max: 10}`, `errors: {retries: 1}` and a ladder 
 """
 
 _ORDER = """
-*Unschedulable* is no end of an attempt: no rung had a node within `pending_timeout`, and the task fails. How rungs, waits
-and deadlines are chosen: [What happens after an attempt](explanation/decisions.md).
+*Unschedulable* is no end of an attempt: no rung had a node within `pending_timeout`, and the task fails. Rungs, waits
+and deadlines: [What happens after an attempt](explanation/decisions.md).
 
 ## How the cause is decided
 
@@ -63,8 +63,7 @@ The first line that fits:
 
 ## By what it is recognised
 
-"Today" says what can report the sign now: a *run* (on this machine or in a simulation). Signs without a mark come from
-Kubernetes, which Spotwright does not watch yet; they are decided by the same function.
+"Run": a run on this machine or in a simulation reports it. Kubernetes reports the others.
 """
 
 _SEEN = """
@@ -96,6 +95,7 @@ _MEANING: Mapping[Cause, str] = {
 }
 
 _SIGNS: Sequence[tuple[str, str]] = (
+    (r".*, with work left(; .*)?", "it exited with 0 with work left"),
     (
         r"it (ended|was ended by \w+|exited with \d+) after the notice for its node",
         "it ended after the notice for its node",

@@ -7,8 +7,9 @@ import socket
 import time
 from collections.abc import Callable
 
-from testbed.building.builds import Cache, build_all
+from testbed.building.builds import FIRST_TIME, Cache, build_all
 from testbed.building.images import archives, make_images
+from testbed.building.programs import TOOLS
 from testbed.building.requirements import check_machine
 from testbed.control import control_plane, controllers, pretended_nodes
 from testbed.control.api import Api
@@ -34,11 +35,17 @@ def build(settings: Settings, progress: Callable[[str], None], *, until: float =
     check_machine(building=bool(missing))
     if missing:
         progress(
-            f"building {len(missing)} parts into {settings.cache}, once; all of them take up to an hour and a half"
+            f"building {len(missing)} parts into {settings.cache}, once; all that there is takes about {FIRST_TIME}"
         )
         build_all(cache, settings.controllers, progress, until=until)
     if settings.nodes and not all(path.exists() for path in archives(cache, settings.controllers)):
         make_images(cache, settings.controllers, progress, until=until)
+    if cache.missing(TOOLS):
+        try:
+            check_machine(building=True)
+            build_all(cache, TOOLS, progress, until=until)
+        except TestbedError as error:  # a cluster starts without them
+            progress(f"tests with {', '.join(TOOLS)} are skipped, which could not be built: {error}")
 
 
 def bring_up(settings: Settings, progress: Callable[[str], None]) -> None:

@@ -134,6 +134,11 @@ class Settings:
         """For processes inside the control plane's network namespace."""
         return self.user_kubeconfig("inside")
 
+    @property
+    def audit(self) -> Path:
+        """What the accounts of pods have asked the API server for, an event of JSON a line."""
+        return self.folder / "log" / "audit.jsonl"
+
     def user_kubeconfig(self, user: str) -> Path:
         """For a component that has a user of its own: ``controllers``, ``scheduler``, ``proxy``, or a node such as ``n1``."""
         return self.folder / f"{user}.kubeconfig"

@@ -25,9 +25,11 @@ __all__ = [
     "PYTHON",
     "checkpoint_file",
     "config_map",
+    "config_map_name",
     "imported_names",
     "imports_spotwright",
     "names_not_in_file",
+    "uses_pytorch",
 ]
 
 FILE_NAME = "spotwright_checkpoint.pyz"
@@ -46,6 +48,8 @@ _OTHERS = (
 """The end of ``spotwright/__init__.py`` in the file: an image that has Spotwright installed keeps its other modules."""
 _WHEN = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can hold
 _PUBLIC_NAME = "SpotwrightError"  # of the public names in spotwright/__init__.py, the one whose module the file holds
+_FRAMEWORKS = frozenset({"torch", "transformers", "accelerate", "lightning", "pytorch_lightning"})
+_PYTORCH = re.compile(rf"\b(?:{'|'.join(sorted(_FRAMEWORKS))}|dcp|huggingface|group)\b")
 _IMPORT = re.compile(r"\b(?:from\s+|import\s+(?:[\w.]+(?:\s+as\s+\w+)?\s*,\s*)*)spotwright\b(?!\s*=)")
 
 
@@ -89,23 +93,39 @@ def names_not_in_file(names: Iterable[str]) -> list[str]:
 
 def _is_in_file(parts: list[str], held: AbstractSet[str]) -> bool:
     for depth in range(1, len(parts) + 1):
-        if any(f"spotwright/{path.as_posix()}" not in held for path in _files_of(parts[:depth])):
+        if any(_in_file(path) not in held for path in _files_of(parts[:depth])):
             return False
     if not parts or any(_files_of(parts[:1])):
         return True
     return parts[0] == _PUBLIC_NAME or parts[0].startswith("__")
 
 
+def uses_pytorch(source: str) -> bool:
+    """Whether a program's text names PyTorch, a framework on top of it, or a process group: else it needs no modules for them."""
+    return _PYTORCH.search(source) is not None
+
+
 @functools.cache
-def checkpoint_file() -> bytes:
-    """The content of the file."""
+def checkpoint_file(*, for_pytorch: bool = True, compressed: bool = True) -> bytes:
+    """The content of the file; for programs without PyTorch (:func:`uses_pytorch`) without the modules that need it.
+
+    One whose modules are not ``compressed`` each is smaller when it is compressed as a whole.
+    """
     content = io.BytesIO()
+    left_out = frozenset() if for_pytorch else _for_pytorch_only()
     with zipfile.ZipFile(content, "w") as archive:
-        for name, text in [("__main__.py", _MAIN), *_modules()]:
+        for name, text in [("__main__.py", _MAIN), *(each for each in _modules() if each[0] not in left_out)]:
             entry = zipfile.ZipInfo(name, _WHEN)
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+            entry.external_attr = 0o644 << 16
             archive.writestr(entry, text, compresslevel=9)
     return content.getvalue()
+
+
+@functools.cache
+def config_map_name(digest: str = "") -> str:
+    """The name of that ConfigMap; ``digest`` is as for :func:`config_map`."""
+    return f"spotwright-checkpoint-{(digest or hashlib.sha256(checkpoint_file()).hexdigest())[:10]}"
 
 
 def config_map(digest: str = "", namespace: str | None = None) -> dict[str, Any]:
@@ -113,8 +133,7 @@ def config_map(digest: str = "", namespace: str | None = None) -> dict[str, Any]
 
     So each version of the library has a ConfigMap of its own, and one that pods mount never changes.
     """
-    content = checkpoint_file()
-    name = f"spotwright-checkpoint-{(digest or hashlib.sha256(content).hexdigest())[:10]}"
+    content, name = checkpoint_file(), config_map_name(digest)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -135,11 +154,41 @@ def _modules() -> Iterator[tuple[str, str]]:
             continue
         known.add(path)
         text = (_PACKAGE / path).read_text(encoding="utf-8")
-        texts[f"spotwright/{path.as_posix()}"] = _without_comments(text)
+        texts[_in_file(path)] = _without_comments(text)
         waiting += [Path(*above, "__init__.py") for above in _packages_around(path)]
         waiting += _imported(ast.parse(text))
     texts["spotwright/__init__.py"] += _OTHERS
     yield from sorted(texts.items())
+
+
+def _for_pytorch_only() -> frozenset[str]:
+    """The modules, by their path in the file, that cannot be imported without PyTorch, and those that only they import."""
+    trees = {name: ast.parse(text) for name, text in _modules()}
+    first = {name: set(_imported_first(tree)) for name, tree in trees.items()}
+    found: set[str] = {name for name, names in first.items() if not names.isdisjoint(_FRAMEWORKS)}
+    while more := {name for name, names in first.items() if name not in found and not names.isdisjoint(found)}:
+        found |= more
+    by_others = {_in_file(path) for name, tree in trees.items() if name not in found for path in _imported(tree)}
+    by_them = {_in_file(path) for name in found for path in _imported(trees[name])}
+    return frozenset(found | (by_them - by_others))
+
+
+def _in_file(path: Path) -> str:
+    return f"spotwright/{path.as_posix()}"
+
+
+def _imported_first(tree: ast.AST) -> Iterator[str]:
+    """What a module imports outside of functions: packages by their name, modules of Spotwright by their path in the file."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = ast.Module([node], [])
+            yield from (_in_file(path) for path in _imported(module) if path.name != "__init__.py")
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            yield from (name.partition(".")[0] for name in names)
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from _imported_first(node)
 
 
 def _packages_around(path: Path) -> Iterator[tuple[str, ...]]:

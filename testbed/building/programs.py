@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed.errors import TestbedError
 
-__all__ = ["COMPONENTS", "MANIFESTS", "PROGRAMS", "Manifests", "Program", "digest_of", "version_of"]
+__all__ = ["COMPONENTS", "MANIFESTS", "PROGRAMS", "TOOLS", "Manifests", "Program", "digest_of", "version_of"]
 
 GO = Path(__file__).resolve().parent.parent / "go"
 
@@ -20,6 +20,8 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy",
 """The names under which the program ``kubernetes`` is called."""
 
 _ARGO = "github.com/argoproj/argo-workflows/v3"
+_HELM = "helm.sh/helm/v4"
+_KUBE_SCORE = "github.com/zegl/kube-score"
 _KARPENTER = "sigs.k8s.io/karpenter"
 _TRAINER = "github.com/kubeflow/trainer/v2"
 
@@ -73,8 +75,13 @@ PROGRAMS = (
     Program("kueue", "kueue", "sigs.k8s.io/kueue", "sigs.k8s.io/kueue/cmd/kueue"),
     Program("kwok", "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     Program("karpenter", "karpenter", _KARPENTER, "."),
+    Program("helm", "helm", _HELM, f"{_HELM}/cmd/helm", version_variable=f"{_HELM}/internal/version.version"),
+    Program("kube-score", "kube-score", _KUBE_SCORE, f"{_KUBE_SCORE}/cmd/kube-score"),
 )
 """In the order in which they are built: a cluster without controllers can start after the first two."""
+
+TOOLS = ("helm", "kube-score")
+"""The folders of programs that no cluster needs and tests on one do."""
 
 MANIFESTS = (
     Manifests("argo-manifests", "argo", _ARGO, ("manifests/base/crds/minimal/argoproj.io_*.yaml",)),

@@ -6,6 +6,8 @@ socket file: one end listens on 127.0.0.1, the other stands inside the namespace
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from testbed.building.builds import Cache
 from testbed.control.api import Api
 from testbed.control.credentials import Credentials
@@ -17,7 +19,13 @@ __all__ = ["END_ORDER", "restart", "start"]
 END_ORDER = ("scheduler", "controller-manager", "apiserver", "etcd", "relay", "relay-inside")
 """What depends on a process ends before it."""
 
+_AUDIT = Path(__file__).parent / "configuration" / "audit-policy.yaml"
+"""What accounts of pods ask for is kept, by which a test compares rights that are used with rights that are granted."""
+
 _READY_TIMEOUT = 120.0  # seconds, on a busy machine
+_WAITING = (
+    "backlog=1024"  # connections that wait for a relay; socat lets 5 wait, and a burst on a busy machine has more
+)
 
 
 def start(settings: Settings) -> None:
@@ -49,8 +57,12 @@ def _commands(settings: Settings) -> dict[str, list[str]]:
             "--leader-elect=false",
             *_speed(settings),
         ],
-        "relay-inside": ["socat", f"UNIX-LISTEN:{socket},fork,unlink-early,mode=600", "TCP:127.0.0.1:6443"],
-        "relay": ["socat", f"TCP-LISTEN:{settings.port},bind=127.0.0.1,fork,reuseaddr", f"UNIX-CONNECT:{socket}"],
+        "relay-inside": ["socat", f"UNIX-LISTEN:{socket},fork,unlink-early,mode=600,{_WAITING}", "TCP:127.0.0.1:6443"],
+        "relay": [
+            "socat",
+            f"TCP-LISTEN:{settings.port},bind=127.0.0.1,fork,reuseaddr,{_WAITING}",
+            f"UNIX-CONNECT:{socket}",
+        ],
     }
 
 
@@ -75,6 +87,8 @@ def _api_server(settings: Settings, credentials: Credentials, cache: Cache) -> l
         "--kubelet-preferred-address-types=InternalIP",
         "--endpoint-reconciler-type=master-count",
         "--enable-aggregator-routing",  # webhooks behind a Service without pods: its endpoint is asked directly
+        f"--audit-policy-file={_AUDIT}",
+        f"--audit-log-path={settings.audit}",
     ]
 
 

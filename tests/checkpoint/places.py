@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from spotwright.checkpoint import SaveFailed
-from spotwright.checkpoint.checkpoint import SaveManager
+from spotwright.checkpoint.save_manager import SaveManager
 
 __all__ = ["FACTS", "MemoryStore", "round_trip"]
 

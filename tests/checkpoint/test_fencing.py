@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.checkpoint.places import FACTS, MemoryStore
 
 from spotwright.checkpoint import Checkpoint, NotLoaded, SaveFailed, StaleWriter
-from spotwright.checkpoint.checkpoint import SaveManager
+from spotwright.checkpoint.save_manager import SaveManager
 
 
 def manager(store: Any) -> SaveManager:

@@ -31,7 +31,7 @@ def test_no_other_part_of_spotwright_is_imported(imported: set[str]) -> None:
         name for name in imported if name.startswith("spotwright.") and not name.startswith("spotwright.checkpoint")
     }
 
-    assert ours == {"spotwright.errors", "spotwright.version"}
+    assert ours == {"spotwright.errors", "spotwright.links_below", "spotwright.version"}
 
 
 def test_nothing_heavy_of_the_standard_library_is_imported(imported: set[str]) -> None:
@@ -67,3 +67,23 @@ def test_the_public_names_are_these() -> None:
         "notice",
         "progress",
     ]
+
+
+@pytest.mark.parametrize(
+    ("module", "needs", "install"),
+    [
+        ("huggingface", "transformers", "pip install 'transformers[torch]'"),
+        ("lightning", "lightning", "pip install lightning"),
+        ("accelerate", "accelerate", "pip install accelerate"),
+        ("torch", "torch", "pip install torch"),
+        ("dcp", "torch", "pip install torch"),
+        ("keras", "keras", "pip install keras jax"),
+    ],
+)
+def test_a_framework_that_is_missing_is_named_with_what_installs_it(module: str, needs: str, install: str) -> None:
+    code = f"import sys\nsys.modules[{needs!r}] = sys.modules['torch'] = None\nimport spotwright.checkpoint.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: spotwright.checkpoint.{module} needs")
+    assert last.endswith(f": {install}")

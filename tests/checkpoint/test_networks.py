@@ -1,4 +1,4 @@
-"""Keras, JAX and PyTorch: the recipes of the page about checkpoints give the same numbers as without an interruption."""
+"""Keras and JAX: the recipes of the page about checkpoints give the same numbers as without an interruption."""
 
 from __future__ import annotations
 
@@ -101,36 +101,3 @@ def test_jax_trees_of_arrays_go_on_with_their_random_key(tmp_path: Path) -> None
     resumed, undisturbed = train(tmp_path / "taken", 99), train(tmp_path / "undisturbed", 99)
     assert resumed["b"].dtype == "bfloat16"
     assert jax.tree.all(jax.tree.map(lambda ours, theirs: bool((ours == theirs).all()), resumed, undisturbed))
-
-
-def test_pytorch_goes_on_through_its_own_state_dicts(tmp_path: Path) -> None:
-    torch = pytest.importorskip(
-        "torch", reason="PyTorch is not in any group: its wheel for Linux brings 2 GB of CUDA with it"
-    )
-    from spotwright.checkpoint.torch import restore, state_of
-
-    features, target = map(torch.from_numpy, data())
-
-    def train(place: Path, stop_after: int) -> Any:
-        torch.manual_seed(1)
-        model = torch.nn.Sequential(
-            torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 1)
-        )
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
-        with Checkpoint(place, every=0) as ckpt:
-            restore(ckpt.load(), model=model, optimizer=optimizer, schedule=schedule)
-            for number in ckpt.steps(6):
-                if number == stop_after:
-                    return None
-                optimizer.zero_grad()
-                torch.nn.functional.mse_loss(model(features), target).backward()
-                optimizer.step()
-                schedule.step()
-                ckpt.step_done(lambda: state_of(model=model, optimizer=optimizer, schedule=schedule))
-        return model.state_dict()
-
-    assert train(tmp_path / "taken", 3) is None
-    resumed, undisturbed = train(tmp_path / "taken", 99), train(tmp_path / "undisturbed", 99)
-    assert resumed.keys() == undisturbed.keys()
-    assert all(torch.equal(resumed[name], undisturbed[name]) for name in resumed)

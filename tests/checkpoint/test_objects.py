@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -11,37 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.checkpoint.s3_server import s3_server
 
 from spotwright.checkpoint import Checkpoint, PlaceError, SaveFailed, StaleWriter
 
-WHY = "needs the group `stores`: fsspec, s3fs and moto's server"
 HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module", autouse=True)
-def moto() -> Any:
-    """The module of the server, imported only in the process of the suite that executes these tests."""
-    pytest.importorskip("fsspec", reason=WHY)
-    pytest.importorskip("s3fs", reason=WHY)
-    return pytest.importorskip("moto.server", reason=WHY)
-
-
-@pytest.fixture(scope="module")
-def endpoint(moto: Any) -> Iterator[str]:
-    """A server of S3 with one bucket; credentials are in the environment, as a job has them."""
-    import s3fs
-
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    given = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in given.items():
-            patch.setenv(name, value)
-        running.start()
-        host, port = running.get_host_and_port()
-        s3fs.S3FileSystem(endpoint_url=f"http://{host}:{port}").mkdir("bucket")
-        yield f"http://{host}:{port}"
-        running.stop()
+def endpoint() -> Iterator[str]:
+    """A server of S3, started only in the process of the suite that executes these tests."""
+    with s3_server("bucket") as url:
+        yield url
 
 
 @pytest.fixture

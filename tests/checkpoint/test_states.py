@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from tests.checkpoint.places import MemoryStore, round_trip
 
 from spotwright.checkpoint import Checkpoint, OtherProgram, UnstorableState
-from spotwright.checkpoint.checkpoint import SaveManager
+from spotwright.checkpoint.save_manager import SaveManager
 
 KEYS = st.one_of(st.text(), st.integers(), st.booleans(), st.none(), st.binary(), st.tuples(st.text(), st.integers()))
 PLAIN = st.one_of(

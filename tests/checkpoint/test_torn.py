@@ -11,7 +11,7 @@ import pytest
 from tests.checkpoint.places import FACTS, MemoryStore
 
 from spotwright.checkpoint import BrokenCheckpoint, Checkpoint, OtherProgram
-from spotwright.checkpoint.checkpoint import SaveManager
+from spotwright.checkpoint.save_manager import SaveManager
 
 LAST, BEFORE = {"number": 2, "bytes": b"\x02" * 40}, {"number": 1, "bytes": b"\x01" * 40}
 
@@ -175,7 +175,7 @@ def test_a_checkpoint_of_another_program_is_not_loaded_and_the_other_program_not
 def test_a_checkpoint_of_a_newer_spotwright_is_refused(kind: str) -> None:
     store, _, entry = two_saves()
     name = entry if kind == "save" else "entry-0000000001"
-    body = json.dumps({**json.loads(store.files[name][9:]), "format": 2}).encode()
+    body = json.dumps({**json.loads(store.files[name][9:]), "format": 3}).encode()
     store.files[name] = b"%08x " % zlib.crc32(body) + body
 
     with pytest.raises(OtherProgram, match="newer Spotwright"):

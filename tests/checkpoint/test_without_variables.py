@@ -29,12 +29,12 @@ Checkpoint()
 """
 
 
-def run(folder: Path, name: str = "train.py", steps: int = 4) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, name: str = "train.py", steps: int = 4, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the step as a script in a folder, without any variable of Spotwright."""
     script = folder / name
     script.write_text(STEP.replace("STEPS", str(steps)))
     source = Path(__file__).resolve().parents[2] / "src"
-    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", **variables}
     command = [sys.executable, str(script)]
     return subprocess.run(command, cwd=folder, env=env, check=False, capture_output=True, text=True)
 
@@ -54,6 +54,11 @@ def test_the_folder_is_named_once_in_a_warning(tmp_path: Path) -> None:
     assert place.is_dir()
     assert done.stderr.count("\n") == 1
     assert f"SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in {place}; " in done.stderr
+
+
+def test_of_several_ranks_only_the_first_one_warns(tmp_path: Path) -> None:
+    assert run(tmp_path, RANK="0").stderr
+    assert not run(tmp_path, RANK="1").stderr
 
 
 def test_two_scripts_in_one_folder_do_not_load_each_others_state(tmp_path: Path) -> None:

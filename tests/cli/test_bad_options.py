@@ -127,6 +127,29 @@ def test_a_run_task_or_attempt_that_is_not_there(with_a_run: Project, command: l
     refused(with_a_run.here(*command), *parts)
 
 
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ([], ["--webhook-service or --webhook-url"]),
+        (["--print-rbac"], ["No such option '--print-rbac'"]),
+        (["--namespaces", "Team_A"], ["'Team_A' is not the name of a namespace", "team-a,team-b"]),
+        (["--home", "Team_A"], ["'Team_A' is not the name of a namespace", "team-a"]),
+        (["--check", ""], ["'' is not the name of a namespace"]),
+        (["--name", "a b"], ["'a b' cannot be the name of an object"]),
+        (["--refusal-image", "a b"], ["'a b' is not the name of an image", "busybox:1"]),
+        (["--argo-executor-image", ""], ["'' is not the name of an image"]),
+        (["--refusal-user", "nobody"], ["'nobody' is not the number of a user", "65532"]),
+        (["--refusal-user", "-1"], ["'-1' is not the number of a user"]),
+        (["--make-claims", "big"], ["'big' is not a quantity"]),
+        (["--claim-class", "fast"], ["--claim-class", "--make-claims"]),
+        (["--namespace-log-limit", "5GB"], ["'5GB' is not a quantity"]),
+        (["--no-registration"], ["--no-registration", "give --certificate"]),
+    ],
+)
+def test_an_option_of_the_controller_that_is_wrong(project: Project, options: list[str], parts: list[str]) -> None:
+    refused(project.here("controller", *options), *parts)
+
+
 def test_a_beginning_that_several_runs_share(project: Project) -> None:
     pipeline = prepared(project)
     for name in ("night-1", "night-2"):

@@ -23,7 +23,7 @@ TASK = {
 }  # fmt: skip
 ATTEMPT = {
     "number", "status", "pools", "pool", "node", "capacity", "cause", "why", "next", "tried", "placed_why", "kept_why",
-    "moved_why", "moved_at", "placed_at", "bound_at",
+    "moved_why", "moved_at", "placed_at", "bound_at", "runs_since",
     "noticed_at", "goes_at", "ended_at", "seconds", "share", "cost", "kept", "held", "released",
     "first_progress", "progress", "exit_code",
     "signal", "last_line", "log",

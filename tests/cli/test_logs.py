@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.cli.terminals import on_a_terminal, on_no_terminal
 from tests.e2e.building import Of, step
 from tests.e2e.inside import attempt, raise_file, say, until, work_and_hold
 from tests.e2e.project import AT_WORK, PATIENCE, Project, eventually
@@ -195,18 +195,17 @@ def test_show_follows_a_run_that_another_process_drives(project: Project) -> Non
     assert shown.endswith(project.spotwright("show", "r").out)
 
 
-def test_a_terminal_gets_colours_and_progress_bars_and_a_pipe_all_that_was_written(tmp_path: Path) -> None:
+def test_a_terminal_is_shown_every_control_character_and_a_pipe_gets_all_that_was_written(tmp_path: Path) -> None:
     reader = recorded(tmp_path / "state", a_story())
-    written = "\r50%\r100%\n\x1b[31mred\x1b[0m\x1b]0;a title\x07\x1b[2J \u202egnp.exe\n"
-    log_of(reader.folder, 1, written.encode())
-    command = [sys.executable, "-m", "spotwright", "logs", "a-run", "eval", "1", "--state", str(tmp_path / "state")]
-    piped = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE)
-    assert piped.stdout.decode() == written
-    ours, theirs = os.openpty()
-    try:
-        subprocess.run(command, stdout=theirs, check=True, timeout=PATIENCE)
-        shown = os.read(ours, 10_000).decode().replace("\r\n", "\n")
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert shown == "\r50%\r100%\n\x1b[31mred\x1b[0m <U+202E>gnp.exe\n\x1b[0m"
+    written = b"\r50%\r100%\n\x1b[31mred\x1b[0m\x1b]0;a title\x07\x1b[2J \xe2\x80\xaegnp.exe \xff\x9b2J\n"
+    log_of(reader.folder, 1, written)
+    state = "--state", str(tmp_path / "state")
+    piped = on_no_terminal("logs", "a-run", "eval", "1", *state)
+    assert piped == written
+    assert on_a_terminal("logs", "a-run", "eval", "1", *state) == (
+        "<U+000D>50%<U+000D>100%\n<U+001B>[31mred<U+001B>[0m<U+001B>]0;a title<U+0007><U+001B>[2J <U+202E>gnp.exe"
+        " \ufffd\ufffd2J\n".encode()
+    )
+    assert on_a_terminal("logs", "a-run", "eval", "1", "--raw", *state) == written
+    coloured = on_a_terminal("logs", "a-run", "eval", "1", "--colours", *state)
+    assert coloured.startswith(b"\r50%\r100%\n\x1b[31mred\x1b[0m <U+202E>gnp.exe")

@@ -1,4 +1,4 @@
-"""Apply a JSON patch as an API server does, strictly: RFC 6902's add, replace and remove."""
+"""Apply a JSON patch as an API server does, strictly: RFC 6902's add, replace, remove and test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["apply_patch"]
 
 
 def apply_patch(data: Any, patch: Sequence[Mapping[str, Any]]) -> Any:
-    """A patched copy. Raises :class:`LookupError` for a path that is not there."""
+    """A patched copy. Raises :class:`LookupError` for a path that is not there, :class:`AssertionError` for a failed test."""
     result = [copy.deepcopy(data)]
     for operation in patch:
         steps = [0, *(step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:])]
@@ -29,7 +29,9 @@ def _edit(parent: Any, last: Any, operation: Mapping[str, Any]) -> None:
             raise LookupError(operation["path"])
     elif operation["op"] != "add" and key not in parent:
         raise LookupError(operation["path"])
-    if operation["op"] == "remove":
+    if operation["op"] == "test":
+        assert parent[key] == operation["value"], operation["path"]
+    elif operation["op"] == "remove":
         del parent[key]
     elif operation["op"] == "add" and isinstance(parent, list):
         parent.insert(key, copy.deepcopy(operation["value"]))

@@ -1,4 +1,4 @@
-"""The preStop hook in pods of Argo and KFP: who gets it, what it holds, and what stays as its user wrote it."""
+"""The preStop hook in pods of Argo, of KFP and of gangs: who gets it, what it holds, and what stays as its user wrote it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ def argo_pod(*beside: dict[str, Any], policy: str = SPOT) -> dict[str, Any]:
     pod = a_pod(a_config(policy))
     pod["metadata"]["annotations"]["workflows.argoproj.io/node-name"] = "run.root.train"
     pod["spec"]["containers"] += [*beside, {"name": "wait", "image": "argoexec"}]
+    return pod
+
+
+def gang_pod(label: str) -> dict[str, Any]:
+    """A pod of a training whose pods are one group, which its controller has labelled."""
+    pod = a_pod(a_config(SPOT))
+    pod["metadata"].setdefault("labels", {})[label] = "training"
     return pod
 
 
@@ -59,6 +66,21 @@ def test_each_container_of_the_task_has_a_folder_of_its_own() -> None:
 
 def test_pods_of_other_kinds_have_their_grace_period_after_sigterm() -> None:
     assert hooks(graced(a_pod(a_config(SPOT)))) == {"main": None}
+
+
+@pytest.mark.parametrize("label", ["jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name"])
+def test_pods_that_train_together_get_the_hook_and_know_their_grace_after_sigterm(label: str) -> None:
+    pod = graced(gang_pod(label))
+    assert hooks(pod) == {"main": {"exec": {"command": ["sh", "-c", hook_script(18)]}}}
+    found = variables(pod)
+    assert (found["SPOTWRIGHT_GRACE_FOLDER"], found["SPOTWRIGHT_GRACE"]) == (FOLDER, "20")
+
+
+def test_a_hook_of_the_user_s_stays_in_a_gang() -> None:
+    given = gang_pod("jobset.sigs.k8s.io/jobset-name")
+    own = {"preStop": {"exec": {"command": ["true"]}}}
+    given["spec"]["containers"][0]["lifecycle"] = own
+    assert graced(given)["spec"]["containers"][0]["lifecycle"] == own
 
 
 def test_a_hook_of_the_user_s_stays_and_its_user_is_told() -> None:

@@ -82,7 +82,19 @@ def test_a_pod_is_marked_with_its_attempt_and_the_reason_of_its_rung() -> None:
 
 def test_a_second_look_at_a_pod_changes_nothing() -> None:
     pod, _ = precise(a_pod())
-    assert precise(pod, taken("spot-a"))[0] == pod
+    assert precise(pod, replace(taken("spot-a"), is_admitted=True))[0] == pod
+
+
+def test_marks_that_no_review_has_made_are_replaced() -> None:
+    forged = dict.fromkeys(("attempt", "rung", "open", "refused", "why", "admission"), "999")
+    given = a_pod()
+    given["metadata"]["annotations"] |= {f"spotwright.dev/{name}": text for name, text in forged.items()}
+    found = precise(given, taken("spot-a"))[0]["metadata"]["annotations"]
+    assert found == precise(a_pod(), taken("spot-a"))[0]["metadata"]["annotations"]
+
+
+def test_a_pod_whose_admission_cannot_be_noted_stays_as_it_is() -> None:
+    assert precise(a_pod(), PodFacts(keep=lambda _: False))[0] == a_pod()
 
 
 def test_variables_say_what_they_say_locally() -> None:
@@ -170,47 +182,6 @@ def test_a_spent_budget_refuses_with_its_name_and_the_attempts_that_spent_it() -
     assert main["image"] == IMAGE
     assert main["env"][0]["value"] == "interrupted 4 times, interruptions.max is 3 (attempts 1, 2, 3, 4)"
     assert main["command"][2].endswith("exit 86")
-
-
-def test_a_refused_pod_requests_nothing_and_runs_anywhere() -> None:
-    hook = {"preStop": {"exec": {"command": ["sleep", "20"]}}}
-    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-    main = {"name": "main", "image": "train:1", "lifecycle": hook, "resources": {"limits": {"nvidia.com/gpu": 1}}}
-    given = a_pod()
-    given["spec"] |= {"containers": [{**main, "env": given["spec"]["containers"][0]["env"]}, {"name": "log"}]}
-    given["spec"] |= {"volumes": [claim], "initContainers": [{"name": "fetch"}], "nodeSelector": {"pool": "a"}}
-    spec = refused(given)["spec"]
-    assert [one["name"] for one in spec["containers"]] == ["main"]
-    assert spec["tolerations"] == [{"operator": "Exists"}]
-    assert {"affinity", "nodeSelector", "volumes", "initContainers"}.isdisjoint(spec)
-    assert {"resources", "lifecycle"}.isdisjoint(spec["containers"][0])
-
-
-def test_a_refused_pod_of_argo_keeps_argo_s_containers_and_its_emissary() -> None:
-    given = a_pod()
-    mount, own = {"name": "var-run-argo", "mountPath": "/var/run/argo"}, {"name": "data", "mountPath": "/data"}
-    argo = {"name": "ARGO_CONTAINER_NAME", "value": "main"}
-    main = {
-        "name": "main",
-        "image": "train:1",
-        "command": ["/var/run/argo/argoexec", "emissary", "--", "/kfp-launcher/launch", "--", "python3"],
-        "args": ["train.py"],
-        "env": [argo, *given["spec"]["containers"][0]["env"]],
-        "volumeMounts": [own, mount],
-    }
-    wait = {"name": "wait", "image": "argoexec:1", "volumeMounts": [mount], "resources": {"requests": {"cpu": "1"}}}
-    given["metadata"]["annotations"]["workflows.argoproj.io/node-name"] = "run.train(0)"
-    given["spec"]["containers"] = [wait, main]
-    given["spec"]["initContainers"] = [{"name": "init", "volumeMounts": [mount]}, {"name": "kfp-launcher"}]
-    given["spec"]["volumes"] = [{"name": "var-run-argo", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]
-    spec = refused(given)["spec"]
-    first, second = spec["containers"]
-    assert (first["name"], first["resources"]) == ("wait", {})
-    assert second["command"][:4] == ["/var/run/argo/argoexec", "emissary", "--", "sh"]
-    assert "args" not in second
-    assert (argo in second["env"], second["volumeMounts"]) == (True, [mount])
-    assert [one["name"] for one in spec["initContainers"]] == ["init"]
-    assert [one["name"] for one in spec["volumes"]] == ["var-run-argo"]
 
 
 def test_tolerations_of_a_pool_that_came_later_are_added() -> None:

@@ -91,3 +91,12 @@ def test_a_long_finding_is_told_in_several_warnings() -> None:
 def test_warnings_that_do_not_fit_are_counted() -> None:
     warnings = as_warnings([f"{number} {'x' * 230}" for number in range(40)])
     assert "more warnings do not fit here" in warnings[-1]
+
+
+@pytest.mark.parametrize("field", ["uid", "namespace"])
+def test_a_text_that_is_kept_after_the_answer_has_the_length_that_kubernetes_gives_it(field: str) -> None:
+    """A pod that reaches the port could fill the memory with namespaces, and the ledger's disk with UIDs, of 3 MB each."""
+    with pytest.raises(BadReview):
+        parse_review(a_review(a_job(), **{field: "x" * 3_000_000}))
+    longest = a_review(a_job(), uid="0" * 36, namespace="n" * 63)
+    assert parse_review(longest).namespace == "n" * 63

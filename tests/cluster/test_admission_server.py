@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import ssl
-import subprocess
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+import time
+from collections.abc import Mapping
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from aiohttp import ClientSession, TCPConnector
-from tests.cluster.admission_objects import a_config, a_job
+from tests.cluster.admission_objects import a_job
 from tests.cluster.admitted_pods import a_pod, taken
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.reviews import a_review
 from tests.cluster.trainjobs import RUNTIME, TRAINJOB
+from tests.cluster.webhook_servers import Cluster, a_certificate, a_webhook, mutate, serving
 
 from spotwright.cluster import admission_server
-from spotwright.cluster.admission_server import AdmissionRequest, Webhook, start_server
+from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts
-from spotwright.cluster.certificates import ServedCertificate
-from spotwright.cluster.configurations import Configurations
 
 
 @pytest.fixture(autouse=True)
@@ -38,59 +39,6 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a certificate for the loopback, ``tls.crt``, and its key, ``tls.key``."""
     return a_certificate(tmp_path_factory.mktemp("tls"))
-
-
-def a_certificate(folder: Path) -> Path:
-    options = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
-    subprocess.run(["openssl", "req", *options, *names, *files], check=True, capture_output=True)
-    return folder
-
-
-class Cluster:
-    """What the webhook reads: objects by kind and name, and the facts of all pods; each answer takes ``delay`` seconds."""
-
-    def __init__(self, *objects: dict[str, Any], facts: PodFacts | None = None, delay: float = 0.0) -> None:
-        self.objects = {(one["kind"], one["metadata"]["name"]): one for one in objects}
-        self.facts, self.delay = facts or PodFacts(), delay
-
-    async def find_object(self, _version: str, kind: str, name: str, _namespace: str) -> Mapping[str, Any] | None:
-        await asyncio.sleep(self.delay)
-        return self.objects.get((kind, name))
-
-    async def find_facts(self, _request: AdmissionRequest) -> PodFacts:
-        await asyncio.sleep(self.delay)
-        return self.facts
-
-
-POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2, errors: {retries: 1}}}"
-
-
-@asynccontextmanager
-async def serving(
-    certificate: Path, cluster: Cluster | None = None, *, is_ready: bool = True
-) -> AsyncIterator[tuple[ClientSession, str]]:
-    """A client that trusts the certificate alone, and the server's address."""
-    cluster = cluster or Cluster()
-    configurations = Configurations("spotwright")
-    configurations.apply("team-a", {"data": {"spotwright.yaml": a_config(POLICY).text}})
-    webhook = Webhook(configurations, cluster.find_object, cluster.find_facts, lambda: is_ready, "refusal:1")
-    served = ServedCertificate(certificate / "tls.crt", certificate / "tls.key")
-    runner = await start_server(webhook, served.context(), host="127.0.0.1", port=0)
-    context = ssl.create_default_context(cafile=certificate / "tls.crt")
-    try:
-        async with ClientSession(connector=TCPConnector(ssl=context)) as session:
-            yield session, f"https://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
-async def mutate(session: ClientSession, address: str, data: dict[str, Any], **request: Any) -> dict[str, Any]:
-    async with session.post(f"{address}/mutate", data=a_review(data, **request)) as response:
-        assert response.status == 200
-        answer: dict[str, Any] = (await response.json())["response"]
-        return answer
 
 
 def patched(data: dict[str, Any], answer: Mapping[str, Any]) -> Any:
@@ -204,3 +152,117 @@ def test_a_defect_in_what_is_looked_up_is_said_and_denies_nothing(
 
     asyncio.run(scenario())
     assert "a label that nobody has thought of" in caplog.text
+
+
+def test_a_server_that_ends_answers_what_comes_and_closes_each_connection_with_its_answer(certificate: Path) -> None:
+    async def scenario() -> tuple[float, list[str]]:
+        webhook = a_webhook()
+        async with serving(certificate, webhook=webhook) as (session, address):
+            await mutate(session, address, a_job())
+            draining = asyncio.create_task(webhook.drain())
+            await asyncio.sleep(0)
+            said = []
+            for _ in range(5):
+                async with session.post(f"{address}/mutate", data=a_review(a_job())) as response:
+                    assert (await response.json())["response"]["patch"]
+                    said.append(response.headers["Connection"])
+                assert not draining.done()
+                await asyncio.sleep(0.05)
+            began = time.monotonic()
+            await draining
+            return time.monotonic() - began, said
+
+    waited, said = asyncio.run(scenario())
+    assert said == ["close"] * 5
+    assert waited < 2
+
+
+def test_a_server_that_ends_answers_a_review_whose_facts_take_longer_than_the_pause_between_two(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission_server, "_QUIET", 2)
+    is_there = asyncio.Event()
+    was_asked = asyncio.Event()
+
+    async def late(_cluster: Cluster, _request: AdmissionRequest) -> PodFacts:
+        was_asked.set()
+        await is_there.wait()
+        return PodFacts()
+
+    monkeypatch.setattr(Cluster, "find_facts", late)
+
+    async def scenario() -> dict[str, Any]:
+        webhook = a_webhook()
+        async with serving(certificate, webhook=webhook) as (session, address):
+            asking = asyncio.create_task(mutate(session, address, a_pod()))
+            await was_asked.wait()
+            draining = asyncio.create_task(webhook.drain())
+            done, _ = await asyncio.wait([draining], timeout=0.5)
+            assert not done
+            is_there.set()
+            await draining
+            return await asking
+
+    assert asyncio.run(scenario())["allowed"]
+
+
+def test_a_server_that_ends_answers_what_came_while_it_got_no_processor(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission_server, "_QUIET", 4)
+    is_connected, is_frozen = threading.Event(), threading.Event()
+
+    def ask(address: str) -> int:
+        place = urlsplit(address)
+        connection = HTTPSConnection(str(place.hostname), place.port, context=ssl._create_unverified_context())  # noqa: S323
+        with contextlib.closing(connection):
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+            is_connected.set()
+            is_frozen.wait()
+            connection.request("POST", "/mutate", a_review(a_job()))
+            return connection.getresponse().status
+
+    def freeze() -> None:
+        is_frozen.set()
+        time.sleep(1.0)
+
+    async def scenario() -> int:
+        webhook = a_webhook()
+        async with serving(certificate, webhook=webhook) as (session, address):
+            asking = asyncio.create_task(asyncio.to_thread(ask, address))
+            await asyncio.to_thread(is_connected.wait)
+            await mutate(session, address, a_job())
+            draining = asyncio.create_task(webhook.drain())
+            await asyncio.sleep(0.1)
+            freeze()
+            await draining
+        return await asking
+
+    assert asyncio.run(scenario()) == 200
+
+
+def test_a_server_that_nobody_asks_ends_at_once_and_one_that_is_asked_for_ever_ends_too(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission_server, "_DRAIN", 1.0)
+
+    async def ends_after(*, is_asked: bool) -> float:
+        webhook = a_webhook()
+        async with serving(certificate, webhook=webhook) as (session, address):
+
+            async def ask() -> None:
+                while True:
+                    await mutate(session, address, a_job())
+
+            asking = asyncio.create_task(ask()) if is_asked else None
+            await asyncio.sleep(0.3 if is_asked else 0)
+            began = time.monotonic()
+            await webhook.drain()
+            took = time.monotonic() - began
+            if asking is not None:
+                asking.cancel()
+            return took
+
+    assert asyncio.run(ends_after(is_asked=False)) < 0.1
+    assert 0.9 < asyncio.run(ends_after(is_asked=True)) < 5

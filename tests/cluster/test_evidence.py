@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.cluster.signals import LastSeen, signals_of
+from spotwright.cluster.signals import LastSeen, as_gone, signals_of
 from spotwright.model.attempts import Cause, Ending
 from spotwright.notices.notice import Notice
 from spotwright.scheduling.cause import classify
@@ -57,10 +57,53 @@ def judged(pod: Mapping[str, Any], node: Mapping[str, Any] | None = None, *owner
     return classify(signals_of(LastSeen(pod, node or a_node(), owners, **seen)))
 
 
-def test_a_suspended_job_moves_its_pods() -> None:
-    ending = judged(a_pod(a_container(143), deleted=25), a_node(), an_owner(suspend=True))
+@pytest.mark.parametrize(
+    ("owners", "kind"),
+    [
+        ((an_owner(suspend=True),), "Job"),
+        ((an_owner(suspend=True), an_owner("JobSet", suspend=True)), "JobSet"),
+        ((an_owner(deleted=25), an_owner("JobSet"), an_owner("TrainJob", suspend=True)), "TrainJob"),
+        ((an_owner("PyTorchJob", runPolicy={"suspend": True}),), "PyTorchJob"),
+    ],
+)
+def test_a_suspended_job_cancels_its_pods(owners: tuple[Object, ...], kind: str) -> None:
+    ending = judged(a_pod(a_container(143), deleted=25), a_node(), *owners)
 
-    assert (ending.cause, ending.why) == (Cause.DISRUPTED, "it was moved: its Job was suspended")
+    assert (ending.cause, ending.why) == (Cause.CANCELLED, f"it was cancelled: its {kind} was suspended")
+
+
+def test_kueue_suspends_what_it_preempts_which_nobody_cancelled() -> None:
+    queued = an_owner(suspend=True)
+    queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+
+    ending = judged(a_pod(a_container(143), deleted=25), a_node(), queued)
+
+    assert (ending.cause, ending.why) == (Cause.DISRUPTED, "it was moved: its Job was suspended by Kueue")
+
+
+@pytest.mark.parametrize("pod_gone", [False, True])
+def test_an_owner_that_left_at_once_was_deleted(pod_gone: bool) -> None:
+    owners = (as_gone(an_owner()), as_gone(an_owner("JobSet")))
+    pod = a_pod(a_container(143), deleted=None if pod_gone else 25)
+
+    ending = classify(signals_of(LastSeen(pod, a_node(), owners, pod_gone=pod_gone)))
+
+    assert (ending.cause, ending.why) == (Cause.CANCELLED, "it was cancelled: its JobSet was deleted")
+
+
+@pytest.mark.parametrize(
+    ("spec", "how"),
+    [
+        ({"shutdown": "Stop"}, "its Workflow was shut down"),
+        ({"activeDeadlineSeconds": 0}, "its run was terminated through KFP"),
+    ],
+)
+def test_a_workflow_that_was_ended_kills_its_pods_by_a_signal_and_deletes_none(spec: Object, how: str) -> None:
+    workflow = an_owner("Workflow", **spec)
+
+    assert judged(a_pod(a_container(143)), a_node(), workflow).why == f"it was cancelled: {how}"
+    assert judged(a_pod(a_container(3)), a_node(), workflow).cause is Cause.FAILED
+    assert judged(a_pod(a_container(0)), a_node(), workflow).cause is Cause.SUCCEEDED
 
 
 def test_a_job_that_failed_takes_its_other_pods_with_it() -> None:

@@ -178,8 +178,8 @@ def test_work_that_stays_off_spot_is_not_open_to_it() -> None:
 
 def test_a_second_look_at_an_open_pod_changes_nothing() -> None:
     pod, _ = precise(a_pod(), ordered(NOTHING_SCALES))
-    assert precise(pod, ordered(IGNORED))[0] == pod
-    assert precise(pod, taken("spot-a"))[0] == pod
+    for facts in (ordered(IGNORED), taken("spot-a")):
+        assert precise(pod, replace(facts, is_admitted=True))[0] == pod
 
 
 def test_under_kueue_no_pod_is_marked_as_open() -> None:
@@ -201,7 +201,7 @@ def test_the_pods_of_a_set_have_one_answer_whatever_each_sees(
     try:
         pods = []
         for seen in (first, second, first):
-            facts = ordered(seen, agree=lambda rungs, pools: ledger.agree("set/0", rungs, pools))
+            facts = ordered(seen, agree=lambda rungs, pools: ledger.agree("team-a", "set/0", rungs, pools))
             pods.append(precise(a_pod(), facts)[0])
         assert len({marks_of(pod)[RUNG_ANNOTATION] for pod in pods}) == 1
         assert len({is_open(pod) for pod in pods}) == 1

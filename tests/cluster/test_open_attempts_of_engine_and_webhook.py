@@ -68,15 +68,23 @@ _STEPS = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
-@given(_POOLS, _STEPS, st.integers(1, 4), st.sampled_from(["prefer", "require"]))
+@given(
+    _POOLS,
+    _STEPS,
+    st.integers(1, 4),
+    st.sampled_from(["prefer", "require"]),
+    st.sampled_from([None, "1m best-effort", "8h best-effort"]),
+)
 def test_the_webhook_and_the_engine_agree_on_the_rung_after_any_history(
-    are_spot: list[bool], steps: list[tuple[str, int, bool]], fall_back_after: int, spot: str
+    are_spot: list[bool], steps: list[tuple[str, int, bool]], fall_back_after: int, spot: str, deadline: str | None
 ) -> None:
     given_pools: list[Pool] = [a_pool(f"p{number}", spot=one) for number, one in enumerate(are_spot)]
     policy: dict[str, Any] = {"interruptions": {"max": 9}, "errors": {"retries": 9}, "spot": spot}
-    if spot == "prefer":
+    if deadline is not None:
+        policy["deadline"] = deadline
+    elif spot == "prefer":
         policy["fall_back_after"] = fall_back_after
-    elif not any(are_spot):
+    if spot == "require" and not any(are_spot):
         return  # there is no pool for it
     task = AdoptedTask(given_pools, **policy)
     rungs = [rung.pools for rung in task.state.plan.instance("work", "work").ladder.rungs]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
+from spotwright.cluster import admission_server
 from spotwright.cluster.install import webhook_configuration
+from spotwright.cluster.workloads import RUN_KINDS
 from spotwright.kinds.kind import SERVED
 
 
@@ -14,11 +17,19 @@ def webhooks() -> dict[str, dict[str, Any]]:
     return {webhook["name"].partition(".")[0]: webhook for webhook in configuration["webhooks"]}
 
 
-def test_every_webhook_fails_open_within_two_seconds_and_has_no_side_effects() -> None:
+def test_every_webhook_fails_open_within_ten_seconds_and_has_no_side_effects() -> None:
     for webhook in webhooks().values():
-        assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 2)
+        assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 10)
         assert webhook["sideEffects"] == "NoneOnDryRun"
         assert webhook["namespaceSelector"] == {"matchLabels": {"spotwright.dev/enabled": "true"}}
+
+
+def test_the_server_waits_as_long_as_an_api_server_and_answers_before_it_goes_on() -> None:
+    asked_for = webhooks()["pods"]["timeoutSeconds"]
+    assert admission_server.FACTS < admission_server.ANSWER_AFTER < asked_for
+    assert admission_server.LOOK_UP < admission_server.ANSWER_AFTER
+    assert admission_server._LIMITS.arrival >= asked_for
+    assert admission_server._LIMITS.idle > 90.0, "Go's http.DefaultTransport ends a connection that was idle for 90 s"
 
 
 def test_the_service_and_its_authority_are_named() -> None:
@@ -50,6 +61,17 @@ def test_every_kind_is_asked_about_when_it_is_created_and_when_its_spec_is_updat
     assert "object.spec != oldObject.spec" in conditions["was-placed"]
 
 
-def test_pods_without_a_policy_cost_no_request() -> None:
+def test_pods_without_a_policy_cost_no_request_unless_a_run_makes_them() -> None:
     conditions = {one["name"]: one["expression"] for one in webhooks()["pods"]["matchConditions"]}
-    assert "'spotwright.dev/policy' in object.metadata.annotations" in conditions["has-a-policy"]
+    asked = conditions["has-a-policy-or-a-run"]
+    assert "'spotwright.dev/policy' in object.metadata.annotations" in asked
+    kinds = set(re.findall(r"'(\w+)\.[\w.-]+'", asked.partition(" in [")[2]))
+    assert kinds == {*RUN_KINDS} - {"Trial"}
+
+
+def test_listed_namespaces_are_chosen_by_the_label_that_nobody_can_forge() -> None:
+    made = webhook_configuration("spotwright", ("spotwright", "webhook"), b"", ("team-b", "team-a"))
+    for webhook in made["webhooks"]:
+        chosen = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a", "team-b"]}
+        assert webhook["namespaceSelector"] == {"matchExpressions": [chosen]}
+        assert "caBundle" not in webhook["clientConfig"]  # the controller writes it

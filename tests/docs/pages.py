@@ -63,7 +63,9 @@ def walk(page: Path, folder: Path) -> Iterator[tuple[Step, str]]:
     (commands / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     for command in commands.iterdir():
         command.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "HOME": str(folder)}
+    home = folder / ".home"  # not the folder itself: a script that runs in its home folder is refused
+    home.mkdir()
+    environment = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "HOME": str(home)}
     environment.pop("SPOTWRIGHT_STATE", None)
     for block in blocks(page):
         if block.file:

@@ -176,3 +176,9 @@ def test_a_docstring_becomes_markdown() -> None:
     More of :func:`that`.
     """
     assert markdown(docstring) == "Give `x` to `Thing`:\n\n```python\nuse(x)\n```\n\nMore of `that`."
+
+
+def test_helms_lists_are_quoted_because_shells_replace_braces() -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    assert [name for name, text in pages.items() if re.search(r"--set [\w.]+=\{", text)] == []
+    assert "--set 'namespaces={team-a,team-b}'" in pages["install.md"]

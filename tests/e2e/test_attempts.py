@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.e2e.building import Of, Param, step
-from tests.e2e.inside import attempt, note, until_noticed, work_and_hold
+from tests.e2e.inside import attempt, note, progress, until_noticed, work_and_hold
 from tests.e2e.project import AT_WORK, Project
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def saves() -> int:
 def reads_its_notice() -> dict[str, Any]:
     until_noticed()
     notice = json.loads(Path(os.environ["SPOTWRIGHT_NOTICE_FILE"]).read_text())
+    progress(1.0)
     return {**notice, "now": time.time()}
 
 

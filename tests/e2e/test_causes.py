@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from kfp import dsl
 from tests.e2e.building import step
-from tests.e2e.inside import attempt, hold, note, raise_file, until_noticed, when_told, work_and_hold
+from tests.e2e.inside import attempt, hold, note, progress, raise_file, until_noticed, when_told, work_and_hold
 from tests.e2e.project import AT_WORK, Project, eventually
 
 from spotwright.local.supervisor import cgroups
@@ -57,8 +58,38 @@ def leaves_half_an_artifact(table: dsl.Output[dsl.Dataset]) -> None:
 
 
 def returns_when_told() -> int:
-    """Takes the notice as its cue, saves, and comes to its end."""
+    """Takes the notice as its cue, does what is left, and comes to its end."""
     until_noticed()
+    progress(1.0)
+    return attempt()
+
+
+def returns_half_way_when_told() -> int:
+    """Takes the notice as its cue, saves, and returns what it has: exit code 0 and every output, with work left."""
+    if attempt() == 1:
+        until_noticed()
+    else:
+        progress(1.0)
+    return attempt()
+
+
+def returns_half_way_when_told_to_leave() -> int:
+    """Saves and returns at SIGTERM, as trainers do; the script then writes its outputs."""
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    progress(0.5)
+    if attempt() == 1:
+        share = 0.5
+        while not told:  # its node is taken after a share of its work
+            progress(share := min(0.9, share + 0.001))
+            time.sleep(0.002)
+    progress(1.0 if attempt() > 1 else 0.9)
+    return attempt()
+
+
+def stops_early() -> int:
+    """Returns before the end of its work by a rule of its own."""
+    progress(0.4)
     return attempt()
 
 
@@ -135,6 +166,28 @@ def test_an_exit_with_0_and_outputs_during_a_notice_has_succeeded(project: Proje
     assert project.run(project.pipeline({"it": step(returns_when_told)})).code == 0
     assert project.causes("it") == ["succeeded"]
     assert one(project)["noticed_at"] is not None
+
+
+def test_an_exit_with_0_and_outputs_during_a_notice_with_work_left_is_an_interruption(project: Project) -> None:
+    project.config(AT_WORK.format(notice="10m", grace="1ms"))
+    assert project.run(project.pipeline({"it": step(returns_half_way_when_told)})).code == 0
+    assert project.causes("it") == ["interrupted", "succeeded"]
+    assert project.show()["outputs"]["it.Output"]["value"] == 2
+    assert one(project)["exit_code"] == 0
+    shown = " ".join(project.here("show", "r").out.split())
+    assert "it exited with 0 after the notice for its node, with work left (at " in shown
+
+
+def test_a_trainer_that_saves_and_returns_at_sigterm_is_run_again(project: Project) -> None:
+    project.config(AT_WORK.format(notice="10m", grace="10m"))
+    assert project.run(project.pipeline({"it": step(returns_half_way_when_told_to_leave)})).code == 0
+    assert project.causes("it") == ["interrupted", "succeeded"]
+    assert project.show()["outputs"]["it.Output"]["value"] == 2
+
+
+def test_an_exit_with_0_with_work_left_has_succeeded_where_nothing_told_it_to_stop(project: Project) -> None:
+    assert project.run(project.pipeline({"it": step(stops_early)})).code == 0
+    assert project.causes("it") == ["succeeded"]
 
 
 def test_an_exit_with_0_without_outputs_during_a_notice_is_an_interruption(project: Project) -> None:

@@ -36,7 +36,8 @@ class AdoptedTask:
     def __init__(self, pools: Sequence[Pool] = (SPOT, SPOT_B, ON_DEMAND), **policy: Any) -> None:
         config = a_config(*pools, policy={"spot": "prefer", **policy})
         source = PodTask("Job", "work", POD)
-        self.state = RunState([Plan(pod_graph("work", [source], config.pools), config)])
+        plan = Plan(pod_graph("work", [source], config.pools), config, keeps_deadlines=False)  # as that of any workload
+        self.state = RunState([plan])
         self.history = RunHistory()
 
     @property

@@ -55,6 +55,7 @@ SIGNAL_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "signal": st.one_of(st.none(), st.integers(1, 31)),
     "outputs_complete": MAYBE,
     "missing_outputs": st.lists(TEXT, **FEW).map(tuple),
+    "progress": st.one_of(st.none(), st.floats(0, 1)),
     "accepted_by_kfp": FLAG,
     "accepted_by_controller": FLAG,
     "noticed": FLAG,

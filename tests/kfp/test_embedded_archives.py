@@ -43,6 +43,38 @@ def test_members_inside_the_folder_are_accepted(name: str, kind: bytes, link: st
     assert escaping_member("import kfp") is None
 
 
+def archive(*members: tuple[str, bytes, str]) -> str:
+    """A component's source with an archive of these members: name, kind and target of a link."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as made:
+        for name, kind, link in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, link
+            made.addfile(member)
+    return f"__KFP_EMBEDDED_ARCHIVE_B64 = '{base64.b64encode(packed.getvalue()).decode()}'\n"
+
+
+UP = [("p/q/r", tarfile.DIRTYPE, ""), ("p/q/r/up", tarfile.SYMTYPE, "../..")]
+
+
+@pytest.mark.parametrize(
+    ("members", "found"),
+    [
+        ([*UP, ("esc", tarfile.SYMTYPE, "p/q/r/up/../.."), ("esc/pwned", tarfile.REGTYPE, "")], "esc"),
+        ([("l", tarfile.SYMTYPE, "."), ("m", tarfile.SYMTYPE, "l/../x")], "m"),
+        ([("d/l", tarfile.SYMTYPE, ".."), ("d/l/../x", tarfile.REGTYPE, "")], "d/l/../x"),
+        ([("a", tarfile.SYMTYPE, "b"), ("b", tarfile.SYMTYPE, "a"), ("a/x", tarfile.REGTYPE, "")], "a/x"),
+        ([*UP, ("h", tarfile.LNKTYPE, "p/q/r/up/../../etc")], "h"),
+        ([*UP, ("inside", tarfile.SYMTYPE, "p/q/r/up/q"), ("inside/x", tarfile.REGTYPE, "")], None),
+        ([("x" * 5000, tarfile.REGTYPE, "")], "x" * 5000),
+    ],
+)
+def test_members_are_followed_through_the_links_before_them(
+    members: list[tuple[str, bytes, str]], found: str | None
+) -> None:
+    assert escaping_member(archive(*members)) == found
+
+
 def test_an_archive_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(Unsupported, match="the archive of its files cannot be read"):
         read_executor({"container": python_container(source="__KFP_EMBEDDED_ARCHIVE_B64 = 'AAAA'\n")})

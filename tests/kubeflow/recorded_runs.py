@@ -36,8 +36,8 @@ INSIDE = {"inner": {"env": task("env")}, "body": {"env": task("env")}, "maybe": 
 class Recorded:
     """A run of the pipeline above, as it is recorded."""
 
-    def __init__(self, read: Read) -> None:
-        plan = StoredPlan(a_pipeline(), config.parse(POOLS, "spotwright.yaml"), None, {}).plan
+    def __init__(self, read: Read, pools: str = POOLS) -> None:
+        plan = StoredPlan(a_pipeline(), config.parse(pools, "spotwright.yaml"), None, {}).plan
         self.state, self.events, self._read = RunState([plan]), list[Event](), read
         self._add(RunCreated(BEGIN, meta=RunMeta(run="first", orchestrator="KFP run")))
         self.recorder = Recorder(self.state, self._add)

@@ -10,6 +10,7 @@ from tests.cluster.reading.recorded import KFP_RUN, record_two_teams
 from tests.cluster.reading.served import Served, make_certificates, serving
 from tests.kubeflow.conftest import Folder
 from tests.kubeflow.flows import Flow, Try
+from tests.kubeflow.pipelines import POOLS
 from tests.kubeflow.stand_in import StandIn, Step
 
 from spotwright.cli import kfp
@@ -58,10 +59,42 @@ def test_the_controller_s_record_is_shown_with_its_nodes_and_costs(
     assert done.code == 0
     name = next(word for word in done.out.split() if word.startswith("team-a.iris-")).rstrip(":")
     assert f"the controller records it as {name}: spotwright show {name} --cluster" in done.out
+    assert "its account has the pods of KFP's drivers too, which are not counted here" in done.out
     assert "causes are what KFP's messages tell" not in done.out
     assert ["load", "1", "gpu", "n3", "succeeded"] in [line.split()[:5] for line in done.out.splitlines()]
     assert "  spent   " in done.out
     assert f"Run {name} succeeded" in done.out.splitlines()[-1]
+
+
+def test_prices_that_differ_are_named_in_both_configurations(
+    folder: Folder, server: StandIn, controller: Served
+) -> None:
+    text = (
+        POOLS.replace("  spot: {", "  gpu: {")
+        .replace("  od: {", "  gpu-spot: {")
+        .replace("capacity: spot", "capacity: X")
+    )
+    text = text.replace("on-demand", "spot").replace("capacity: X", "capacity: on-demand").replace("1/h", "0.5/h")
+    (folder.path / "spotwright.yaml").write_text(text)
+    server.run_ids, server.steps = [KFP_RUN], load_succeeds()
+    done = folder.run("--controller", controller.url)
+    there = "in the controller's configuration: the account here and the controller's differ by that"
+    assert "a node of pool gpu costs 0.20 USD an hour in " in done.out
+    assert f"spotwright.yaml and 3.00 USD an hour {there}" in done.out
+    assert f"spotwright.yaml and 1.00 USD an hour {there}" in done.out
+
+
+def test_what_only_a_controller_keeps_is_said_only_where_there_is_none(
+    folder: Folder, server: StandIn, controller: Served
+) -> None:
+    lines = ("without the Spotwright controller", "the backend does not count it", "the cluster autoscaler ignores")
+    server.run_ids, server.steps = [KFP_RUN], load_succeeds()
+    there = folder.run("--controller", controller.url)
+    assert [line for line in lines if line in there.err] == []
+    server.steps = load_succeeds()
+    without = folder.run("--controller", "none", "--name", "second")
+    assert [line for line in lines if line in without.err] == list(lines)
+    assert len({tuple(server.texts.values())}) == len(server.texts) == 1
 
 
 def test_the_outputs_and_the_exit_code_are_those_of_kfp(folder: Folder, server: StandIn, controller: Served) -> None:

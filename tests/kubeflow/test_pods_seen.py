@@ -2,61 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from tests.kubeflow.flows import BEGIN, Flow, Try
 from tests.kubeflow.pipelines import POOLS
 from tests.kubeflow.recorded_runs import Recorded, of_workflow
+from tests.kubeflow.shown_pods import PODS, TRAINING, Cluster, a_pod, moment
 
 from spotwright import config
 from spotwright.checkpoint_file import config_map
-from spotwright.cluster.api_client import ApiFailed
+from spotwright.engine.events import RunStatus
 from spotwright.kubeflow.following import SILENT
 from spotwright.kubeflow.recorder import PodsSeen
 from spotwright.model.attempts import Cause
 from spotwright.views.run_json import run_view
 
 EVENTS = "/api/v1/namespaces/team-a/events"
-PODS = "/api/v1/namespaces/team-a/pods"
-SPOT = {"kubernetes.azure.com/scalesetpriority": "spot", "kubernetes.azure.com/agentpool": "spot"}
 DELETED = Try("Error", "pod deleted", "n1", 1, 5)
-
-
-class Cluster:
-    """The API of a cluster: what it has by path, and paths that it refuses."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, Any] = {}
-        self.refused: set[str] = set()
-        self.queries: list[Mapping[str, str]] = []
-
-    def read(self, path: str, params: Mapping[str, str]) -> dict[str, Any]:
-        self.queries.append(params)
-        if path in self.refused:
-            raise ApiFailed("pods is forbidden", 403)
-        if path not in self.objects:
-            raise ApiFailed("not found", 404)
-        return dict(self.objects[path])
-
-    def has_pods(self, *pods: dict[str, Any]) -> None:
-        self.objects[PODS] = {"items": list(pods)}
-
-    def has_node(self, name: str, *, ready: str = "True", labels: Mapping[str, str] = SPOT) -> None:
-        status = {"conditions": [{"type": "Ready", "status": ready}]}
-        self.objects[f"/api/v1/nodes/{name}"] = {"metadata": {"name": name, "labels": dict(labels)}, "status": status}
-
-
-def a_pod(node_name: str, host: str = "n1", phase: str = "Running", **status: Any) -> dict[str, Any]:
-    meta = {"name": "p", "uid": f"uid-{node_name}", "annotations": {"workflows.argoproj.io/node-name": node_name}}
-    containers = [{"name": "main", "state": {"running": {"startedAt": "2026-09-21T14:13:21Z"}}}]
-    return {
-        "metadata": meta,
-        "spec": {"nodeName": host, "containers": [{"name": "main"}]},
-        "status": {"phase": phase, "containerStatuses": containers, **status},
-    }
 
 
 @pytest.fixture
@@ -66,9 +29,6 @@ def cluster() -> Cluster:
     made.has_pods(a_pod(TRAINING))
     made.has_node("n1")
     return made
-
-
-TRAINING = "digits-abcde(0).root(0).train(0).executor(0)"
 
 
 @pytest.fixture
@@ -218,8 +178,7 @@ def test_pods_are_read_also_where_nodes_may_not_be(cluster: Cluster, pods: PodsS
 
 def stuck(host: str = "n1") -> dict[str, Any]:
     """A pod that has a node since ``BEGIN``, and no container yet."""
-    since = datetime.fromtimestamp(BEGIN, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": moment(0)}
     pod = a_pod(TRAINING, host, "Pending", conditions=[bound], containerStatuses=[])
     return {**pod, "metadata": {**pod["metadata"], "namespace": "team-a"}}
 
@@ -259,3 +218,26 @@ def test_events_that_may_not_be_read_are_named(cluster: Cluster) -> None:
     seen.look("team-a")
     (told,) = seen.held_up(BEGIN + SILENT, SILENT)
     assert "its events may say why, and they cannot be read" in told
+
+
+def ended_by_sigterm(said: str) -> dict[str, Any]:
+    """The pod of the training, whose code exited with 0 and left these words."""
+    ended = {"exitCode": 0, "reason": "Completed", "message": said, "finishedAt": moment(29)}
+    return a_pod(TRAINING, phase="Succeeded", containerStatuses=[{"name": "main", "state": {"terminated": ended}}])
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_step_that_kfp_calls_a_success_with_work_left_after_a_notice_is_an_interruption(
+    cluster: Cluster, recorded: Recorded, pods: PodsSeen, is_noticed: bool
+) -> None:
+    cluster.has_pods(ended_by_sigterm("spotwright.dev/progress: 0.25"))
+    taints = [{"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}] if is_noticed else []
+    cluster.objects["/api/v1/nodes/n1"]["spec"] = {"taints": taints}
+    pods.look("team-a")
+    flow = Flow()
+    flow.task("train", Try("Succeeded", "", "n1", 1, 30))
+    recorded.look(flow)
+    assert recorded.causes("train") == [Cause.INTERRUPTED if is_noticed else Cause.SUCCEEDED]
+    recorded.recorder.finish(RunStatus.SUCCEEDED, "", BEGIN + 60)
+    assert recorded.state.status is (RunStatus.FAILED if is_noticed else RunStatus.SUCCEEDED)
+    assert ("KFP step counts that as done" in recorded.state.why) is is_noticed

@@ -167,3 +167,17 @@ def test_an_attempt_is_the_same_in_either_answer(flow: Flow) -> None:
     recorded._read = of_workflow
     recorded.look(flow)
     assert recorded.causes("train") == [Cause.FAILED, Cause.SUCCEEDED]
+
+
+def test_a_run_ends_when_the_server_says_so_and_not_before_its_last_task(told: Recorded, flow: Flow) -> None:
+    flow.task("train", Try("Succeeded", "", "n1", 1, 9))
+    told.look(flow)
+    told.recorder.finish(RunStatus.SUCCEEDED, "", BEGIN + 60, BEGIN + 12)
+    assert told.state.finished_at == BEGIN + 12
+
+
+def test_a_server_that_does_not_say_when_a_run_ended_ends_it_now(told: Recorded, flow: Flow) -> None:
+    flow.task("train", Try("Succeeded", "", "n1", 1, 9))
+    told.look(flow)
+    told.recorder.finish(RunStatus.SUCCEEDED, "", BEGIN + 60, None)
+    assert told.state.finished_at == BEGIN + 60

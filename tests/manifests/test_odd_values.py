@@ -132,7 +132,27 @@ spec:
         (
             "metadata: {name: a}",
             "metadata: {name: a, annotations: {spotwright.dev/policy: 'null'}}",
-            "work.yaml:3: metadata: spotwright.dev/spot or spotwright.dev/policy: policy: None is wrong; expected a mapping",
+            "work.yaml:3: metadata: spotwright.dev/policy: policy: None is wrong; expected a mapping",
+        ),
+        (
+            "metadata: {name: a}",
+            "metadata: {name: a, annotations: {spotwright.dev/policy: 'spot: prefer'}}",
+            r"work.yaml:3: metadata: spotwright.dev/policy is not JSON \(line 1, column 1: Expecting value\): write it as \{",
+        ),
+        (
+            "metadata: {name: a}",
+            "metadata: {name: a, annotations: {spotwright.dev/policy: 5}}",
+            "work.yaml:3: metadata: spotwright.dev/policy is not JSON .it is no text but 5.: write it as ",
+        ),
+        (
+            "metadata: {name: a}",
+            f"metadata: {{name: a, annotations: {{spotwright.dev/policy: '{'[' * 100_000}'}}}}",
+            "work.yaml:3: metadata: spotwright.dev/policy is not JSON .it is nested too deeply",
+        ),
+        (
+            "metadata: {name: a}",
+            "metadata: {name: a, labels: {spotwright.dev/spot: perhaps}}",
+            "work.yaml:3: metadata: spotwright.dev/spot: spot: 'perhaps' is wrong",
         ),
     ],
 )  # fmt: skip

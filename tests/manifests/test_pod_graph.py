@@ -96,7 +96,7 @@ def test_a_label_that_no_pool_states_is_taken_to_fit_and_noted() -> None:
             "these tasks wait for each other in a circle",
         ),
         ([PodTask("Job", "a", a_pod(), annotations={"spotwright.dev/policy": "{"})], "Job a: .*spotwright.dev/policy"),
-        ([PodTask("Job", "a", a_pod(), labels={"spotwright.dev/spot": "maybe"})], "Job a: spotwright.dev/spot or"),
+        ([PodTask("Job", "a", a_pod(), labels={"spotwright.dev/spot": "maybe"})], "Job a: spotwright.dev/spot: "),
     ],
 )
 def test_what_cannot_be_read_names_its_template(tasks: list[PodTask], text: str) -> None:

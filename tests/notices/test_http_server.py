@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -294,3 +295,46 @@ def test_a_listener_closed_in_the_same_turn_accepts_nothing() -> None:
         loop.close()
         signal.close()
         trigger.close()
+
+
+def connect_from(lab: Lab, peer: int) -> socket.socket:
+    """A connection of one of several pods of the node."""
+    made = socket.socket()
+    made.settimeout(120)
+    made.bind((f"127.0.1.{peer}", 0))
+    made.connect(("127.0.0.1", lab.port))
+    return made
+
+
+def test_pods_that_hold_all_places_do_not_silence_the_server_for_others(lab: Lab) -> None:
+    """Five pods open what they may, two ways: they send nothing, or a request that waits for ever."""
+    state = lab.ask()[1]["state"]
+    wait = f"GET /notice?wait=300&since={state} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    held = [connect_from(lab, 1 + number % 5) for number in range(300)]
+    try:
+        for number, one in enumerate(held):
+            with contextlib.suppress(OSError):
+                one.sendall(wait if number % 2 else b"G")
+        for _ in range(20):
+            assert lab.ask()[0].status == 200
+        assert len(lab.server._connections) <= 256
+    finally:
+        for one in held:
+            one.close()
+
+
+def test_a_body_that_comes_byte_by_byte_has_its_head_read_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+
+    def read(received: bytearray) -> Any:
+        reads.append(len(received))
+        return parse_request(received)
+
+    monkeypatch.setattr(module, "parse_request", read)
+    with lab.connect() as slow:
+        slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        slow.sendall(b"POST /notice HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\n")
+        for _ in range(400):
+            slow.sendall(b"x")
+        assert slow.recv(100).startswith(b"HTTP/1.1 405 ")
+    assert len(reads) <= 2

@@ -90,7 +90,7 @@ def compare_attempt(row: dict[str, Any], attempt: dict[str, Any], t0: float) -> 
     assert list(row["pools"] or ()) == attempt["pools"]
     moments = {
         "placed": "placed_at",
-        "bound": "bound_at",
+        "bound": "runs_since",
         "noticed": "noticed_at",
         "goes": "goes_at",
         "ended": "ended_at",

@@ -19,6 +19,7 @@ from spotwright.checkpoint_file import (
     imported_names,
     imports_spotwright,
     names_not_in_file,
+    uses_pytorch,
 )
 from spotwright.cli import cli
 
@@ -77,6 +78,34 @@ def test_a_step_saves_reports_and_sees_a_notice_with_nothing_else_installed(file
 
     assert printed.strip() == f"10 it goes {file}/spotwright/checkpoint/__init__.py []"
     assert (tmp_path / "progress").read_text() == "1.0"
+
+
+def test_a_step_without_pytorch_needs_none_of_its_modules(tmp_path: Path) -> None:
+    small = tmp_path / "small.pyz"
+    small.write_bytes(checkpoint_file(for_pytorch=False))
+
+    told = python(
+        STEP, small, tmp_path, SPOTWRIGHT_CHECKPOINT=str(tmp_path / "place"), SPOTWRIGHT_NOTICE_FILE="/dev/null"
+    )
+    assert told.split()[0] == "10"
+    assert len(small.read_bytes()) < 0.7 * len(checkpoint_file())
+    held = set(zipfile.ZipFile(small).namelist())
+    assert "spotwright/checkpoint/keras.py" in held
+    assert held.isdisjoint(f"spotwright/checkpoint/{name}.py" for name in ("torch", "dcp", "huggingface", "agreement"))
+
+
+@pytest.mark.parametrize(
+    ("source", "uses"),
+    [
+        ("from spotwright.checkpoint import Checkpoint\nCheckpoint(every=60)", False),
+        ("from spotwright.checkpoint.torch import restore", True),
+        ("from spotwright.checkpoint.huggingface import SpotCallback", True),
+        ("ckpt = Checkpoint(group=ranks)", True),
+        ("import lightning", True),
+    ],
+)
+def test_a_program_with_pytorch_is_known_by_its_text(source: str, uses: bool) -> None:
+    assert uses_pytorch(source) == uses
 
 
 def test_a_notice_of_the_node_agent_needs_nothing_else_either(file: Path, tmp_path: Path) -> None:

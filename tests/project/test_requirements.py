@@ -23,13 +23,16 @@ DEMO = RUN + GROUPS["demo"]
 CLUSTER = RUN + PROJECT["project"]["optional-dependencies"]["cluster"]
 DEV = DEMO + CLUSTER + GROUPS["stores"] + GROUPS["boosting"] + GROUPS["dev"]
 DECLARED = {
+    "audit": GROUPS["audit"],
     "build": GROUPS["build"],
+    "image": GROUPS["image"],
     "page": GROUPS["page"],
     "run": RUN,
     "cluster": CLUSTER,
     "demo": DEMO,
     "dev": DEV,
     "networks": DEV + GROUPS["networks"],
+    "torch": DEV + GROUPS["torch"],
 }
 
 
@@ -68,7 +71,7 @@ def test_no_lock_says_where_packages_come_from(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("smaller", "larger"),
-    [("run", "cluster"), ("cluster", "dev"), ("run", "demo"), ("demo", "dev"), ("dev", "networks")],
+    [("run", "cluster"), ("cluster", "dev"), ("run", "demo"), ("demo", "dev"), ("dev", "networks"), ("dev", "torch")],
 )
 def test_a_set_grows_into_the_next_without_changing_a_version(smaller: str, larger: str) -> None:
     held, grown = pinned(smaller), pinned(larger)

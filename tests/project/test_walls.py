@@ -17,7 +17,26 @@ import pytest
 from spotwright.cli import _COMMANDS, _POOLS_COMMANDS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "spotwright"
-OPTIONAL = {"keras", "lightgbm", "sklearn", "torch", "xgboost"}  # modules of checkpoint, each for users of that package
+OPTIONAL = {
+    "accelerate",
+    "agreement",
+    "attended_training",
+    "dcp",
+    "folder_saves",
+    "group_saves",
+    "huggingface",
+    "keras",
+    "lightgbm",
+    "lightning",
+    "random_states",
+    "rank_keys",
+    "shard_layout",
+    "sharded_state",
+    "shared_save",
+    "sklearn",
+    "torch",
+    "xgboost",
+}  # modules of checkpoint, each for users of that package
 HELP = """\
 sys.argv = ["spotwright", *{words}, "--help"]
 from spotwright.cli import main

@@ -17,6 +17,7 @@ from spotwright.engine.events import (
     EngineStarted,
     Event,
     NodeChanged,
+    ProgressReported,
     RunCreated,
 )
 from spotwright.engine.fold import fold, replay
@@ -40,6 +41,8 @@ def decided_after(signals: Signals, journal: Journal) -> tuple[RunState, Attempt
     _take(state, decide(state, Snapshot(), START), journal)
     node = NodeChanged(START, node="spot-1", pool="spot", state="ready")
     _take(state, [node, AttemptBound(START, "a", 1, node="spot-1", pool="spot")], journal)
+    if signals.progress is not None:
+        _take(state, [ProgressReported(START + 30, "a", 1, value=signals.progress)], journal)
     _take(state, [AttemptEnded(START + 60, "a", 1, signals=signals)], journal)
 
     again = replay([PLAN], [event for _, event in journal.events()])

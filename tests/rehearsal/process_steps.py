@@ -86,6 +86,21 @@ def breaks_on_sigterm(table: dsl.Output[dsl.Dataset]) -> None:
     Path(table.path).write_text("\n".join(map(str, rows)))
 
 
+def returns_at_sigterm_with_its_save(table: dsl.Output[dsl.Dataset]) -> None:
+    """Saves and leaves its loop on SIGTERM, as trainers do, and resumes: only the exit code says that it was done."""
+    saved = Path(os.environ["SPOTWRIGHT_CHECKPOINT"], "rows")
+    rows = saved.read_text().split() if saved.exists() else []
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    while len(rows) < 40 and not stop:
+        time.sleep(0.01)
+        rows.append(str(len(rows)))
+        Path(os.environ["SPOTWRIGHT_PROGRESS_FILE"]).write_text(str(len(rows) / 40))
+    saved.with_suffix(".new").write_text(" ".join(rows))
+    saved.with_suffix(".new").rename(saved)
+    Path(table.path).write_text("\n".join(rows))
+
+
 def subprocess_trainer(model: dsl.Output[dsl.Model]) -> None:
     """Starts a trainer of its own, which saves every epoch, and does not forward signals."""
     import subprocess

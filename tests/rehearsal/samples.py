@@ -94,6 +94,7 @@ USER_STEPS = {
         SampleStep(processes.polls_the_notice_file_and_ignores_sigterm, Verdict.RESUMES_WITH_NOTICE),
         SampleStep(processes.exits_143_with_half_an_output, Verdict.STARTS_OVER),
         SampleStep(processes.breaks_on_sigterm, Verdict.UNSAFE, cause="exit code 0"),
+        SampleStep(processes.returns_at_sigterm_with_its_save, Verdict.UNSAFE, cause="before its work is done"),
         SampleStep(processes.swallows_the_interrupt, Verdict.UNSAFE, cause="exit code 0"),
         SampleStep(processes.subprocess_trainer, Verdict.RESUMES),
         SampleStep(processes.subprocess_trainer_saves_at_sigterm, Verdict.STARTS_OVER),

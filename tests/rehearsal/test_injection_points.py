@@ -10,7 +10,6 @@ import pytest
 
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation
-from spotwright.rehearsal.fault_injector import TrialTiming
 from spotwright.rehearsal.injection_points import (
     OUTPUTS,
     SAVES,
@@ -22,6 +21,7 @@ from spotwright.rehearsal.injection_points import (
     draw_points,
     summarize_activity,
 )
+from spotwright.rehearsal.trial_timing import TrialTiming
 
 
 def a_save(at: float, *, number: str = "") -> list[FileOperation]:

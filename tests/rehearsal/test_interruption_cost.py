@@ -14,7 +14,7 @@ from spotwright.rehearsal.fault_injector import InjectionResult
 from spotwright.rehearsal.injection_points import AtShare, FileActivity, Injection, InjectionKind, InjectionPoint
 from spotwright.rehearsal.loaded_saves import Origin, Resume
 from spotwright.rehearsal.report import outcome_text
-from spotwright.rehearsal.step_rehearsal import LIMIT_FACTOR, LIMIT_SECONDS
+from spotwright.rehearsal.trial_timing import LIMIT_FACTOR, LIMIT_SECONDS
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun
 from spotwright.rehearsal.verdict import (
     MIN_KEPT_SHARE,

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from tests.e2e.building import document, step
 from tests.rehearsal.conftest import Rehearse, source_of
-from tests.rehearsal.sample_steps import by_hand, starts_over
+from tests.rehearsal.sample_steps import starts_over
 from tests.sampling import every
 
 from spotwright.errors import InputError
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
-from spotwright.rehearsal.report import as_text
 from spotwright.rehearsal.verdict import Verdict
 from spotwright.runs.bodies import is_alive
 
@@ -302,17 +301,6 @@ def test_a_difference_that_occurs_undisturbed_now_and_then_is_noise(rehearse: Re
     assert rehearsal.steps[0].verdict is Verdict.UNDECIDED
     assert "differs without any interruption" in rehearsal.steps[0].undecided
     assert [each.output for each in rehearsal.steps[0].noise] == ["Output"]
-
-
-def test_a_time_budget_tries_the_most_informative_point_and_names_the_others(rehearse: Rehearse) -> None:
-    rehearsal = rehearse(by_hand, budget=0.001)
-
-    tried = [outcome.point.name for outcome in rehearsal.steps[0].outcomes if outcome.trial is not None]
-    assert tried == ["middle, no notice"]
-    text = as_text(rehearsal)
-    assert "not tried, because the time budget was spent: start, no notice; " in text
-    assert "5 in a row" not in text
-    assert "3 in a row" in text
 
 
 @pytest.mark.long

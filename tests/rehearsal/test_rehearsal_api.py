@@ -55,10 +55,10 @@ def test_a_command_is_rehearsed_with_the_file_at_the_root_of_its_repository(tmp_
 
 @pytest.mark.long
 def test_a_step_that_gets_faster_is_interrupted_in_the_middle_all_the_same(tmp_path: Path) -> None:
-    """Its first executions take three times as long, so half of the undisturbed time is more than it takes later."""
+    """Its first execution takes six times as long, so a third of that, and half of it, are more than it takes later."""
     work = tmp_path / "work"
     work.mkdir()
-    durations = chain(("1.8", "1.8"), repeat("0.6"))
+    durations = chain(("6",), repeat("1"))
 
     class Answer(StreamRequestHandler):
         def handle(self) -> None:

@@ -25,6 +25,38 @@ def test_unchecked_outputs_are_no_success() -> None:
     assert cause(exit_code=0) is Cause.FAILED
 
 
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"noticed": True}, Cause.INTERRUPTED),
+        ({"node_taints": ("aws-node-termination-handler/spot-itn",)}, Cause.INTERRUPTED),
+        ({"moved": "drained"}, Cause.DISRUPTED),
+        ({"conditions": (DRAINED,), "node_conditions": (ALIVE,)}, Cause.DISRUPTED),
+        ({"pod_deleted": True, "node_conditions": (ALIVE,)}, Cause.DISRUPTED),
+        ({"reason": "Terminated", "spot": True}, Cause.INTERRUPTED),
+        ({"pod_deleted": True}, Cause.LOST),
+    ],
+)
+@pytest.mark.parametrize("outputs", [True, False])
+def test_exit_0_with_work_left_is_what_told_the_attempt_to_stop(
+    told: dict[str, object], expected: Cause, outputs: bool
+) -> None:
+    ending = classify(Signals(exit_code=0, outputs_complete=outputs, progress=0.25, **told))  # type: ignore[arg-type]
+
+    assert ending.cause is expected
+    assert ending.why.endswith(", with work left")
+    assert ending.evidence["progress"] == 0.25
+
+
+@pytest.mark.parametrize("progress", [None, 1.0, sum([0.1] * 10)])
+def test_exit_0_after_a_notice_is_a_success_where_no_work_is_known_to_be_left(progress: float | None) -> None:
+    assert cause(noticed=True, exit_code=0, outputs_complete=True, progress=progress) is Cause.SUCCEEDED
+
+
+def test_exit_0_with_work_left_is_a_success_where_nothing_told_it_to_stop() -> None:
+    assert cause(exit_code=0, outputs_complete=True, progress=0.6, spot=True) is Cause.SUCCEEDED
+
+
 def test_a_missing_output_is_no_success_whatever_the_other_signals() -> None:
     assert cause(exit_code=0, outputs_complete=True, missing_outputs=("model",)) is Cause.FAILED
 

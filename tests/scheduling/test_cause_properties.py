@@ -76,6 +76,7 @@ DRAWN = {
     "signal": st.none() | st.sampled_from([2, 9, 15]),
     "outputs_complete": st.none() | st.booleans(),
     "missing_outputs": few(st.sampled_from(["model", "metrics"])),
+    "progress": st.none() | st.sampled_from([0.0, 0.25, 1.0]) | st.floats(0, 1),
     "accepted_by_kfp": st.booleans(),
     "accepted_by_controller": st.booleans(),
     "noticed": st.booleans(),
@@ -131,11 +132,25 @@ def test_cancelled_wins_over_everything(signals: Signals) -> None:
 
 
 @given(SIGNALS)
-def test_without_containers_success_is_exit_0_and_every_output_and_nothing_else(signals: Signals) -> None:
-    seen = signals._replace(containers=(), cancelled=False)
+def test_without_containers_and_work_left_success_is_exit_0_and_every_output_and_nothing_else(signals: Signals) -> None:
+    seen = signals._replace(containers=(), cancelled=False, progress=None)
     done = seen.exit_code == 0 and seen.signal is None and seen.outputs_complete is True and not seen.missing_outputs
 
     assert (classify(seen).cause is Cause.SUCCEEDED) is done
+
+
+@given(SIGNALS, st.floats(0, 0.999))
+def test_there_is_no_success_after_a_notice_with_work_left(signals: Signals, progress: float) -> None:
+    seen = signals._replace(noticed=True, cancelled=False, progress=progress)
+
+    assert classify(seen).cause is Cause.INTERRUPTED
+
+
+@given(SIGNALS)
+def test_reported_progress_changes_nothing_but_a_success(signals: Signals) -> None:
+    before, after = classify(signals._replace(progress=None)).cause, classify(signals).cause
+
+    assert before in (after, Cause.SUCCEEDED)
 
 
 @given(SIGNALS)

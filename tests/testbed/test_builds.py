@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import tarfile
+import time
 from pathlib import Path
 from typing import IO
 
 import pytest
-from testbed.building import requirements
+from testbed.building import builds, requirements
 from testbed.building.archives import Image, write_archive
 from testbed.building.builds import Cache
 from testbed.building.programs import GO, MANIFESTS, PROGRAMS, digest_of, version_of
@@ -52,6 +53,36 @@ def test_the_versions_are_those_that_the_pages_name() -> None:
     page = (GO.parent / "README.md").read_text(encoding="utf-8")
     for version in set(versions.values()) - {"v1"}:
         assert version.removeprefix("v") in page, f"the page on the test bed does not name {version}"
+
+
+def test_each_part_is_named_when_it_begins_and_each_minute_after_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "MINUTE", 0.05)
+    monkeypatch.setattr(builds, "_build", lambda *_: time.sleep(0.3))
+    monkeypatch.setattr(builds, "_copy_manifests", lambda *_: None)
+    said: list[str] = []
+    builds.build_all(Cache(tmp_path), ("jobset",), said.append)
+    version = version_of("kubernetes", "k8s.io/kubernetes")
+    assert said[0] == f"building kubernetes {version}, 1 of 4"
+    assert said[1].startswith(f"still building kubernetes {version}, since ")
+    ended = [line for line in said if line.startswith("built ")]
+    assert [line.split()[1] for line in ended] == ["kubernetes", "pause", "jobset", "jobset-manifests"]
+
+
+def test_a_second_start_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builds, "_build", lambda *_: None)
+    monkeypatch.setattr(builds, "_copy_manifests", lambda *_: None)
+    builds.build_all(Cache(tmp_path), ("argo",), lambda _: None)
+    said: list[str] = []
+    builds.build_all(Cache(tmp_path), ("argo",), said.append)
+    assert said == []
+
+
+def test_help_pages_and_command_name_one_duration() -> None:
+    root = GO.parent.parent
+    for name in ("Makefile", "CONTRIBUTING.md", "testbed/README.md"):
+        assert f"about {builds.FIRST_TIME}" in (root / name).read_text(encoding="utf-8"), name
 
 
 def test_an_entry_is_named_after_version_and_sources(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import time
@@ -25,6 +26,7 @@ from spotwright.views.notebook import run_html
 from spotwright.views.run_json import run_view, summary
 from spotwright.views.run_progress import PlainProgress
 from spotwright.views.run_text import runs_text, show_text, summary_text
+from spotwright.visible_logs import VisibleFormatter
 from spotwright.visible_text import coloured, visible
 
 _GROUPS = [HOSTILE[begin : begin + 20] for begin in range(0, len(HOSTILE), 20)]
@@ -194,11 +196,17 @@ def test_hostile_logs_on_a_terminal(text: str) -> None:
 
 
 def test_commands_print_with_one_function() -> None:
-    """What is not text to people is written as it is: manifests, their differences, the items of kustomize, and logs."""
+    """Text to people goes through one function, and the content of files through another one beside it."""
     files = Path(say.__code__.co_filename).parent.glob("*.py")
     found = {file.name: file.read_text().count("click.echo(") for file in files}
     assert {name: count for name, count in found.items() if count} == {
         "__init__.py": 1,
-        "krm_function.py": 1,
-        "place.py": 1,
     }
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_line_of_a_log_that_names_it_is_one_line_that_drives_nothing(text: str) -> None:
+    record = logging.LogRecord("spotwright", logging.WARNING, __file__, 1, "Job %s: placed", (text,), None)
+    written = VisibleFormatter("%(levelname)s %(message)s").format(record)
+    assert drives_nothing(written, but="\n\t")
+    assert all(line.startswith("    ") for line in written.split("\n")[1:])

@@ -3,11 +3,13 @@
 Every attempt of ``spotwright run`` and every placed pod with a ``checkpoint`` has ``SPOTWRIGHT_CHECKPOINT``. Elsewhere the
 saves go below the working directory, one folder for each program, and a warning names it: so the same code runs without
 Spotwright, a script that is started again continues, and two scripts in one folder do not load each other's state. Progress is
-a number from 0 to 1, which the code writes into the file that ``SPOTWRIGHT_PROGRESS_FILE`` names.
+a number from 0 to 1, which the code writes into the file that ``SPOTWRIGHT_PROGRESS_FILE`` names. A process that returns after a
+notice with less than 1 reported ends with 143, so that nobody takes it for a success.
 """
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import sys
@@ -38,7 +40,7 @@ def default_folder() -> str:
     else:
         place = _temporary_folder()
         outlook = f"no later start finds them, because the working directory cannot be written to: {_NAME_ONE}"
-    if place not in _warned:
+    if place not in _warned and os.environ.get("RANK", "0") == "0":  # once for all ranks of a training
         import logging
 
         _warned.add(place)
@@ -92,6 +94,8 @@ class ProgressFile:
     def report(self, share: float) -> None:
         """Write the share of the work that is done, from 0 to 1; small changes at most 20 times a second, 1 always."""
         share = min(max(float(share), 0.0), 1.0)
+        if not math.isnan(share):
+            _done[os.getpid()] = share
         now = time.monotonic()
         is_small = abs(share - self._written) < _LARGE_STEP and share < 1
         if not self._path or math.isnan(share) or (is_small and now < self._next):
@@ -104,6 +108,21 @@ class ProgressFile:
             os.replace(temporary, self._path)
 
 
+_done: dict[int, float] = {}  # by process: the share that it reported last
+
+
+def _at_exit() -> None:
+    """End with 143 where work is left and the node is taken; a fork that has reported nothing ends as before."""
+    share = _done.get(os.getpid(), 1.0)
+    if share < 1.0:
+        from spotwright.notices.early_exit import leave_early
+
+        leave_early(share, os.environ)
+
+
+atexit.register(_at_exit)  # now, so that what the program registers later is called before
+
+
 _files: dict[str, ProgressFile] = {}  # by the variable's value, so that a report goes where the variable says now
 
 
@@ -111,7 +130,8 @@ def progress(share: float) -> None:
     """Report the share of the work that is done, a number from 0 to 1; larger and smaller ones count as 1 and 0.
 
     Call it where the attempt starts (with what the checkpoint has) and after each step; :meth:`Checkpoint.steps` does so itself.
-    Does nothing where ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file.
+    Writes nothing where ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file. A process whose last
+    report is below 1 when it ends after a notice of its node exits with 143: report 1 where work ends early by a rule of its own.
     """
     path = os.environ.get("SPOTWRIGHT_PROGRESS_FILE", "")
     if path not in _files:

@@ -1,8 +1,7 @@
 """The class for training code: load once, iterate over the steps, end each one.
 
 It guarantees two things that are easy to break by hand. A program that did not load the saved state cannot overwrite it with
-its initial state. A step counts as done only together with the state after it. A save is a state file and its entry in the
-log; a load reads the newest whole save.
+its initial state. A step counts as done only together with the state after it.
 """
 
 from __future__ import annotations
@@ -11,160 +10,23 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from spotwright.checkpoint import state_file
 from spotwright.checkpoint.attempt_environment import ProgressFile
-from spotwright.checkpoint.encoding import decode, encode
-from spotwright.checkpoint.errors import (
-    BrokenCheckpoint,
-    CheckpointError,
-    NotLoaded,
-    OtherProgram,
-    PlaceError,
-    SaveFailed,
-    StaleWriter,
-)
-from spotwright.checkpoint.save_log import LogEntry, SaveLog, describe_writer
+from spotwright.checkpoint.errors import CheckpointError, NotLoaded, PlaceError, SaveFailed
+from spotwright.checkpoint.save_manager import SaveManager
 from spotwright.checkpoint.save_policy import Hazard, SavePolicy
-from spotwright.checkpoint.store import Store, open_store
+from spotwright.checkpoint.store import open_store
 from spotwright.checkpoint.termination import EXIT, Termination, seconds_from_environment
 
 if TYPE_CHECKING:
+    from spotwright.checkpoint.group_saves import GroupSaves
     from spotwright.notices import Notice
     from spotwright.notices.pod_hook import PodHook
 
 
-__all__ = ["Checkpoint", "Loaded", "SaveManager"]
-
-
-_TRIES = 3  # a writer may have replaced a save before the reader opens it
-
-
-class Loaded:
-    """A loaded state with its entry. ``passed_over`` has a line for each newer save that is not whole."""
-
-    __slots__ = ("entry", "passed_over", "state")
-
-    def __init__(self, state: Any, entry: LogEntry, passed_over: tuple[str, ...]) -> None:
-        self.state, self.entry, self.passed_over = state, entry, passed_over
-
-
-class SaveManager:
-    """The saves of one place, for one attempt. ``program`` must be that of the existing saves, if both are named."""
-
-    def __init__(self, store: Store, *, program: str, keep: int, allow_pickle: bool) -> None:
-        self.store, self.log = store, SaveLog(store)
-        self._program, self._keep, self._allow_pickle = program, keep, allow_pickle
-        self._count = 0
-
-    def claim(self, hazard: float | None) -> Hazard:
-        """Become the writer of the place. Returns the rate of interruptions with the counts of earlier attempts.
-
-        ``hazard`` is the pool's ``taken_every``. The counts are passed on in the claim. Raises :class:`OtherProgram` before it
-        claims anything, because the other program may be running.
-        """
-        earlier = self.log.latest_claim()
-        if earlier is not None:
-            self._check(earlier)
-        taken, lived = earlier.data["past"] if earlier else (0, 0.0)
-        prior = Hazard(hazard)
-        last = next(self.log.saves(), None)
-        if last is not None and earlier is not None and last.token == earlier.number:
-            lived += prior.exposure(last.data["age"])
-            taken += not last.data["finished"]
-        past = [taken, lived]
-        self.log.claim_token({"who": describe_writer(), "program": self._program, "past": past, "at": time.time()})
-        self.log.prune(self._keep)
-        return Hazard(hazard, taken, lived)
-
-    def is_empty(self) -> bool:
-        """True if the place has no save."""
-        return next(self.log.saves(), None) is None
-
-    def save(self, state: Any, facts: Mapping[str, Any]) -> LogEntry:
-        """Save a state. ``facts`` go into its entry, with the duration of the save.
-
-        Raises :class:`StaleWriter` if another attempt has taken over, where possible before anything is written.
-        """
-        began = time.monotonic()
-        self.log.check()
-        tree, blobs = encode(state, allow_pickle=self._allow_pickle)
-        self._count += 1
-        name = f"state-{self.log.token:010d}-{self._count:06d}-{os.urandom(4).hex()}"
-        with self.store.write(name) as file:
-            written = state_file.write(file, tree, blobs)
-        own = {"state": name, "program": self._program, "seconds": time.monotonic() - began, "at": time.time()}
-        try:
-            entry = self.log.commit({**facts, **written, **own})
-        except StaleWriter:
-            self.store.remove(name)
-            raise
-        except CheckpointError:
-            with suppress(CheckpointError):  # frees the space of the failed save; the error above matters
-                self.log.prune(self._keep)
-            raise
-        self.log.prune(self._keep)
-        return entry
-
-    def load(self) -> Loaded | None:
-        """Return the newest whole state; ``None`` if the place has no save.
-
-        Raises :class:`BrokenCheckpoint` if it has saves, and none of them is whole.
-        """
-        broken: list[str] = []
-        for _ in range(_TRIES):
-            broken = []
-            for entry in self.log.saves():
-                self._check(entry)
-                try:
-                    return Loaded(self._read(entry), entry, tuple(broken))
-                except BrokenCheckpoint as error:
-                    broken.append(str(error))
-            if not broken:
-                return None
-        raise BrokenCheckpoint(
-            f"{self.store.place}: none of the checkpoints is whole: {'; '.join(broken)}. To start without them, "
-            "remove the place or name another one"
-        )
-
-    def _check(self, entry: LogEntry) -> None:
-        theirs = entry.data["program"]
-        if theirs and self._program and theirs != self._program:
-            raise OtherProgram(
-                f"{self.store.place}: belongs to {theirs!r}, and this is {self._program!r}: name another "
-                "place, or remove this one"
-            )
-
-    def _read(self, entry: LogEntry) -> Any:
-        reader = self._open(entry)
-        try:
-            return decode(reader, lambda index: self._stream(entry, index), allow_pickle=self._allow_pickle)
-        finally:
-            reader.close()
-
-    def _stream(self, entry: LogEntry, index: int) -> Iterator[bytes]:
-        """The bytes of a file in an earlier loaded state."""
-        reader = self._open(entry)
-        try:
-            yield from reader.stream(index)
-        finally:
-            reader.close()
-
-    def _open(self, entry: LogEntry) -> state_file.Reader:
-        file = self.store.open(entry.state)
-        if file is None:
-            raise BrokenCheckpoint(f"{entry.state} is not there any more")
-        try:
-            return state_file.Reader(file, entry.state, entry.data["size"], entry.data["sum"])
-        except OSError as error:
-            file.close()
-            raise PlaceError(f"{self.store.place}: {entry.state} cannot be read ({error})") from error
-        except BaseException:
-            file.close()
-            raise
+__all__ = ["Checkpoint"]
 
 
 class Checkpoint:
@@ -180,13 +42,16 @@ class Checkpoint:
       ``taken_every``.
     - ``taken_every`` is the pool's mean time between interruptions in seconds (``inf``: never). Default:
       ``SPOTWRIGHT_TAKEN_EVERY``, else what is usual for spot.
+    - ``group`` is the process group of a training with several ranks (``torch.distributed.group.WORLD``). Every rank then makes a
+      ``Checkpoint`` and calls :meth:`load`, :meth:`steps` and :meth:`step_done` alike, once for each optimizer step; a notice or
+      SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.agreement`).
     - ``writer=False`` loads and never saves. By default ranks other than 0 (``RANK``) do not save.
     - ``allow_pickle`` pickles values that cannot be stored otherwise. Loading them runs code.
 
     Raises :class:`PlaceError` if the place cannot be used.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each is named by its user
         self,
         place: str | os.PathLike[str] | None = None,
         *,
@@ -194,6 +59,7 @@ class Checkpoint:
         keep: int = 2,
         every: float | None = None,
         taken_every: float | None = None,
+        group: Any = None,
         writer: bool | None = None,
         allow_pickle: bool = False,
         storage_options: Mapping[str, Any] | None = None,
@@ -205,7 +71,8 @@ class Checkpoint:
         self._manager = SaveManager(
             open_store(place, storage_options), program=program, keep=keep, allow_pickle=allow_pickle
         )
-        self.writer = os.environ.get("RANK", "0") == "0" if writer is None else writer
+        is_first = group is not None or os.environ.get("RANK", "0") == "0"
+        self.writer = is_first if writer is None else writer
         """True if this process saves."""
         self._taken_every = _taken_every() if taken_every is None else taken_every
         self._policy = SavePolicy(
@@ -220,6 +87,8 @@ class Checkpoint:
         self._done = 0
         self._total: int | None = None
         self._began = self._step_began = self._saved_at = time.monotonic()
+        self._ranks = None if group is None else self._of_group(group)
+        self._saves: SaveManager | GroupSaves = self._ranks or self._manager
 
     # -- loading
 
@@ -232,7 +101,7 @@ class Checkpoint:
         """
         began = time.monotonic()
         self._begin()
-        loaded = self._manager.load()
+        loaded = self._saves.load()
         self._loaded = True
         if loaded is None:
             return default
@@ -282,19 +151,25 @@ class Checkpoint:
 
         ``state`` is the state after the step, or a function that returns it and is called only for a save: put slow work there.
         After SIGTERM this does not return: the process saves and exits with 143. A save that fails is logged, and tried again
-        when the next one is due, unless nothing was saved before. Raises :class:`StaleWriter` and :class:`UnstorableState`.
+        when the next one is due, unless nothing was saved before. With a ``group``, a save that is merely due copies the state
+        and is written in a thread, one at a time: ``True`` says then that it has begun, and what it raises comes from a later
+        call, on every rank. Saves after a notice or SIGTERM, the first and the last one are committed when this returns. Raises
+        :class:`StaleWriter` and :class:`UnstorableState`.
         """
         self._begin()
         now = time.monotonic()
         self._policy.record_step(now - self._step_began)
+        self._hear_of_thread()
         self._done += 1
         self._finished = self._total is not None and self._done >= self._total
-        pays = self.writer and self._pays(now)
-        saved = pays and self._try(state)
-        if self._termination.terminated:
+        pays = self.writer and (self._pays(now) if self._ranks is None else self._is_agreed(self._ranks, now))
+        saved = pays and self._try(state, later=True)
+        if self._termination.terminated and (self._ranks is None or pays):
             if self.writer and not pays:  # SIGTERM came during this call
                 self._try(state)
-            raise SystemExit(EXIT)
+            self.stop()
+        if self._finished and self._ranks is not None:
+            self._close_ranks()
         if self._total is not None:
             self._progress.report(self._done / self._total if self._total else 1.0)
         self._step_began = time.monotonic()
@@ -302,7 +177,7 @@ class Checkpoint:
         return saved
 
     def save(self, state: Any) -> None:
-        """Save now. ``state`` is the state itself, not a function.
+        """Save now. ``state`` is the state itself, not a function. With a ``group`` all ranks call this at the same step.
 
         A save in the middle of a step belongs to the steps that were ended: the next attempt does this step again, from this
         state. Raises :class:`SaveFailed` if it could not be written, and the errors of :meth:`step_done`. Does nothing in a
@@ -313,17 +188,18 @@ class Checkpoint:
         if self.writer:
             self._save(state, time.monotonic())
         if self._termination.terminated:
-            raise SystemExit(EXIT)
+            self.stop()
 
     # -- leaving
 
     def should_stop(self) -> bool:
         """Return True when it is time to save and leave: after SIGTERM, or if the node goes before one more step and a save.
 
-        For loops whose steps are too long to reach their end: save, then call :meth:`stop`.
+        For loops whose steps are too long to reach their end: save, then call :meth:`stop`. With a ``group`` it speaks of this
+        rank alone, and the ranks save together at the end of a step: leave out slow work, and go on to :meth:`step_done`.
         """
         self._handle_signals()
-        self._saves_by_hand = True
+        self._saves_by_hand |= self._ranks is None
         if not self._in_step:
             self._in_step, self._step_began = True, time.monotonic()
         if self._termination.terminated:
@@ -332,6 +208,8 @@ class Checkpoint:
 
     def stop(self) -> None:
         """Exit with 143, so that unfinished work does not count as a success."""
+        if self._ranks is not None:
+            self._ranks.agreement.end(EXIT)
         raise SystemExit(EXIT)
 
     def seconds_left(self) -> float:
@@ -352,7 +230,9 @@ class Checkpoint:
         return self._policy.explain(time.monotonic() - self._began)
 
     def close(self) -> None:
-        """Stop handling SIGTERM and notices."""
+        """Stop handling SIGTERM and notices. A save that is under way in a thread ends first, if the time left allows."""
+        if self._ranks is not None:
+            self._close_ranks()
         self._termination.end()
         if self._hook is not None:
             self._hook.release()
@@ -364,6 +244,8 @@ class Checkpoint:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         terminated = self._termination.terminated
+        if self._ranks is not None and not self._finished and (kind is not None or terminated):
+            self._ranks.agreement.end(EXIT if terminated else 1)
         self.close()
         if kind is None and terminated and not self._finished:
             raise SystemExit(EXIT)
@@ -373,7 +255,7 @@ class Checkpoint:
     def _begin(self) -> None:
         """Claim the place and handle SIGTERM and notices, at the first call that needs it."""
         if self.writer and not self._claimed:
-            self._policy.hazard = self._manager.claim(self._taken_every)
+            self._policy.hazard = self._saves.claim(self._taken_every)
             self._claimed = True
             self._began = self._step_began = self._saved_at = time.monotonic()
         self._handle_signals()
@@ -381,6 +263,10 @@ class Checkpoint:
     def _handle_signals(self) -> None:
         if not self._handles_signals:
             self._handles_signals = True
+            if self._ranks is not None and self.writer:
+                self._ranks.agreement.on_missing = self._end_if_blocked
+                self._termination.on_sigterm = self._ask
+                self._termination.add_callback(lambda notice: None if notice is None else self._ask())
             self._termination.begin()
             if self._hook is not None and self.writer:
                 self._register(self._hook)
@@ -400,8 +286,11 @@ class Checkpoint:
         """True if, with ``left`` seconds to go, the step under way and a save will fit."""
         if not self._in_step:
             return False
-        rest = max(0.0, (self._policy.step or 0.0) - (time.monotonic() - self._step_began))
-        return left > self._policy.needed + rest
+        step = self._policy.step or 0.0
+        rest = max(0.0, step - (time.monotonic() - self._step_began))
+        if self._ranks is not None:
+            rest += step  # the step that all agree on may be the next one
+        return left > self._reserve() + rest
 
     def _pays(self, now: float) -> bool:
         """True if a save at the end of this step pays."""
@@ -416,20 +305,79 @@ class Checkpoint:
             notice is not previous or self._policy.is_last_chance(termination.seconds_left())
         )
 
-    def _try(self, state: Any) -> bool:
+    def _of_group(self, group: Any) -> GroupSaves:
+        """Return the saves of a process group; their module, which needs PyTorch, is imported for a group only."""
+        from spotwright.checkpoint.group_saves import GroupSaves
+
+        return GroupSaves(group, self._manager, self._reserve)
+
+    def _reserve(self) -> float:
+        """Return the seconds that a save before the end needs, which begins after the one under way."""
+        needed = self._policy.needed
+        return needed + (self._ranks.rest(needed) if self._ranks is not None else 0.0)
+
+    def _hear_of_thread(self) -> None:
+        """Take note of a save in a thread that has ended, and raise its error."""
+        if self._ranks is None or (ended := self._ranks.take_ended()) is None:
+            return
+        if ended.error is None:
+            self._policy.record_save(ended.seconds)
+        elif isinstance(ended.error, SaveFailed | PlaceError):
+            self._put_off(ended.error)
+        else:
+            raise ended.error
+
+    def _close_ranks(self) -> None:
+        """End what the ranks do together; the error of a save in a thread that nobody has heard of is logged."""
+        if self._ranks is not None:
+            self._ranks.close(self._termination.seconds_left())
+            if (ended := self._ranks.take_ended()) is not None and ended.error is not None:
+                _warn("%s", ended.error)
+
+    def _ask(self) -> None:
+        """Ask all ranks for a save, as this one's end is near."""
+        if self._ranks is not None:
+            what = "SIGTERM came" if self._termination.terminated else "its node goes"
+            left = self._termination.seconds_left()
+            self._ranks.agreement.ask(f"rank {self._ranks.rank}: {what}", left)
+
+    def _end_if_blocked(self) -> None:
+        """End this rank where its pod is being stopped, and ranks that do not answer let the step under way never end.
+
+        Otherwise it would stay in their collective operation until it is killed, and hold up the start of the next attempt.
+        """
+        is_stopped = self._termination.terminated or (self._hook is not None and self._hook.waits)
+        if is_stopped and self._ranks is not None:
+            step = self._policy.step or 0.0
+            self._ranks.agreement.end_if_blocked("other ranks do not answer", EXIT, 1.0 + 2 * step)
+
+    def _is_agreed(self, ranks: GroupSaves, now: float) -> bool:
+        """True if all ranks save at the end of this step. Rank 0 asks for the saves that are due."""
+        left, step = self._termination.seconds_left(), self._policy.step or 0.0
+        waits = self._hook is not None and self._hook.waits
+        if waits or self._termination.terminated or self._policy.is_last_chance(left - 2 * step):
+            self._ask()
+        elif ranks.rank == 0 and not ranks.is_writing and self._policy.is_due(now - self._saved_at, now - self._began):
+            ranks.agreement.ask("a save is due")
+        return ranks.agreement.step_done(self._done) or self._finished
+
+    def _try(self, state: Any, *, later: bool = False) -> bool:
         began = time.monotonic()
         try:
-            self._save(state() if callable(state) else state, began)
+            self._save(state, began, later=later)
         except (SaveFailed, PlaceError) as error:
             if not self._saved:
                 raise
-            _warn("%s; it is tried again when the next save is due", error)
-            self._saved_at, self._noticed = time.monotonic(), None
+            self._put_off(error)
             return False
         return True
 
-    def _save(self, state: Any, began: float) -> None:
-        """Save a state. ``began`` is when making it began, which is part of the cost of a save."""
+    def _put_off(self, error: CheckpointError) -> None:
+        _warn("%s; it is tried again when the next save is due", error)
+        self._saved_at, self._noticed = time.monotonic(), None
+
+    def _save(self, state: Any, began: float, *, later: bool = False) -> None:
+        """Save a state. ``began`` is when making it began, which is part of its cost. ``later`` lets a thread write it."""
         if not self._saved and not self._loaded and not self._manager.is_empty():
             raise NotLoaded(
                 f"{self._manager.store.place}: holds a checkpoint that was not loaded, and this save would replace it: "
@@ -440,9 +388,18 @@ class Checkpoint:
         }  # fmt: skip
         is_waited_for = self._hook is not None and self._hook.waits  # a notice during the save is for the next one
         with self._termination.saving():
-            self._manager.save(state, facts)
-            self._saved = True
-            self._saved_at = time.monotonic()
+            is_written = True
+            if self._ranks is None:
+                self._manager.save(state() if callable(state) else state, facts)
+            else:
+                make = state if callable(state) else lambda: state
+                is_urgent = self._finished or is_waited_for or self._termination.terminated
+                later = later and not is_urgent and not self._ranks.agreement.is_urgent
+                is_written = self._ranks.save(make, facts, self._termination.seconds_left, later=later)
+            self._saved, self._saved_at = True, time.monotonic()
+            if not is_written:
+                self._policy.record_stall(self._saved_at - began)
+                return
             self._policy.record_save(self._saved_at - began)
             if is_waited_for and self._hook is not None:
                 self._hook.release()

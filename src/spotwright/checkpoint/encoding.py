@@ -10,6 +10,7 @@ checkpoint. NumPy is imported only if a value is an array.
 
 from __future__ import annotations
 
+import math
 import sys
 from array import array
 from collections import OrderedDict
@@ -124,9 +125,11 @@ def rebuild(facts: Mapping[str, Any], size: int, fill: Callable[[memoryview], No
         import numpy as np
     except ImportError as error:
         raise BrokenCheckpoint("this checkpoint holds arrays: install NumPy to load it") from error
-    values_array = np.empty(facts["shape"], _read_dtype(np, facts["dtype"]), order=facts.get("order", "C"))
-    if values_array.nbytes != size:
-        raise BrokenCheckpoint(f"an array of {values_array.nbytes} bytes has {size} in this checkpoint")
+    dtype = _read_dtype(np, facts["dtype"])
+    needed = math.prod(map(int, facts["shape"])) * dtype.itemsize  # known before memory is asked for
+    if needed != size:
+        raise BrokenCheckpoint(f"an array of {needed} bytes has {size} in this checkpoint")
+    values_array = np.empty(facts["shape"], dtype, order=facts.get("order", "C"))
     flat = values_array.reshape(-1, order="A")
     fill(memoryview(flat.view(np.uint8)) if size else memoryview(bytearray()))
     return values_array[()] if facts["~"] == "scalar" else values_array
@@ -142,8 +145,10 @@ def _read_dtype(numpy: Any, given: Any) -> Any:
         parts = {"names": given["names"], "formats": formats, "offsets": given["offsets"], "itemsize": given["size"]}
         dtype = numpy.dtype({**parts, **({"titles": given["titles"]} if "titles" in given else {})})
     elif given["module"] == "ml_dtypes":
-        import ml_dtypes  # registers its dtypes with NumPy
-
+        try:
+            import ml_dtypes  # registers its dtypes with NumPy
+        except ImportError as error:
+            raise BrokenCheckpoint("this checkpoint holds arrays of ml_dtypes: install it to load them") from error
         dtype = numpy.dtype(getattr(ml_dtypes, given["name"]))
     else:
         raise BrokenCheckpoint(f"an array of the dtype {given['name']} of {given['module']} cannot be loaded")
@@ -152,6 +157,10 @@ def _read_dtype(numpy: Any, given: Any) -> Any:
     return dtype
 
 
+_MALFORMED = (
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError),
+    SyntaxError,  # NumPy reads the text of a dtype as Python's literals
+)
 _SAFE = 1 << 53  # integers up to here are the same in every JSON reader
 _KEYS = (str, int, float, bool, bytes, type(None), tuple)
 
@@ -290,7 +299,7 @@ def decode(reader: Reader, content: Content, *, allow_pickle: bool = False) -> A
     """
     try:
         return _Decoder(reader, content, allow_pickle=allow_pickle).value(reader.tree)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except _MALFORMED as error:
         raise BrokenCheckpoint(f"a value is malformed ({error!r})") from error
 
 

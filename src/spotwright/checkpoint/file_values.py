@@ -1,8 +1,8 @@
 """Files and folders as values of a state: for libraries that write only to a path, and for logs and samples.
 
 They are stored with their content. Loading writes nothing; :meth:`~File.restore` writes the content to a path of the program's
-choice. A name in a checkpoint never decides where a file is written: names are relative and stay below the target. The target is
-built beside its path and moved there when it is whole.
+choice. A name in a checkpoint never decides where a file is written: names are relative and stay below the target, where they are
+opened component by component, and no link is followed. The target is built beside its path and moved there when it is whole.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from spotwright.checkpoint.errors import BrokenCheckpoint, UnstorableState
 from spotwright.checkpoint.state_file import Blob
+from spotwright.links_below import is_plain, leads_to
 
 __all__ = ["Directory", "File", "decode_directory", "decode_file", "encode_directory", "encode_file"]
 
@@ -25,6 +26,8 @@ Content = Callable[[int], Iterable[bytes]]
 """Returns the bytes of a blob of the checkpoint that a value was loaded from."""
 
 _PIECE = 1 << 20
+_DEEPEST = 200  # levels of a folder: each of them is open while a file in the last one is written
+_NO_OTHER = os.O_NOFOLLOW | os.O_NONBLOCK  # nothing but a file is opened, and nothing is waited for
 
 
 class File:
@@ -84,8 +87,9 @@ class Directory:
         beside = _temporary_path(target)
         try:
             os.mkdir(beside)
-            for entry in self._loaded:
-                _restore(os.path.join(beside, *entry["path"].split("/")), entry, self._content)
+            with _opened(beside) as top:
+                for entry in self._loaded:
+                    _restore(top, entry, self._content)
             _swap(beside, target)
         except BaseException:
             _remove(beside)
@@ -109,7 +113,7 @@ def encode_file(file: File, add: Add, refuse: Refuse) -> dict[str, Any]:
 
 def decode_file(node: dict[str, Any], content: Content) -> File:
     """Return the file of a tree node."""
-    file = File(node["name"])
+    file = File(_named(node))
     file._content = lambda: content(node["b"])
     file._executable = node["x"]
     return file
@@ -122,18 +126,59 @@ def encode_directory(directory: Directory, add: Add, refuse: Refuse) -> dict[str
         return {"name": directory.path, "entries": entries}
     if not stat.S_ISDIR(_status(directory.path, refuse).st_mode):
         raise refuse(f"{directory.path} is no folder")
-    entries = list(_walk(directory.path, "", add, refuse))
+    entries = list(_walk(directory.path, add, refuse))
     return {"name": os.path.basename(os.path.abspath(directory.path)), "entries": entries}
 
 
 def decode_directory(node: dict[str, Any], content: Content) -> Directory:
     """Return the folder of a tree node. Raises :class:`BrokenCheckpoint` for a name that leaves the folder."""
-    directory = Directory(node["name"])
-    for entry in node["entries"]:
-        if not _stays_below(entry["path"]) or ("link" in entry and not _points_below(entry["path"], entry["link"])):
-            raise BrokenCheckpoint(f"a folder in the checkpoint holds a name that leaves it: {entry['path']!r}")
-    directory._loaded, directory._content = node["entries"], content
+    directory, entries = Directory(_named(node)), list(node["entries"])
+    kinds: dict[str, str] = {}
+    for entry in entries:
+        path = entry["path"]
+        if not is_plain(path):
+            raise _leaves(path)
+        parent = path.rpartition("/")[0]
+        if parent and kinds.get(parent) != "folder":
+            raise BrokenCheckpoint(f"a folder in the checkpoint holds a name below no folder: {_shown(path)}")
+        if path in kinds:
+            raise BrokenCheckpoint(f"a folder in the checkpoint holds a name twice: {_shown(path)}")
+        if path.count("/") > _DEEPEST:
+            raise BrokenCheckpoint(
+                f"a folder in the checkpoint is nested deeper than {_DEEPEST} levels: {_shown(path)}"
+            )
+        kinds[path] = "file" if "b" in entry else "link" if "link" in entry else "folder"
+        if kinds[path] == "file" and not isinstance(entry.get("x"), bool):
+            raise BrokenCheckpoint(f"a file in the checkpoint does not say whether it is a program: {_shown(path)}")
+    for path, _ in _leaving(entries):
+        raise _leaves(path)
+    directory._loaded, directory._content = entries, content
     return directory
+
+
+def _named(node: dict[str, Any]) -> str:
+    """The name of a stored file or folder, which is only told."""
+    name = node["name"]
+    if not isinstance(name, str):
+        raise BrokenCheckpoint(f"a name in the checkpoint is no text: {_shown(name)}")
+    return name
+
+
+def _leaves(path: Any) -> BrokenCheckpoint:
+    return BrokenCheckpoint(f"a folder in the checkpoint holds a name that leaves it: {_shown(path)}")
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:200]
+
+
+def _leaving(entries: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The links that lead out of their folder, or to the folder itself, alone or by way of others; each with its target."""
+    links = {tuple(entry["path"].split("/")): entry["link"] for entry in entries if "link" in entry}
+    texts = {place: link for place, link in links.items() if isinstance(link, str)}
+    for place, link in links.items():
+        if not isinstance(link, str) or not link or not leads_to("/".join((*place[:-1], link)), texts):
+            yield "/".join(place), link
 
 
 def _status(path: str, refuse: Refuse) -> os.stat_result:
@@ -143,17 +188,29 @@ def _status(path: str, refuse: Refuse) -> os.stat_result:
         raise refuse(f"{path} cannot be read ({error.strerror})") from error
 
 
-def _read(path: str, refuse: Refuse) -> Iterator[memoryview]:
+def _read(path: str, refuse: Refuse, *, follows: bool = True) -> Iterator[memoryview]:
+    """The content of a file. Unless it ``follows``, a link or a pipe that was a file before is refused."""
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if follows else _NO_OTHER)), "rb", buffering=0) as file:
+            if not (follows or stat.S_ISREG(os.fstat(file.fileno()).st_mode)):
+                raise refuse(f"{path} is no file any more")
             while piece := file.read(_PIECE):
                 yield memoryview(piece)
     except OSError as error:
         raise refuse(f"{path} cannot be read ({error.strerror})") from error
 
 
-def _walk(folder: str, below: str, add: Add, refuse: Refuse) -> Iterator[dict[str, Any]]:
-    """Iterate over the entries of a folder, each folder before its content."""
+def _walk(folder: str, add: Add, refuse: Refuse) -> list[dict[str, Any]]:
+    """The entries of a folder, each folder before its content."""
+    entries = list(_below(folder, "", add, refuse))
+    for path, link in _leaving(entries):
+        raise refuse(f"{folder}/{path} points out of the folder, to {link}; store what it points to instead")
+    return entries
+
+
+def _below(folder: str, below: str, add: Add, refuse: Refuse) -> Iterator[dict[str, Any]]:
+    if below.count("/") > _DEEPEST:
+        raise refuse(f"{folder} is nested deeper than {_DEEPEST} levels")
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
@@ -161,21 +218,19 @@ def _walk(folder: str, below: str, add: Add, refuse: Refuse) -> Iterator[dict[st
     for entry in entries:
         path = f"{below}{entry.name}"
         if entry.is_symlink():
-            link = os.readlink(entry.path)
-            if not _points_below(path, link):
-                raise refuse(f"{entry.path} points out of the folder, to {link}; store what it points to instead")
-            yield {"path": path, "link": link}
-        elif entry.is_dir():
+            yield {"path": path, "link": os.readlink(entry.path)}
+        elif entry.is_dir(follow_symlinks=False):
             yield {"path": path}
-            yield from _walk(entry.path, f"{path}/", add, refuse)
-        elif entry.is_file():
-            yield {"path": path, "x": bool(entry.stat().st_mode & stat.S_IXUSR), "b": add(_reader(entry.path, refuse))}
+            yield from _below(entry.path, f"{path}/", add, refuse)
+        elif entry.is_file(follow_symlinks=False):
+            executable = bool(entry.stat(follow_symlinks=False).st_mode & stat.S_IXUSR)
+            yield {"path": path, "x": executable, "b": add(_reader(entry.path, refuse))}
         else:
             raise refuse(f"{entry.path} is neither a file nor a folder")
 
 
 def _reader(path: str, refuse: Refuse) -> Blob:
-    return lambda: _read(path, refuse)
+    return lambda: _read(path, refuse, follows=False)
 
 
 def _encode_loaded(entry: dict[str, Any], content: Content, add: Add) -> dict[str, Any]:
@@ -185,32 +240,35 @@ def _encode_loaded(entry: dict[str, Any], content: Content, add: Add) -> dict[st
     return {**entry, "b": add(lambda: map(memoryview, content(index)))}
 
 
-def _stays_below(path: Any) -> bool:
-    """True if a stored name is a plain relative path."""
-    return isinstance(path, str) and "\0" not in path and all(part not in {"", ".", ".."} for part in path.split("/"))
+@contextmanager
+def _opened(path: str, folder: int | None = None) -> Iterator[int]:
+    """A folder that is open, by its path or by its name in another one; a link in its place is refused."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
-def _points_below(path: str, link: Any) -> bool:
-    """True if a link at ``path`` points to something in the same folder."""
-    if not isinstance(link, str) or not link or "\0" in link or link.startswith("/"):
-        return False
-    resolved = os.path.normpath(os.path.join("/", "top", os.path.dirname(path), link))
-    return resolved.startswith("/top/")
+def _restore(top: int, entry: dict[str, Any], content: Content) -> None:
+    """Write an entry below an open folder. Somebody may put a link there meanwhile: it is refused, and not followed."""
+    *parents, name = entry["path"].split("/")
+    with ExitStack() as stack:
+        folder = top
+        for parent in parents:
+            folder = stack.enter_context(_opened(parent, folder))
+        if "b" in entry:
+            _write(name, content(entry["b"]), executable=entry["x"], folder=folder)
+        elif "link" in entry:
+            os.symlink(entry["link"], name, dir_fd=folder)
+        else:
+            os.mkdir(name, dir_fd=folder)
 
 
-def _restore(target: str, entry: dict[str, Any], content: Content) -> None:
-    if "b" in entry:
-        _write(target, content(entry["b"]), executable=entry["x"])
-    elif "link" in entry:
-        os.symlink(entry["link"], target)
-    else:
-        os.mkdir(target)
-
-
-def _write(path: str, content: Iterable[bytes], *, executable: bool) -> None:
+def _write(path: str, content: Iterable[bytes], *, executable: bool, folder: int | None = None) -> None:
     """Write a new file; an existing file or link is refused."""
     mode = 0o777 if executable else 0o666
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=folder)
     with open(descriptor, "wb") as file:
         file.writelines(content)
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
+try:
+    import keras
+except ImportError as error:
+    raise ImportError(
+        f"spotwright.checkpoint.keras needs Keras 3 and a backend ({error}): pip install keras jax"
+    ) from error
 
 from spotwright.checkpoint.checkpoint import Checkpoint
 from spotwright.checkpoint.errors import OtherProgram

@@ -9,6 +9,9 @@ A claim also names the save that it is based on (``base``). Entries that an olde
 Claims are kept, as they are small: an older attempt that has been suspended would write its next entry at their number.
 
 An entry contains its checksum. A cut entry was never committed; its number stays taken.
+
+The entry of a sharded save also names its shards, one for each rank that wrote something, each with its size and the checksum of
+its table (:mod:`spotwright.checkpoint.state_file`). So all shards are committed by one entry, or none of them.
 """
 
 from __future__ import annotations
@@ -19,15 +22,19 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spotwright.checkpoint.errors import OtherProgram, SaveFailed, StaleWriter
+from spotwright.checkpoint.errors import OtherProgram, PlaceError, SaveFailed, StaleWriter
 from spotwright.checkpoint.store import Store
+from spotwright.links_below import is_plain
 
 __all__ = ["FORMAT", "LogEntry", "SaveLog", "describe_writer"]
 
 
-FORMAT = 1
-"""Version of the entries and state files that are written; every version up to it can be read."""
+FORMAT = 2
+"""The newest version of the entries that is written, for sharded saves; all others have 1. Every version up to it can be read."""
 
+_MOST_SHARDS = 100_000
+
+_SHARED_TIMEOUT = 5.0  # seconds after which a volume of several nodes surely shows what one of them has written
 _EMPTY_TIMEOUT = 1.0  # seconds for which an empty entry is read again, while its writer may be writing it
 
 
@@ -44,10 +51,24 @@ class LogEntry:
         """Token of the attempt that wrote the entry."""
         return self.number if self.data["kind"] == "claim" else int(self.data["token"])
 
+    def is_of(self, ranks: int) -> bool:
+        """Whether this is a claim of the ranks whose first token was ``ranks``."""
+        return ranks in (self.number, self.data.get("ranks"))
+
     @property
     def state(self) -> str:
-        """Name of the state file of a save."""
+        """Name of the state file of a save, and the beginning of the names of its shards."""
         return str(self.data["state"])
+
+    @property
+    def shards(self) -> list[tuple[str, int, int]]:
+        """Each shard's name, size, and checksum of its table; none for a save of one process."""
+        return [(name, size, total) for name, size, total in self.data.get("shards", ())]
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the state file is the layout of shards."""
+        return "shards" in self.data
 
 
 class SaveLog:
@@ -71,19 +92,27 @@ class SaveLog:
 
     def latest_claim(self) -> LogEntry | None:
         """Return the claim of the newest attempt."""
-        for number in self._numbers():
+        return self._latest_claim(self._numbers())
+
+    def _latest_claim(self, numbers: list[int]) -> LogEntry | None:
+        for number in numbers:
             entry = self._read(number)
             if entry and entry.data["kind"] == "claim":
                 return entry
         return None
 
-    def claim_token(self, about: Mapping[str, Any]) -> LogEntry:
+    def claim_token(self, about: Mapping[str, Any], *, ranks: int = 0) -> LogEntry:
         """Claim a token higher than every other; from then on no older attempt can commit.
 
-        ``about`` goes into the claim. Raises :class:`StaleWriter` if other attempts win a hundred times.
+        ``about`` goes into the claim. ``ranks`` is the first token of an attempt with several ranks, of which another one has
+        claimed last. Raises :class:`StaleWriter` if that was another attempt, or if other attempts win a hundred times.
         """
+        if ranks:
+            about = {**about, "ranks": ranks}
         for _ in range(100):
             numbers = self._numbers()
+            if ranks and (latest := self._latest_claim(numbers)) is not None and not latest.is_of(ranks):
+                raise self._stale(latest.number)
             base = next(self._chain(numbers), None)
             number = (numbers[0] if numbers else 0) + 1
             claim = {**about, "kind": "claim", "base": base.number if base else None}
@@ -128,6 +157,17 @@ class SaveLog:
         if number != self._doubtful and self._store.read(_name(number)) is not None:
             raise self._stale(number)
 
+    def expect(self, token: int, claim: Mapping[str, Any]) -> None:
+        """Raise :class:`PlaceError` if the claim of another process of this attempt is not seen here."""
+        deadline = time.monotonic() + _SHARED_TIMEOUT
+        while (entry := self._read(token)) is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if entry is None or any(entry.data.get(key) != value for key, value in claim.items()):
+            raise PlaceError(
+                f"{self._store.place}: the claim of rank 0 on {claim['who']['host']} is not seen on {os.uname().nodename}: name "
+                "a folder on a volume that all nodes mount, or an object store"
+            )
+
     def prune(self, count: int) -> None:
         """Remove all saves but the newest ``count``, and every state file without a save."""
         names = self._store.names()
@@ -135,9 +175,10 @@ class SaveLog:
         for save in reversed(saves[count:]):  # the oldest first, so that the newest always remain
             self._store.remove(_name(save.number))  # before its state file, so that no entry names a missing file
             self._cached.pop(save.number, None)
-        states = {save.state for save in saves[:count]}
+        kept = {save.state for save in saves[:count]}
+        kept.update(name for save in saves[:count] for name, _, _ in save.shards)
         for name in names:
-            if name.startswith("state-") and name not in states and _claimed_at(name) <= self.token:
+            if name.startswith("state-") and name not in kept and _claimed_at(name) <= self.token:
                 self._store.remove(name)
 
     def _numbers(self) -> list[int]:
@@ -171,18 +212,22 @@ class SaveLog:
             return None
         import json
 
-        data = json.loads(text[9:])
-        if data["format"] > FORMAT:
+        try:
+            data = json.loads(text[9:])
+            is_newer = dict(data)["format"] > FORMAT
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if is_newer:
             raise OtherProgram(
                 f"{self._store.place}: written by a newer Spotwright (format {data['format']}, this one reads up to "
                 f"{FORMAT}): install that version, or name another place"
             )
-        return self._cached.setdefault(number, LogEntry(number, data))
+        return self._cached.setdefault(number, LogEntry(number, data)) if _is_entry(data) else None
 
     def _create(self, number: int, data: Mapping[str, Any]) -> bool:
         import json
 
-        body = json.dumps({**data, "format": FORMAT}).encode()
+        body = json.dumps({**data, "format": FORMAT if "shards" in data else 1}).encode()
         return self._store.create(_name(number), b"%08x " % zlib.crc32(body) + body)
 
     def _stale(self, number: int) -> StaleWriter:
@@ -208,6 +253,30 @@ def describe_writer() -> dict[str, Any]:
         "host": os.uname().nodename,
         "process": os.getpid(),
     }
+
+
+def _is_entry(data: Any) -> bool:
+    """Whether data has what the log itself reads of an entry."""
+    if data.get("kind") == "claim":
+        return isinstance(data.get("base", ""), int | None)
+    shards = data.get("shards", [])
+    if data.get("kind") != "save" or not _is_name(data.get("state")) or not isinstance(data.get("token"), int):
+        return False
+    return isinstance(shards, list) and len(shards) <= _MOST_SHARDS and all(map(_is_shard, shards))
+
+
+def _is_name(name: Any) -> bool:
+    """Whether this may name a state file or a shard, which are beside the entry, so that no folder is in their names."""
+    return isinstance(name, str) and is_plain(name) and "/" not in name
+
+
+def _is_shard(shard: Any) -> bool:
+    return (
+        isinstance(shard, list)
+        and len(shard) == 3
+        and _is_name(shard[0])
+        and all(type(each) is int for each in shard[1:])
+    )
 
 
 def _name(number: int) -> str:

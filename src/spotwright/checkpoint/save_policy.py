@@ -106,6 +106,7 @@ class SavePolicy:
         self.hazard, self.notice, self.every = hazard, notice, every
         self.restart = 0.0
         self._saves: deque[float] = deque(maxlen=7)
+        self._stalls: deque[float] = deque(maxlen=7)
         self._steps: deque[float] = deque(maxlen=15)
 
     def remember(self, saves: Iterable[float], step: float | None) -> None:
@@ -118,14 +119,21 @@ class SavePolicy:
         """Record the duration of a save, in seconds."""
         self._saves.append(seconds)
 
+    def record_stall(self, seconds: float) -> None:
+        """Record how long a save that is written in a thread has held up the work, in seconds."""
+        self._stalls.append(seconds)
+
     def record_step(self, seconds: float) -> None:
         """Record the duration of a step without its save, in seconds."""
         self._steps.append(seconds)
 
     @property
     def cost(self) -> float | None:
-        """Seconds of a save: the median of the last few, so that a single slow one does not count; ``None``: not measured."""
-        return _median(self._saves)
+        """Seconds for which a save holds up the work; ``None``: not measured.
+
+        It is the median of the last few, so that a single slow one does not count.
+        """
+        return _median(self._stalls or self._saves)
 
     @property
     def step(self) -> float | None:

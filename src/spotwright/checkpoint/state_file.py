@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     import queue
 
 
-__all__ = ["Blob", "Reader", "pieces", "write"]
+__all__ = ["PIECE", "Blob", "Reader", "pieces", "write"]
 
 
 Blob = Callable[[], Iterable[memoryview]]
 """Gives the bytes of one value, in pieces, when they are to be written."""
 
 _ALIGN = 64  # bytes; a cache line, and the alignment that vector instructions prefer
-_PIECE = 1 << 20
+PIECE = 1 << 20
+"""Bytes of a piece."""
 _MAGIC = b"spotwr01"
 _FOOTER = struct.Struct("<QQL4x8s")  # position, length and checksum of the table
 _LARGE = 8 << 20  # bytes from which on a thread for the checksums pays
@@ -37,8 +38,8 @@ _AHEAD = 16  # pieces that may wait for their checksum, and so stay in memory
 def pieces(data: memoryview) -> Iterator[memoryview]:
     """A stretch of memory in pieces that fit a processor's cache."""
     flat = data.cast("B") if data.nbytes else memoryview(b"")
-    for start in range(0, len(flat), _PIECE):
-        yield flat[start : start + _PIECE]
+    for start in range(0, len(flat), PIECE):
+        yield flat[start : start + PIECE]
 
 
 def write(file: BinaryIO, tree: Any, blobs: Iterable[Blob]) -> dict[str, int]:
@@ -128,6 +129,7 @@ class Reader:
 
     def __init__(self, file: BinaryIO, name: str, size: int, expected: int) -> None:
         self._file, self._name = file, name
+        self._kept = -1, memoryview(b"")
         import json
 
         file.seek(0, 2)
@@ -141,17 +143,22 @@ class Reader:
         text = file.read(length)
         if zlib.crc32(text) != total:
             raise self._broken("its table is damaged")
-        table = json.loads(text)
-        self.tree: Any = table["state"]
-        self._blobs: list[tuple[int, int, int]] = table["blobs"]
+        try:
+            table = json.loads(text)
+            self.tree: Any = table["state"]
+            self._blobs = [(int(begin), int(length), int(total)) for begin, length, total in table["blobs"]]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise self._broken(f"its table is malformed ({error!r})") from error
+        if any(not 0 <= begin <= begin + length <= start for begin, length, _ in self._blobs):
+            raise self._broken("its table names bytes that it does not have")
 
     def size(self, index: int) -> int:
         """Length of a blob in bytes."""
-        return self._blobs[index][1]
+        return self._extent(index)[1]
 
     def into(self, index: int, target: memoryview) -> None:
         """Fill memory with a blob of exactly this size."""
-        start, length, expected = self._blobs[index]
+        start, length, expected = self._extent(index)
         if target.nbytes != length:
             raise self._broken(f"a value has {length} bytes instead of {target.nbytes}")
         self._file.seek(start)
@@ -167,14 +174,37 @@ class Reader:
         if total != expected:
             raise self._broken("the bytes of a value are damaged")
 
+    def into_pieces(self, first: int, start: int, target: memoryview) -> None:
+        """Fill memory with the bytes from ``start`` on of a value whose :func:`pieces` are the blobs from ``first`` on."""
+        filled = 0
+        while filled < target.nbytes:
+            number, offset = divmod(start + filled, PIECE)
+            size = self.size(first + number)
+            count = min(size - offset, target.nbytes - filled)
+            if count <= 0 or size > PIECE:
+                raise self._broken("a value ends too early")
+            if count == size:
+                self.into(first + number, target[filled : filled + count])
+            else:
+                target[filled : filled + count] = self._whole(first + number, size)[offset : offset + count]
+            filled += count
+
+    def _whole(self, index: int, size: int) -> memoryview:
+        """A piece of which a part is needed. The last one is kept, for the part that follows."""
+        if self._kept[0] != index:
+            data = memoryview(bytearray(size))
+            self.into(index, data)
+            self._kept = index, data
+        return self._kept[1]
+
     def stream(self, index: int) -> Iterator[bytes]:
         """A blob in pieces; the last piece comes only after the checksum of all was right."""
-        start, left, expected = self._blobs[index]
+        start, left, expected = self._extent(index)
         self._file.seek(start)
         total = 0
         held = b""
         while left:
-            piece = self._file.read(min(left, _PIECE))
+            piece = self._file.read(min(left, PIECE))
             if not piece:
                 raise self._broken("it ends too early")
             total, left = zlib.crc32(piece, total), left - len(piece)
@@ -186,9 +216,20 @@ class Reader:
         if held:
             yield held
 
+    def check(self) -> None:
+        """Read all blobs, and raise if one of them is damaged."""
+        for index in range(len(self._blobs)):
+            for _ in self.stream(index):
+                pass
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _extent(self, index: int) -> tuple[int, int, int]:
+        if type(index) is int and 0 <= index < len(self._blobs):  # it comes from the file
+            return self._blobs[index]
+        raise self._broken("a value names bytes that it does not have")
 
     def _broken(self, what: str) -> BrokenCheckpoint:
         return BrokenCheckpoint(f"{self._name}: {what}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -88,6 +89,7 @@ def _local(rest: str) -> str:
 
 
 _BUFFER = 1 << 18  # bytes; smaller pieces are gathered, larger ones go straight to the kernel
+_READING = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # neither a link nor a pipe is followed
 _STRETCH = 8 << 20  # bytes between two hints to the kernel
 _LARGE = 8 << 20  # bytes of a file whose removal is left to a thread
 _TRANSIENT = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE}
@@ -153,9 +155,16 @@ class FolderStore:
     def open(self, name: str) -> BinaryIO | None:
         """See :class:`Store`."""
         try:
-            return open(self._path(name), "rb", buffering=_BUFFER)
+            descriptor = os.open(self._path(name), _READING)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise self._unusable("read", error) from error
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return open(descriptor, "rb", buffering=_BUFFER)
+            os.close(descriptor)
+            raise PlaceError(f"{self._path(name)}: is no file; free this place, or name another one")
         except OSError as error:
             raise self._unusable("read", error) from error
 
@@ -165,7 +174,7 @@ class FolderStore:
         An error in that thread is logged. The next removal of old saves tries again, as the file is still listed.
         """
         try:
-            if os.stat(self._path(name)).st_size < _LARGE:
+            if os.lstat(self._path(name)).st_size < _LARGE:
                 os.unlink(self._path(name))
                 return
         except FileNotFoundError:

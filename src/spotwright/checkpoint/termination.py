@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from spotwright.notices import Notice, NoticeWatch
 
 
-__all__ = ["EXIT", "Termination", "notice", "seconds_from_environment"]
+__all__ = ["EXIT", "Termination", "let_workers_outlive_sigterm", "notice", "seconds_from_environment"]
 
 
 EXIT = 143
@@ -51,6 +52,8 @@ class Termination:
         self.notice: Notice | None = None
         self.terminated = False
         self._may_go_on, self._needed = may_go_on, needed
+        self.on_sigterm: Callable[[], object] | None = None
+        """Called in the signal handler at the first SIGTERM, so it must neither wait nor fail."""
         self._end = math.inf  # of the monotonic clock
         self._notice_end = math.inf
         self._callbacks: list[Callable[[Notice | None], object]] = []
@@ -69,6 +72,7 @@ class Termination:
         previous = signal.getsignal(signal.SIGTERM)
         if threading.current_thread() is threading.main_thread() and previous is not signal.SIG_IGN:
             self._previous_handler, self._installed = previous, True
+            let_workers_outlive_sigterm()
             signal.signal(signal.SIGTERM, self._terminate)
 
     def _watch_for_notices(self) -> None:
@@ -149,6 +153,8 @@ class Termination:
         if first:
             self.terminated = True
             self._end = time.monotonic() + seconds_from_environment("SPOTWRIGHT_GRACE", _GRACE)
+            if self.on_sigterm is not None:
+                self.on_sigterm()
         if self._saving:
             self._held = (number, frame)
             return
@@ -168,6 +174,31 @@ class Termination:
         self._done.wait(max(0.0, self.seconds_left() - self._needed()))
         while not self._done.wait(_REPEAT):
             os.kill(self._process, signal.SIGTERM)
+
+
+def let_workers_outlive_sigterm() -> None:
+    """Let workers of PyTorch's data loaders that are forked from now on pass over one SIGTERM; a second one ends them.
+
+    A group of processes gets it together. Without its workers a training gets neither its next batch nor to its next save:
+    PyTorch raises an error between any two lines (handler of SIGCHLD, ``torch/utils/data/_utils/signal_handling.py``). Workers
+    end with their training in any case. Does nothing where PyTorch is not imported.
+    """
+    module = sys.modules.get("torch.utils.data._utils.signal_handling")
+    set_handlers = getattr(module, "_set_worker_signal_handlers", None)
+    if module is None or set_handlers is None or isinstance(set_handlers, _WorkerHandlers):
+        return
+    module._set_worker_signal_handlers = _WorkerHandlers(set_handlers)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+class _WorkerHandlers:
+    """Sets the handlers of a worker, which calls it when it begins."""
+
+    def __init__(self, set_handlers: Callable[[], None]) -> None:
+        self._set_handlers = set_handlers
+
+    def __call__(self) -> None:
+        self._set_handlers()
+        signal.signal(signal.SIGTERM, lambda _number, _frame: self._set_handlers())
 
 
 def seconds_from_environment(name: str, default: float) -> float:

@@ -2,8 +2,10 @@
 
 Tensors are copied to the CPU and stored as arrays; they are loaded as tensors, which
 ``load_state_dict`` moves to the device of the model. Types that NumPy does not have (``bfloat16`` and the 8-bit floats) keep
-their bits. A module of ``DistributedDataParallel`` is saved by rank 0 and loaded by all; shards of ``FSDP`` must be gathered
-first (``torch.distributed.checkpoint.state_dict.get_model_state_dict`` with ``full_state_dict``).
+their bits. With several ranks, ``Checkpoint(group=torch.distributed.group.WORLD)`` saves a step that all of them agree on: a
+``DistributedDataParallel`` module once, and the shards of ``fully_shard`` (FSDP2) by their ranks; they are loaded by any number
+of ranks. Shards of the older ``FullyShardedDataParallel`` must be gathered first
+(``torch.distributed.checkpoint.state_dict.get_model_state_dict`` with ``full_state_dict``).
 
 ::
 
@@ -15,28 +17,53 @@ first (``torch.distributed.checkpoint.state_dict.get_model_state_dict`` with ``f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(f"spotwright.checkpoint.torch needs PyTorch ({error}): pip install torch") from error
 
-from spotwright.checkpoint.errors import OtherProgram
+from spotwright.checkpoint.errors import OtherProgram, UnstorableState
 
-__all__ = ["restore", "state_of"]
+__all__ = ["Shards", "is_sharded", "own_random_state", "pack", "random_states", "restore", "state_of", "unpack"]
 
 _TENSOR = "~tensor"  # a key that no state_dict has
 _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
+class Shards:
+    """A loaded state whose tensors are still at the place, in shards: each rank reads its part into the tensors that it has."""
+
+    def __init__(self, fill: Callable[[Any], Any]) -> None:
+        self._fill = fill
+
+    def into(self, state: Any) -> Any:
+        """Fill the tensors and other values of a state that is built like the saved one; every rank calls this.
+
+        Returns what the rank of this number has saved for itself; ``None`` if there were fewer ranks. Raises
+        :class:`OtherProgram` if the state has other tensors.
+        """
+        return self._fill(state)
+
+
 def state_of(**parts: Any) -> dict[str, Any]:
-    """Return the ``state_dict`` of each part by its name, with the states of PyTorch's random generators."""
-    random: dict[str, Any] = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        random["cuda"] = torch.cuda.get_rng_state_all()
-    return {"parts": {name: _pack(part.state_dict()) for name, part in parts.items()}, "random": _pack(random)}
+    """Return the ``state_dict`` of each part by its name, with the states of PyTorch's random generators.
+
+    If a model has ``DTensor`` parameters (``fully_shard``, tensor parallelism), the tensors are neither gathered nor copied: only
+    ``Checkpoint(group=...)`` saves them, in shards. The model of each optimizer must then be one of the parts. Raises
+    :class:`UnstorableState` if it is not.
+    """
+    models = [part for part in parts.values() if isinstance(part, torch.nn.Module)]
+    if is_sharded([list(model.parameters()) for model in models]):
+        states = {name: _sharded_state(name, part, models) for name, part in parts.items()}
+    else:
+        states = {name: pack(part.state_dict()) for name, part in parts.items()}
+    return {"parts": states, "random": random_states()}
 
 
-def restore(state: Mapping[str, Any] | None, **parts: Any) -> None:
+def restore(state: Mapping[str, Any] | Shards | None, **parts: Any) -> None:
     """Load each part from :func:`state_of` by its name; ``None`` changes nothing.
 
     Raises :class:`OtherProgram` if the names differ. A part that does not fit is refused by its own
@@ -44,23 +71,107 @@ def restore(state: Mapping[str, Any] | None, **parts: Any) -> None:
     """
     if state is None:
         return
+    if isinstance(state, Shards):
+        target = state_of(**parts)
+        random = state.into(target)
+        models = [part for part in parts.values() if isinstance(part, torch.nn.Module)]
+        for name, part in parts.items():
+            _load_sharded_state(part, target["parts"][name], models)
+        if random is not None:
+            _set_random_states(random)
+        return
     if state["parts"].keys() != parts.keys():
         raise OtherProgram(f"the checkpoint holds {sorted(state['parts'])}, and this program asks for {sorted(parts)}")
     for name, part in parts.items():
-        part.load_state_dict(_unpack(state["parts"][name]))
-    random = _unpack(state["random"])
+        part.load_state_dict(unpack(state["parts"][name]))
+    _set_random_states(state["random"])
+    if "ranks" in state["random"]:
+        _set_own_random_state(unpack(state["random"]["ranks"]))
+
+
+def random_states() -> dict[str, Any]:
+    """Return the states of PyTorch's random generators of this process."""
+    random: dict[str, Any] = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        random["cuda"] = torch.cuda.get_rng_state_all()
+    packed: dict[str, Any] = pack(random)
+    return packed
+
+
+def _set_random_states(states: Mapping[str, Any]) -> None:
+    """Set PyTorch's random generators as in :func:`random_states`."""
+    random = unpack(states)
     torch.set_rng_state(random["cpu"])
     if "cuda" in random and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(random["cuda"])
 
 
-def _pack(value: Any) -> Any:
+def own_random_state() -> torch.Tensor:
+    """Return the states of this rank's random generators in one tensor: the processor's, then that of its device."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_available():
+        states.append(torch.cuda.get_rng_state())
+    return torch.cat(states)
+
+
+def _set_own_random_state(rows: torch.Tensor) -> None:
+    """Set this rank's random generators, if the number of ranks is still the same."""
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() != len(rows):
+        return
+    row, length = rows[distributed.get_rank()], len(torch.get_rng_state())
+    torch.set_rng_state(row[:length].clone())
+    if torch.cuda.is_available() and len(row) > length:
+        torch.cuda.set_rng_state(row[length:].clone())
+
+
+def is_sharded(value: Any) -> bool:
+    """True if a state has a ``DTensor``."""
+    if isinstance(value, torch.Tensor):
+        from torch.distributed.tensor import DTensor
+
+        return isinstance(value, DTensor)
+    parts: Iterable[Any] = (
+        value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    )
+    return any(is_sharded(part) for part in parts)
+
+
+def _model_of(name: str, optimizer: torch.optim.Optimizer, models: list[torch.nn.Module]) -> torch.nn.Module:
+    """Return the model that has the parameters of an optimizer."""
+    trained = {id(each) for group in optimizer.param_groups for each in group["params"]}
+    for model in models:
+        if trained <= {id(each) for each in model.parameters()}:
+            return model
+    raise UnstorableState(f"{name}: no part has the parameters of this optimizer: name its model too")
+
+
+def _sharded_state(name: str, part: Any, models: list[torch.nn.Module]) -> Any:
+    """Return the state of a part. An optimizer's is by the names of the parameters, and complete before its first step too."""
+    if not isinstance(part, torch.optim.Optimizer):
+        return part.state_dict()
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
+    return get_optimizer_state_dict(_model_of(name, part, models), part)
+
+
+def _load_sharded_state(part: Any, state: Any, models: list[torch.nn.Module]) -> None:
+    if not isinstance(part, torch.optim.Optimizer):
+        part.load_state_dict(state)
+        return
+    from torch.distributed.checkpoint.state_dict import set_optimizer_state_dict
+
+    set_optimizer_state_dict(_model_of("", part, models), part, state)
+
+
+def pack(value: Any) -> Any:
+    """Return a value with an array in the place of each tensor."""
     if isinstance(value, torch.Tensor):
         return {_TENSOR: _array(value.detach().cpu()), "dtype": str(value.dtype).removeprefix("torch.")}
     if isinstance(value, Mapping):
-        return {key: _pack(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_pack(each) for each in value)
+        return {key: pack(each) for key, each in value.items()}
+    if type(value) in (list, tuple):  # others are refused with their path, when they are encoded
+        return type(value)(pack(each) for each in value)
     return value
 
 
@@ -71,11 +182,12 @@ def _array(value: torch.Tensor) -> Any:
         return value.contiguous().view(_SAME_SIZE[value.element_size()]).numpy()
 
 
-def _unpack(value: Any) -> Any:
+def unpack(value: Any) -> Any:
+    """Return the value that :func:`pack` was given; its tensors are on the CPU."""
     if isinstance(value, Mapping):
         if _TENSOR not in value:
-            return {key: _unpack(each) for key, each in value.items()}
+            return {key: unpack(each) for key, each in value.items()}
         return torch.from_numpy(value[_TENSOR]).view(getattr(torch, value["dtype"]))
     if isinstance(value, (list, tuple)):
-        return type(value)(_unpack(each) for each in value)
+        return type(value)(unpack(each) for each in value)
     return value

@@ -21,7 +21,7 @@ from spotwright.errors import InputError, SpotwrightError
 from spotwright.interrupts import forget_handled_interrupt, lost_interrupts_repeated
 from spotwright.visible_text import visible
 
-__all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "cluster_extra", "importing", "main", "say"]
+__all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "cluster_extra", "importing", "main", "say", "show_content"]
 
 SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
@@ -81,6 +81,7 @@ class _LazyGroup(click.Group):
         module, _, function = self._table[cmd_name][0].partition(":")
         with importing():
             command = getattr(import_module(module), function or cmd_name.replace("-", "_"))
+            _warn_visibly()
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(
@@ -98,6 +99,16 @@ class _LazyGroup(click.Group):
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self._table.items()])
+
+
+def _warn_visibly() -> None:
+    """Let warnings that no command has made a log for show marks as well."""
+    import logging
+
+    from spotwright.visible_logs import VisibleFormatter
+
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(VisibleFormatter())
 
 
 def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -165,10 +176,19 @@ def cluster_extra(need: str) -> Iterator[None]:
 def say(text: str, *, err: bool = False, file: TextIO | None = None, nl: bool = True) -> None:
     """Print text to people: a line, or several. What would drive the terminal is shown as a mark.
 
-    Every command prints with it. Files of users and the bytes of logs are not text to people: they are written as they are.
+    Every command prints with it. What is a file for a program is written with :func:`show_content`.
     ``err``: to the error output; ``file``: to another stream; ``nl``: end with a newline.
     """
     click.echo(visible(text, block=True), err=err, file=file, nl=nl)
+
+
+def show_content(text: str) -> None:
+    """Write what a file of a user's holds, or will hold: unchanged into a file or a pipe.
+
+    On a terminal what would drive it is shown as a mark.
+    """
+    sys.stdout.write(visible(text, block=True) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ from spotwright.cli.options import state_option
 from spotwright.errors import InputError
 
 if TYPE_CHECKING:
-    from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
+    from spotwright.cluster.kubernetes_login import Kubernetes
+    from spotwright.cluster.run_api_client import RemoteRuns
     from spotwright.records.reader import RunReader
 
 
@@ -163,7 +164,8 @@ def _check(place: Place) -> None:
 def open_cluster(place: Place) -> Iterator[tuple[Kubernetes, RemoteRuns]]:
     """The cluster of a place, and its runs. Raises :class:`InputError` with what to do."""
     with cluster_extra("--cluster"):
-        from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller
+        from spotwright.cluster.kubernetes_login import Kubernetes
+        from spotwright.cluster.run_api_client import RemoteRuns, find_controller
     kubernetes = Kubernetes(place.context, place.kubeconfig)
     try:
         controller = find_controller(kubernetes, place.controller)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from spotwright.analysis import pipeline_yaml
-from spotwright.cli import SUCCEEDED, say
+from spotwright.cli import SUCCEEDED, say, show_content
 from spotwright.cli.manifest_files import print_findings
 from spotwright.cli.options import config_option, pipeline_option, replace_file
 from spotwright.config import Config, find, require_pools
@@ -42,24 +41,31 @@ def compile(  # noqa: A001 - the command's name
     compiled = load(pipeline_file, pipeline=pipeline_name)
     text = placed_yaml(compiled, pipeline_file, find(pipeline_file, config), replace_retries=replace_retries)
     if output is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        show_content(text)
     else:
         replace_file(output, text)
     return SUCCEEDED
 
 
 def placed_yaml(
-    compiled: Compiled, pipeline_file: Path, configuration: Config, *, replace_retries: bool = False
+    compiled: Compiled,
+    pipeline_file: Path,
+    configuration: Config,
+    *,
+    replace_retries: bool = False,
+    has_controller: bool = False,
 ) -> str:
-    """A compiled pipeline as placed KFP YAML; what is to be said about it is printed. Raises :class:`InputError`."""
+    """A compiled pipeline as placed KFP YAML; what is to be said about it is printed. Raises :class:`InputError`.
+
+    ``has_controller``: a controller of Spotwright is where it goes, so nothing is said of what only that keeps.
+    """
     require_pools(configuration)
     placed = place_text(
         pipeline_yaml(compiled),
         f"{pipeline_file} (compiled)",
         configuration,
         None,
-        PlaceOptions(replace_retries=replace_retries),
+        PlaceOptions(replace_retries=replace_retries, has_webhook=has_controller),
     )
     for note in (*compiled.warnings, *configuration.notes):
         say(f"note: {note}", err=True)

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import click
 
-from spotwright.cli import SUCCEEDED, cluster_extra, say
+from spotwright.cli import SUCCEEDED, cluster_extra, say, show_content
 from spotwright.cli.cluster import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
 from spotwright.errors import InputError, SpotwrightError
@@ -89,23 +89,31 @@ class _AttemptNumber(click.ParamType):  # type: ignore[type-arg, unused-ignore] 
 @click.argument("task", required=False)
 @click.argument("attempt", type=_AttemptNumber(), required=False)
 @click.option("--follow", is_flag=True, help="Go on as the attempts write, until they have ended.")
+@click.option("--raw", "how", flag_value="raw", help="On a terminal: send all bytes as they were written.")
+@click.option(
+    "--colours", "how", flag_value="colours", help="On a terminal: let colours and progress bars take effect."
+)
 @place_options
 @json_option
-def logs(place: Place, name: str, task: str | None, attempt: int | None, follow: bool, as_json: bool) -> int:
+def logs(
+    place: Place, name: str, task: str | None, attempt: int | None, follow: bool, how: str | None, as_json: bool
+) -> int:
     """Print the logs of RUN, of one TASK, or of one ATTEMPT of it; also those of attempts whose node was taken.
 
     ATTEMPT is a number, or 'environment': what pip wrote while the packages of TASK were installed.
 
     TASK is a path or a name: of several tasks with that name, and of everything in a loop, all logs are printed.
 
-    A file or pipe gets the text as it was written; in a terminal only its colours and progress bars have an effect.
+    A file or pipe gets the text as it was written. On a terminal every control character is shown as a mark, because
+    whoever writes a log could drive the terminal with it.
     """
     with open_run(place, name) as reader:
         _require_logs(place, reader)
         if follow:
-            _print_pieces(follow_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json)
+            pieces = follow_logs(reader, task, attempt)
+            _print_pieces(pieces, with_headings=attempt is None, as_json=as_json, how=how)
         else:
-            _print_logs(list_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json)
+            _print_logs(list_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json, how=how)
     return SUCCEEDED
 
 
@@ -122,7 +130,7 @@ def _require_logs(place: Place, reader: RunReader) -> None:
     )
 
 
-def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: bool) -> None:
+def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: bool, how: str | None) -> None:
     """Print whole logs, one after the other."""
     if as_json:
         say(json.dumps([_as_json(log, log.text()) for log in selected]))
@@ -130,7 +138,10 @@ def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: boo
     for log in selected:
         if with_headings:
             say(log.heading)
-        _write(log.text(), newline=with_headings)
+        if how == "raw" or not sys.stdout.isatty():
+            _write_bytes(log.read(0), newline=with_headings)
+        else:
+            _write(log.text(), how, newline=with_headings)
 
 
 @click.command()
@@ -168,7 +179,9 @@ def _show_progress(reader: RunReader, stream: TextIO) -> None:
             progress(reader.state, events)
 
 
-def _print_pieces(pieces: Iterable[tuple[AttemptLog, str]], *, with_headings: bool, as_json: bool) -> None:
+def _print_pieces(
+    pieces: Iterable[tuple[AttemptLog, str]], *, with_headings: bool, as_json: bool, how: str | None
+) -> None:
     """Print pieces of logs as they come, with a heading before each change to another log."""
     previous: tuple[str, str, int] | None = None
     for log, text in pieces:
@@ -178,15 +191,29 @@ def _print_pieces(pieces: Iterable[tuple[AttemptLog, str]], *, with_headings: bo
         if with_headings and log.key != previous:
             say(log.heading)
         previous = log.key
-        _write(text)
+        _write(text, how)
 
 
 def _as_json(log: AttemptLog, text: str) -> dict[str, object]:
     return {"task": log.task, "attempt": log.attempt, "path": str(log.path), "ended": log.ended, "text": text}
 
 
-def _write(text: str, *, newline: bool = False) -> None:
-    sys.stdout.write(coloured(text) if sys.stdout.isatty() else text)
+def _write_bytes(data: bytes, *, newline: bool) -> None:
+    """Write a log as it was written, also what is no UTF-8."""
+    data += b"\n" if newline and data and not data.endswith(b"\n") else b""
+    sys.stdout.flush()
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.buffer.write(data)
+    else:  # a caller in this process takes text alone
+        sys.stdout.write(data.decode("utf-8", "replace"))
+    sys.stdout.flush()
+
+
+def _write(text: str, how: str | None, *, newline: bool = False) -> None:
     if newline and text and not text.endswith("\n"):
-        sys.stdout.write("\n")
+        text += "\n"
+    if how is None:
+        show_content(text)
+        return
+    sys.stdout.write(coloured(text) if how == "colours" and sys.stdout.isatty() else text)
     sys.stdout.flush()

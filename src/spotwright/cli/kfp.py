@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 from spotwright.cli import FAILED, STOPPED, SUCCEEDED, say
@@ -26,6 +27,7 @@ from spotwright.kubeflow.controllers_record import ControllersRecord
 from spotwright.kubeflow.following import Follower, Pauses, followed
 from spotwright.kubeflow.runs import KfpRun, Submission, load_kfp_run, submit
 from spotwright.kubeflow.server import KfpServer, Login
+from spotwright.model.quantities import format_money
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs.planning import plan_run
@@ -58,7 +60,8 @@ def begin_on_kfp(
     require_pools(planned.stored.config)
     server = KfpServer(_login(kfp))
     told = server.check()
-    text = placed_yaml(compiled, file, _for_version(planned.stored.config, told.version))
+    configured = _for_version(planned.stored.config, told.version)
+    text = placed_yaml(compiled, file, configured, has_controller=_has_controller(server.login, kfp.controller))
     submitted = submit(
         server,
         Submission(planned, text, state, name, kfp.experiment, kfp.service_account, kfp.controller),
@@ -136,12 +139,39 @@ def _note_record(follower: Follower, record: ControllersRecord, *, is_over: bool
     """Say once what the controller has of the run."""
     if record.reader is not None:
         name = record.reader.folder.name
-        follower.note(f"the controller records it as {name}: spotwright show {name} --cluster")
+        follower.note(
+            f"the controller records it as {name}: spotwright show {name} --cluster; its account has the pods of KFP's drivers "
+            "too, which are not counted here"
+        )
+        for text in _price_notes(follower.state.plan.config, record.reader.state.plan.config):
+            follower.note(text)
     elif record.lost:
         follower.note(f"the controller's record cannot be read ({record.lost}): what KFP tells is shown")
     elif record.has_controller and is_over:
         follower.note(f"the controller has no record of it: is its namespace one that is watched? {_CAUSES_OF_KFP}")
     follower.commit()
+
+
+def _price_notes(here: Config, there: Config) -> Iterator[str]:
+    """A sentence for each pool whose price is another one in the controller's configuration: the two accounts differ by it."""
+    for name in sorted(here.pools.keys() & there.pools.keys()):
+        ours, theirs = (config.pools[name].price for config in (here, there))
+        if ours != theirs:
+            told = " and ".join(
+                f"{_price_text(price, config)} in {where}"
+                for price, config, where in ((ours, here, here.path), (theirs, there, "the controller's configuration"))
+            )
+            yield f"a node of pool {name} costs {told}: the account here and the controller's differ by that"
+
+
+def _price_text(price: Fraction | None, config: Config) -> str:
+    return "nothing that is known" if price is None else f"{format_money(price, config.currency)} an hour"
+
+
+def _has_controller(login: Login, named: str) -> bool:
+    """Whether a controller of Spotwright is on the cluster of the kubeconfig, or is named by its URL."""
+    with ExitStack() as opened:
+        return _controllers_record(KfpRun("", login, controller=named), opened)[0] is not None
 
 
 def _controllers_record(run: KfpRun, opened: ExitStack) -> tuple[Callable[[], RunReader] | None, str]:
@@ -159,7 +189,7 @@ def _controllers_record(run: KfpRun, opened: ExitStack) -> tuple[Callable[[], Ru
 def _watch_pods(follower: Follower, run: KfpRun, opened: ExitStack) -> bool:
     """Look at the pods too where there is a kubeconfig: the controller's record may come late, or be lost."""
     try:
-        from spotwright.cluster.run_api_client import Kubernetes
+        from spotwright.cluster.kubernetes_login import Kubernetes
 
         kubernetes = Kubernetes(run.login.context or None)
     except (ModuleNotFoundError, SpotwrightError):

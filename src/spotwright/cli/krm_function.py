@@ -15,7 +15,7 @@ import click
 import yaml
 
 from spotwright import config as configuration
-from spotwright.cli import SUCCEEDED, say
+from spotwright.cli import SUCCEEDED, say, show_content
 from spotwright.config import Config, require_pools
 from spotwright.config.document import STANDARD_INPUT, read_input
 from spotwright.errors import InputError
@@ -59,7 +59,7 @@ def krm_function() -> int:
         for finding in placement.findings:
             if finding.level is Level.WARNING:
                 say(f"{name}: {finding.level}: {finding.text}", err=True)
-    click.echo(_dumped(answer), nl=False)
+    show_content(_dumped(answer))
     return SUCCEEDED
 
 

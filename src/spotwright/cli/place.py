@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spotwright.cli import FAILED, SUCCEEDED, say
+from spotwright.cli import FAILED, SUCCEEDED, say, show_content
 from spotwright.cli.cluster import cluster_options, cluster_place, explain_objects
 from spotwright.cli.manifest_files import find_manifests, print_findings, read_records, records_text
 from spotwright.cli.options import config_option, json_option, pipeline_option, replace_files
@@ -306,8 +305,7 @@ def _write_results(
             raise InputError(f"--record {path}: this file is one of the manifests: name another one")
     replace_files([*records, *targets])
     if not in_place and output is None:
-        sys.stdout.write(_joined([new for _, _, new in pairs]))
-        sys.stdout.flush()
+        show_content(_joined([new for _, _, new in pairs]))
     return SUCCEEDED
 
 
@@ -328,7 +326,7 @@ def _show_diff(pairs: Sequence[tuple[Path, str, str]]) -> int:
         lines = list(difflib.unified_diff(text.splitlines(keepends=True), new.splitlines(keepends=True), name, name))
         changed = changed or bool(lines)
         for line in lines:
-            click.echo(line.rstrip("\r\n"))
+            show_content(line.rstrip("\r\n") + "\n")
     return FAILED if changed else SUCCEEDED
 
 

@@ -65,7 +65,13 @@ class _WithUserCommand(click.Command):
     click.option(
         "--budget",
         type=Duration(),
-        help="Start no further trial of a step after this time; the most informative points come first.",
+        help="Start no trial of a step that would end after this time; the most informative points come first.",
+    ),
+    click.option(
+        "--ranks",
+        type=int,
+        metavar="N",
+        help="Of a command such as torchrun that starts N ranks: take the node of one, of another and of all too.",
     ),
     click.option(
         "--must-resume", is_flag=True, help="Exit with 1 also if a step starts over, or goes back to an older save."
@@ -86,6 +92,7 @@ def rehearse(
     interruptions: int,
     notice: float | None,
     budget: float | None,
+    ranks: int | None,
     must_resume: bool,
     junit: Path | None,
 ) -> int:
@@ -103,7 +110,7 @@ def rehearse(
         pipeline=pipeline_file, command=ctx.meta.get("command", ()), pipeline_name=shared.pipeline_name, task=task,
         arguments=shared.arguments, config=shared.config, containers=shared.containers, outputs=outputs, keep=keep,
         stdout=stdout, seed=shared.seed, interruptions=interruptions, tolerance=tolerance, compare=compare, notice=notice,
-        budget=budget, state=shared.state,
+        budget=budget, ranks=ranks, state=shared.state,
     )  # fmt: skip
     if junit is not None:
         _write(junit, "")  # a rehearsal takes long, so a file that cannot be written is reported first

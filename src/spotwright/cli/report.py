@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from spotwright.cli import SUCCEEDED, say
+from spotwright.cli import SUCCEEDED, say, show_content
 from spotwright.cli.cluster import Place, open_run, place_options
 from spotwright.cli.options import Duration, json_option
 from spotwright.errors import InputError, SpotwrightError
@@ -165,9 +167,11 @@ def _print_rows(accounts: Iterable[tuple[RunReader, Account]], form: str) -> Non
 
     rows = rows_of((costs, reader.folder.name, pipeline_of(reader.state)) for reader, costs in accounts)
     if form == "csv":
-        writer = csv.DictWriter(sys.stdout, list(COLUMNS), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        columns = list(COLUMNS)
+        for row in chain([dict(zip(columns, columns, strict=True))], rows):
+            line = io.StringIO()
+            csv.DictWriter(line, columns, lineterminator="\n").writerow(row)
+            show_content(line.getvalue())
         return
     sys.stdout.write("[")
     for number, row in enumerate(rows):

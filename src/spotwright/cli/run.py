@@ -22,9 +22,11 @@ from spotwright.cli.options import (
     policy_of,
     state_option,
 )
+from spotwright.errors import PipelineError
+from spotwright.kfp.commands import is_script
 from spotwright.kfp.loader import load
 from spotwright.records.state_folder import RunFolder, StateFolder
-from spotwright.runs.bodies import require_platform
+from spotwright.runs.bodies import require_lasting, require_platform
 from spotwright.runs.run_options import CACHE_MODES, PlanOptions, RunOptions
 
 __all__ = ["resume", "run"]
@@ -104,6 +106,8 @@ def run(
 ) -> int:
     """Run PIPELINE (a .py file with @dsl.pipeline, or compiled KFP YAML) on spot pools, on this machine.
 
+    A plain training script, which never names kfp, is a pipeline of one task: python PIPELINE in the current folder.
+
     Pools and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Each attempt is a real process.
     Nodes are simulated; they are interrupted only if the pools or --taken-every say so.
 
@@ -117,7 +121,9 @@ def run(
     from spotwright.runs.bodies import early_server
     from spotwright.runs.run_options import new_name
 
-    compiled = load(pipeline_file, pipeline=shared.pipeline_name)
+    if is_script(pipeline_file):
+        require_lasting(Path.cwd())
+    compiled = load(pipeline_file, pipeline=shared.pipeline_name, scripts=True)
     name = name if name is not None else new_name(compiled.pipeline)
     planning = PlanOptions(
         arguments=shared.arguments,
@@ -154,6 +160,10 @@ def _forecast(plan_file: Path | None) -> str:
 def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path, name: str | None) -> int:
     with cluster_extra("--on kfp"), importing():
         from spotwright.cli.kfp import begin_on_kfp
+    if is_script(pipeline_file):
+        raise PipelineError(
+            f"{pipeline_file}: a plain script runs on this machine only; for --on kfp put it into a @dsl.component"
+        )
     compiled = load(pipeline_file, pipeline=shared.pipeline_name)
     planning = PlanOptions(arguments=shared.arguments, textual=True, config=shared.config)
     return begin_on_kfp(

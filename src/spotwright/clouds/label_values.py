@@ -309,6 +309,7 @@ def makers_of(key: str, values: Iterable[str] = ()) -> frozenset[str]:
     return found
 
 
+_LONGEST_VALUE = 63  # characters of a label's value: the time of these patterns grows with the square of it
 _AWS_REGION = r"[a-z]{2}(?:-[a-z]+){1,2}-\d"
 _GOOGLE_REGION = r"[a-z]+-[a-z]+\d+"
 _AZURE_REGION = r"(?:(?:north|south|east|west|central)[a-z]+|[a-z]+(?:north|south|east|west|central))\d?"
@@ -324,10 +325,10 @@ _REGION = re.compile(f"{_AWS_REGION}|{_GOOGLE_REGION}|{_AZURE_REGION}")
 
 def region_of(zone: str) -> str | None:
     """The region in the name of a zone; ``None`` if it is no name of AWS, Google Cloud or Azure."""
-    found = (pattern.fullmatch(zone) for pattern in _ZONES)
+    found = (pattern.fullmatch(zone) for pattern in _ZONES if len(zone) <= _LONGEST_VALUE)
     return next((match["region"] for match in found if match), None)
 
 
 def is_region(name: str) -> bool:
     """Whether a name has the form of a region of AWS, Google Cloud or Azure."""
-    return _REGION.fullmatch(name) is not None
+    return len(name) <= _LONGEST_VALUE and _REGION.fullmatch(name) is not None

@@ -264,6 +264,7 @@ _ZONES = (
 """Labels with the value of the zone's label, each where its setter sets it."""
 
 
+@lru_cache(maxsize=16_384)
 def setter(pool: Pool, key: str) -> str:
     """Who sets a label on the pool's nodes beside the configuration; empty if nobody does."""
     sorts = _sorts(pool)

@@ -2,10 +2,12 @@
 
 An answer has to come within the webhook's timeout, else the API server goes on without it (``failurePolicy: Ignore``). So the
 server answers "allowed, unchanged" a little before, and what an answer reads (runtimes, templates, owners, earlier attempts) has
-a part of that time. Placement is plain computation and runs in threads, so that a large pipeline does not hold up others.
+a part of that time. Placement is plain computation and runs in threads, in which namespaces take turns, so that a large pipeline
+does not hold up others. A namespace whose objects cost too much is answered "allowed, unchanged" at once for a while.
 
-An AdmissionReview (``admission.k8s.io/v1``) goes to one of two deciders: objects are placed, pods are made precise, and a pod
-of its user is both.
+An AdmissionReview (``admission.k8s.io/v1``) goes to one of two deciders: objects are placed, pods are pinned to a rung, and a
+pod without an owner gets both. So does a pod of an object that was created while nobody answered
+(:mod:`spotwright.cluster.admit_unplaced`).
 """
 
 from __future__ import annotations
@@ -14,21 +16,46 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import ssl
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
-from spotwright.cluster.admit_objects import Outcome, admit_object, as_warnings, referenced_objects
-from spotwright.cluster.admit_pods import PodFacts, admit_pod, wants_facts
+from spotwright.cluster.admit_objects import (
+    MOST_REFERENCES,
+    MOST_STEPS,
+    Outcome,
+    Verdict,
+    admit_object,
+    as_warnings,
+    referenced_objects,
+)
+from spotwright.cluster.admit_pods import PodFacts, RefusalPods, admit_pod, wants_facts
+from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod, why_left, why_unplaced_retries
 from spotwright.cluster.admit_updates import Update, restore_object
 from spotwright.cluster.configurations import Configurations
+from spotwright.cluster.limited_server import Limits, read_body, serve
+from spotwright.cluster.missing_claims import (
+    asks_for_a_checkpoint,
+    claims_not_in,
+    none_is_missing,
+    why_without_checkpoint,
+    without_claims,
+)
+from spotwright.cluster.namespace_costs import ANSWER, Aside, Key, NamespaceCosts, Turns
+from spotwright.cluster.object_shapes import why_misshapen
+from spotwright.cluster.workloads import MOST_OWNERS, controller_reference, lineage, uid_of
 from spotwright.config import Config
-from spotwright.placing.patch import patched
+from spotwright.placing.patch import Steps, patched
+from spotwright.visible_text import visible
 
 __all__ = [
     "DEFECT",
@@ -60,7 +87,8 @@ class AdmissionRequest:
     """What an API server asks: one operation on one object.
 
     ``data`` is the object, with its namespace filled in; ``old`` is the one that an update replaces. ``manager`` is the field
-    manager that the client names (``kubectl-client-side-apply``); empty if it names none.
+    manager that the client names (``kubectl-client-side-apply``); empty if it names none. ``about`` is the kind and name for the
+    log. ``problem`` says why the object was not read, and ``verdict`` in short; ``data`` is empty then.
     """
 
     uid: str
@@ -71,6 +99,9 @@ class AdmissionRequest:
     dry_run: bool = False
     old: Mapping[str, Any] | None = None
     manager: str = ""
+    about: str = ""
+    problem: str = ""
+    verdict: str = ""
 
     @property
     def is_decided(self) -> bool:
@@ -79,30 +110,136 @@ class AdmissionRequest:
         return (self.operation == "CREATE" or updates) and not self.subresource and bool(self.data)
 
 
-def parse_review(body: bytes) -> AdmissionRequest:
-    """Read the request of a review. Raises :class:`BadReview`."""
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class _Request(msgspec.Struct):
+    """The fields of a review's request that are read. The objects stay bytes until their sizes are known."""
+
+    uid: str
+    operation: str
+    kind: _Kind | None = None
+    name: str | None = None
+    namespace: str | None = None
+    subresource: str | None = msgspec.field(default=None, name="subResource")
+    dry_run: bool | None = msgspec.field(default=None, name="dryRun")
+    data: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"null"), name="object")
+    old: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"null"), name="oldObject")
+    options: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Review(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion")
+    request: _Request
+
+
+def parse_review(body: bytes | bytearray) -> AdmissionRequest:
+    """Read the request of a review. Raises :class:`BadReview`.
+
+    An object that is too large, or no object that an API server would send, is not read; its request says why.
+    """
     try:
-        review = json.loads(body)
-        request = review["request"]
-        uid, operation = str(request["uid"]), str(request["operation"])
-        version = review["apiVersion"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise BadReview(f"expected an AdmissionReview, found {body[:80]!r}") from error
-    if version != _API_VERSION:
-        raise BadReview(f"expected {_API_VERSION}, found {version}")
-    namespace = str(request.get("namespace") or "")
-    data = request.get("object")
-    data = data if isinstance(data, dict) else {}
-    metadata = data.get("metadata")
-    if namespace and isinstance(metadata, dict) and "namespace" not in metadata:
-        data = {**data, "metadata": {**metadata, "namespace": namespace}}
-    old = request.get("oldObject") if operation == "UPDATE" else None
-    subresource = str(request.get("subResource") or "")
-    dry_run = bool(request.get("dryRun"))
-    old = old if isinstance(old, dict) else None
-    options = request.get("options")
-    manager = str(options.get("fieldManager") or "") if isinstance(options, dict) else ""
-    return AdmissionRequest(uid, operation, namespace, data, subresource, dry_run, old, manager)
+        review = _DECODER.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise BadReview(f"expected an AdmissionReview, found {bytes(body[:80])!r}") from error
+    if review.api_version != _API_VERSION:
+        raise BadReview(f"expected {_API_VERSION}, found {review.api_version[:80]!r}")
+    request = review.request
+    namespace, operation = request.namespace or "", request.operation
+    if len(request.uid) > _LONGEST_UID or len(namespace) > _LONGEST_NAMESPACE:  # both are kept after the answer
+        raise BadReview("expected the UID and the namespace of an AdmissionReview, found texts that are longer")
+    about = visible(f"{request.kind.kind if request.kind else ''} {namespace}/{request.name or ''}"[:_LONGEST_NAME])
+    asked = AdmissionRequest(request.uid, operation, namespace, {}, request.subresource or "", bool(request.dry_run))
+    asked = replace(asked, about=about)
+    if operation not in ("CREATE", "UPDATE") or asked.subresource:
+        return asked
+    try:
+        data = _object(request.data)
+        old = _object(request.old) if operation == "UPDATE" else None
+    except _Unread as error:
+        return replace(asked, problem=str(error), verdict=error.verdict)
+    if data is None:
+        return asked
+    if namespace and "namespace" not in data["metadata"]:
+        data = {**data, "metadata": {**data["metadata"], "namespace": namespace}}
+    return replace(asked, data=data, old=old, manager=_manager(request.options))
+
+
+class _Unread(ValueError):
+    """An object is larger than those that are placed, or of another shape; the text is a clause for its author.
+
+    ``verdict`` is that of :class:`~spotwright.cluster.admit_objects.Verdict`.
+    """
+
+    def __init__(self, text: str, verdict: str = Verdict.TOO_LARGE) -> None:
+        super().__init__(text)
+        self.verdict = verdict
+
+
+def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
+    """An object as an API server sends it; None for null. Raises :class:`_Unread`.
+
+    Its values are counted before they are made: 1 MB of empty lists would take 20 MB.
+    """
+    size = memoryview(raw).nbytes
+    if size > _MOST_BYTES:
+        raise _Unread(f"it has {size // 1024} KiB, and objects of at most {_MOST_BYTES // 1024} KiB are placed")
+    text = bytes(raw)
+    if _has_too_many_values(text):
+        raise _Unread(f"it has more than {_MOST_VALUES} values, and is too large to be placed")
+    try:
+        data = msgspec.json.decode(text)
+    except RecursionError:
+        raise _Unread(f"it is nested deeper than {_DEEPEST} levels") from None
+    except ValueError as error:
+        raise _Unread(f"it cannot be read ({str(error)[:200]})", Verdict.MISSHAPEN) from None
+    if data is None:
+        return None
+    if problem := why_misshapen(data):
+        raise _Unread(problem, Verdict.MISSHAPEN)
+    if _is_deep(data):
+        raise _Unread(f"it is nested deeper than {_DEEPEST} levels")
+    return dict(data)
+
+
+def _has_too_many_values(text: bytes) -> bool:
+    if sum(map(text.count, (b",", b"{", b"["))) <= _MOST_VALUES:  # those inside of strings included
+        return False
+    found = (token for token in _TOKEN.finditer(text) if text[token.start()] != _QUOTE)
+    return next(islice(found, _MOST_VALUES, None), None) is not None
+
+
+def _is_deep(data: Any) -> bool:
+    level = [data]
+    for _ in range(_DEEPEST):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for values in inside for value in values if isinstance(value, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _manager(options: msgspec.Raw) -> str:
+    """The field manager of a client, in the options of its request; empty if they name none."""
+    try:
+        return msgspec.json.decode(options, type=_Options).field_manager
+    except (ValueError, RecursionError):
+        return ""
+
+
+class _Options(msgspec.Struct):
+    field_manager: str = msgspec.field(default="", name="fieldManager")
+
+
+_DECODER = msgspec.json.Decoder(_Review)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[,\[{]', re.DOTALL)  # a string, or what comes before a value
+_QUOTE = ord('"')
+_MOST_BYTES = 1024 * 1024  # of an object; etcd holds 1.5 MiB by default
+_MOST_VALUES = 20_000  # of an object; 5 MB as Python's
+_DEEPEST = 100  # levels
+_LONGEST_UID, _LONGEST_NAMESPACE = 100, 63  # characters: a UID has 36, and a namespace is a DNS label
+_LONGEST_NAME = 300  # characters of a kind with a namespace and a name, in the log
 
 
 def answer(request: AdmissionRequest, admit: Callable[[AdmissionRequest], Outcome]) -> tuple[dict[str, Any], Outcome]:
@@ -111,14 +248,22 @@ def answer(request: AdmissionRequest, admit: Callable[[AdmissionRequest], Outcom
     ``admit`` decides; it is asked only about objects that are created or updated.
     """
     outcome = Outcome("no object is created")
-    if request.is_decided:
+    if request.problem:
+        outcome = Outcome(request.verdict, warnings=as_warnings([f"not placed: {request.problem}"]))
+    elif request.is_decided:
         try:
             outcome = admit(request)
-            patched(request.data, outcome.patch)  # an API server refuses the object with a patch that does not apply
+            if outcome.patch:
+                patched(
+                    request.data, outcome.patch
+                )  # an API server refuses the object with a patch that does not apply
             patch = json.dumps(list(outcome.patch)).encode() if outcome.patch else b""
             return _review(request.uid, outcome.warnings, patch), outcome
+        except RecursionError:  # in a text that is JSON or YAML itself: the object is not nested so deep
+            text = f"not placed: a text in it is nested deeper than {_DEEPEST} levels"
+            outcome = Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([text]))
         except Exception:  # noqa: BLE001 (fail open: no defect of ours may stop the work of others)
-            _LOG.exception("admission of %s failed", request.data.get("kind"))
+            _LOG.exception("admission of %s failed", request.about)
             outcome = DEFECT
     return _review(request.uid, outcome.warnings, b""), outcome
 
@@ -139,7 +284,7 @@ def admit(
     facts: PodFacts | None = None,
     *,
     update: Update | None = None,
-    refusal_image: str,
+    refusal_image: RefusalPods | str,
     by: str = "",
 ) -> Outcome:
     """The outcome for an object that is about to be created, or updated if there is an ``update``; ``data`` is not changed.
@@ -148,33 +293,50 @@ def admit(
     :func:`~spotwright.cluster.admit_objects.referenced_objects` names. ``facts`` were recorded of a pod's task.
     ``by`` names this controller.
     """
+    steps = Steps(MOST_STEPS)
     if update is not None:
-        return restore_object(data, update, config, beside, by)
+        return restore_object(data, update, config, beside, by, steps=steps)
     if data.get("kind") != "Pod" or data.get("apiVersion") != "v1":
-        return admit_object(data, config, beside, by)
-    first = admit_object(data, config, by=by)
+        return admit_object(data, config, beside, by, steps=steps)
+    first = admit_object(data, config, by=by, steps=steps)
     second = admit_pod(first.placed or data, config, facts or PodFacts(), refusal_image)
     if first.placed is None:
-        return second
+        return first if first.warnings and not second.patch else second
     return Outcome(second.verdict, [*first.patch, *second.patch], [*first.warnings, *second.warnings])
 
 
 FindObject = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
 """Finds an object by API version, kind, name and namespace; ``None`` if it does not exist or cannot be read."""
 
+FindMissingClaims = Callable[[Config, str], Awaitable[Sequence[str]]]
+"""Finds the claims that a configuration's policies name and that a namespace does not have."""
+
+
 FindFacts = Callable[[AdmissionRequest], Awaitable[PodFacts]]
-"""Finds what was recorded of a pod's task. It may wait for the end of the attempt before, up to :data:`LOOK_UP` seconds."""
+"""Finds what was recorded of a pod's task. It may wait for the end of the attempt before, half a second."""
 
-ANSWER_AFTER = 1.7
-"""Seconds after which an answer is given in any case: the webhook's timeout is 2 s, and the way back takes time too."""
+ANSWER_AFTER = 9.0
+"""Seconds after which an answer is given in any case: the webhook's timeout is 10 s, and the way takes time too."""
 
-LOOK_UP = 0.5
-"""Seconds for all that an answer reads. Without it a TrainJob is placed on its JobSet."""
+LOOK_UP = 2.0
+"""Seconds for the objects to which a placement refers. Without them a TrainJob is placed on its JobSet."""
 
-FACTS = 1.0
-"""Seconds after which a pod is left as it is, because neither its history nor its owners could be read."""
+FACTS = 7.0
+"""Seconds after which a pod is left as it is, because neither its history nor its owners could be read. What is left of
+:data:`ANSWER_AFTER` is for the turns in which pods are made precise."""
 
-_MAX_BODY = 8 * 1024 * 1024  # an object has at most 3 MiB, an update sends two
+_TOO_LATE = "too late"  # the verdict where an API server goes on without the answer
+
+_LIMITS = Limits(
+    arrival=10.0,  # as long as an API server waits: on busy nodes it is slow itself, and its review would be lost
+    idle=100.0,  # API servers end what was idle for 90 s (Go's http.DefaultTransport); they do not send again what we cut off
+    body=4 * 1024 * 1024,  # an object has at most 3 MiB; of a larger update nothing is read
+)
+
+
+_POLL = 0.05  # seconds between two looks for reviews of a replica that ends
+_QUIET, _DRAIN = 20, 10.0
+"""Looks in a row without a review after which such a replica ends, and the seconds after which it ends in any case."""
 
 
 @dataclass(slots=True)
@@ -182,28 +344,41 @@ class Webhook:
     """Answers reviews.
 
     ``find_object`` reads from the cluster, ``find_facts`` from the journal. ``is_ready`` says whether the configurations have
-    been read. ``refusal_image`` is a small image with a shell. ``on_rival`` hears of a namespace and of the other controller
-    that has placed an object there.
+    been read, ``health`` why this process should be started again, if it should. ``refusal_image`` is the image of refused
+    pods, or how they are made. ``missing_claims`` finds the claims of default policies that are not there.
+    ``on_rival`` hears of the API version, kind, name and namespace of an object, and of the other
+    controller that has placed it; nobody knows yet whether there will be such an object.
     """
 
     configurations: Configurations
     find_object: FindObject
     find_facts: FindFacts
     is_ready: Callable[[], bool]
-    refusal_image: str
-    threads: int = 4
+    refusal_image: RefusalPods | str
+    threads: int = 6
+    health: Callable[[], str] = str
+    asks_for_certificates: bool = False  # reviews need a client certificate; the context of the server has checked it
     name: str = ""  # of this controller, NAMESPACE/NAME, in the marks of what it places
-    on_rival: Callable[[str, str], None] = lambda _namespace, _rival: None
+    on_rival: Callable[[tuple[str, ...], str], None] = lambda _object, _rival: None
     verdicts: Counter[str] = field(default_factory=Counter)  # of the reviews that were answered
+    costs: NamespaceCosts = field(default_factory=lambda: NamespaceCosts(ANSWER))
+    missing_claims: FindMissingClaims = none_is_missing
     _executor: ThreadPoolExecutor = field(init=False)
+    _turns: Turns = field(init=False)
+    _reading: Turns = field(init=False)  # of addresses: nobody knows yet for which namespace they ask
+    _ends: bool = False
+    _asked: int = 0  # reviews that are not answered yet
+    _quiet: int = _QUIET  # looks in a row without a review; nobody has asked yet
 
     def __post_init__(self) -> None:
         """Start no thread yet: the pool starts them when they are needed."""
         self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="admission")
+        self._turns = Turns(self.threads, self.costs)
+        self._reading = Turns(1, self.costs)
 
     def application(self) -> web.Application:
         """The routes of the server."""
-        app = web.Application(client_max_size=_MAX_BODY)
+        app = web.Application()
         app.add_routes(
             [
                 web.post("/mutate", self._mutate),
@@ -217,62 +392,213 @@ class Webhook:
         """Wait for no thread: an answer that nobody waits for any more is lost."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
+    async def drain(self) -> None:
+        """Let API servers take their reviews elsewhere: each connection ends with its next answer, until none is left.
+
+        An API server keeps its connections, and a review that it has sent on one that is closed at that moment is lost, because
+        it does not send it again (Go's net/http tries a POST again only if nothing of it was written). So whoever has a Service
+        in front takes this replica out of it first.
+        """
+        self._ends = True
+        ends = time.monotonic() + _DRAIN
+        while time.monotonic() < ends and (self._asked or self._quiet < _QUIET):
+            self._quiet = 0 if self._asked else self._quiet + 1
+            await asyncio.sleep(
+                _POLL
+            )  # a process that got no processor for long has to read first what has come meanwhile
+
     async def _healthz(self, _request: web.Request) -> web.Response:
-        return web.Response(text="ok")
+        problem = self.health()
+        return web.Response(text=problem or "ok", status=500 if problem else 200)
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         ready = self.is_ready()
         return web.Response(text="ok" if ready else "configurations are not read yet", status=200 if ready else 503)
 
     async def _mutate(self, request: web.Request) -> web.Response:
+        """Answer a review, unless whoever has asked goes on before: then what nobody has begun is not done for it."""
+        if self.asks_for_certificates and not _has_certificate(request):
+            return web.Response(text="the request has no client certificate of an API server", status=403)
+        self._asked, self._quiet = self._asked + 1, 0
         try:
-            asked = parse_review(await request.read())
-        except BadReview as error:
-            return web.Response(text=str(error), status=400)
+            response = await self._reviewed(request)
+        except (asyncio.CancelledError, ConnectionError) as error:
+            self.verdicts[_TOO_LATE] += 1
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            return web.Response(status=400)
+        finally:
+            self._asked, self._quiet = self._asked - 1, 0
+        if self._ends:
+            response.force_close()
+        return response
+
+    async def _reviewed(self, request: web.Request) -> web.Response:
+        began, body, address = time.monotonic(), await read_body(request), request.remote or ""
         try:
             async with asyncio.timeout(ANSWER_AFTER):
-                review, outcome = await self._answer(asked)
+                await self._reading.take(("", address))
         except TimeoutError:
-            late = Outcome("too late", warnings=as_warnings(["not placed: Spotwright had no time; create it again"]))
+            self.verdicts[_TOO_LATE] += 1
+            return web.Response(text="too many reviews at once", status=503)
+        try:
+            await asyncio.sleep(0)  # so that what other addresses have sent meanwhile takes its place in the line
+            used = time.thread_time()
+            asked = parse_review(body)
+        except BadReview as error:
+            return web.Response(text=str(error), status=400)
+        finally:
+            self._reading.give_back(("", address))
+        key = asked.namespace, address
+        self.costs.spent(key, time.thread_time() - used)
+        try:
+            async with asyncio.timeout(ANSWER_AFTER - (time.monotonic() - began)):
+                review, outcome = await self._answer(asked, key)
+        except TimeoutError:
+            late = Outcome(_TOO_LATE, warnings=as_warnings(["not placed: Spotwright had no time; create it again"]))
             review, outcome = answer(asked, lambda _: late)
         except Exception:  # noqa: BLE001  # a defect in what is looked up before the decision
-            _LOG.exception("review of %s %s/%s failed", asked.data.get("kind"), asked.namespace, _name(asked.data))
+            _LOG.exception("review of %s failed", asked.about)
             review, outcome = answer(asked, lambda _: DEFECT)
-        self.verdicts[outcome.verdict] += 1
-        if outcome.rival:
-            self.on_rival(asked.namespace, outcome.rival)
-        _LOG.info("%s %s/%s: %s", asked.data.get("kind"), asked.namespace, _name(asked.data), outcome.verdict)
+        is_waited_for = request.transport is not None and not request.transport.is_closing()
+        verdict = outcome.verdict if is_waited_for else _TOO_LATE
+        self.verdicts[verdict] += 1
+        if outcome.rival and not asked.dry_run:
+            metadata = asked.data["metadata"]
+            names = asked.data.get("apiVersion"), asked.data.get("kind"), metadata.get("name"), asked.namespace
+            self.on_rival(tuple(str(each or "") for each in names), outcome.rival)
+        _LOG.info("%s: %s", asked.about, verdict)
         return web.json_response(review)
 
-    async def _answer(self, asked: AdmissionRequest) -> tuple[dict[str, Any], Outcome]:
+    async def _answer(self, asked: AdmissionRequest, key: Key) -> tuple[dict[str, Any], Outcome]:
+        if (aside := self.costs.set_aside(key)) is not None:
+            return _unchanged(asked, aside)
         config = self.configurations.of(asked.namespace)
+        if not asked.is_decided:
+            return answer(asked, lambda _: Outcome(Verdict.NOTHING_TO_DO))
+        missing: Sequence[str] = ()
+        if config is not None:
+            is_new = asked.old is None
+            missing = await self._missing(config, asked.namespace) if is_new else claims_not_in(asked.old or {}, config)
+            config = without_claims(config, missing)
+        if config is not None and asked.old is None and is_of_a_run(asked.data):
+            return await self._answer_unplaced(asked, key, config)
         beside: Sequence[Mapping[str, Any]] = []
         facts = PodFacts()
-        if asked.is_decided and config is not None:
-            beside, facts = await asyncio.gather(self._beside(asked), self._facts(asked))
+        if config is not None:
+            wanted = [] if asked.data.get("kind") == "Pod" else referenced_objects(asked.data)
+            if len(wanted) > MOST_REFERENCES:
+                text = f"not placed: it refers to {len(wanted)} other objects, and at most {MOST_REFERENCES} are read"
+                return answer(asked, lambda _: Outcome(Verdict.TOO_LARGE, warnings=as_warnings([text])))
+            beside, facts = await asyncio.gather(self._beside(asked, wanted), self._facts(asked))
 
         def decide(request: AdmissionRequest) -> Outcome:
             update = None if request.old is None else Update(request.old, request.manager)
-            return admit(
+            outcome = admit(
                 request.data, config, beside, facts, update=update, refusal_image=self.refusal_image, by=self.name
             )
+            if not missing or request.old is not None or outcome.placed is None or asks_for_a_checkpoint(request.data):
+                return outcome
+            warnings = as_warnings([why_without_checkpoint(missing, request.namespace)])
+            return replace(outcome, warnings=[*outcome.warnings, *warnings])
 
-        return await asyncio.get_running_loop().run_in_executor(self._executor, answer, asked, decide)
+        return await self._in_turn(asked, key, decide)
+
+    async def _missing(self, config: Config, namespace: str) -> Sequence[str]:
+        """The claims of a configuration that are missing, as far as that is known in time."""
+        try:
+            async with asyncio.timeout(LOOK_UP):
+                return await self.missing_claims(config, namespace)
+        except TimeoutError:
+            _LOG.warning("the claims of namespace %s were not read in time", namespace)
+            return ()
+
+    async def _answer_unplaced(
+        self, asked: AdmissionRequest, key: Key, config: Config
+    ) -> tuple[dict[str, Any], Outcome]:
+        """The answer for a pod without a policy whose controller is a run: placed if that was created unplaced.
+
+        A number is given out only where the pod is placed, so it is placed first, and made precise then.
+        """
+        pod, steps = asked.data, Steps(MOST_STEPS)
+        owners = await self._owners(asked)
+        left = why_left(owners)
+        wanted = [] if left else referenced_objects(owners[-1])
+        if left or len(wanted) > MOST_REFERENCES:
+            return answer(asked, lambda _: Outcome(left or Verdict.TOO_LARGE))
+        beside = await self._beside(asked, wanted)
+        review, first = await self._in_turn(
+            asked, key, lambda _: place_at_pod(pod, owners, config, beside, steps=steps)
+        )
+        if first.placed is None:
+            return review, first
+        placed, facts = first.placed, await self._found(asked)
+
+        def decide(_: AdmissionRequest) -> Outcome:
+            second = admit_pod(placed, config, facts, self.refusal_image, why_unplaced_retries(owners[-1]))
+            return Outcome(second.verdict, [*first.patch, *second.patch], [*first.warnings, *second.warnings])
+
+        return await self._in_turn(asked, key, decide)
+
+    async def _owners(self, asked: AdmissionRequest) -> Sequence[Mapping[str, Any]]:
+        """All owners of a pod that are runs, nearest first, as they are now; none if one of them is not read in time."""
+        read: dict[str, Mapping[str, Any]] = {}
+        try:
+            async with asyncio.timeout(FACTS):
+                while not (found := lineage(asked.data, lambda _kind, _where, uid: read.get(uid))).is_complete:
+                    reference = controller_reference(found.root(asked.data)) or {}
+                    version, kind, name, uid = (
+                        str(reference.get(part, "")) for part in ("apiVersion", "kind", "name", "uid")
+                    )
+                    owner = await self.find_object(version, kind, name, asked.namespace)
+                    if owner is None or uid_of(owner) != uid or len(found.owners) == MOST_OWNERS:
+                        return []
+                    read[uid] = owner
+        except TimeoutError:
+            _LOG.warning("the owners of %s were not read in time", asked.about)
+            return []
+        return found.owners
+
+    async def _in_turn(
+        self, asked: AdmissionRequest, key: Key, decide: Callable[[AdmissionRequest], Outcome]
+    ) -> tuple[dict[str, Any], Outcome]:
+        """The answer by ``decide`` in a thread, when it is the namespace's turn."""
+
+        def decided() -> tuple[dict[str, Any], Outcome, float]:
+            used = time.thread_time()
+            return *answer(asked, decide), time.thread_time() - used
+
+        def is_over(done: asyncio.Future[tuple[dict[str, Any], Outcome, float]]) -> None:
+            """Also where nobody waits any more: a thread that works has its turn, and what it costs counts."""
+            self._turns.give_back(key)
+            if not done.cancelled() and done.exception() is None:
+                self.costs.spent(key, done.result()[2])
+
+        await self._turns.take(key)
+        if (aside := self.costs.set_aside(key)) is not None:  # in the meantime, by what came before
+            self._turns.give_back(key)
+            return _unchanged(asked, aside)
+        working = asyncio.get_running_loop().run_in_executor(self._executor, decided)
+        working.add_done_callback(is_over)
+        review, outcome, _ = await asyncio.shield(working)
+        return review, outcome
 
     async def _facts(self, asked: AdmissionRequest) -> PodFacts:
         """What was recorded of a pod's task; nothing is known if it is not found in time."""
         if asked.data.get("kind") != "Pod" or asked.old is not None or not wants_facts(asked.data):
             return PodFacts()
+        return await self._found(asked)
+
+    async def _found(self, asked: AdmissionRequest) -> PodFacts:
         try:
             async with asyncio.timeout(FACTS):
                 return await self.find_facts(asked)
         except TimeoutError:
-            _LOG.warning("the attempts before Pod %s/%s were not read in time", asked.namespace, _name(asked.data))
+            _LOG.warning("the attempts before %s were not read in time", asked.about)
             return PodFacts(is_known=False)
 
-    async def _beside(self, asked: AdmissionRequest) -> list[Mapping[str, Any]]:
+    async def _beside(self, asked: AdmissionRequest, wanted: Sequence[tuple[str, str, str]]) -> list[Mapping[str, Any]]:
         """The objects that a placement reads, as far as they are found in time."""
-        wanted = [] if asked.data.get("kind") == "Pod" else referenced_objects(asked.data)
         if not wanted:
             return []
         looks = [
@@ -283,13 +609,14 @@ class Webhook:
             async with asyncio.timeout(LOOK_UP):
                 return [found for found in await asyncio.gather(*looks) if found is not None]
         except TimeoutError:
-            _LOG.warning("objects beside %s %s were not read in time", asked.data.get("kind"), _name(asked.data))
+            _LOG.warning("objects beside %s were not read in time", asked.about)
             return []
 
 
-def _name(data: Mapping[str, Any]) -> str:
-    metadata = data.get("metadata") or {}
-    return str(metadata.get("name") or metadata.get("generateName") or "")
+def _unchanged(asked: AdmissionRequest, aside: Aside) -> tuple[dict[str, Any], Outcome]:
+    """The answer for a namespace that is set aside."""
+    text = f"not placed: this namespace is {aside.text}"
+    return answer(asked, lambda _: Outcome("namespace is set aside", warnings=as_warnings([text])))
 
 
 async def start_server(
@@ -302,11 +629,8 @@ async def start_server(
         webhook.close()
 
     app.on_cleanup.append(close)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=3.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port, ssl_context=context, backlog=512).start()
-    except OSError:
-        await runner.cleanup()
-        raise
-    return runner
+    return await serve(app, host=host, port=port, context=context, limits=_LIMITS, shutdown_timeout=ANSWER_AFTER)
+
+
+def _has_certificate(request: web.Request) -> bool:
+    return request.transport is not None and bool(request.transport.get_extra_info("peercert"))

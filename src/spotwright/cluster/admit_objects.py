@@ -23,14 +23,17 @@ from spotwright.manifests.objects import PlacedObject, place_object
 from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, Finding, Level, name_of
 from spotwright.placing.documents import show
-from spotwright.placing.patch import value_at
+from spotwright.placing.patch import Steps, value_at
 from spotwright.version import __version__
+from spotwright.visible_text import visible
 
 __all__ = [
     "ADMITTED_ANNOTATION",
     "IGNORE_ANNOTATION",
     "MAX_ALL",
     "MAX_EACH",
+    "MOST_REFERENCES",
+    "MOST_STEPS",
     "Outcome",
     "Verdict",
     "admit_object",
@@ -47,6 +50,7 @@ __all__ = [
     "place_as_new",
     "pods_of",
     "policy_of_templates",
+    "reason_to_leave",
     "referenced_objects",
     "warnings_of",
 ]
@@ -188,6 +192,7 @@ MAX_EACH = 255
 MAX_ALL = 4096
 """The characters of all warnings of one answer together."""
 
+_LONGEST_TEXT = 2_000  # characters of one text, before it is cut into warnings; it may quote what somebody wrote
 _PREFIX = "spotwright: "
 _MORE = "{count} more warnings do not fit here; spotwright explain FILE shows all"
 
@@ -207,7 +212,7 @@ def as_warnings(texts: Sequence[str]) -> list[str]:
     warnings: list[str] = []
     room = MAX_ALL - MAX_EACH  # the last one may have to say how many are left out
     for index, text in enumerate(texts):
-        lines = textwrap.wrap(text, MAX_EACH - len(_PREFIX) - 2, break_on_hyphens=False)
+        lines = textwrap.wrap(visible(text[:_LONGEST_TEXT]), MAX_EACH - len(_PREFIX) - 2, break_on_hyphens=False)
         marked = [
             _PREFIX + line for line in (*lines[:1], *(f"… {line}" for line in lines[1:]))
         ]  # a blank text has none
@@ -248,6 +253,13 @@ class Outcome:
     rival: str = ""
 
 
+MOST_STEPS = 12_000
+"""The work of one answer, in :class:`~spotwright.placing.patch.Steps`: about 50 ms, or 130 pod templates."""
+
+MOST_REFERENCES = 20
+"""The objects that the placement of one object reads; it is left as it is if it refers to more."""
+
+
 class Verdict:
     """The words of :attr:`Outcome.verdict`."""
 
@@ -260,19 +272,26 @@ class Verdict:
     UNKNOWN_KIND = "kind is not placed"
     UNKNOWN_VERSION = "version is not known"
     UNPLACEABLE = "cannot be placed"
+    TOO_LARGE = "is too large"
+    MISSHAPEN = "is no object that an API server sends"
     NO_CONFIGURATION = "no configuration"
     RESTORED = "applied again"
 
 
 def admit_object(
-    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]] = (), by: str = ""
+    data: Mapping[str, Any],
+    config: Config | None,
+    beside: Sequence[Mapping[str, Any]] = (),
+    by: str = "",
+    *,
+    steps: Steps | None = None,
 ) -> Outcome:
-    """Place an object that is about to be created; ``data`` is not changed.
+    """Place an object that is about to be created; ``data`` is not changed. ``steps`` limits the work.
 
     ``config`` is the configuration of its namespace, ``None`` if there is none. ``beside`` are the objects that
     :func:`referenced_objects` names, as far as they exist: runtimes and templates, and the owner. ``by`` names this controller.
     """
-    verdict, warning = _reason_to_leave(data, config, beside)
+    verdict, warning = reason_to_leave(data, config, beside)
     rival = admitted_by(data) if by else ""
     if rival not in ("", by):
         return Outcome(
@@ -281,7 +300,7 @@ def admit_object(
     if verdict or config is None:
         return Outcome(verdict or Verdict.NO_CONFIGURATION, warnings=as_warnings([warning]) if warning else ())
     try:
-        plain, placed = place_as_new(data, config, beside, admitted_mark(config, by))
+        plain, placed = place_as_new(data, config, beside, admitted_mark(config, by), steps=steps)
     except InputError as error:
         first = str(error).splitlines()[0]
         return Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([f"not placed: {first}"]))
@@ -296,6 +315,8 @@ def place_as_new(
     config: Config,
     beside: Sequence[Mapping[str, Any]],
     marks: Mapping[str, str] | None = None,
+    *,
+    steps: Steps | None = None,
 ) -> tuple[Mapping[str, Any], PlacedObject]:
     """What of an object counts as its user's, and that with a placement; ``data`` is not changed.
 
@@ -304,10 +325,10 @@ def place_as_new(
     require_pools(config)
     plain = _with_policy_of_owner(without_defaults(data), beside)
     rules = place_workflow if is_backend_workflow(plain) else None
-    return plain, place_object(plain, config, beside=beside, marks=marks, place=rules)
+    return plain, place_object(plain, config, beside=beside, marks=marks, place=rules, steps=steps)
 
 
-def _reason_to_leave(
+def reason_to_leave(
     data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str]:
     """Why an object is left alone, with a warning for its creator if there is something to change; both empty otherwise."""
@@ -392,7 +413,8 @@ def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     kind, spec = str(data.get("kind", "")), data.get("spec")
     references: list[tuple[str, str, str]] = []
     if kind == "TrainJob" and isinstance(spec, dict):
-        runtime = spec.get("runtimeRef") or {}
+        runtime = spec.get("runtimeRef")
+        runtime = runtime if isinstance(runtime, dict) else {}
         references.append(_named(str(runtime.get("kind") or "ClusterTrainingRuntime"), runtime.get("name")))
     if kind == "PipelineRun" and isinstance(spec, dict):
         pipeline = spec.get("pipelineRef")
@@ -408,7 +430,8 @@ def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _named(kind: str, name: Any) -> tuple[str, str, str]:
-    return SERVED[kind], kind, str(name or "")
+    served = SERVED.get(kind, "")
+    return served, kind, str(name or "") if served else ""
 
 
 def _template_references(value: Any) -> list[Mapping[str, Any]]:

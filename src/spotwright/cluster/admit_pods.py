@@ -6,29 +6,34 @@ The first attempt is left open to all rungs where what makes the cluster's nodes
 The object around the pod was placed for every rung, so a pod that is admitted without us runs as well. What is added here
 depends on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that was made precise is left as
 it is, so that a second look at it changes nothing. A pod for which no budget is left is replaced by one that says why and
-exits with 86. Pods of Argo and KFP get a preStop hook that turns their grace period into time before SIGTERM.
+exits with 86. Pods of Argo and KFP, and those of a training whose pods save together, get a preStop hook that turns their grace
+period into time before SIGTERM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
-from spotwright.cluster.admit_objects import Outcome, as_warnings, controller_of, is_ignored
+from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, controller_of, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
+from spotwright.kinds.kfp_backend import RUN_LABEL
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool
+from spotwright.model.quantities import parse_quantity
 from spotwright.notices.pod_hook import FOLDER_VARIABLE, NOTICE, SAVER
 from spotwright.placing.affinity import attraction, rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
 from spotwright.placing.documents import References
-from spotwright.placing.environment import NOTICE_PORT
-from spotwright.placing.patch import Editor, clone, data_document, json_pointer, value_at
+from spotwright.placing.environment import NOTICE_PORT, add_library_to_pod
+from spotwright.placing.patch import Editor, Steps, clone, data_document, json_pointer, value_at
 from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
 from spotwright.placing.pods import longest_grace, shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
@@ -41,9 +46,12 @@ __all__ = [
     "FOLDER",
     "MARGIN",
     "OPEN_ANNOTATION",
+    "REFUSAL_USER",
     "REFUSED_ANNOTATION",
     "RUNG_ANNOTATION",
+    "Admission",
     "PodFacts",
+    "RefusalPods",
     "add_grace",
     "admit_pod",
     "hook_script",
@@ -53,73 +61,195 @@ __all__ = [
 ]
 
 
+REFUSAL_USER = 65532
+"""The user of refused pods, unless another one is set: that of the controller's own image."""
+
 _REFUSAL_SCRIPT = (
     f'printf "%s" "$SPOTWRIGHT_REFUSAL" > /dev/termination-log; echo "$SPOTWRIGHT_REFUSAL" >&2; exit {REFUSED}'
 )
 _DROPPED = frozenset(
-    {"affinity", "nodeSelector", "topologySpreadConstraints", "resourceClaims", "runtimeClassName", "overhead"}
-    | {"ephemeralContainers", "resources", "hostNetwork", "hostPID", "hostIPC"}
+    {"topologySpreadConstraints", "resourceClaims", "runtimeClassName", "overhead", "ephemeralContainers"}
+    | {"resources", "hostNetwork", "hostPID", "hostIPC", "os", "initContainers", "volumes", "affinity"}
 )
-_SECURE: Mapping[str, Any] = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    "runAsUser": 65534,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
+_REQUEST: Mapping[str, str] = {"cpu": "100m", "memory": "128Mi"}
+_LIMIT: Mapping[str, str] = {"cpu": "500m", "memory": "128Mi"}
+"""What a container of a refused pod requests, and its limit, unless the container in its place has less.
+
+A quota without a LimitRange wants both of every container. They are no less than this, as a LimitRange may have a minimum, and
+as Argo's emissary, which stands in front, needs seconds to start with a tenth of that.
+"""
 _ARGO_NODE = "workflows.argoproj.io/node-name"
+_ARGO_EXECUTOR = "argoexec"
+_EMISSARY_FOLDER = "/var/run/argo"
+_EMISSARY = f"{_EMISSARY_FOLDER}/{_ARGO_EXECUTOR}"
 _EMISSARY_END = "--"
-_LONGEST = 3000  # characters of the message; a termination message has at most 4096 bytes
+_ARGO_FOLDERS = ("/var/run/", "/argo/", "/tmp")  # noqa: S108 (a path in Argo's containers)
+"""Where Argo's own containers have Argo's own volumes. What they mount elsewhere (``/mainctrfs``) are those of the step."""
+_OF_ARGO = frozenset({"emptyDir", "secret", "configMap", "projected", "downwardAPI"})
+"""Kinds of volumes that Argo's own containers need: its folders, the API's token, and credentials for artifacts."""
+_EXCHANGES_A_PROGRAM = ("PATH", "LD_", "SHELL", "BASH_ENV", "ENV")
+_LONGEST = 3000  # bytes of the message; a termination message has at most 4096
 
 
-def refused_pod(data: Mapping[str, Any], image: str, message: str) -> dict[str, Any]:
-    """The pod with ``image`` in its main container, which writes ``message`` as its termination message.
+class RefusalPods(NamedTuple):
+    """How refused pods are made: their image, which has a POSIX shell, their user, and the images of Argo's own containers.
 
-    It requests nothing, runs anywhere, and mounts nothing of the user's. Argo's own containers stay, as Argo reads the pod's end
-    through them; of other pods the main container alone is left.
+    ``user`` 0: the pod's own user, if that is not root, and else that of the image; for platforms that give each namespace its
+    users. Without ``argo_images`` every image counts as Argo's whose repository is called ``argoexec``.
+    """
+
+    image: str
+    user: int = REFUSAL_USER
+    argo_images: Sequence[str] = ()
+
+
+def refused_pod(
+    data: Mapping[str, Any],
+    made: RefusalPods,
+    message: str,
+    tolerations: Sequence[Mapping[str, Any]] = (),
+    placed: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The pod whose main container says ``message`` as its termination message and exits with 86.
+
+    It requests next to nothing, and runs and mounts nothing of the user's: Argo's own containers alone stay, as Argo reads the
+    pod's end through them. It goes where the pod may go by its own selectors, without the conditions that were ``placed``, and
+    tolerates the taints that the pod tolerates by their keys, and ``tolerations``.
     """
     spec: dict[str, Any] = {name: value for name, value in data["spec"].items() if name not in _DROPPED}
-    of_argo = _ARGO_NODE in ((data.get("metadata") or {}).get("annotations") or {})
-    containers: Sequence[Mapping[str, Any]] = spec.get("containers") or ()
-    main = next((one for one in containers if one.get("name") == "main"), containers[0])
-    beside = [_without_requests(one) for one in containers if of_argo and one.get("name") == "wait"]
-    before = [
-        _without_requests(one) for one in spec.get("initContainers") or () if of_argo and one.get("name") == "init"
+    containers: Sequence[Mapping[str, Any]] = data["spec"].get("containers") or ()
+    volumes = [one for one in data["spec"].get("volumes") or () if _OF_ARGO.intersection(one)]
+    before = _of_argo(data, "initContainers", "init", made.argo_images, _names(volumes))
+    beside = _of_argo(data, "containers", "wait", made.argo_images, _names(volumes)) if before else []
+    shared = _names(volumes) if before else frozenset()
+    spec["containers"] = [
+        *beside,
+        *(_refusing(one, spec, made, message, shared) for one in _mains(containers, is_argo=bool(before))),
     ]
-    spec["containers"] = [*beside, _refusing(main, image, message[:_LONGEST], of_argo=of_argo)]
-    spec.pop("initContainers", None)
     if before:
         spec["initContainers"] = before
-    spec["tolerations"] = [{"operator": "Exists"}]
+    else:
+        spec["automountServiceAccountToken"] = False
+    required = _own_terms(data["spec"], placed)
+    if required:
+        spec["affinity"] = {"nodeAffinity": {REQUIRED_TERMS[2]: {REQUIRED_TERMS[3]: required}}}
+    own = [one for one in spec.get("tolerations") or () if one.get("key")]
+    spec["tolerations"] = [*own, *(one for one in tolerations if one not in own)]
     spec["restartPolicy"] = "Never"
     mounted = {mount.get("name") for one in (*spec["containers"], *before) for mount in one.get("volumeMounts") or ()}
-    volumes = [volume for volume in spec.get("volumes") or () if volume.get("name") in mounted]
-    spec.pop("volumes", None)
-    if volumes:
-        spec["volumes"] = volumes
+    kept = [volume for volume in volumes if volume.get("name") in mounted]
+    if kept:
+        spec["volumes"] = kept
     return {**data, "spec": spec}
 
 
-def _refusing(main: Mapping[str, Any], image: str, message: str, *, of_argo: bool) -> dict[str, Any]:
-    """The main container of a refused pod; on Argo its emissary stays in front, because it reports the end."""
+def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Mapping[str, Any]]:
+    """The containers of a pod that say the message: one; of an Argo step with several of its own, all, as Argo awaits each.
+
+    Such a step gets one called ``main`` as well: Argo takes the step's exit code from it alone, and without a code tries again.
+    """
+    named = next((one for one in containers if one.get("name") == "main"), None)
+    if named is not None or not is_argo:
+        return [containers[0] if named is None else named]
+    awaited = [one for one in containers if (one.get("command") or [""])[0] == _EMISSARY]
+    return [*awaited, {"resources": (awaited or containers)[0].get("resources")}]
+
+
+def _own_terms(spec: Mapping[str, Any], placed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The alternatives of the pod's required node affinity without our conditions; none if one of them has no other."""
+    terms: list[dict[str, Any]] = []
+    for term in value_at(spec, REQUIRED_TERMS) or ():
+        own = [one for one in term.get("matchExpressions") or () if one not in placed]
+        left = {key: value for key, value in term.items() if key != "matchExpressions" and value}
+        if own:
+            left["matchExpressions"] = own
+        elif not left and any(term.values()):
+            return []
+        terms.append(left)
+    return terms
+
+
+def _of_argo(
+    data: Mapping[str, Any], field: str, name: str, images: Sequence[str], volumes: AbstractSet[str]
+) -> list[dict[str, Any]]:
+    """The container of a pod that Argo adds, by its name, its program and its image; with nothing in it that is the step's."""
+    if _ARGO_NODE not in ((data.get("metadata") or {}).get("annotations") or {}):
+        return []
+    known = frozenset(map(_repository, images))
+    return [
+        _without_the_step_s(one, volumes)
+        for one in data["spec"].get(field) or ()
+        if one.get("name") == name
+        and [*(one.get("command") or [_ARGO_EXECUTOR]), *(one.get("args") or ()), name][:2] == [_ARGO_EXECUTOR, name]
+        and (_repository(one.get("image")) in known if known else _is_executor(one.get("image")))
+    ]
+
+
+def _is_executor(image: object) -> bool:
+    return _repository(image).rpartition("/")[2] == _ARGO_EXECUTOR
+
+
+def _repository(image: object) -> str:
+    """An image without its tag and digest."""
+    head, slash, last = str(image or "").partition("@")[0].rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"
+
+
+def _without_the_step_s(container: Mapping[str, Any], volumes: AbstractSet[str]) -> dict[str, Any]:
+    """One of Argo's containers, without hooks and probes, without what would exchange its program, and without other volumes."""
+    left = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "volumeDevices", "envFrom")
+    kept = {name: value for name, value in container.items() if name not in left}
+    kept["env"] = [
+        one for one in container.get("env") or () if not str(one.get("name")).startswith(_EXCHANGES_A_PROGRAM)
+    ]
+    mounts = [
+        one
+        for one in container.get("volumeMounts") or ()
+        if one.get("name") in volumes and str(one.get("mountPath", "")).startswith(_ARGO_FOLDERS)
+    ]
+    return {**kept, "volumeMounts": mounts, "resources": _tiny(container)}
+
+
+def _refusing(
+    main: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    made: RefusalPods,
+    message: str,
+    volumes: AbstractSet[str],
+) -> dict[str, Any]:
+    """The main container of a refused pod.
+
+    On Argo its emissary stays in front, because it reports the end: Argo's own container has put it into one of ``volumes``.
+    """
     command: list[str] = ["sh", "-c", _REFUSAL_SCRIPT]
-    env: list[Any] = [{"name": "SPOTWRIGHT_REFUSAL", "value": message.replace("$(", "$$(")}]
+    text = message.encode()[:_LONGEST].decode(errors="ignore")
+    env: list[Any] = [{"name": "SPOTWRIGHT_REFUSAL", "value": text.replace("$(", "$$(")}]
     mounts: list[Any] = []
-    if of_argo:
-        given = list(main.get("command") or ())
-        if _EMISSARY_END in given:
-            command = [*given[: given.index(_EMISSARY_END) + 1], *command]
+    given = list(main.get("command") or ())
+    if volumes and given[:1] == [_EMISSARY] and _EMISSARY_END in given:
+        command = [*given[: given.index(_EMISSARY_END) + 1], *command]
         env += [one for one in main.get("env") or () if str(one.get("name", "")).startswith("ARGO_")]
         mounts = [
-            one for one in main.get("volumeMounts") or () if str(one.get("mountPath", "")).startswith("/var/run/argo")
+            one
+            for one in main.get("volumeMounts") or ()
+            if one.get("name") in volumes and one.get("mountPath") == _EMISSARY_FOLDER
         ]
     refusing: dict[str, Any] = {
         "name": main.get("name", "main"),
-        "image": image,
+        "image": made.image,
         "imagePullPolicy": "IfNotPresent",
         "command": command,
         "env": env,
-        "securityContext": dict(_SECURE),
+        "resources": _tiny(main),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            **_user(main, spec, made.user),
+        },
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
     }
@@ -128,10 +258,37 @@ def _refusing(main: Mapping[str, Any], image: str, message: str, *, of_argo: boo
     return refusing
 
 
-def _without_requests(container: Mapping[str, Any]) -> dict[str, Any]:
-    """One of Argo's containers, without requests and hooks."""
-    kept = {name: value for name, value in container.items() if name not in ("lifecycle", "livenessProbe")}
-    return {**kept, "resources": {}}
+def _user(main: Mapping[str, Any], spec: Mapping[str, Any], user: int) -> dict[str, int]:
+    """The user as a field of a container: the one that was set, or with 0 that of the pod, unless it is root."""
+    fields = ("securityContext", "runAsUser")
+    chosen = user or value_at(main, fields) or value_at(spec, fields)
+    return {"runAsUser": int(chosen)} if chosen else {}
+
+
+def _tiny(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Requests and limits of processor and memory: small ones, and neither more than the container itself has.
+
+    A limit that is its request stays that, as a LimitRange may bound how far they are apart.
+    """
+    given = container.get("resources") or {}
+    requests, limits = {}, {}
+    for name, most in _REQUEST.items():
+        own_limit = (given.get("limits") or {}).get(name)
+        own = (given.get("requests") or {}).get(name, own_limit)
+        requests[name] = _smaller(own, most)
+        limits[name] = requests[name] if own == own_limit else _smaller(own_limit, _LIMIT[name])
+    return {"requests": requests, "limits": limits}
+
+
+def _smaller(own: Any, most: str) -> str:
+    return str(own) if own is not None and _is_less(own, most) else most
+
+
+def _is_less(one: Any, other: str) -> bool:
+    try:
+        return 0 < parse_quantity(str(one)) < parse_quantity(other)
+    except ValueError:  # the API server refuses it, in the pod as it was as well
+        return False
 
 
 FOLDER = "/spotwright/grace"
@@ -142,6 +299,8 @@ MARGIN = 2
 
 _VOLUME = "spotwright-grace"
 _NODE_NAME = "workflows.argoproj.io/node-name"
+_OF_GANGS = frozenset({"jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name"})
+"""Labels of the pods of JobSets and TrainJobs, and of the training operator's kinds."""
 
 # Plain POSIX sh, and `date` and `sleep` of any image with a shell.
 # `umask 0`: the code may run as another user than the hook. The notice appears whole, by `mv`.
@@ -168,13 +327,14 @@ def hook_script(seconds: int, folder: str = FOLDER) -> str:
 
 
 def add_grace(spec: dict[str, Any], data: Mapping[str, Any]) -> list[str]:
-    """Add the hook, its folder and its variables to the containers of a pod's ``spec`` that run a task's code on Argo.
+    """Add the hook, its folder and its variables to the containers of a pod's ``spec`` that run a task's code.
 
-    Returns the warnings: a container with a preStop hook of its user's keeps it, and has no time before SIGTERM. A pod whose
-    grace period is not longer than :data:`MARGIN` gets nothing.
+    Pods of Argo get it, and those of a gang: after SIGTERM a launcher ends its ranks before all have saved one step. Returns
+    the warnings: a container with a preStop hook of its user's keeps it, and has no time before SIGTERM. A pod whose grace period
+    is not longer than :data:`MARGIN` gets nothing.
     """
     seconds = int(spec.get("terminationGracePeriodSeconds") or 0) - MARGIN
-    if _NODE_NAME not in (value_at(data, ("metadata", "annotations")) or {}) or seconds <= 0 or _is_windows(spec):
+    if not _ends_early(data) or seconds <= 0 or _is_windows(spec):
         return []
     warnings: list[str] = []
     for container in spec.get("containers") or ():
@@ -189,6 +349,13 @@ def add_grace(spec: dict[str, Any], data: Mapping[str, Any]) -> list[str]:
         if _VOLUME not in _names(spec.get("volumes")):
             spec["volumes"] = [*(spec.get("volumes") or ()), {"name": _VOLUME, "emptyDir": {}}]
     return warnings
+
+
+def _ends_early(data: Mapping[str, Any]) -> bool:
+    """Whether what starts a pod's code ends it at SIGTERM, or soon after, whatever the grace period."""
+    if _NODE_NAME in (value_at(data, ("metadata", "annotations")) or {}):
+        return True
+    return not _OF_GANGS.isdisjoint(value_at(data, ("metadata", "labels")) or {})
 
 
 def _add_hook(container: dict[str, Any], seconds: int) -> None:
@@ -232,11 +399,35 @@ REFUSED_ANNOTATION = "spotwright.dev/refused"
 WHY_ANNOTATION = "spotwright.dev/why"
 """The sentence for people: why this rung, or why the pod is refused."""
 
+_MARKS = (
+    ATTEMPT_ANNOTATION,
+    RUNG_ANNOTATION,
+    OPEN_ANNOTATION,
+    ADMISSION_ANNOTATION,
+    REFUSED_ANNOTATION,
+    WHY_ANNOTATION,
+)
+"""Annotations that only a review writes. They are for people: what is decided by them lies in the ledger."""
+
 _LEFT_ALONE = ("DaemonSet", "ReplicaSet", "StatefulSet", "TaskRun")
 """Owners whose pods serve; and Tekton's, which gives its pods the annotations of a run and an entrypoint of its own."""
 
+_NOT_KNOWN = "pod is left as it is: its history is not known"
 _QUEUES = "kueue.x-k8s.io/"
 _GRACE = "terminationGracePeriodSeconds"
+
+
+class Admission(NamedTuple):
+    """What was decided of a pod: the pools of its rung, or of all rungs where it ``is_open``, and the sentence for people.
+
+    ``is_refused``: it runs nothing of the user's, and is no attempt. Without ``pools`` its rung is somebody else's decision.
+    """
+
+    pools: tuple[str, ...] = ()
+    is_open: bool = False
+    is_refused: bool = False
+    why: str = ""
+    number: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +440,9 @@ class PodFacts:
     another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
     ``autoscalers`` is what the cluster shows of what makes its nodes. ``stays`` says why nobody will take the pod back where it
     waits in vain; empty if the mover will.
-    ``token`` marks the pod. ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain.
+    ``token`` marks the pod, and ``keep`` notes what was decided of it; false: it cannot be noted, so the pod stays as it is.
+    ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain. ``is_admitted``: a review
+    has made the pod precise just now, and this one comes after it.
     """
 
     history: Sequence[PastAttempt] = ()
@@ -258,21 +451,28 @@ class PodFacts:
     has_begun: bool = False
     without_capacity: Collection[str] = ()
     token: str = ""
+    keep: Callable[[Admission], bool] = lambda _: True
     is_known: bool = True
+    is_admitted: bool = False
     autoscalers: Autoscalers = UNKNOWN
     stays: str = ""
 
 
-def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, refusal_image: str) -> Outcome:
+def admit_pod(
+    data: Mapping[str, Any],
+    config: Config | None,
+    facts: PodFacts,
+    refusals: RefusalPods | str,
+    own_retries: str = "",
+) -> Outcome:
     """The outcome for a pod that is about to be created; ``data`` is not changed.
 
-    ``refusal_image`` is the small image, with a shell, of pods that are refused.
+    ``refusals`` is how refused pods are made, or their image alone. ``own_retries`` is a clause that says why the retries of the
+    pod's owner are not those of the policy: then no budget is spent, because nothing in the owner ends it at a refusal.
     """
-    reason = _reason_to_leave(data)
+    reason = _reason_to_leave(data) or _reason_in(facts)
     if reason or config is None:
         return Outcome(reason or "there is no configuration")
-    if not facts.is_known:
-        return Outcome("pod is left as it is: its history is not known")
     try:
         policy, ladder = _policy_and_ladder(data, config)
     except InputError as error:
@@ -280,18 +480,31 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
     if policy.spot is None or not ladder.rungs:
         return Outcome("pod has no ladder")
     decided = next_attempt(facts.history, policy, ladder, facts.without_capacity)
-    if facts.has_begun:
+    if facts.has_begun or own_retries:
         decided = replace(decided, refusal="")
     decided = replace(decided, number=facts.number or decided.number)
     if decided.refusal:
         marks = _marks(decided, decided.refusal, facts)
         marks[REFUSED_ANNOTATION] = "true"
-        return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
+        if not facts.keep(Admission((), is_refused=True, why=decided.refusal[:_LONGEST], number=decided.number)):
+            return Outcome(_NOT_KNOWN)
+        made = RefusalPods(refusals) if isinstance(refusals, str) else refusals
+        every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
+        placed = attraction(policy, every, config.pools).required
+        taints = dict.fromkeys(
+            taint for pool in every for taint in providers.taints(pool) if taint.effect != "PreferNoSchedule"
+        )
+        refused = refused_pod(data, made, decided.refusal, [each.toleration_fields for each in taints], placed)
+        return Outcome("pod is refused", _replacing(data, refused, marks))
     chosen = _with_gang(_chosen(data, decided, policy, ladder, config, facts), ladder, facts)
     why = (
         decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
     )  # no rung was chosen for it
-    marks = _marks(decided, ", ".join(filter(None, [why, chosen.why])), facts)
+    why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries]))
+    marks = _marks(decided, why, facts)
+    pools = () if _is_queued(data) else chosen.pools(ladder)
+    if not facts.keep(Admission(pools, chosen.is_open, why=why[:_LONGEST], number=decided.number)):
+        return Outcome(_NOT_KNOWN)
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
     patch, warnings = _precise(data, config, policy, ladder, decided, chosen, marks)
@@ -308,10 +521,15 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
     annotations = value_at(data, ("metadata", "annotations")) or {}
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
-    if ATTEMPT_ANNOTATION in annotations:
-        return "pod is admitted already"
     owner = controller_of(data)
     return "pod serves" if owner is not None and owner[1] in _LEFT_ALONE else ""
+
+
+def _reason_in(facts: PodFacts) -> str:
+    """Why a pod is left as it is because of what was recorded; empty if it is made precise."""
+    if facts.is_admitted:
+        return "pod is admitted already"
+    return "" if facts.is_known else _NOT_KNOWN
 
 
 def task_of(data: Mapping[str, Any]) -> str:
@@ -325,7 +543,7 @@ def task_of(data: Mapping[str, Any]) -> str:
 
 def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy, Ladder]:
     """The policy that the pod's task has in the configuration and in the pod, and its ladder. Raises :class:`InputError`."""
-    editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"))
+    editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"), steps=Steps(MOST_STEPS))
     ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
     work = Work(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
@@ -362,10 +580,9 @@ def _chosen(
     pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, policy, ladder)
     if len(allowed) < 2 or ladder.undecided or _is_queued(data):
         return pinned
-    stays = facts.stays or ("a deadline is in its policy" if policy.deadline is not None else "")
-    if stays:
+    if facts.stays:
         return _Chosen(
-            allowed, f"open to {_count(allowed, ladder)}, because nobody takes it back from one of them: {stays}"
+            allowed, f"open to {_count(allowed, ladder)}, because nobody takes it back from one of them: {facts.stays}"
         )
     if not decided.is_first:
         return pinned
@@ -411,6 +628,10 @@ def _precise(
     _tolerate(spec, ladder, rungs)
     _set_grace(spec, data, policy, used)
     _set_variables(spec, data, decided, used)
+    variables = {name for container in spec.get("containers") or () for name in _names(container.get("env"))}
+    if RUN_LABEL in (value_at(data, ("metadata", "labels")) or {}) and "SPOTWRIGHT_TASK" in variables:
+        keeps_checkpoints = policy.checkpoint is not None or "SPOTWRIGHT_CHECKPOINT" in variables
+        add_library_to_pod(spec, config.target, keeps_checkpoints=keeps_checkpoints)
     warnings = add_grace(spec, data)
     return _replacing(data, {**data, "spec": spec}, marks), warnings
 
@@ -439,8 +660,8 @@ def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladde
     preferred = [term for term in affinity.pop(str(PREFERRED_TERMS[-1]), None) or () if term not in ours]
     if preferred:
         affinity[str(PREFERRED_TERMS[-1])] = preferred
-    required = affinity.setdefault(REQUIRED_TERMS[2], {})
-    terms = required.setdefault(REQUIRED_TERMS[3], [])
+    terms = (affinity.get(REQUIRED_TERMS[2]) or {}).get(REQUIRED_TERMS[3]) or []
+    affinity[REQUIRED_TERMS[2]] = {REQUIRED_TERMS[3]: terms}
     for term in terms:
         if any(term.values()):  # a term without a condition matches no node, and has to stay so
             own = term.get("matchExpressions") or []
@@ -506,7 +727,7 @@ def _replacing(data: Mapping[str, Any], after: Mapping[str, Any], marks: Mapping
     annotations = value_at(data, ("metadata", "annotations"))
     if annotations is None:
         operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-    forged = [name for name in (RUNG_ANNOTATION, OPEN_ANNOTATION) if name in (annotations or {}) and name not in marks]
+    forged = [name for name in _MARKS if name in (annotations or {}) and name not in marks]
     operations += [{"op": "remove", "path": json_pointer(("metadata", "annotations", name))} for name in forged]
     for name, text in marks.items():
         operations.append({"op": "add", "path": json_pointer(("metadata", "annotations", name)), "value": text})

@@ -36,7 +36,7 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.trainjob import without_own_entries
 from spotwright.manifests.objects import PlacedObject
-from spotwright.placing.patch import json_pointer, patched
+from spotwright.placing.patch import Steps, json_pointer, patched
 
 __all__ = ["Update", "restore_object", "without_unowned_fields"]
 
@@ -67,7 +67,7 @@ def _kept(value: Any, owned: Sequence[Mapping[str, Any]]) -> Any:
         below = {name: list(_below(owned, f"f:{name}")) for name in value}
         return {name: _kept(item, below[name]) for name, item in value.items() if below[name]}
     if isinstance(value, list):
-        items = ((item, list(_of_item(owned, item))) for item in value)
+        items = zip(value, _of_items(owned, value), strict=True)
         return [_kept(item, below) for item, below in items if below]
     return value
 
@@ -76,25 +76,39 @@ def _below(owned: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str
     return (fields[key] for fields in owned if isinstance(fields.get(key), dict))
 
 
-def _of_item(owned: Sequence[Mapping[str, Any]], item: Any) -> Iterator[Mapping[str, Any]]:
-    """The fields of an item of a list whose items are told apart: by keys (``k:{"name":"a"}``), or by themselves (``v:"a"``)."""
-    for fields in owned:
-        for key, below in fields.items():
-            kind, _, text = key.partition(":")
-            if kind in ("k", "v") and isinstance(below, dict) and _is_it(item, kind, text):
-                yield below
+def _of_items(owned: Sequence[Mapping[str, Any]], items: Sequence[Any]) -> Iterator[list[Mapping[str, Any]]]:
+    """The fields of each item of a list whose items are told apart: by keys (``k:{"name":"a"}``), or by themselves (``v:"a"``).
+
+    Users write managed fields too, so the fields are looked up: each item is not compared with each of them.
+    """
+    by_value: dict[str, list[Mapping[str, Any]]] = {}
+    by_keys: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
+    for key, below in ((key, below) for fields in owned for key, below in fields.items() if isinstance(below, dict)):
+        kind, _, text = key.partition(":")
+        told = _told(text) if kind in ("k", "v") else None
+        if kind == "v":
+            by_value.setdefault(_sorted(told), []).append(below)
+        elif isinstance(told, dict) and (tuple(sorted(told)) in by_keys or len(by_keys) < _MOST_SETS_OF_KEYS):
+            by_keys.setdefault(tuple(sorted(told)), {}).setdefault(_sorted(told), []).append(below)
+    for item in items:
+        found = [*by_value.get(_sorted(item), ())] if by_value else []
+        for names, known in by_keys.items() if isinstance(item, dict) else ():
+            found += known.get(_sorted({name: item.get(name) for name in names}), ())
+        yield found
 
 
-def _is_it(item: Any, kind: str, text: str) -> bool:
+_MOST_SETS_OF_KEYS = 8  # of one list: Kubernetes has one for each list
+
+
+def _told(text: str) -> Any:
     try:
-        told = json.loads(text)
+        return json.loads(text)
     except ValueError:
-        return False
-    if kind == "v":
-        return bool(item == told)
-    return (
-        isinstance(item, dict) and isinstance(told, dict) and all(item.get(key) == value for key, value in told.items())
-    )
+        return None
+
+
+def _sorted(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 _APPLY = "kubectl-client-side-apply"
@@ -120,6 +134,8 @@ def restore_object(
     config: Config | None,
     beside: Sequence[Mapping[str, Any]] = (),
     by: str = "",
+    *,
+    steps: Steps | None = None,
 ) -> Outcome:
     """The outcome for an update that makes ``data``, which is not changed. The others are as for a new object."""
     unchanged, old = Outcome(Verdict.NOTHING_TO_DO), update.old
@@ -128,9 +144,9 @@ def restore_object(
     rival = admitted_by(old) if by else ""
     if rival not in ("", by):  # what another controller has placed, it restores
         return Outcome(Verdict.NOTHING_TO_DO, rival=rival)
-    again = _placed_again(data, config, beside)
+    again = _placed_again(data, config, beside, steps)
     if again is None or not _is_placed_as(again.data, without_defaults(old)):
-        again = _placed_from_scratch(data, old, config, beside) or again
+        again = _placed_from_scratch(data, old, config, beside, steps) or again
     if again is not None and _is_placed_as(again.data, without_defaults(old)):
         spec = _with_defaults(data, again.data)
         return _restored(data, _filled(spec, old.get("spec")) if _is_same_file(data, update) else spec)
@@ -143,19 +159,23 @@ def restore_object(
 
 
 def _placed_again(
-    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
+    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]], steps: Steps | None
 ) -> PlacedObject | None:
     """The object with a placement as if it were new; None where it cannot be placed: it is as it would be without us."""
     if config is None:
         return None
     try:
-        return place_as_new(without_own_entries(data), config, beside)[1]
+        return place_as_new(without_own_entries(data), config, beside, steps=steps)[1]
     except InputError:
         return None
 
 
 def _placed_from_scratch(
-    data: Mapping[str, Any], old: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
+    data: Mapping[str, Any],
+    old: Mapping[str, Any],
+    config: Config | None,
+    beside: Sequence[Mapping[str, Any]],
+    steps: Steps | None,
 ) -> PlacedObject | None:
     """The object with a placement as if nothing of its placement were there; None unless that gives the pods of before.
 
@@ -163,7 +183,7 @@ def _placed_from_scratch(
     have. Fields that nobody has set are the placement's, or defaults, which are in the old object too.
     """
     bare = without_unowned_fields(data)
-    again = None if bare is None else _placed_again(bare, config, beside)
+    again = None if bare is None else _placed_again(bare, config, beside, steps)
     return again if again is not None and _is_placed_as(again.data, without_defaults(old)) else None
 
 
@@ -211,13 +231,14 @@ def _filled(value: Any, old: Any) -> Any:
 
 def _filled_list(items: Sequence[Any], old: Sequence[Any]) -> Sequence[Any]:
     """A list with the items that only ``old`` has, at their places; the list itself if it has items of its own."""
-    left, filled = list(items), []
+    used, filled = 0, []
     for before in old:
-        if left and _is_part(left[0], before):
-            filled.append(_filled(left.pop(0), before))
+        if used < len(items) and _is_part(items[used], before):
+            filled.append(_filled(items[used], before))
+            used += 1
         else:
             filled.append(before)
-    return items if left else filled
+    return items if used < len(items) else filled
 
 
 def _is_part(value: Any, old: Any) -> bool:

@@ -17,14 +17,15 @@ import json
 import logging
 import os
 import random
+import re
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import msgspec
@@ -34,12 +35,30 @@ from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig, SingleCo
 from lightkube.config.models import NameValue, UserExec
 from lightkube.core.exceptions import ConfigError as WrongConfiguration
 
+from spotwright.cluster.bounded_json import ListPage, TooManyValues, decode, read_as, read_object
 from spotwright.cluster.workloads import metadata, uid_of
 from spotwright.errors import InputError, SpotwrightError
+from spotwright.kinds.kind import SERVED, plural_of
 
-__all__ = ["Api", "ApiFailed", "EventWriter", "LoginFailed", "StreamSilent", "connect", "find_cluster", "wait_before"]
+__all__ = [
+    "FORBIDDEN",
+    "TOO_LARGE",
+    "Api",
+    "ApiFailed",
+    "EventWriter",
+    "LoginFailed",
+    "StreamSilent",
+    "connect",
+    "find_cluster",
+    "object_path",
+    "wait_before",
+]
 
 
+FORBIDDEN = (401, 403)
+"""The HTTP statuses of what the caller may not do."""
+
+_T = TypeVar("_T")
 _CONNECT = 10.0  # seconds to reach the server
 _ANSWER = 60.0  # seconds without a byte of an answer; the API server gives up after 60 itself
 _V1, _V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
@@ -114,6 +133,10 @@ _TRIES = 6
 _AGAIN = frozenset((429, 500, 502, 503, 504))
 
 
+TOO_LARGE = 413
+"""The status of an answer that has more bytes than are read."""
+
+
 class ApiFailed(SpotwrightError):
     """The API server refused a request, or could not be reached. ``status`` is the HTTP status, 0 without an answer."""
 
@@ -141,6 +164,37 @@ class StreamSilent(ApiFailed):
     """Nothing came on a stream for longer than it may be silent: perhaps nothing happened, perhaps its connection is dead."""
 
 
+_GROUPS = {
+    **{kind: api_version.rpartition("/")[0] for kind, api_version in SERVED.items()},
+    "Trial": SERVED["Experiment"].rpartition("/")[0],
+    **dict.fromkeys(("ConfigMap", "Event", "Namespace", "Node", "PersistentVolumeClaim"), ""),
+}
+_VERSION = re.compile(r"v[0-9]{1,2}(?:(?:alpha|beta)[0-9]{1,2})?")
+_LABEL = re.compile(
+    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+)  # kubernetes, apimachinery, pkg/util/validation: dns1123LabelFmt
+_LONGEST_LABEL, _LONGEST_NAME = 63, 253  # characters of a namespace, and of a name, whose parts may be as long as it
+
+
+def object_path(api_version: str, kind: str, name: str | None = None, namespace: str = "") -> str:
+    """The path of an object, or of all objects of its kind where ``name`` is None; cluster-wide without a ``namespace``.
+
+    Every path with a part that comes from an object is made here. Whoever writes the name of an owner, a template or a node does
+    not decide what is asked of the API server with somebody else's rights: names are DNS names, and kinds are those that are
+    read here, of their own groups. Anything else raises :class:`ApiFailed` with the status 404: there is no such object.
+    """
+    group, _, version = api_version.rpartition("/")
+    is_named = name is None or (len(name) <= _LONGEST_NAME and all(_LABEL.fullmatch(each) for each in name.split(".")))
+    is_placed = not namespace or (len(namespace) <= _LONGEST_LABEL and _LABEL.fullmatch(namespace))
+    if _GROUPS.get(kind) != group or not _VERSION.fullmatch(version):
+        raise ApiFailed(f"{kind[:80]!r} of {api_version[:80]!r}: no such kind is read", 404)
+    if not (is_named and is_placed):
+        raise ApiFailed(f"{kind} {(name or '')[:80]!r} in namespace {namespace[:80]!r}: no object has such a name", 404)
+    base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    where = f"/namespaces/{namespace}" if namespace else ""
+    return f"{base}{where}/{plural_of(kind)}{'' if name is None else f'/{name}'}"
+
+
 class Api:
     """Requests to one API server. Paths begin with ``/api`` or ``/apis``; answers are plain dictionaries."""
 
@@ -156,14 +210,28 @@ class Api:
         """Close every connection."""
         await self._client.aclose()
 
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Read an object or a list. Raises :class:`ApiFailed`, for what may pass only after several tries."""
-        return await self._send_again("GET", path, params, None)
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, *, at_most: int | None = None
+    ) -> dict[str, Any]:
+        """Read an object or a list. Raises :class:`ApiFailed`, for what may pass only after several tries.
 
-    async def get_or_none(self, path: str) -> dict[str, Any] | None:
-        """Read what may not be there. Raises :class:`ApiFailed` for everything but 404."""
+        Of an answer with more bytes than ``at_most`` the rest is not received: then the error has the status :data:`TOO_LARGE`.
+        """
+        return await self._send_again("GET", path, params, None, decode, at_most)
+
+    async def get_page(
+        self, path: str, params: Mapping[str, str] | None = None, *, at_most: int | None = None
+    ) -> ListPage:
+        """Read a page of a list, whose objects stay text. Raises as :meth:`get`."""
+        return await self._send_again("GET", path, params, None, _page, at_most)
+
+    async def get_or_none(self, path: str, *, at_most: int | None = None) -> dict[str, Any] | None:
+        """Read an object that may not be there. Raises :class:`ApiFailed` for everything but 404.
+
+        An object with more bytes than ``at_most``, or of too many values, is not read: the status is :data:`TOO_LARGE`.
+        """
         try:
-            return await self.get(path)
+            return await self._send_again("GET", path, None, None, read_object, at_most)
         except ApiFailed as error:
             if error.status == 404:
                 return None
@@ -171,14 +239,20 @@ class Api:
 
     async def send(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """Write. Only 429 is tried again: after any other failure the write may have happened. Raises :class:`ApiFailed`."""
-        return await self._send_again(method, path, None, body)
+        return await self._send_again(method, path, None, body, decode)
 
     async def _send_again(
-        self, method: str, path: str, params: Mapping[str, str] | None, body: object
-    ) -> dict[str, Any]:
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: object,
+        read: Callable[[bytes], _T],
+        at_most: int | None = None,
+    ) -> _T:
         for attempt in range(1, _TRIES + 1):
             try:
-                return await self._send(method, path, params, body)
+                return await self._send(method, path, params, body, read, at_most)
             except ApiFailed as error:
                 is_safe = error.status == 429 or (method == "GET" and error.may_pass)
                 if attempt == _TRIES or not is_safe:
@@ -186,29 +260,47 @@ class Api:
                 await asyncio.sleep(wait_before(attempt, error.retry_after))
         raise AssertionError("the last try returns or raises")
 
-    async def _send(self, method: str, path: str, params: Mapping[str, str] | None, body: object) -> dict[str, Any]:
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: object,
+        read: Callable[[bytes], _T],
+        at_most: int | None,
+    ) -> _T:
         content = None if body is None else msgspec.json.encode(body)
-        headers = {} if body is None else {"Content-Type": _content_type(method)}
+        headers = {} if body is None else {"Content-Type": _content_type(method, body)}
         try:
-            response = await self._client.request(method, path, params=params, content=content, headers=headers)
+            request = self._client.build_request(method, path, params=params, content=content, headers=headers)
+            response = await self._client.send(request, stream=True)
+            try:
+                body_read = await _received(response, at_most)
+            finally:
+                await response.aclose()
         except WrongConfiguration as error:
             raise LoginFailed(f"{path}: cannot log in: {error}") from error
         except httpx2.HTTPError as error:
             raise _unreachable(path, error) from error
         self._note_time(response)
         if response.status_code >= 400:
-            raise _refused(path, response.status_code, response.content, response.headers)
+            raise _refused(path, response.status_code, body_read or b"", response.headers)
+        if body_read is None:
+            raise ApiFailed(f"{path}: the answer has more than {at_most} bytes, and is not read", TOO_LARGE)
         try:
-            answer: dict[str, Any] = msgspec.json.decode(response.content, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+            return read(body_read)
+        except TooManyValues as error:
+            raise ApiFailed(f"{path}: it is not read: {error}", TOO_LARGE) from error
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ApiFailed(f"{path}: the answer is no JSON object") from error
-        return answer
 
     @asynccontextmanager
-    async def lines(self, path: str, params: Mapping[str, str], *, silence: float) -> AsyncIterator[AsyncIterator[str]]:
+    async def lines(
+        self, path: str, params: Mapping[str, str], *, silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a stream and yield its lines. Raises :class:`StreamSilent` after ``silence`` seconds without a byte."""
         async with self._stream(path, params, silence) as response:
-            yield response.aiter_lines()
+            yield _lines(response)
 
     @asynccontextmanager
     async def chunks(
@@ -245,6 +337,39 @@ class Api:
             self._offset = offset + 0.5
 
 
+async def _received(response: httpx2.Response, at_most: int | None) -> bytes | None:
+    """The bytes of an answer; None for more than ``at_most``."""
+    if at_most is None:
+        return await response.aread()
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > at_most:
+            return None
+    return b"".join(parts)
+
+
+async def _lines(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """The lines of a stream. A line is put together once: that of a large object has megabytes."""
+    parts: list[bytes] = []
+    async for part in response.aiter_bytes():
+        *ended, rest = part.split(b"\n")
+        for end in ended:
+            parts.append(end)
+            line = b"".join(parts)
+            parts.clear()
+            if line:
+                yield line
+        parts.append(rest)
+    if line := b"".join(parts):
+        yield line
+
+
+def _page(content: bytes) -> ListPage:
+    return read_as(ListPage, content)
+
+
 def wait_before(attempt: int, retry_after: float | None) -> float:
     """Seconds until the next try after the ``attempt``-th failure in a row: the server's wish, else twice as long each time."""
     if retry_after is not None:
@@ -253,8 +378,11 @@ def wait_before(attempt: int, retry_after: float | None) -> float:
     return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads the clients, no secret
 
 
-def _content_type(method: str) -> str:
-    return "application/merge-patch+json" if method == "PATCH" else "application/json"
+def _content_type(method: str, body: object) -> str:
+    """The type of a body: a patch that is a list is one of operations (RFC 6902), any other one is merged (RFC 7386)."""
+    if method != "PATCH":
+        return "application/json"
+    return "application/json-patch+json" if isinstance(body, list) else "application/merge-patch+json"
 
 
 def _unreachable(path: str, error: Exception) -> ApiFailed:
@@ -323,7 +451,7 @@ class EventWriter:
             "count": 1,
         }
         try:
-            await self._api.send("POST", f"/api/v1/namespaces/{namespace}/events", event)
+            await self._api.send("POST", object_path("v1", "Event", namespace=namespace), event)
         except ApiFailed as error:
             if error.status != 409:  # another replica was faster
                 _LOG.warning("an Event about %s %s cannot be written: %s", about.get("kind"), meta.get("name"), error)

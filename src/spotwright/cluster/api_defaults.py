@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from spotwright.cluster.signals import mapping
 from spotwright.placing.documents import MISSING, Path
 from spotwright.placing.patch import json_pointer, value_at
 
@@ -51,7 +52,7 @@ def dependent_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> li
     operations = []
     base = _JOB_SPECS.get(str(data.get("kind")))
     if base is not None:
-        spec, before = value_at(placed, base, {}), value_at(data, base, {})
+        spec, before = mapping(value_at(placed, base)), mapping(value_at(data, base))
         for field, other, value in (
             ("podReplacementPolicy", "podFailurePolicy", "Failed"),
             ("backoffLimit", "backoffLimitPerIndex", _NO_LIMIT),
@@ -72,7 +73,8 @@ def _defaults(data: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     elif kind == "Deployment":
         yield ("spec", "template", "spec", *_GRACE[0]), _GRACE[1]
     elif kind == "JobSet":
-        for index in range(len(value_at(data, ("spec", "replicatedJobs")) or ())):
+        jobs = value_at(data, ("spec", "replicatedJobs"))
+        for index in range(len(jobs) if isinstance(jobs, list) else 0):
             job = ("spec", "replicatedJobs", index, "template", "spec")
             yield (*job, "template", "spec", "restartPolicy"), "OnFailure"
 

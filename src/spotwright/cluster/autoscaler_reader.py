@@ -31,7 +31,7 @@ _NODE_POOL_EVENTS = {"fieldSelector": "involvedObject.kind=NodePool"}
 
 _LOG = logging.getLogger(__name__)
 _EVERY = 10.0  # seconds: an autoscaler's own scan
-_MOST_NODE_POOLS = "500"
+_MOST_NODE_POOLS = _MOST_EVENTS = "500"
 
 
 class _Found(NamedTuple):
@@ -41,14 +41,14 @@ class _Found(NamedTuple):
     unread: str = ""
 
 
-def _seen(found: Sequence[_Found], now: float) -> Autoscalers:
-    """What the answers to :data:`_QUESTIONS` together tell."""
-    status, events, priorities, node_pools = found
+def _seen(found: Sequence[_Found], speaks: bool, now: float) -> Autoscalers:
+    """What the answers to :data:`_QUESTIONS` together tell. ``speaks``: a cluster autoscaler is heard in Events."""
+    status, priorities, node_pools = found
     unread = "; ".join(dict.fromkeys(one.unread for one in (status, priorities, node_pools) if one.unread))
     state, has_status = _understood(status, status_of)
     if state is not None and not state.is_kept(now):
         state = None
-    if has_status is False and (events.data or {}).get("items"):
+    if has_status is False and speaks:
         has_status, unread = None, "a cluster autoscaler speaks in Events, and has no status in kube-system"
     patterns, has_priorities = _understood(priorities, priorities_of)
     weights = None if node_pools.unread else weights_of((node_pools.data or {}).get("items") or ())
@@ -69,17 +69,19 @@ def _understood(found: _Found, read: Callable[[Mapping[str, Any]], Any]) -> tupl
 
 _QUESTIONS: Sequence[tuple[str, Mapping[str, str]]] = (
     (f"{_CONFIG_MAPS}/{STATUS}", {}),
-    ("/api/v1/events", {"fieldSelector": f"source={SCALER}", "limit": "1"}),
     (f"{_CONFIG_MAPS}/{PRIORITIES}", {}),
     (_NODE_POOLS, {"limit": _MOST_NODE_POOLS}),
 )
 
 
 class AutoscalerReader:
-    """What a cluster shows, up to ten seconds old: ``seen``. Await :meth:`follow`."""
+    """What a cluster shows, up to ten seconds old: ``seen``. Await :meth:`follow`.
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    Events are read of ``namespaces`` alone; none: of all.
+    """
+
+    def __init__(self, api: Api, namespaces: Sequence[str] = ()) -> None:
+        self._api, self._namespaces = api, namespaces
         self.seen = UNKNOWN
         self.is_complete = False
 
@@ -87,11 +89,28 @@ class AutoscalerReader:
         """Read again and again until cancelled."""
         while True:
             found = [await self._answer(path, query) for path, query in _QUESTIONS]
-            seen = await asyncio.to_thread(_seen, found, self._api.now())  # of 200 groups it takes a third of a second
+            speaks = found[0].data is None and not found[0].unread and await self._speaks()
+            now = self._api.now()
+            seen = await asyncio.to_thread(_seen, found, speaks, now)  # of 200 groups it takes a third of a second
             if seen.unread and seen.unread != self.seen.unread:
                 _LOG.warning("what adds nodes to the pools is not known: %s", seen.unread)
             self.seen, self.is_complete = seen, True
             await asyncio.sleep(_EVERY)
+
+    async def _speaks(self) -> bool:
+        """Whether a cluster autoscaler writes Events.
+
+        Whoever works in a namespace may write any Event there, and the answer counts for all: it takes two namespaces, or the
+        only one that is served.
+        """
+        query, found = {"fieldSelector": f"source={SCALER}", "limit": _MOST_EVENTS}, set[str]()
+        needed = 1 if len(self._namespaces) == 1 else 2
+        for path in [f"/api/v1/namespaces/{name}/events" for name in self._namespaces] or ["/api/v1/events"]:
+            listed = (await self._answer(path, query)).data or {}
+            found |= {str(metadata(event).get("namespace", "")) for event in mappings(listed.get("items"))}
+            if len(found) >= needed:
+                return True
+        return False
 
     async def _answer(self, path: str, query: Mapping[str, str]) -> _Found:
         try:

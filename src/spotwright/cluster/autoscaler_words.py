@@ -47,11 +47,13 @@ _NOMINATED, _FAILED = "Nominated", "FailedScheduling"
 _OF_PODS = {SCALER: (_TRIGGERED, _NOT_TRIGGERED), KARPENTER: (_NOMINATED, _FAILED)}
 _CAPACITY_TYPE = "karpenter.sh/capacity-type"
 _NODE_POOL, _NO_OFFERING = "NodePool", "NoCompatibleInstanceTypes"
-_CANNOT = re.compile(r"\d+ (max node group size reached|in backoff after failed scale-up)")
+_CANNOT = re.compile(r"\d{1,9} (max node group size reached|in backoff after failed scale-up)")
 _TOO_FEW = re.compile("exceed limits for nodepool|filtered out all available instance types")
 _GROUP = re.compile(r"\{(\S{1,500}) \d+->\d+ ")
 _LONGEST = 2000  # characters of a message
-_KEPT = 20_000
+_KEPT = 20_000  # words on pools
+_KEPT_OF_NAMESPACE = 5_000  # words on the pods of one namespace: whoever may write there may write as many as they like
+_LONGEST_NAME = 253  # characters of a name or a UID
 _SAID = 400  # characters that are told
 _SCAN = 15.0  # seconds after an order until the status has it: one scan is 10 s
 _TWO_SCANS = 25.0  # seconds
@@ -66,7 +68,6 @@ class _Word(NamedTuple):
     reason: str
     message: str
     at: float
-    namespace: str = ""
 
 
 class _Claim(NamedTuple):
@@ -95,13 +96,21 @@ def is_word(event: Mapping[str, Any], enabled: Collection[str]) -> bool:
 
 def slim_word(event: dict[str, Any]) -> dict[str, Any]:
     """An Event with what is read of it."""
-    kept = ("involvedObject", "reason", "source", "reportingComponent", "lastTimestamp", "eventTime", "firstTimestamp")
+    kept = ("reason", "reportingComponent", "lastTimestamp", "eventTime", "firstTimestamp")
+    about = mapping(event.get("involvedObject"))
     meta = {
         key: metadata(event)[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in metadata(event)
     }
     series = {"lastObservedTime": mapping(event.get("series")).get("lastObservedTime")}
     message = text(event.get("message"))[:_LONGEST]
-    return {**{key: event[key] for key in kept if key in event}, "metadata": meta, "series": series, "message": message}
+    return {
+        **{key: text(event[key])[:_LONGEST_NAME] for key in kept if key in event},
+        "metadata": meta,
+        "involvedObject": {key: text(about.get(key))[:_LONGEST_NAME] for key in ("kind", "name", "uid")},
+        "source": {"component": _source(event)[:_LONGEST_NAME]},
+        "series": series,
+        "message": message,
+    }
 
 
 def slim_claim(claim: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +126,9 @@ class AutoscalerWords:
     def __init__(self) -> None:
         self.can_hear, self.sees_claims = True, False
         self.problem = ""  # why the status cannot be understood
-        self._words: OrderedDict[tuple[str, str], _Word] = OrderedDict()  # by UID of the pod and source
+        self._words: dict[
+            str, OrderedDict[tuple[str, str], _Word]
+        ] = {}  # by namespace; then by UID of the pod and source
         self._refusals: OrderedDict[str, _Word] = OrderedDict()  # by name of the NodePool
         self._claims: dict[str, _Claim] = {}
         self._status: Status | None = None
@@ -135,18 +146,23 @@ class AutoscalerWords:
         about = mapping(event.get("involvedObject"))
         namespace = text(metadata(event).get("namespace"))
         at = min(event_time(event), now)
-        word = _Word(text(event.get("reason")), text(event.get("message")), at, namespace)
+        word = _Word(text(event.get("reason")), text(event.get("message")), at)
         if about.get("kind") == _NODE_POOL:
-            _keep(self._refusals, text(about.get("name")), word)
+            _keep(self._refusals, text(about.get("name"))[:_LONGEST_NAME], word, _KEPT)
             return ""
-        uid = text(about.get("uid"))
-        _keep(self._words, (uid, _source(event)), word)
+        uid = text(about.get("uid"))[:_LONGEST_NAME]
+        _keep(self._words.setdefault(namespace, OrderedDict()), (uid, _source(event)), word, _KEPT_OF_NAMESPACE)
         return uid
 
     def forget_pod(self, uid: str) -> None:
         """Drop what was said of a pod."""
-        for source in _OF_PODS:
-            self._words.pop((uid, source), None)
+        for words in self._words.values():
+            for source in _OF_PODS:
+                words.pop((uid, source), None)
+
+    def forget_namespace(self, namespace: str) -> None:
+        """Drop what was said of all pods of a namespace."""
+        self._words.pop(namespace, None)
 
     def put_claim(self, claim: Mapping[str, Any], *, is_gone: bool = False) -> bool:
         """A NodeClaim was made, has changed or is gone. Returns whether another set of NodePools has nodes on their way now.
@@ -219,7 +235,8 @@ class AutoscalerWords:
         known = [pools[name] for name in wanted if name in pools]
         of_karpenter = [pool for pool in known if node_pool_of(pool)]
         of_groups = [pool for pool in known if not node_pool_of(pool)]
-        found = self._groups(of_groups, pools, now)
+        by_pool = self._groups(of_groups, pools, now)
+        found = [group for groups in by_pool.values() for group in groups]
         coming = self._claimed(pod, of_karpenter, now) or self._ordered(pod, of_groups, found, pools, now)
         if coming is not None:
             return coming
@@ -229,12 +246,12 @@ class AutoscalerWords:
             return None  # each autoscaler speaks for its own pools alone
         if of_karpenter:
             return self._without_offering(pod, of_karpenter, now)
-        return self._without_group(pod, of_groups, found, now)
+        return self._without_group(pod, of_groups, by_pool, now)
 
     def _word(self, pod: Mapping[str, Any], source: str) -> _Word | None:
         """The latest word about a pod, by an Event of its own namespace."""
-        word = self._words.get((uid_of(pod), source))
-        return word if word is not None and word.namespace == text(metadata(pod).get("namespace")) else None
+        of_namespace = self._words.get(text(metadata(pod).get("namespace")))
+        return None if of_namespace is None else of_namespace.get((uid_of(pod), source))
 
     def _claimed(self, pod: Mapping[str, Any], wanted: Sequence[Pool], now: float) -> PodWaits | None:
         """Whether Karpenter has ordered a node of these pools, and has not said since that there is none for this pod."""
@@ -307,15 +324,21 @@ class AutoscalerWords:
         return None
 
     def _without_group(
-        self, pod: Mapping[str, Any], wanted: Sequence[Pool], found: Sequence[Group], now: float
+        self, pod: Mapping[str, Any], wanted: Sequence[Pool], by_pool: Mapping[str, Sequence[Group]], now: float
     ) -> PodWaits | None:
-        """What the cluster autoscaler says of pools for which no node is on its way."""
+        """What the cluster autoscaler says of pools for which no node is on its way.
+
+        That pools cannot grow counts for every namespace, so it has to be said of each: one namespace chooses which pools an
+        attempt waits for together.
+        """
+        found = [group for groups in by_pool.values() for group in groups]
         if found:
             if not all(group.obstacle for group in found):
                 return self._not_looked_yet(pod, now)
             told = "; ".join(f"{_short(group.name)} is {group.obstacle}" for group in found)
             refused_at = [group.since or 0.0 for group in found if group.is_in_backoff]
-            return _waits(CANNOT_GROW if refused_at else NO_SCALE_UP, told, max(refused_at, default=None))
+            is_of_each = all(any(group.is_in_backoff for group in by_pool.get(pool.name, ())) for pool in wanted)
+            return _waits(CANNOT_GROW if is_of_each else NO_SCALE_UP, told, max(refused_at, default=None))
         word = self._word(pod, SCALER)
         if word is None or word.reason != _NOT_TRIGGERED or now >= word.at + _REPEATED:
             return None
@@ -332,13 +355,13 @@ class AutoscalerWords:
             return None
         return _waits(NODE_ORDERED, "the cluster autoscaler has not looked at it yet", made_at)
 
-    def _groups(self, wanted: Sequence[Pool], pools: Mapping[str, Pool], now: float) -> list[Group]:
-        """The groups of these pools by a status that is kept up to date; none if there is no such status, or no such group."""
+    def _groups(self, wanted: Sequence[Pool], pools: Mapping[str, Pool], now: float) -> Mapping[str, Sequence[Group]]:
+        """The groups of each of these pools by a status that is kept up to date; none without such a status or group."""
         if self._status is None or not self._status.is_kept(now):
-            return []
+            return {}
         groups = {**self._missing(now), **self._status.groups}
         by_pool = groups_of_pools(pools.values(), groups)
-        return [groups[name] for pool in wanted for name in by_pool.get(pool.name, ())]
+        return {pool.name: [groups[name] for name in by_pool.get(pool.name, ())] for pool in wanted}
 
     def _missing(self, now: float) -> dict[str, Group]:
         """The groups that a status has had just now, and the newest one has not: two autoscalers may write it in turn."""
@@ -366,12 +389,12 @@ def _states(status: Status | None) -> Any:
     return None if status is None else {name: (one.obstacle, one.is_coming) for name, one in status.groups.items()}
 
 
-def _keep(kept: OrderedDict[Any, _Word], key: Any, word: _Word) -> None:
+def _keep(kept: OrderedDict[Any, _Word], key: Any, word: _Word, at_most: int) -> None:
     """Keep a word, unless a later one is known."""
     before = kept.get(key)
     if before is not None and word.at < before.at:
         return
     kept[key] = word
     kept.move_to_end(key)
-    while len(kept) > _KEPT:
+    while len(kept) > at_most:
         kept.popitem(last=False)

@@ -7,9 +7,12 @@ nothing: the last good one stays in force, and the problem is kept until a good 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,18 +21,27 @@ import yaml
 from spotwright import config as configuration
 from spotwright import yaml_composer as composer
 from spotwright.cluster.api_client import Api, EventWriter
-from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource
+from spotwright.cluster.mirror import Change, ChangeKind, FollowedNamespaces, Resource
+from spotwright.cluster.missing_claims import left_out_claims
 from spotwright.cluster.workloads import metadata
 from spotwright.config import FILE_NAME, Config
 from spotwright.config.document import MAX_UNFOLDED
 from spotwright.errors import ConfigError
-from spotwright.model.policy import Layer
+from spotwright.model.policy import Layer, lost_deadline
+from spotwright.placing.patch import value_at
 
-__all__ = ["CONFIG_MAP", "ConfigMaps", "ConfigProblem", "Configurations"]
+__all__ = ["CONFIG_MAP", "MOST_AT_HOME", "MOST_OF_NAMESPACE", "ConfigMaps", "ConfigProblem", "Configurations"]
 
 
 CONFIG_MAP = "spotwright"
 """The name of the ConfigMap; its key is the name of the file, ``spotwright.yaml``."""
+
+
+MOST_OF_NAMESPACE = 32 * 1024
+"""Characters of a namespace's text: any team writes one, and reading it takes up to 0.2 s."""
+
+MOST_AT_HOME = 256 * 1024
+"""Characters of the cluster's text, which an administrator writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +61,15 @@ class Configurations:
     _newest: dict[str, str] = field(default_factory=dict)  # the text as it is in the ConfigMap, good or not
     _in_force: dict[str, Config] = field(default_factory=dict)
     _problems: dict[str, str] = field(default_factory=dict)
+    _without_effect: dict[str, str] = field(
+        default_factory=dict
+    )  # what of a text that is in force counts on no cluster
 
     def apply(self, namespace: str, config_map: Mapping[str, Any] | None) -> None:
         """Take the ConfigMap of a namespace over, as it is now; ``None`` where it was deleted."""
         text = _text_of(config_map)
         if text is None:
-            for kept in (self._texts, self._newest, self._in_force, self._problems):
+            for kept in (self._texts, self._newest, self._in_force, self._problems, self._without_effect):
                 kept.pop(namespace, None)
         else:
             self._newest[namespace] = text
@@ -69,6 +84,11 @@ class Configurations:
     def problems(self) -> list[ConfigProblem]:
         """The problems of all ConfigMaps whose newest text is not in force."""
         return [ConfigProblem(namespace, message) for namespace, message in sorted(self._problems.items())]
+
+    @property
+    def without_effect(self) -> list[ConfigProblem]:
+        """What the ConfigMaps in force set in vain: a deadline, and claims that are too many."""
+        return [ConfigProblem(namespace, text) for namespace, text in sorted(self._without_effect.items()) if text]
 
     def _settle(self, namespace: str) -> None:
         """Read the newest text of a namespace; if it has problems, read the last good one, under the pools of today."""
@@ -90,13 +110,26 @@ class Configurations:
     def _read(self, namespace: str, text: str) -> Config:
         """The configuration of a text. Raises :class:`ConfigError`."""
         name = f"ConfigMap {namespace}/{CONFIG_MAP}: {FILE_NAME}"
+        most = MOST_AT_HOME if namespace == self.home else MOST_OF_NAMESPACE
+        if len(text) > most:  # before it is read: that takes up to 10 ms for each KiB
+            shown = f"{len(text) // 1024} KiB, and at most {most // 1024} KiB are read"
+            raise ConfigError(
+                f"{name}: it has {shown}: leave out tasks and pools that are like others, by patterns in names"
+            )
         cluster = self._in_force.get(self.home) if namespace != self.home else None
         own = configuration.parse(text if cluster is None else _with_pools(text, cluster), name, traces_exist=False)
-        return own if cluster is None else _over(own, cluster)
+        layers = [
+            *([] if own.policy_default is None else [own.policy_default]),
+            *(layer for _, layer in own.policy_tasks),
+        ]
+        config = own if cluster is None else _over(own, cluster)
+        in_vain = (lost_deadline(layers), left_out_claims(config))
+        self._without_effect[namespace] = "; ".join(text for text in in_vain if text)
+        return config
 
 
 def _text_of(config_map: Mapping[str, Any] | None) -> str | None:
-    text = ((config_map or {}).get("data") or {}).get(FILE_NAME)
+    text = value_at(config_map, ("data", FILE_NAME))
     return text if isinstance(text, str) else None
 
 
@@ -158,56 +191,124 @@ def _tasks(*configs: Config) -> Iterator[tuple[str, Layer]]:
 
 
 _LOG = logging.getLogger(__name__)
+_REST, _LONGEST_REST = (
+    20.0,
+    10.0,
+)  # a namespace rests this many times as long as its text took, and at most so many seconds
 
 
 class ConfigMaps:
-    """The ConfigMaps of a cluster. ``configurations`` changes with them; await :meth:`follow`."""
+    """The ConfigMaps of a cluster. ``configurations`` changes with them; await :meth:`follow`.
 
-    def __init__(self, api: Api, configurations: Configurations, events: EventWriter) -> None:
+    ``events`` tells their authors of problems; None: somebody else does. ``namespaces`` are those whose ConfigMaps are read,
+    each alone, besides that of ``home``; none: all.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        configurations: Configurations,
+        events: EventWriter | None,
+        namespaces: Sequence[str] = (),
+    ) -> None:
         self.configurations = configurations
-        self.is_complete = False
         self._events = events
-        self._mirror = Mirror(api, Resource("/api/v1", "configmaps"), fields=f"metadata.name={CONFIG_MAP}")
+        self._followed = FollowedNamespaces(
+            api,
+            Resource("/api/v1", "configmaps"),
+            (configurations.home, *namespaces) if namespaces else (),
+            fields=f"metadata.name={CONFIG_MAP}",
+        )
         self._found: dict[str, Mapping[str, Any]] = {}  # by namespace
+        self._waiting: dict[str, Change] = {}  # the newest change of each namespace that is not read yet
+        self._known: set[str] = set()  # namespaces whose ConfigMap was read at least once
+        self._rests_until: dict[
+            str, float
+        ] = {}  # by namespace: when its ConfigMap is read again, by the monotonic clock
+        self._news = asyncio.Event()
         self._reported: dict[str, str] = {}  # the problem of each namespace that an Event tells
+        self._warned: dict[str, str] = {}  # what each namespace sets in vain, as an Event tells it
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every ConfigMap is read. A namespace whose own may not be read has none, until it may."""
+        return self._followed.is_complete and self._waiting.keys() <= self._known
 
     @property
     def problem(self) -> str:
         """Why the ConfigMaps cannot be read at present; empty while they can."""
-        return self._mirror.problem
+        return self._followed.problem
 
     async def follow(self) -> None:
         """Follow until cancelled."""
-        async for change in self._mirror.changes():
-            self._apply(change)
-            if self.is_complete:
-                await self._report()
+        hearing = asyncio.ensure_future(self._hear())
+        hearing.add_done_callback(lambda _: self._news.set())
+        try:
+            while not hearing.done():
+                await self._wait()
+                if (namespace := self._next()) is not None:
+                    await self._apply(namespace, self._waiting[namespace])
+                if self.is_complete and self._events is not None:
+                    await self._report(self._events)
+            hearing.result()
+        finally:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
 
-    def _apply(self, change: Change) -> None:
-        namespace = str(metadata(change.data).get("namespace", ""))
-        if change.kind is ChangeKind.SYNCED:
-            self.is_complete = True
-        elif change.kind is ChangeKind.DELETED:
+    async def _hear(self) -> None:
+        """Keep the newest state of each ConfigMap until it is read: those between nobody needs."""
+        async for change in self._followed.changes():
+            if change.kind is not ChangeKind.SYNCED:
+                self._waiting[str(metadata(change.data).get("namespace", ""))] = change
+            self._news.set()
+
+    async def _wait(self) -> None:
+        """Wait until something has changed, or a namespace that waits has rested."""
+        if self._next() is None:
+            rests = [self._rests_until[each] for each in self._waiting]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, min(rests) - time.monotonic()) if rests else None):
+                    await self._news.wait()
+        self._news.clear()
+
+    def _next(self) -> str | None:
+        """Whose ConfigMap is read next: the first that waits, unless its namespace rests from what the last one has cost."""
+        now = time.monotonic()
+        return next((each for each in self._waiting if now >= self._rests_until.get(each, 0.0)), None)
+
+    async def _apply(self, namespace: str, change: Change) -> None:
+        """Take one change. A text is read beside the loop: whoever writes it decides how long that takes, and how often."""
+        began, is_gone = time.monotonic(), change.kind is ChangeKind.DELETED
+        await asyncio.to_thread(self.configurations.apply, namespace, None if is_gone else change.data)
+        if is_gone:
             self._found.pop(namespace, None)
-            self.configurations.apply(namespace, None)
-            _LOG.info("ConfigMap %s/%s is gone", namespace, CONFIG_MAP)
         else:
             self._found[namespace] = change.data
-            self.configurations.apply(namespace, change.data)
-            _LOG.info("ConfigMap %s/%s was read", namespace, CONFIG_MAP)
+        _LOG.info("ConfigMap %s/%s %s", namespace, CONFIG_MAP, "is gone" if is_gone else "was read")
+        self._known.add(namespace)
+        if namespace != self.configurations.home:
+            ended = time.monotonic()
+            self._rests_until[namespace] = ended + min(_LONGEST_REST, _REST * (ended - began))
+        if self._waiting[namespace] is change:  # else there is a newer one
+            del self._waiting[namespace]
 
-    async def _report(self) -> None:
+    async def _report(self, events: EventWriter) -> None:
         """Write an Event for each problem that is new, and for each that is gone. A change at home may change all of them."""
         problems = {each.namespace: each.message for each in self.configurations.problems}
         for namespace, message in problems.items():
             if self._reported.get(namespace) != message and namespace in self._found:
                 _LOG.warning("%s", message)
-                await self._events.write(self._found[namespace], "NotInForce", _of_problem(message), is_warning=True)
+                await events.write(self._found[namespace], "NotInForce", _of_problem(message), is_warning=True)
         for namespace in set(self._reported) - set(problems):
             if namespace in self._found:
                 message = f"{CONFIG_MAP}.yaml is in force"
-                await self._events.write(self._found[namespace], "InForce", message, is_warning=False)
+                await events.write(self._found[namespace], "InForce", message, is_warning=False)
         self._reported = problems
+        in_vain = {each.namespace: each.message for each in self.configurations.without_effect}
+        for namespace, message in in_vain.items():
+            if self._warned.get(namespace) != message and namespace in self._found:
+                await events.write(self._found[namespace], "NoEffect", message, is_warning=True)
+        self._warned = in_vain
 
 
 def _of_problem(message: str) -> str:

@@ -1,6 +1,6 @@
-"""The controller: the one process in a cluster that answers reviews, watches attempts, keeps journals and logs, and moves pods.
+"""The controller: what answers reviews in a cluster, watches attempts, keeps journals and logs, and moves pods.
 
-Every replica answers reviews; the one that holds the Lease watches and writes, on an event loop of its own in a thread. A
+Every replica answers reviews; the one that holds the Lease watches and writes, in a process of its own that this one starts. A
 small Job is placed once before the first review, because placement imports its modules when they are first used.
 
 The parts run side by side until SIGTERM. What may pass (an API server that is away, a lost Lease) is waited out inside the
@@ -12,41 +12,40 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import ssl
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Protocol
-
-import httpx2
+from typing import Any, NamedTuple
 
 from spotwright import config as configuration
 from spotwright.cluster.admission_server import Webhook, admit, start_server
+from spotwright.cluster.admit_pods import RefusalPods
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
 from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
-from spotwright.cluster.attempt_numbers import Ledger, PodsSeen
+from spotwright.cluster.attempt_numbers import Ledger, PodsSeen, ledger_of
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
-from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.certificates import Authority, Renewal
+from spotwright.cluster.checkpoint_objects import CheckpointObjects, ClaimForm
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_settings import CertificateFiles, Settings
 from spotwright.cluster.install import Registration
-from spotwright.cluster.lease import KubernetesLease, while_held
 from spotwright.cluster.metrics import Metrics, Readers, serve_metrics
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.missing_claims import ClaimLookup, none_is_missing
+from spotwright.cluster.namespace_costs import ANSWER, AsideEvents, NamespaceCosts
+from spotwright.cluster.parts import until_one_ends
+from spotwright.cluster.recording_process import RecordingProcess
+from spotwright.cluster.run_api import accept_certificates
 from spotwright.cluster.state_folder_guard import FOLDER_ANNOTATION, FolderIdentity, OneFolder, Rivals
-from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
-from spotwright.cluster.watcher import watch_and_keep_logs
-from spotwright.config import Config
-from spotwright.errors import Fenced, InputError, SpotwrightError
+from spotwright.cluster.unavailable_pools import PoolsLeftOut
+from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
 
-__all__ = ["apart", "lead", "run_controller", "warm_up"]
+__all__ = ["Health", "run_controller", "warm_up"]
 
 
 _POOLS = {"spot": {"capacity": "spot", "provider": "aks"}, "regular": {"capacity": "on-demand", "provider": "aks"}}
@@ -82,175 +81,163 @@ def _place_once() -> bool:
 
 
 _LOG = logging.getLogger(__name__)
-_AGAIN = 5.0  # seconds after a failure, of the state folder for example
+_BEAT = 1.0  # seconds
+_STUCK = 10.0  # seconds without a beat: answers to API servers are too late after ten
 
 
-class OpenClient(Protocol):
-    """Makes a client of the cluster; with ``many_streams`` one that opens as many connections at once as are asked for."""
+class Health:
+    """Whether this process should go on, or be started again; await :meth:`beat` on the event loop that answers reviews.
 
-    def __call__(self, *, many_streams: bool = False) -> httpx2.AsyncClient:
-        """The client, which its caller closes."""
-
-
-async def lead(
-    open_client: OpenClient,
-    lease_of: Callable[[Api], KubernetesLease],
-    state: StateFolder,
-    config_of: Callable[[str], Config],
-    log_limit: int,
-    tally: Tally,
-    order_limit: float = DEFAULT_LIMIT,
-) -> None:
-    """Be elected and watch, again and again, until cancelled.
-
-    ``lease_of`` makes this replica's part in an election. ``log_limit`` is in bytes, for the log of one attempt; 0 keeps none.
-    ``tally`` counts what is moved and what waits. ``order_limit`` is in seconds, for a node that an autoscaler has ordered.
+    ``recording`` says why what records cannot go on; empty while it can. ``clock`` is monotonic.
     """
-    api = Api(open_client())
-    try:
+
+    def __init__(self, recording: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._recording, self._clock = recording, clock
+        self._beat_at = clock()
+
+    async def beat(self) -> None:
+        """Beat until cancelled."""
         while True:
-            await _once(api, open_client, lease_of, state, config_of, log_limit, tally, order_limit)
-    finally:
-        await api.close()
+            self._beat_at = self._clock()
+            await asyncio.sleep(_BEAT)
 
-
-async def _once(
-    api: Api,
-    open_client: OpenClient,
-    lease_of: Callable[[Api], KubernetesLease],
-    state: StateFolder,
-    config_of: Callable[[str], Config],
-    log_limit: int,
-    tally: Tally,
-    order_limit: float,
-) -> None:
-    lease = lease_of(api)
-
-    async def watch(epoch: int) -> None:
-        _LOG.info("this replica watches now, epoch %d", epoch)
-        store = RunStore(state, config_of, this_process(), lease.require)
-        streams = partial(open_client, many_streams=True)
-        await watch_and_keep_logs(api, store, state, streams, limit=log_limit, tally=tally, order_limit=order_limit)
-
-    try:
-        await while_held(lease, watch)
-    except Fenced as error:
-        _LOG.warning("%s", error)
-    except SpotwrightError as error:
-        _LOG.error("watching failed, again in %g s: %s", _AGAIN, error)  # one line, no traceback
-        await asyncio.sleep(_AGAIN)
-
-
-async def apart(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run ``work()`` to its end; cancelled, it is cancelled there and waited for. What it raises comes out here."""
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(work())
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner, suppress(asyncio.CancelledError):
-            runner.get_loop().run_until_complete(task)
-
-    with ThreadPoolExecutor(1, thread_name_prefix="watching") as executor:
-        running = asyncio.get_running_loop().run_in_executor(executor, run)
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            if not running.done():
-                loop.call_soon_threadsafe(task.cancel)
-                await running
-            raise
+    @property
+    def problem(self) -> str:
+        """Why this process should be started again; empty while it is well. From any thread."""
+        silent = self._clock() - self._beat_at
+        return f"the event loop was held up for {silent:.0f} s" if silent >= _STUCK else self._recording()
 
 
 _FOLDER = "controller"  # of the state folder: what belongs to no run
 _POLL = 0.05  # seconds
+_LOOK = 5.0  # seconds between two looks at what is told in Events
 _TURN = 0.0005  # seconds after which a thread of Python lets others go on; by default 5 ms
 
 
-async def run_controller(settings: Settings, api: Api, open_client: OpenClient) -> None:
-    """Run until cancelled. ``open_client`` makes the clients of the part that watches, which has an event loop of its own.
+class _Common(NamedTuple):
+    """What all parts of a replica share."""
+
+    settings: Settings
+    api: Api
+    state: StateFolder
+    config_maps: ConfigMaps
+    one_folder: OneFolder
+    events: EventWriter
+    health: Health
+    verdicts: Counter[str]
+    costs: NamespaceCosts
+    aside: AsideEvents
+
+
+async def run_controller(settings: Settings, api: Api) -> None:
+    """Run until cancelled. ``api`` is for all but what watches, which connects by itself.
 
     Raises :class:`SpotwrightError` for what its settings or the state folder do not allow.
     """
     sys.setswitchinterval(_TURN)
     state = StateFolder.open(settings.state)
-    configurations = Configurations(settings.home)
+    _make_private(state.path)
     events = EventWriter(api)
-    config_maps = ConfigMaps(api, configurations, events)
+    config_maps = ConfigMaps(api, Configurations(settings.home), events, settings.namespaces)
     folder = FolderIdentity.of(state)
     one_folder = OneFolder(api, events, (settings.home, settings.name), folder, watches=settings.watches)
-    parts: list[Awaitable[None]] = [config_maps.follow(), one_folder.follow()]
-    tally, verdicts = Tally(), Counter[str]()
+    recording = RecordingProcess(settings, {FOLDER_ANNOTATION: folder.text})
+    health = Health(lambda: recording.problem)
+    aside = AsideEvents(events, "what is created there is not placed until then", settings.home)
+    costs = NamespaceCosts(ANSWER, on_set_aside=aside.heard)
+    common = _Common(settings, api, state, config_maps, one_folder, events, health, Counter(), costs, aside)
+    parts: list[Awaitable[None]] = [health.beat(), config_maps.follow(), one_folder.follow()]
     async with AsyncExitStack() as stack:
         if settings.has_webhook:
-            parts += _webhook(settings, api, state, config_maps, one_folder, events, stack, verdicts)
+            parts += _webhook(common, stack)
         if settings.watches:
-
-            def lease_of(client: Api) -> KubernetesLease:
-                told = {FOLDER_ANNOTATION: folder.text}
-                return KubernetesLease(client, settings.home, settings.name, annotations=told)
-
-            def config_of(namespace: str) -> Config:
-                return configurations.of(namespace) or _no_pools()
-
-            async def watch() -> None:
-                await _until(lambda: config_maps.is_complete)
-                limits = settings.log_limit, tally, settings.max_node_provision_time
-                await apart(lambda: lead(open_client, lease_of, state, config_of, *limits))
-
-            parts.append(watch())
+            parts.append(recording.run())
         if settings.metrics_port is not None:
             pauses = PoolsLeftOut(state)
-            metrics = Metrics(tally, lambda: pauses.pauses(api.now()), lambda: verdicts)
+            asides = lambda: [*((name, "webhook") for name, _ in costs.aside), *recording.told.aside]  # noqa: E731
+            metrics = Metrics(recording.told, lambda: pauses.all(api.now()), lambda: common.verdicts, asides)
             where = settings.metrics_host, settings.metrics_port
             runner = await serve_metrics(metrics, *where, is_asked=settings.metrics_are_asked)
             if runner is not None:
                 stack.push_async_callback(runner.cleanup)
-        await _together(parts)
+        try:
+            await until_one_ends(parts)
+        except ApiFailed as error:
+            raise InputError(
+                f"{error}; helm upgrade gives the rights that it needs: docs/how-to/cluster/install.md"
+            ) from error
 
 
-def _webhook(
-    settings: Settings,
-    api: Api,
-    state: StateFolder,
-    config_maps: ConfigMaps,
-    one_folder: OneFolder,
-    events: EventWriter,
-    stack: AsyncExitStack,
-    verdicts: Counter[str],
-) -> list[Awaitable[None]]:
+def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
     """The parts that answer reviews."""
+    settings, api, state, config_maps, one_folder, events, health, verdicts, costs, aside = common
     folder = state.path / _FOLDER
     authority = None if settings.files is not None else Authority(folder)
-    ledger = Ledger(_made(folder) / "numbers.db", time.time)
+    ledger = Ledger(ledger_of(state), time.time)
     stack.callback(ledger.close)
     lookups = Lookups(api)
-    autoscalers = AutoscalerReader(api)
-    facts = FactFinder(api, lookups, Histories(state), ledger, PoolsLeftOut(state).at, lambda: autoscalers.seen)
+    autoscalers = AutoscalerReader(api, settings.namespaces)
+    pauses = PoolsLeftOut(state)
+
+    def left_out(namespace: str, now: float) -> Collection[str]:
+        config = config_maps.configurations.of(namespace)
+        return () if config is None else pauses.of(namespace, config.pools, now)
+
+    facts = FactFinder(api, lookups, Histories(state), ledger, left_out, lambda: autoscalers.seen)
     stack.callback(facts.close)
-    seen = PodsSeen(api, facts.confirm)
+    seen = PodsSeen(api, facts.confirm, settings.namespaces)
 
     def is_ready() -> bool:
         return config_maps.is_complete and seen.is_complete and one_folder.is_agreed and autoscalers.is_complete
 
-    rivals = Rivals(events, f"{settings.home}/{settings.name}")
+    rivals = Rivals(events, f"{settings.home}/{settings.name}", lookups.find_object)
     webhook = Webhook(
         config_maps.configurations,
         lookups.find_object,
         facts.find,
         is_ready,
-        settings.refusal_image,
+        RefusalPods(settings.refusal_image, settings.refusal_user, settings.argo_executor_images),
+        health=lambda: health.problem,
+        asks_for_certificates=settings.client_authority is not None,
         name=rivals.name,
         on_rival=rivals.found,
         verdicts=verdicts,  # counted for metrics also while nothing is answered
+        costs=costs,
+        missing_claims=none_is_missing if settings.claim_size else ClaimLookup(api).missing,  # or they are made soon
     )
-    registration = Registration(api, settings.name, settings.where)
+    registration = Registration(
+        api, settings.name, settings.where, namespaces=settings.namespaces, writes=settings.registers
+    )
     readers = Readers(settings, api, state)
+    form = ClaimForm(settings.claim_size, settings.claim_class, settings.claim_access_mode)
+    made = CheckpointObjects(
+        api,
+        config_maps.configurations,
+        settings.namespaces,
+        library=settings.makes_library,
+        claims=form if settings.claim_size else None,
+    )
     return [
+        *([made.follow()] if settings.makes_library or settings.claim_size else []),
         seen.follow(),
         autoscalers.follow(),
         rivals.tell(),
+        _tell_of_losses(ledger, events, settings.home),
+        aside.tell(),
+        registration.follow(),
         _serve(settings, webhook, authority, registration, readers, events, is_ready),
     ]
+
+
+async def _tell_of_losses(ledger: Ledger, events: EventWriter, home: str) -> None:
+    """Write an Event in the controller's namespace each time that the ledger was damaged and is begun anew."""
+    about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "namespace": home}}
+    told = 0
+    while True:
+        for text in ledger.losses[told:]:
+            await events.write(about, "LedgerSetAside", text, is_warning=True)
+            told += 1
+        await asyncio.sleep(_LOOK)
 
 
 async def _serve(
@@ -278,7 +265,10 @@ async def _serve(
         files = settings.files or CertificateFiles(private / "tls.crt", private / "tls.key", private / "unused")
         renewal = Renewal(files, authority, settings.served_names)
         try:
-            runner = await start_server(webhook, renewal.served.context(), host=settings.host, port=settings.port)
+            context = renewal.served.context()
+            if settings.client_authority is not None:
+                _ask_for_certificates(context, settings.client_authority)
+            runner = await start_server(webhook, context, host=settings.host, port=settings.port)
         except OSError as error:
             raise InputError(f"{settings.host}:{settings.port}: cannot listen there ({error}); see --listen") from error
         try:
@@ -291,7 +281,20 @@ async def _serve(
             await renewal.follow(publish, warn)
         finally:
             await readers.stop()
+            await webhook.drain()
             await runner.cleanup()
+
+
+def _ask_for_certificates(context: ssl.SSLContext, authority: Path) -> None:
+    """Let the webhook's port ask for client certificates. Raises :class:`InputError` for a file that has no authority."""
+    try:
+        content = authority.read_bytes()
+    except OSError as error:
+        raise InputError(f"{authority}: cannot be read ({error.strerror}); see --client-authority") from error
+    try:
+        accept_certificates(context, content.decode("ascii") or "it is empty")
+    except (OSError, ValueError) as error:  # an SSLError is an OSError, and text of another encoding a ValueError
+        raise InputError(f"{authority}: is no authority of client certificates as PEM ({error})") from error
 
 
 async def _until(condition: Callable[[], bool]) -> None:
@@ -299,26 +302,14 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def _together(parts: Iterable[Awaitable[None]]) -> None:
-    """Run parts until the first one fails or this is cancelled; then all have ended."""
-    tasks = [asyncio.ensure_future(part) for part in parts]
+def _make_private(folder: Path) -> None:
+    """Let nobody else read a folder: logs and journals of all teams are in it."""
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    except ApiFailed as error:
-        raise InputError(f"{error}; `spotwright controller --print-rbac` prints the rights that it needs") from error
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        folder.chmod(0o700)
+    except OSError as error:  # the root of a volume may belong to root
+        _LOG.info("%s: its mode stays as it is (%s)", folder, error.strerror)
 
 
 def _made(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
-
-
-def _no_pools() -> Config:
-    """A configuration for namespaces without one: every pool is read off the nodes."""
-    return configuration.from_mapping({"pools": {"unknown-nodes": {"capacity": "on-demand"}}}, "pools of the cluster")

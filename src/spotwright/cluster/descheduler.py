@@ -11,16 +11,14 @@ and goes on. The mover keeps the moments at which time alone makes a difference,
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from spotwright.clouds import node_signs
-from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.signals import event_time, mapping, mappings, seconds, text
 from spotwright.cluster.unavailable_pools import PoolPauses, Tally
 from spotwright.cluster.workloads import controller_reference, metadata, uid_of
@@ -28,7 +26,9 @@ from spotwright.engine.decide import take_back
 from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, in_vain_at, waited_in_vain
+from spotwright.kinds.jobset import MOST_RULES, is_matched
 from spotwright.model.attempts import Cause
+from spotwright.model.pools import Pool
 from spotwright.notices.node_event import ToldNotice
 
 __all__ = [
@@ -115,8 +115,8 @@ class Deeds:
 
 
 def _request(deed: Deed) -> tuple[str, str, dict[str, Any]]:
-    """The method, path and body of the request."""
-    path = f"/api/v1/namespaces/{deed.namespace}/pods/{deed.name}"
+    """The method, path and body of the request. Raises :class:`ApiFailed` for a name that no pod has."""
+    path = object_path("v1", "Pod", deed.name, deed.namespace)
     if deed.what == "delete":
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
         return "DELETE", path, {**options, "preconditions": {"uid": deed.uid}}
@@ -126,18 +126,20 @@ def _request(deed: Deed) -> tuple[str, str, dict[str, Any]]:
     return "POST", f"{path}/eviction", body
 
 
-_RUNG = "spotwright.dev/rung"
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _EVICTED = "Pod team-a/one has condition DisruptionTarget matching FailJob rule at index 0"  # kubernetes, pod_failure_policy.go
 _RESTARTS = ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
 
 
-def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
-    """Why a pod is left where it waits; empty if it may be taken back. ``owners`` are those of the pod, nearest first."""
+def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *, is_admitted: bool) -> str:
+    """Why a pod is left where it waits; empty if it may be taken back. ``owners`` are those of the pod, nearest first.
+
+    ``is_admitted``: a webhook of ours has chosen its rung, as is recorded of its attempt; nobody asks the pod.
+    """
     labelled = [metadata(each).get("labels") or {} for each in (pod, *owners)]
     if any(labels.get(_QUEUE) for labels in labelled):
         return "Kueue chooses its flavor, and with it its nodes"
-    if controller_reference(pod) is not None and not (metadata(pod).get("annotations") or {}).get(_RUNG):
+    if controller_reference(pod) is not None and not is_admitted:
         return "no webhook has admitted it for a rung, so the next pod would wait for the same nodes"
     return why_not_made_again(pod, owners)
 
@@ -194,25 +196,21 @@ def _on_disruption(rule: Mapping[str, Any]) -> Iterator[bool]:
         yield pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True"
 
 
-def _is_about_disruptions(patterns: Any) -> bool:
-    """Whether a rule's patterns match what the Job controller says of a pod that was evicted; without patterns it does."""
-    if not isinstance(patterns, list) or not patterns:
-        return True
-    for pattern in patterns:
-        with contextlib.suppress(re.error):  # Go's and Python's expressions differ; the API server has checked Go's
-            if re.search(str(pattern), _EVICTED):
-                return True
-    return False
-
-
 def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
     """What a JobSet does when a Job of this name fails by its podFailurePolicy: without a rule it restarts."""
-    for rule in mappings(failure.get("rules")):
-        reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
+    rules = mappings(failure.get("rules"))
+    for rule in rules[:MOST_RULES]:
+        reasons, targets = (_texts(rule.get(key)) for key in ("onJobFailureReasons", "targetReplicatedJobs"))
         is_for_it = (not reasons or "PodFailurePolicy" in reasons) and (not targets or name in targets)
-        if is_for_it and _is_about_disruptions(rule.get("onJobFailureMessagePatterns")):
+        if is_for_it and is_matched(rule.get("onJobFailureMessagePatterns"), _EVICTED):
             return text(rule.get("action"))
+    if len(rules) > MOST_RULES:
+        return "FailJobSet"  # nobody knows which of them matches
     return "RestartJobSet" if failure else "FailJobSet"
+
+
+def _texts(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 _FIRST_BACKOFF, _LONGEST_BACKOFF = (
@@ -376,9 +374,8 @@ class Mover:
     ) -> None:
         self._pauses, self._clock, self._tally = pauses, clock, tally or Tally()
         self._deeds = Deeds(api, self._tally.moved)
-        self._attempts: dict[
-            str, AttemptState
-        ] = {}  # pod UID -> its attempt, from decision to record, where a deed may follow
+        # pod UID -> its attempt with the pools of its run, from decision to record, where a deed may follow
+        self._attempts: dict[str, tuple[AttemptState, Mapping[str, Pool]]] = {}
         self._due: dict[str, float] = {}  # pod UID -> when to look again, by the monotonic clock
 
     async def run(self, look_at: Callable[[Iterable[str]], None]) -> None:
@@ -404,61 +401,79 @@ class Mover:
             if attempt.held is not None:
                 yield AttemptHeld(now, task.path, attempt.number)
         elif node:
-            yield from self._about_its_node(view, node, seen, task, attempt, now)
+            yield from self._about_its_node(view, node, state, seen, task, attempt, now)
         elif attempt.is_live and attempt.bound_at is None:
             yield from self._while_it_waits(state, seen, task, attempt, now)
 
     def recorded(self, pod: Mapping[str, Any], *, is_gone: bool) -> None:
         """Hear that what was decided about a pod is in the journal: now it may be done."""
         uid = uid_of(pod)
-        attempt = self._attempts.pop(uid, None)
+        attempt, pools = self._attempts.pop(uid, (None, {}))
         if is_gone or attempt is None:
             self._deeds.forget(uid)
             if is_gone:
                 self._due.pop(uid, None)
             return
         if attempt.taken_back is not None:
-            self._pauses.take(attempt.taken_back)
+            self._pauses.take(_namespace(pod), pools, attempt.taken_back)
             self._want("evict", pod, attempt.taken_back.why)
         elif attempt.released:
             self._want("delete", pod, attempt.released)
+
+    def forget(self, uid: str) -> None:
+        """Nothing is known of a pod any more: want nothing of it, and count it no more."""
+        self._attempts.pop(uid, None)
+        self._due.pop(uid, None)
+        self._deeds.forget(uid)
+        self._tally.waits_no_more(uid)
 
     def _while_it_waits(
         self, state: RunState, seen: _Seen, task: TaskState, attempt: AttemptState, now: float
     ) -> Iterator[Event]:
         uid = uid_of(seen.pod)
         reason = attempt.waits.partition(":")[0]
-        self._tally.waits(uid, str(metadata(seen.pod).get("namespace", "")), reason)
+        namespace, pools = _namespace(seen.pod), state.plan.config.pools
+        self._tally.waits(uid, namespace, reason)
         if attempt.taken_back is None:
             due = in_vain_at(task, attempt)
             if due is None and attempt.waits.startswith(NODE_ORDERED):
                 self._due[uid] = self._clock() + _ORDER_AGAIN
                 return
-            if due is None or why_not_moved(seen.pod, seen.owners):
+            if due is None or why_not_moved(seen.pod, seen.owners, is_admitted=attempt.why != ""):
                 self._due.pop(uid, None)
                 return
             due = max(due, worth_moving_at(state, task, attempt, seen.owners, now))
             self._due[uid] = self._clock() + (due - now if due > now else _LOOK_AGAIN)
             if due > now:
                 return
-            for event in take_back(state, task, attempt, self._pauses.pauses, self._pauses.taken, now):
+            pauses, taken = self._pauses.of(namespace, pools), self._pauses.taken(namespace, pools)
+            own = self._pauses.own(namespace, pools)
+            for event in take_back(state, task, attempt, pauses, taken, now, own):
                 if isinstance(event, AttemptTakenBack):
                     self._tally.moved("taken-back")
                 yield event
-        self._attempts[uid] = attempt
+        self._attempts[uid] = attempt, pools
 
     def _about_its_node(
-        self, view: _View, name: str, seen: _Seen, task: TaskState, attempt: AttemptState, now: float
+        self,
+        view: _View,
+        name: str,
+        state: RunState,
+        seen: _Seen,
+        task: TaskState,
+        attempt: AttemptState,
+        now: float,
     ) -> Iterator[Event]:
-        uid = uid_of(seen.pod)
+        uid, pools = uid_of(seen.pod), state.plan.config.pools
         if attempt.bound_at is not None and attempt.pool is not None:
-            self._pauses.take(AttemptBound(attempt.bound_at, node=name, pool=attempt.pool))
+            bound = AttemptBound(attempt.bound_at, node=name, pool=attempt.pool)
+            self._pauses.take(_namespace(seen.pod), pools, bound)
         node = NodeSeen(name, view.node(name), view.events_of(name), view.told(name), view.is_node_gone(name))
         if view.is_ready(name):
             if attempt.held is not None:
                 yield AttemptHeld(now, task.path, attempt.number)
             return
-        self._attempts[uid] = attempt
+        self._attempts[uid] = attempt, pools
         self._due[uid] = self._clock() + _LOOK_AGAIN
         why = why_gone(node, now)
         if why:
@@ -471,3 +486,7 @@ class Mover:
         meta = metadata(pod)
         version = str(meta.get("resourceVersion", ""))
         self._deeds.want(Deed(what, str(meta.get("namespace", "")), str(meta["name"]), uid_of(pod), version, why))
+
+
+def _namespace(pod: Mapping[str, Any]) -> str:
+    return str(metadata(pod).get("namespace", ""))

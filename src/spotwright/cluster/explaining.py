@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from spotwright.clouds.providers import commands_to_free
-from spotwright.cluster.api_client import ApiFailed
+from spotwright.cluster.api_client import ApiFailed, object_path
 from spotwright.cluster.autoscaler_reader import hear_of_pod, hear_of_pools
 from spotwright.cluster.autoscaler_words import AutoscalerWords
 from spotwright.cluster.descheduler import (
@@ -23,14 +23,19 @@ from spotwright.cluster.descheduler import (
     why_not_moved,
     worth_moving_at,
 )
-from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
-from spotwright.cluster.signals import events_of_pod, has_not_started, why_not_started
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.pod_starts import why_not_started
+from spotwright.cluster.run_api_client import RemoteRuns
+from spotwright.cluster.signals import events_of_pod, has_not_started
+from spotwright.cluster.unavailable_pools import definition_of
+from spotwright.cluster.watched import WATCHED
 from spotwright.cluster.workloads import controller_reference, metadata
 from spotwright.engine.decide import next_pools, why_it_stays
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at, is_ruled_out
 from spotwright.errors import InputError, UnknownRun
+from spotwright.kinds.kind import SERVED, plural_of
 from spotwright.model.pools import Pool
 from spotwright.records.reader import RunReader
 from spotwright.scheduling.budgets import Pause
@@ -39,7 +44,7 @@ from spotwright.views.text import after_cause, ended
 __all__ = ["EXPLAINED", "explain_object", "lost_node", "move_of", "not_started", "pool_states"]
 
 
-_OWNERS = {"Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs", "Workflow": "workflows"}
+_OWNERS = ("Job", "JobSet", "TrainJob", "Workflow")
 
 
 def move_of(
@@ -59,9 +64,9 @@ def move_of(
     due = None if task is None or attempt is None else in_vain_at(task, attempt)
     if state is None or task is None or attempt is None or due is None:
         return None
-    pauses = {str(one["pool"]): Pause(int(one["times"]), one["since"], one["until"]) for one in left_out}
+    pauses = _pauses(left_out, _namespace(pod), state.plan.config.pools)
     owners = _owners(kubernetes, pod)
-    stays = why_not_moved(pod, owners) or why_it_stays(state, task, attempt, pauses, now)
+    stays = why_not_moved(pod, owners, is_admitted=attempt.why != "") or why_it_stays(state, task, attempt, pauses, now)
     if stays:
         return {"at": None, "to": [], "stays": stays, "backoff": 0.0}
     at = max(due, worth_moving_at(state, task, attempt, owners, now))
@@ -83,7 +88,9 @@ def pool_states(
     ``state`` is a clause for people, empty where nothing is said of the pool. ``since`` is in Unix seconds or null: when the
     autoscaler said so. ``until``: the pool is passed over up to then.
     """
-    paused = {str(one["pool"]): one["until"] for one in left_out if now < one["until"]}
+    paused = {
+        name: pause.until for name, pause in _pauses(left_out, _namespace(pod), pools).items() if now < pause.until
+    }
     found = []
     for name in (name for rung in task.plan.ladder.rungs for name in rung.pools):
         said = words.of(pod if name in attempt.pools else {}, [name], pools, now)
@@ -93,6 +100,20 @@ def pool_states(
         is_asked, until = name in attempt.pools, paused.get(name)
         found.append({"pool": name, "is_asked": is_asked, "state": state, "since": since, "until": until})
     return found
+
+
+def _pauses(left_out: Sequence[Mapping[str, Any]], namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
+    """The pauses that hold for a namespace, by the names that ``pools`` have there."""
+    holding = [one for one in left_out if one.get("namespace", "") in ("", namespace)]
+    by_key = {one.get("key", one["pool"]): Pause(int(one["times"]), one["since"], one["until"]) for one in holding}
+    keys = {
+        name: (definition_of(pool), name) for name, pool in pools.items()
+    }  # an earlier controller tells names alone
+    return {name: by_key[key] for name, both in keys.items() for key in both if key in by_key}
+
+
+def _namespace(pod: Mapping[str, Any]) -> str:
+    return str(metadata(pod).get("namespace", ""))
 
 
 def lost_node(
@@ -107,7 +128,7 @@ def lost_node(
         return None
     held = None if attempt is None else attempt.held
     try:
-        node: Mapping[str, Any] | None = kubernetes.get(f"/api/v1/nodes/{name}")
+        node: Mapping[str, Any] | None = kubernetes.get(object_path("v1", "Node", name))
     except ApiFailed as error:
         if error.status == 404:
             return {"node": name, "since": None, "gone": f"the Node object {name} was deleted", "commands": []}
@@ -137,31 +158,24 @@ def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str,
     owners: list[Mapping[str, Any]] = []
     here = pod
     while (reference := controller_reference(here)) is not None and reference.get("kind") in _OWNERS:
-        where = f"/apis/{reference.get('apiVersion')}/namespaces/{metadata(pod).get('namespace')}"
+        namespace, version = str(metadata(pod).get("namespace", "")), str(reference.get("apiVersion", ""))
         if any(
             reference["name"] == metadata(each).get("name") and reference["kind"] == each["kind"] for each in owners
         ):
             break  # owners that own each other
         try:
-            here = kubernetes.get(f"{where}/{_OWNERS[str(reference['kind'])]}/{reference['name']}")
+            here = kubernetes.get(object_path(version, str(reference["kind"]), str(reference["name"]), namespace))
         except ApiFailed:
             here = {"metadata": {"name": reference["name"]}}
         owners.append({**here, "kind": reference["kind"]})
     return owners
 
 
-_RESOURCES: Mapping[str, tuple[str, str]] = {
-    "Pod": ("/api/v1", "pods"),
-    "Job": ("/apis/batch/v1", "jobs"),
-    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
-    "TrainJob": ("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
-    "Workflow": ("/apis/argoproj.io/v1alpha1", "workflows"),
-}
-EXPLAINED = tuple(_RESOURCES)
+EXPLAINED = ("Pod", *_OWNERS)
 """The kinds of the objects that can be explained by their names."""
 
 _SHORT = {"po": "Pod", "wf": "Workflow"}
-_KINDS = ", ".join(map(str.lower, _RESOURCES))
+_KINDS = ", ".join(map(str.lower, EXPLAINED))
 _ATTEMPT, _OPEN, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "open", "rung", "why"))
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _MOST_PODS = 20  # of one object: people read them
@@ -169,7 +183,7 @@ _HISTORY = 10  # attempts of a task that are told, the newest
 
 
 def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: str = "") -> dict[str, Any]:
-    """What is known of ``kind/name``, or of the object of a run: ``{"object", "run", "pods", "notes"}``.
+    """What is known of ``kind/name``, or of the object of a run: ``{"object", "run", "pods", "left_out", "notes"}``.
 
     A run has the name that ``runs --cluster`` lists, or the id that Kubeflow Pipelines gave it.
 
@@ -183,6 +197,7 @@ def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespac
     Job then makes no pod), ``lost_node`` (null, or ``node``, ``since``, ``gone``,
     ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for
     each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and ``not_enforced``.
+    ``left_out`` are the pools that new attempts pass over now, of those of the run: ``pool``, ``since``, ``until``, ``times``.
     ``namespace``: by default that of the context. Raises :class:`InputError` for an object that is not there.
     """
     if "/" not in text:
@@ -229,22 +244,37 @@ def _told(
     notes: Sequence[str],
 ) -> dict[str, Any]:
     words = hear_of_pools(kubernetes.get) if any(_status(pod) == "waiting" for pod in pods) else AutoscalerWords()
+    now = time.time() if reader is None else reader.now or time.time()
+    left_out = [own for one in runs.look_at_pools() if now < one["until"] for own in _of_run(one, reader)]
     return {
         "object": what,
         "run": None if reader is None else reader.folder.name,
-        "pods": [_with_its_node(kubernetes, runs, pod, reader, words) for pod in pods[:_MOST_PODS]],
+        "pods": [_with_its_node(kubernetes, left_out, pod, reader, words) for pod in pods[:_MOST_PODS]],
+        "left_out": left_out,
         "notes": [*notes, *_left_out(len(pods))],
     }
 
 
+def _of_run(pause: Mapping[str, Any], reader: RunReader | None) -> Iterator[dict[str, Any]]:
+    """A pause of a pool under the name that a run has for it; nothing where it does not hold for the run, or has no such pool."""
+    if reader is None:
+        yield from [dict(pause)] if pause["pool"] else []
+        return
+    namespace, pools = str(reader.state.meta.arguments.get("namespace", "")), reader.state.plan.config.pools
+    yield from ({**pause, "pool": name} for name in _pauses([pause], namespace, pools))
+
+
 def _with_its_node(
-    kubernetes: Kubernetes, runs: RemoteRuns, pod: Mapping[str, Any], reader: RunReader | None, words: AutoscalerWords
+    kubernetes: Kubernetes,
+    left_out: Sequence[Mapping[str, Any]],
+    pod: Mapping[str, Any],
+    reader: RunReader | None,
+    words: AutoscalerWords,
 ) -> dict[str, Any]:
     """A pod explained, with what becomes of it where it waits for a node, or where its node does not report."""
     task, attempt = _attempt_of(pod, reader)
     explained, now = _explained(pod, reader), time.time() if reader is None else reader.now or time.time()
     is_waiting, is_running = (explained["status"] == word for word in ("waiting", "running"))
-    left_out = runs.look_at_pools() if is_waiting else []
     state = None if reader is None else reader.state
     move = move_of(kubernetes, pod, state, task, attempt, left_out, now) if is_waiting else None
     pools: list[dict[str, Any]] = []
@@ -262,7 +292,7 @@ def _with_its_node(
 
 def _read_name(text: str) -> tuple[str, str]:
     word, slash, name = text.partition("/")
-    kinds = {kind.lower(): kind for kind in _RESOURCES} | {f"{kind.lower()}s": kind for kind in _RESOURCES} | _SHORT
+    kinds = {kind.lower(): kind for kind in EXPLAINED} | {f"{kind.lower()}s": kind for kind in EXPLAINED} | _SHORT
     kind = kinds.get(word.lower().partition(".")[0], "")
     if not (slash and name and kind):
         raise InputError(f"{text!r}: expected the name of a run, or kind/name with one of the kinds {_KINDS}")
@@ -270,14 +300,15 @@ def _read_name(text: str) -> tuple[str, str]:
 
 
 def _object(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> dict[str, Any] | None:
-    base, plural = _RESOURCES[kind]
     try:
-        return kubernetes.get(f"{base}/namespaces/{namespace}/{plural}/{name}")
+        return kubernetes.get(object_path(SERVED[kind], kind, name, namespace))
     except ApiFailed as error:
         if error.status == 404:
             return None
         if error.status == 403:
-            raise InputError(f"you may not get {plural} in namespace {namespace}: ask for a Role there") from error
+            raise InputError(
+                f"you may not get {plural_of(kind)} in namespace {namespace}: ask for a Role there"
+            ) from error
         raise
 
 
@@ -287,7 +318,7 @@ def _root(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str,
     passed: set[tuple[str, str]] = set()
     while True:
         owners = found["metadata"].get("ownerReferences") or ()
-        above = next((each for each in owners if each.get("controller") and each.get("kind") in _RESOURCES), None)
+        above = next((each for each in owners if each.get("controller") and each.get("kind") in EXPLAINED), None)
         if above is None or (kind, name) in passed:  # users may write owners that own each other
             return kind, name
         passed.add((kind, name))
@@ -305,9 +336,22 @@ def _run(runs: RemoteRuns, kind: str, name: str, namespace: str) -> tuple[RunRea
     try:
         return runs.open(f"{kind}/{name}", namespace), []
     except UnknownRun:
-        return None, [
-            f"no run of {kind} {namespace}/{name} is recorded: the namespace may lack the label spotwright.dev/enabled=true"
-        ]
+        why = _why_not_recorded(runs.look_at_watched(namespace), kind, namespace)
+        return None, [f"no run of {kind} {namespace}/{name} is recorded: {why}"]
+
+
+def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> str:
+    """Why no run is of an object, by what the controller says that it watches."""
+    if not watched.get("is_served"):
+        return (
+            f"the controller does not serve namespace {namespace}: "
+            "give it the label spotwright.dev/enabled=true, or list it where the controller lists namespaces"
+        )
+    state = str((watched.get("kinds") or {}).get(kind, ""))
+    if kind != "Pod" and state != WATCHED:
+        why = state or "the controller does not watch this kind"
+        return f"each {kind} is placed and not recorded: {why}; the controller looks again every 30 s"
+    return "it had no pod with a policy while the controller watched; what begins now is recorded within seconds"
 
 
 def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> list[dict[str, Any]]:
@@ -321,7 +365,7 @@ def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> l
         if attempt.is_live or attempt.held is not None
     }
     try:
-        items = kubernetes.get(f"/api/v1/namespaces/{namespace}/pods").get("items") or []
+        items = kubernetes.get(object_path("v1", "Pod", namespace=namespace)).get("items") or []
     except ApiFailed as error:
         if error.status != 403:
             raise
@@ -355,7 +399,7 @@ def _explained(pod: Mapping[str, Any], reader: RunReader | None) -> dict[str, An
         "webhook": {
             key: annotations.get(name, "") for key, name in (("attempt", _ATTEMPT), ("rung", _RUNG), ("why", _WHY))
         },
-        "not_enforced": list(_not_enforced(pod, attempt)),
+        "not_enforced": [*_not_enforced(pod, attempt), *_lost_deadline(task, reader)],
     }
 
 
@@ -445,6 +489,13 @@ def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Itera
         yield "the budgets: they are counted, but no pod is made a refusal when one is spent"
     if attempt is not None and attempt.pool is not None and attempt.pools and attempt.pool not in attempt.pools:
         yield f"the pools of its rung: it runs in {attempt.pool}, which is not one of them"
+
+
+def _lost_deadline(task: TaskState | None, reader: RunReader | None) -> Iterator[str]:
+    """That a deadline in the policy of the pod's task has no effect."""
+    lost = "" if task is None or reader is None else reader.state.plan.lost_deadline(task.plan)
+    if lost:
+        yield lost
 
 
 def _seconds(text: object) -> float | None:

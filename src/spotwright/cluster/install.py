@@ -1,33 +1,37 @@
-"""What the controller needs in a cluster: the webhook's registration, which it writes and takes out, and the rights to print.
+"""The webhook's registration.
 
-Everything fails open: ``failurePolicy: Ignore`` and a timeout of 2 s, in namespaces with the label
-``spotwright.dev/enabled=true`` alone. Conditions in CEL keep away what nothing would be done about: foreign pods, and updates
-that change no spec, such as those with which Argo's controller writes each step into its Workflow. The versions are those that
-are placed; the API server converts others (``matchPolicy: Equivalent``).
+The registration is an object of the chart, into which the controller writes its authority and nothing else. By hand, with
+``--webhook-url``, the controller makes it itself and takes it out.
+
+Everything fails open: ``failurePolicy: Ignore`` and a timeout of 10 s, in the namespaces that are listed, or in those with the
+label ``spotwright.dev/enabled=true``. Conditions in CEL keep away what nothing would be done about: pods without a policy that no
+run makes (those of a Deployment say), and updates that change no spec, such as those with which Argo's controller writes each
+step into its Workflow. The versions are those that are placed; the API server converts others (``matchPolicy: Equivalent``).
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.cluster.admit_objects import ADMITTED_ANNOTATION, IGNORE_ANNOTATION
+from spotwright.cluster.admit_unplaced import OWNER_KINDS
 from spotwright.cluster.api_client import Api, ApiFailed
-from spotwright.cluster.configurations import CONFIG_MAP
-from spotwright.cluster.run_api_client import CONFIG_MAP as READING
-from spotwright.cluster.workloads import RUN_KINDS
+from spotwright.cluster.watched import ENABLED_LABEL
 from spotwright.kinds.kind import NAMESAKES, SERVED
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
-from spotwright.pools.autoscaler_config_maps import NAMESPACE as KUBE_SYSTEM
 
-__all__ = ["ENABLED_LABEL", "Registration", "permissions", "plural_of", "webhook_configuration"]
+__all__ = ["NAME_LABEL", "Obstacle", "Registration", "obstacle", "webhook_configuration"]
 
 
-ENABLED_LABEL = "spotwright.dev/enabled"
-"""The label, with the value ``true``, of namespaces whose workloads are placed."""
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""The label that the API server sets on every namespace, with its name: nobody can take it away or forge it.
+
+Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/#automatic-labelling.
+"""
 
 _PLURALS: Mapping[str, str] = {
     kind: f"{kind.lower()}s" for kind in (*SERVED, "Deployment") if not kind.startswith("Cluster")
@@ -47,24 +51,32 @@ _HAS_POLICY = (
     f"(has(object.metadata.annotations) && '{POLICY_ANNOTATION}' in object.metadata.annotations) || "
     f"(has(object.metadata.labels) && '{SPOT_LABEL}' in object.metadata.labels)"
 )
+_OWNERS = ", ".join(f"'{kind}.{group}'" for group, kind in sorted(OWNER_KINDS))
+_OF_A_RUN = (
+    "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, has(owner.controller) && "
+    "owner.controller && owner.kind + '.' + owner.apiVersion.split('/')[0] in "
+    f"[{_OWNERS}])"
+)
+"""A pod that a run makes, which may have been created while nobody answered. Of others without a policy nobody is asked."""
+
 _WAS_PLACED = (
     f"has(oldObject.metadata.annotations) && '{ADMITTED_ANNOTATION}' in oldObject.metadata.annotations && "
     "object.spec != oldObject.spec"
 )
 
 
-def plural_of(kind: str) -> str:
-    """The plural of a kind that is placed, as it stands in paths of the API; cluster-wide kinds too."""
-    return f"{kind.lower()}s"
-
-
-def webhook_configuration(name: str, where: tuple[str, str] | str, certificate_authority: bytes) -> dict[str, Any]:
+def webhook_configuration(
+    name: str, where: tuple[str, str] | str, certificate_authority: bytes, namespaces: Sequence[str] = ()
+) -> dict[str, Any]:
     """The configuration as an object.
 
     ``where`` is the namespace and name of the webhook's Service, on port 443, or an ``https`` address that the API server
-    reaches. ``certificate_authority`` is the PEM text with which the API server checks the server's certificate.
+    reaches. ``certificate_authority`` is the PEM text with which the API server checks the server's certificate; empty: it is
+    written later. ``namespaces`` are those that are served; none: all with the label :data:`ENABLED_LABEL`.
     """
-    client: dict[str, Any] = {"caBundle": base64.b64encode(certificate_authority).decode()}
+    client: dict[str, Any] = (
+        {"caBundle": base64.b64encode(certificate_authority).decode()} if certificate_authority else {}
+    )
     if isinstance(where, str):
         client["url"] = f"{where.rstrip('/')}/mutate"
     else:
@@ -72,6 +84,7 @@ def webhook_configuration(name: str, where: tuple[str, str] | str, certificate_a
     api_versions = {**SERVED, "Deployment": "apps/v1"}
     objects = [(api_versions[kind], kind) for kind in api_versions if kind in _PLURALS and kind != "Pod"]
     objects += [(api_version, kind) for (_, kind), api_version in NAMESAKES.items()]
+    selector = _selector(namespaces)
     webhooks = [
         _webhook("objects", client, [_webhook_rule(api_version, kind, "CREATE") for api_version, kind in objects], {}),
         _webhook(
@@ -80,14 +93,26 @@ def webhook_configuration(name: str, where: tuple[str, str] | str, certificate_a
             [_webhook_rule(api_version, kind, "UPDATE") for api_version, kind in (*objects, ("v1", "Pod"))],
             {"was-placed": _WAS_PLACED},
         ),
-        _webhook("pods", client, [_webhook_rule("v1", "Pod", "CREATE")], {"has-a-policy": _HAS_POLICY}),
+        _webhook(
+            "pods",
+            client,
+            [_webhook_rule("v1", "Pod", "CREATE")],
+            {"has-a-policy-or-a-run": f"{_HAS_POLICY} || ({_OF_A_RUN})"},
+        ),
     ]
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": name},
-        "webhooks": webhooks,
+        "webhooks": [{**webhook, "namespaceSelector": selector} for webhook in webhooks],
     }
+
+
+def _selector(namespaces: Sequence[str]) -> dict[str, Any]:
+    """The namespaces in which the API server asks."""
+    if not namespaces:
+        return {"matchLabels": {ENABLED_LABEL: "true"}}
+    return {"matchExpressions": [{"key": NAME_LABEL, "operator": "In", "values": sorted(namespaces)}]}
 
 
 def _webhook(
@@ -102,8 +127,7 @@ def _webhook(
         "matchPolicy": "Equivalent",
         "reinvocationPolicy": "IfNeeded",
         "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": 2,
-        "namespaceSelector": {"matchLabels": {ENABLED_LABEL: "true"}},
+        "timeoutSeconds": 10,
         "rules": list(rules),
         "matchConditions": [{"name": key, "expression": text} for key, text in expressions.items()],
     }
@@ -123,36 +147,101 @@ def _webhook_rule(api_version: str, kind: str, operation: str) -> dict[str, Any]
 _LOG = logging.getLogger(__name__)
 _PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _TRIES = 5  # replicas may write at once
+_CONFLICTS = (409, 422)  # the object has changed; the name of a webhook at its place is another one
+_AGAIN = 5.0  # seconds until the chart's object is looked for again
+_EVERY = 60.0  # seconds until it is seen that somebody has taken the authority out
 
 
 class Registration:
-    """The registration named ``name``. ``where`` is the namespace and name of a Service, or an ``https`` address."""
+    """The registration named ``name``. ``where`` is the namespace and name of a Service, or an ``https`` address.
 
-    def __init__(self, api: Api, name: str, where: tuple[str, str] | str) -> None:
-        self._api, self._name, self._where = api, name, where
+    With a Service the chart has made the object, and only the authority is written into it. With an address this process
+    makes all of it, for ``namespaces``. Unless it ``writes``, it is somebody else's: nothing is read or written.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        name: str,
+        where: tuple[str, str] | str,
+        *,
+        namespaces: Sequence[str] = (),
+        writes: bool = True,
+    ) -> None:
+        self._api, self._name, self._where, self._namespaces = api, name, where, namespaces
+        self._writes = writes
         self._written = b""
 
     async def put(self, authority: bytes) -> None:
-        """Write it with this certificate authority, unless this process has done so already. Raises :class:`ApiFailed`."""
-        if authority == self._written:
+        """Write this certificate authority, unless this process has done so already; waits for an object of the chart.
+
+        Raises :class:`ApiFailed`.
+        """
+        if authority == self._written or not self._writes:
             return
-        wanted = webhook_configuration(self._name, self._where, authority)
-        for attempt in range(1, _TRIES + 1):
-            try:
-                await self._put_once(wanted)
-                break
-            except ApiFailed as error:
-                if error.status != 409 or attempt == _TRIES:
-                    raise
+        is_missing = False
+        while not await self._written_once(authority):
+            if not is_missing:
+                _LOG.error(
+                    "no API server asks for reviews: there is no MutatingWebhookConfiguration %s, an object of the chart; "
+                    "helm upgrade makes it again (see docs/how-to/cluster/install.md)",
+                    self._name,
+                )
+            is_missing = True
+            await asyncio.sleep(_AGAIN)
         self._written = authority
         _LOG.info("the webhook is registered as %s", self._name)
 
-    async def _put_once(self, wanted: dict[str, Any]) -> None:
+    async def follow(self) -> None:
+        """Write the authority again wherever somebody has taken it out, until cancelled. Failures are logged."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            if not self._written or not self._writes:
+                continue
+            try:
+                is_there = await self._written_once(self._written)
+            except ApiFailed as error:
+                _LOG.warning("%s", error)
+            else:
+                if not is_there:
+                    _LOG.error(
+                        "the MutatingWebhookConfiguration %s is gone: no API server asks for reviews", self._name
+                    )
+
+    async def _written_once(self, authority: bytes) -> bool:
+        """Whether the object has the authority now. False: the chart's object is not there. Raises :class:`ApiFailed`."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return await (self._put_whole(authority) if isinstance(self._where, str) else self._patch(authority))
+            except ApiFailed as error:
+                if error.status not in _CONFLICTS or attempt == _TRIES:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _patch(self, authority: bytes) -> bool:
+        """Write the authority into each webhook of the chart's object that has another one, and nothing else."""
+        found = await self._api.get_or_none(f"{_PATH}/{self._name}")
+        if found is None:
+            return False
+        bundle = base64.b64encode(authority).decode()
+        changes: list[dict[str, Any]] = []
+        for number, webhook in enumerate(found.get("webhooks") or ()):
+            if (webhook.get("clientConfig") or {}).get("caBundle") != bundle:
+                place = f"/webhooks/{number}"
+                changes.append({"op": "test", "path": f"{place}/name", "value": webhook.get("name")})
+                changes.append({"op": "add", "path": f"{place}/clientConfig/caBundle", "value": bundle})
+        if changes:
+            await self._api.send("PATCH", f"{_PATH}/{self._name}", changes)
+        return True
+
+    async def _put_whole(self, authority: bytes) -> bool:
+        wanted = webhook_configuration(self._name, self._where, authority, self._namespaces)
         found = await self._api.get_or_none(f"{_PATH}/{self._name}")
         if found is None:
             await self._api.send("POST", _PATH, wanted)
-            return
-        await self._api.send("PUT", f"{_PATH}/{self._name}", {**found, "webhooks": wanted["webhooks"]})
+        elif self._written != authority or not _has(found, authority):
+            await self._api.send("PUT", f"{_PATH}/{self._name}", {**found, "webhooks": wanted["webhooks"]})
+        return True
 
     async def remove(self) -> bool:
         """Take it out; false if it was not there. Raises :class:`ApiFailed`."""
@@ -165,102 +254,64 @@ class Registration:
         return True
 
 
-_FOLLOW = ["list", "watch"]
-_READ = ["get", *_FOLLOW]
-_REGISTRATIONS = "mutatingwebhookconfigurations"
+class Obstacle(NamedTuple):
+    """What keeps a pod from being placed, with the fix. ``may_pass``: a controller that has just begun mends it by itself."""
+
+    text: str
+    may_pass: bool = True
 
 
-def permissions(namespace: str, account: str, name: str) -> list[dict[str, Any]]:
-    """A service account with its roles. ``name`` is that of the registration and of the Lease."""
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    bound = {"apiGroup": "rbac.authorization.k8s.io", "name": account}
-    rbac = "rbac.authorization.k8s.io/v1"
-    here, autoscalers = {"name": account, "namespace": namespace}, f"{account}-autoscalers"
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here},
-        {"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": account}, "rules": _everywhere(name)},
-        {
-            "apiVersion": rbac,
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": account},
-            "roleRef": {**bound, "kind": "ClusterRole"},
-            "subjects": [subject],
-        },
-        {"apiVersion": rbac, "kind": "Role", "metadata": here, "rules": _at_home(name)},
-        {
-            "apiVersion": rbac,
-            "kind": "RoleBinding",
-            "metadata": here,
-            "roleRef": {**bound, "kind": "Role"},
-            "subjects": [subject],
-        },
-        {
-            "apiVersion": rbac,
-            "kind": "Role",
-            "metadata": {"name": autoscalers, "namespace": KUBE_SYSTEM},
-            "rules": [_policy_rule("", ["configmaps"], _READ, [STATUS, PRIORITIES])],
-        },
-        {
-            "apiVersion": rbac,
-            "kind": "RoleBinding",
-            "metadata": {"name": autoscalers, "namespace": KUBE_SYSTEM},
-            "roleRef": {**bound, "kind": "Role", "name": autoscalers},
-            "subjects": [dict(subject)],
-        },
-        {  # the authority of client certificates, which the API server publishes
-            "apiVersion": rbac,
-            "kind": "RoleBinding",
-            "metadata": {"name": account, "namespace": "kube-system"},
-            "roleRef": {**bound, "kind": "Role", "name": "extension-apiserver-authentication-reader"},
-            "subjects": [dict(subject)],
-        },
-    ]
+async def obstacle(api: Api, name: str, namespace: str) -> Obstacle | None:
+    """What keeps a pod of a namespace from being placed; None: such a pod is placed.
+
+    ``name`` is that of the registration. The pod is created by dry run, so nothing is stored. Raises :class:`ApiFailed` where the
+    API server does not answer.
+    """
+    registration = f"the MutatingWebhookConfiguration {name}"
+    found = await api.get_or_none(f"{_PATH}/{name}")
+    if found is None:
+        text = f"{registration} is missing, so no API server asks: install the chart, or helm upgrade"
+        return Obstacle(text, may_pass=False)
+    if not all((each.get("clientConfig") or {}).get("caBundle") for each in found.get("webhooks") or ()):
+        return Obstacle(
+            f"{registration} has no authority yet, so no API server trusts the controller, which writes it once it is ready "
+            "(with cert-manager, that writes it): see the controller's log"
+        )
+    try:
+        made = await api.send("POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", _small_pod())
+    except ApiFailed as error:
+        if error.may_pass:
+            raise
+        return Obstacle(f"no pod may be created in namespace {namespace}: {error}")
+    if ADMITTED_ANNOTATION in ((made.get("metadata") or {}).get("annotations") or {}):
+        return None
+    return Obstacle(
+        f"a pod that is created in namespace {namespace} stays as it is. Three reasons are common: the namespace is not served "
+        f"(see namespaceSelector of {registration}); no configuration with pools is in force (kubectl get events -A "
+        "--field-selector reason=NotInForce); API servers do not reach the Service (see the controller's log)"
+    )
 
 
-def _everywhere(name: str) -> list[dict[str, Any]]:
-    """The rules in all namespaces: reading what is placed and watched, Events, who reads, and the one registration."""
-    return [
-        _policy_rule("", ["namespaces", "nodes", "events"], _FOLLOW),
-        _policy_rule("", ["pods"], _READ),
-        _policy_rule("", ["pods/log"], ["get"]),
-        _policy_rule("", ["events"], ["create"]),
-        _policy_rule("", ["pods/eviction"], ["create"]),
-        _policy_rule("", ["pods"], ["delete"]),
-        _policy_rule("", ["configmaps"], _FOLLOW, [CONFIG_MAP]),  # asked for by this name alone
-        *_kinds(),
-        _policy_rule("karpenter.sh", ["nodeclaims", "nodepools"], _FOLLOW),
-        _policy_rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
-        _policy_rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
-        _policy_rule("admissionregistration.k8s.io", [_REGISTRATIONS], ["create"]),
-        _policy_rule("admissionregistration.k8s.io", [_REGISTRATIONS], ["get", "update", "delete"], [name]),
-    ]
+def _small_pod() -> dict[str, Any]:
+    """A pod with a policy that every namespace lets in: with little of everything, and nothing that `restricted` forbids."""
+    little = {"cpu": "1m", "memory": "1Mi"}
+    security = {
+        "allowPrivilegeEscalation": False,
+        "runAsNonRoot": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {
+        "name": "main",
+        "image": "none",
+        "resources": {"requests": little, "limits": little},
+        "securityContext": security,
+    }
+    metadata = {"generateName": "spotwright-check-", "labels": {SPOT_LABEL: "prefer"}}
+    spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _kinds() -> list[dict[str, Any]]:
-    """Reading the kinds that are placed: runs are watched, and the others are read where an object refers to them."""
-    groups: dict[str, list[str]] = {}
-    for kind, version in (*SERVED.items(), ("Trial", SERVED["Experiment"])):
-        if kind != "Pod":
-            groups.setdefault(version.rpartition("/")[0], []).append(kind)
-    rules = []
-    for group, kinds in groups.items():
-        watched = [plural_of(kind) for kind in kinds if kind in RUN_KINDS]
-        others = [plural_of(kind) for kind in kinds if kind not in RUN_KINDS]
-        rules += [_policy_rule(group, watched, _READ)] if watched else []
-        rules += [_policy_rule(group, others, ["get"])] if others else []
-    return rules
-
-
-def _at_home(name: str) -> list[dict[str, Any]]:
-    """The rules in the controller's own namespace: its Lease, and the authority that it publishes."""
-    return [
-        _policy_rule("", ["configmaps"], ["create"]),
-        _policy_rule("", ["configmaps"], ["get", "update"], [READING]),
-        _policy_rule("coordination.k8s.io", ["leases"], ["create"]),
-        _policy_rule("coordination.k8s.io", ["leases"], ["get", "update"], [name]),
-    ]
-
-
-def _policy_rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> dict[str, Any]:
-    rule: dict[str, Any] = {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-    return rule if names is None else {**rule, "resourceNames": names}
+def _has(found: Mapping[str, Any], authority: bytes) -> bool:
+    bundle = base64.b64encode(authority).decode()
+    return all((each.get("clientConfig") or {}).get("caBundle") == bundle for each in found.get("webhooks") or ())

@@ -26,7 +26,7 @@ from typing import Any
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.errors import Fenced
 
-__all__ = ["KubernetesLease", "while_held"]
+__all__ = ["KubernetesLease", "uptime", "while_held"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ _BASE = "/apis/coordination.k8s.io/v1"
 _JITTER = 1.2  # replicas that begin together do not ask together
 
 
-def _uptime() -> float:
-    """Seconds that also pass while the machine is suspended, where the system can tell."""
+def uptime() -> float:
+    """Seconds that also pass while the machine is suspended, where the system can tell; the same for all processes."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -45,7 +45,7 @@ class KubernetesLease:
 
     ``identity`` must differ for each process; the default is ``HOST_PID_RANDOM``. ``lasts`` seconds without a
     change make the Lease free, the holder renews it every ``retry`` seconds and stops after ``renew_within`` without success.
-    ``annotations`` are what the holder says of itself on the Lease.
+    ``annotations`` are what the holder says of itself on the Lease. ``on_renewed`` hears until when it is held, by ``clock``.
     ``epoch`` counts the holders (``leaseTransitions``): it is that of the last Lease seen, and grows with each new holder.
     """
 
@@ -60,7 +60,7 @@ class KubernetesLease:
         lasts: float = 15.0,
         renew_within: float = 10.0,
         retry: float = 2.0,
-        clock: Callable[[], float] = _uptime,
+        clock: Callable[[], float] = uptime,
     ) -> None:
         if not retry * _JITTER < renew_within < lasts:
             raise ValueError("a lease needs retry * 1.2 < renew_within < lasts")
@@ -69,15 +69,22 @@ class KubernetesLease:
         self._lasts, self._renew_within, self._retry = lasts, renew_within, retry
         self._annotations = annotations
         self._seen: Mapping[str, Any] | None = None  # the spec of the Lease at the last look
+        self._written: Mapping[str, Any] | None = None  # the Lease as this replica wrote it last, if it holds it
         self._changed_at = 0.0  # when it was first seen like that, by our clock
         self._renewed_at: float | None = None  # when our last successful renewal began; None: not the holder
         self.identity = identity or f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
         self.epoch = 0
+        self.on_renewed: Callable[[float], None] = lambda _until: None
+
+    @property
+    def held_until(self) -> float:
+        """Until when this replica may write if no renewal succeeds any more; 0 where it does not hold the Lease."""
+        return 0.0 if self._renewed_at is None else self._renewed_at + self._renew_within
 
     @property
     def is_held(self) -> bool:
         """Whether this replica may write now, by its own clock: also right after the process was frozen."""
-        return self._renewed_at is not None and self._clock() < self._renewed_at + self._renew_within
+        return self._clock() < self.held_until
 
     @property
     def holder(self) -> str:
@@ -136,7 +143,7 @@ class KubernetesLease:
     async def _try(self, what: str) -> bool:
         """Take or renew the Lease once, within the time that a holder has left. Returns whether this replica is the holder."""
         began = self._clock()
-        left = self._renew_within if self._renewed_at is None else self._renewed_at + self._renew_within - began
+        left = self._renew_within if self._renewed_at is None else self.held_until - began
         try:
             async with asyncio.timeout(max(0.0, left)):
                 is_holder = await self._take_or_renew()
@@ -144,9 +151,20 @@ class KubernetesLease:
             _LOG.warning("cannot %s %s: %s", what, self._described(), str(error) or "no answer in time")
             return False
         self._renewed_at = began if is_holder else None
+        if is_holder:
+            self.on_renewed(self.held_until)
         return is_holder
 
     async def _take_or_renew(self) -> bool:
+        """One request renews a Lease that is as it was written last, as client-go does it: an API server may be busy."""
+        if self._renewed_at is not None and self._written is not None:
+            try:
+                if await self._write("PUT", self._path, self._written, self.epoch):
+                    return True
+            except ApiFailed as error:
+                if error.status != 404:
+                    raise
+        self._written = None
         found = await self._api.get_or_none(self._path)
         if found is None:
             if self._renewed_at is not None:
@@ -190,6 +208,7 @@ class KubernetesLease:
                 return False
             raise
         self._note(answer.get("spec") or {})
+        self._written = answer
         return True
 
 

@@ -13,6 +13,7 @@ continued without gaps and repeats. The values of variables whose names say that
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ from spotwright.model.quantities import format_bytes
 
 __all__ = [
     "POSITION",
+    "RESERVE",
     "LogFile",
     "Overlap",
     "Piece",
@@ -37,6 +39,8 @@ __all__ = [
     "Redaction",
     "StampedLines",
     "Window",
+    "free_and_reserve",
+    "saved_states",
     "secret_values",
     "stamp_text",
 ]
@@ -44,6 +48,9 @@ __all__ = [
 
 POSITION = "log.position"
 """The file beside a log that is not complete."""
+
+RESERVE = 256 << 20
+"""Bytes of a disk that logs leave free, so that journals can be written; of a small disk a tenth."""
 
 _BLOCK = 8192  # bytes of the position: more than it ever has, so that nothing old stays behind it
 
@@ -59,6 +66,7 @@ class LogFile:
         self._dropped = 0  # bytes
         self._is_checked = True  # the files have the sizes that are expected here
         self._saved = b"null"
+        self._folder: Path | None = None  # one that is there
         self.notes: dict[str, Any] = {}
 
     @property
@@ -69,11 +77,9 @@ class LogFile:
     def open(self) -> bool:
         """Take up a log that an earlier process left; False if there is none. Raises :class:`OSError`."""
         try:
-            states = msgspec.json.decode(self._position.read_bytes(), type=dict[str, dict[str, Any] | None])
+            states = saved_states(self._position.read_bytes())
         except FileNotFoundError:
             return False
-        except msgspec.DecodeError:  # a power loss of this machine: the log begins again
-            states = {}
         before, after = states.get("before"), states.get("after")
         self._is_checked = False
         for state in (after, before):
@@ -87,6 +93,7 @@ class LogFile:
 
     def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
         """Write a piece together with its owner's notes. Raises :class:`OSError`; then nothing has changed."""
+        self._require_room(len(data))
         self._check()
         sizes, dropped, saved, before = dict(self._sizes), self._dropped, self._saved, self.notes
         try:
@@ -107,6 +114,7 @@ class LogFile:
         """Put the tails behind the log, and mark it complete. Raises :class:`OSError`."""
         tails = sorted(self._sizes.keys() - {0})
         if tails:
+            self._require_room(sum(self._sizes[number] for number in tails))
             self._check()
             with self.path.open("r+b") as log:
                 log.seek(self._sizes[0])
@@ -118,6 +126,14 @@ class LogFile:
         self._position.unlink(missing_ok=True)
         for path in self.path.parent.glob("log.tail-*"):
             path.unlink(missing_ok=True)
+
+    def _require_room(self, length: int) -> None:
+        """Raise :class:`OSError` where so many bytes more would leave too little of the disk to journals."""
+        if self._folder is None or not self._folder.exists():
+            self._folder = next(folder for folder in self.path.parents if folder.exists())
+        free, reserve = free_and_reserve(self._folder)
+        if free < reserve + length:
+            raise OSError(errno.ENOSPC, f"logs leave the last {format_bytes(reserve)} of the disk to journals")
 
     def _file(self, number: int) -> Path:
         return self.path.with_name(f"log.tail-{number}") if number else self.path
@@ -148,7 +164,7 @@ class LogFile:
         if self._saved == b"null":
             self.path.parent.mkdir(parents=True, exist_ok=True)
         text = b'{"before":' + self._saved + b',"after":' + after + b"}"
-        file = os.open(self._position, os.O_WRONLY | os.O_CREAT, 0o644)
+        file = os.open(self._position, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             os.pwrite(file, text.ljust(_BLOCK), 0)  # a kill in the middle of it takes spaces away, at most
         finally:
@@ -156,7 +172,7 @@ class LogFile:
         self._saved = after
 
     def _write(self, number: int, data: bytes, start: int) -> None:
-        file = os.open(self._file(number), os.O_WRONLY | os.O_CREAT, 0o644)
+        file = os.open(self._file(number), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             while data:
                 written = os.pwrite(file, data, start)
@@ -186,6 +202,28 @@ class LogFile:
         self._sizes = {int(number): int(size) for number, size in state["sizes"].items()}
         self._dropped, self.notes = int(state["dropped"]), dict(state["notes"])
         self._saved = msgspec.json.encode(state)
+
+
+def saved_states(data: bytes) -> Mapping[str, dict[str, Any] | None]:
+    """What a file ``log.position`` holds; nothing of a damaged one, as a power loss leaves it: then the log begins again."""
+    try:
+        states = msgspec.json.decode(data, type=dict[str, dict[str, Any] | None])
+        for state in [each for each in states.values() if each is not None]:
+            are_whole = [int(number) >= 0 and int(size) >= 0 for number, size in state["sizes"].items()]
+            notes = dict(state["notes"])
+            if "position" in notes:
+                Position.from_json(notes["position"])
+            if not all(are_whole) or int(state["dropped"]) < 0:
+                return {}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return states
+
+
+def free_and_reserve(folder: Path) -> tuple[int, int]:
+    """The bytes that are free on the disk of a folder, and those that logs leave free. Raises :class:`OSError`."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize, min(RESERVE, disk.f_blocks * disk.f_frsize // 10)
 
 
 _LONG = 65_536  # bytes of a line that are held until its end comes; a longer one is handed on in pieces

@@ -16,7 +16,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spotwright.cluster.api_client import Api, ApiFailed, StreamSilent, wait_before
+from spotwright.cluster.api_client import Api, ApiFailed, StreamSilent, object_path, wait_before
 from spotwright.cluster.log_file import (
     LogFile,
     Overlap,
@@ -411,9 +411,9 @@ class Follower:
 
     @property
     def path(self) -> str:
-        """The path of the pod."""
+        """The path of the pod. Raises :class:`ApiFailed` for a name that no pod has."""
         meta = metadata(self.pod)
-        return f"/api/v1/namespaces/{meta.get('namespace', '')}/pods/{meta.get('name', '')}"
+        return object_path("v1", "Pod", str(meta.get("name", "")), str(meta.get("namespace", "")))
 
     def _parameters(self, target: Readable) -> dict[str, str]:
         since = self._position.since_time

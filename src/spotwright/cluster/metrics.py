@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.limited_server import serve
 from spotwright.cluster.run_api import publish_authority, start_reading
-from spotwright.cluster.unavailable_pools import Tally
+from spotwright.cluster.unavailable_pools import LeftOut, Move
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
-from spotwright.scheduling.budgets import Pause
 
 __all__ = ["Metrics", "Readers", "serve_metrics"]
 
@@ -40,16 +40,34 @@ class _Family(NamedTuple):
     values: Iterable[tuple[_Labels, float]]
 
 
+class _Counts(Protocol):
+    """What is counted by whoever records and moves."""
+
+    @property
+    def is_leading(self) -> bool: ...
+    @property
+    def moves(self) -> Mapping[Move, int]: ...
+    @property
+    def waiting(self) -> Mapping[tuple[str, str], int]: ...
+    @property
+    def unplaced(self) -> int: ...
+
+
 class Metrics:
     """The metrics of one replica, computed when they are asked for.
 
-    ``pauses`` gives the pools that are left out now; ``verdicts`` counts the reviews that this replica has answered.
+    ``pauses`` gives the pools that are left out now; ``verdicts`` counts the reviews that this replica has answered. ``aside``
+    gives the namespaces that are set aside now, each with the part that does so.
     """
 
     def __init__(
-        self, tally: Tally, pauses: Callable[[], Mapping[str, Pause]], verdicts: Callable[[], Mapping[str, int]]
+        self,
+        tally: _Counts,
+        pauses: Callable[[], Sequence[LeftOut]],
+        verdicts: Callable[[], Mapping[str, int]],
+        aside: Callable[[], Iterable[tuple[str, str]]] = tuple,
     ) -> None:
-        self._tally, self._pauses, self._verdicts = tally, pauses, verdicts
+        self._tally, self._pauses, self._verdicts, self._aside = tally, pauses, verdicts, aside
 
     def text(self) -> str:
         """All metrics as text."""
@@ -65,14 +83,19 @@ class Metrics:
             ((("namespace", name), ("reason", why)), count) for (name, why), count in self._tally.waiting.items()
         ]
         yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
-        pauses = self._pauses()
-        until = [((("pool", pool),), pause.until) for pool, pause in pauses.items()]
-        text = "Until when a pool is left out because it had no node, in Unix seconds."
+        text = "Pods with a policy that no review has placed, because it came too late or nobody answered it."
+        yield _Family("spotwright_pods_unplaced_total", "counter", text, [((), float(self._tally.unplaced))])
+        pauses = {(("namespace", one.namespace), ("pool", one.pool)): one.pause for one in self._pauses()}
+        until = [(labels, pause.until) for labels, pause in pauses.items()]
+        text = "Until when a pool is left out because it had no node, in Unix seconds; without a namespace for all."
         yield _Family("spotwright_pool_left_out_until_seconds", "gauge", text, until)
-        times = [((("pool", pool),), pause.times) for pool, pause in pauses.items()]
+        times = [(labels, pause.times) for labels, pause in pauses.items()]
         yield _Family("spotwright_pool_left_out_times", "gauge", "How often in a row a pool had no node.", times)
         reviews = [((("verdict", verdict),), count) for verdict, count in self._verdicts().items()]
         yield _Family("spotwright_reviews_total", "counter", "Reviews that this replica has answered.", reviews)
+        aside = [((("by", part), ("namespace", namespace)), 1.0) for namespace, part in set(self._aside())]
+        text = "Namespaces that are set aside, because their objects cost too much."
+        yield _Family("spotwright_set_aside", "gauge", text, aside)
 
 
 async def serve_metrics(metrics: Metrics, host: str, port: int, *, is_asked: bool) -> web.AppRunner | None:
@@ -87,12 +110,9 @@ async def serve_metrics(metrics: Metrics, host: str, port: int, *, is_asked: boo
 
     app = web.Application()
     app.add_routes([web.get("/metrics", answer)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        runner = await serve(app, host=host, port=port)
     except OSError as error:
-        await runner.cleanup()
         if is_asked:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --metrics-listen") from error
         _LOG.warning("no metrics are served: %s:%d is taken; name another address with --metrics-listen", host, port)

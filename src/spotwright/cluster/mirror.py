@@ -3,7 +3,8 @@
 After 410 Gone, and after anything else that makes a new list necessary, the mirror compares the list with what it had. An
 object that is missing was deleted meanwhile: its deletion is reported with its last known state. An object whose UID has
 changed was deleted and made again: both are reported. So no deletion is lost, which the watch of no Python library promises.
-What is equal in many objects is kept once, so that ten thousand pods fit into a few dozen megabytes.
+
+Authors of objects are strangers: one that cannot be read is set aside with a line in the log, and its stream goes on.
 """
 
 from __future__ import annotations
@@ -11,21 +12,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
 
-from spotwright.cluster.api_client import Api, ApiFailed, StreamSilent, wait_before
+from spotwright.cluster.api_client import FORBIDDEN, TOO_LARGE, Api, ApiFailed, StreamSilent, wait_before
+from spotwright.cluster.bounded_json import (
+    ListMetadata,
+    ListPage,
+    TooManyValues,
+    WatchEvent,
+    identity,
+    main_fields,
+    read_as,
+    read_object,
+)
+from spotwright.cluster.kept_objects import Room, SetAside
+from spotwright.cluster.workloads import metadata, uid_of
 
-__all__ = ["Change", "ChangeKind", "Mirror", "Resource", "Sharing", "is_served"]
+__all__ = [
+    "Change",
+    "ChangeKind",
+    "FollowedNamespaces",
+    "Mirror",
+    "Resource",
+    "is_served",
+]
 
 
 _LOG = logging.getLogger(__name__)
-_CHUNK = "500"  # objects a page of a list, as kubectl asks for
+_CHUNK = 500  # objects a page of a list, as kubectl asks for
+_PAGE = 8 * 1024 * 1024  # bytes of a page; 500 objects of whoever writes large ones would be 700 MB
 _LASTS = 290  # seconds: the server ends a watch then, so that connections spread over its replicas
 _SHORT = 0.5  # seconds
+_REFUSED = 5.0, 30.0  # seconds until what is refused is tried again: a Role may be bound a moment later
+_REFUSALS = 6  # in a row, until the longer wait
 _SILENCE = 75.0  # seconds without a byte: bookmarks come about once a minute, so the stream is dead
 
 
@@ -64,10 +88,13 @@ class Mirror:
 
     ``labels`` and ``fields`` are selectors for the server; objects for which ``keep`` is false are dropped here. ``slim``
     makes of an object what is kept of it and reported, with its name, namespace, UID and version. ``problem`` is the last
-    error while there is one: for readiness checks and for ``doctor``.
+    error while there is one: for readiness checks and for ``doctor``; ``status`` is its HTTP status. A mirror that does not
+    ``remember`` reports what is there and what comes, keeps nothing of it and never tells that an object is gone. An object for
+    which its namespace has no ``room`` stays as it was known, with the version that it had, or unknown. So does one that would
+    take too much memory alone (:mod:`spotwright.cluster.bounded_json`), unless the mirror ``shortens`` it to its main fields.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what is asked for, and what is kept of it
         self,
         api: Api,
         resource: Resource,
@@ -77,16 +104,21 @@ class Mirror:
         fields: str = "",
         keep: Callable[[Mapping[str, Any]], bool] | None = None,
         slim: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        remember: bool = True,
+        room: Room | None = None,
+        shortens: bool = False,
     ) -> None:
-        self._api, self._keep, self._slim = api, keep, slim or _whole
+        self._api, self._keep, self._slim, self._remembers = api, keep, slim or _whole, remember
+        self._room, self._shortens = room, shortens
         self._path = resource.path(namespace)
+        self._aside = SetAside()
         self._params = {
             **({"labelSelector": labels} if labels else {}),
             **({"fieldSelector": fields} if fields else {}),
         }
-        self._version = ""
+        self._version, self._chunk = "", _CHUNK
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
-        self.problem = ""
+        self.problem, self.status = "", 0
 
     def list_again(self) -> None:
         """Let the next :meth:`changes` begin with a list, because ``keep`` now holds for other objects."""
@@ -95,16 +127,16 @@ class Mirror:
     def drop(self, namespace: str) -> None:
         """Forget the objects of a namespace without a word: ``keep`` does not hold for them any more."""
         for key in [key for key in self.objects if key[0] == namespace]:
-            del self.objects[key]
+            self._forget(key)
 
     async def changes(self) -> AsyncIterator[Change]:
-        """All changes, for ever. Errors that may pass are waited out; the others are tried again every 30 seconds."""
+        """All changes, for ever. Errors that may pass are waited out; the others are tried again, later every 30 seconds."""
         failures = gone = 0
         while True:
             began = time.monotonic()
             try:
                 async for change in self._list_and_watch():
-                    failures, self.problem = 0, ""
+                    failures, self.problem, self.status = 0, "", 0
                     yield change
             except _Gone:
                 self._version = ""  # a new list follows at once, but not without end where each one is too old already
@@ -113,10 +145,11 @@ class Mirror:
                     await asyncio.sleep(wait_before(gone - 1, None))
             except ApiFailed as error:
                 failures += 1
-                self.problem = str(error)
-                _LOG.warning("%s", error)
-                wait = wait_before(failures, error.retry_after) if error.may_pass else 30.0
-                await asyncio.sleep(wait)
+                if str(error) != self.problem:
+                    _LOG.warning("%s", error)
+                self.problem, self.status = str(error), error.status
+                refused = _REFUSED[failures > _REFUSALS]
+                await asyncio.sleep(wait_before(failures, error.retry_after) if error.may_pass else refused)
 
     async def _list_and_watch(self) -> AsyncIterator[Change]:
         if not self._version:
@@ -133,12 +166,13 @@ class Mirror:
         """List, then report what differs from the objects before: first what is gone, then what is new or has changed."""
         listed, version = await self._list_pages()
         for key, old in list(self.objects.items()):
-            if key not in listed or _uid(listed[key]) != _uid(old):
-                del self.objects[key]
+            if key not in listed or uid_of(listed[key]) != uid_of(old):
+                self._forget(key)
                 yield Change(ChangeKind.DELETED, old)
         for key, new in listed.items():
             before = self.objects.get(key)
-            self.objects[key] = new
+            if self._remembers:
+                self.objects[key] = new
             if before is None or _version(before) != _version(new):
                 yield Change(ChangeKind.PUT, new)
         self._version = version
@@ -149,20 +183,26 @@ class Mirror:
         listed: dict[tuple[str, str], dict[str, Any]] = {}
         more = ""
         while True:
-            params = {**self._params, "limit": _CHUNK, **({"continue": more} if more else {})}
+            params = {**self._params, "limit": str(self._chunk), **({"continue": more} if more else {})}
             try:
-                page = await self._api.get(self._path, params)
+                page = await self._api.get_page(self._path, params, at_most=_PAGE if self._chunk > 1 else None)
             except ApiFailed as error:
+                if error.status == TOO_LARGE and self._chunk > 1:
+                    self._chunk = max(1, self._chunk // 8)
+                    continue
                 if error.status == 410:
                     raise _Gone from error
                 raise
-            for item in page.get("items") or ():
-                if self._keep is None or self._keep(item):
-                    listed[_key(item)] = self._slim(_slim(item, page))
-            metadata = page.get("metadata") or {}
-            more = metadata.get("continue", "")
+            for item in page.items or ():
+                kept = self._kept(self._read(bytes(item)), page)
+                if kept is not None and not self._has_room(kept):
+                    kept = self._known(kept)
+                if kept is not None:
+                    listed[_key(kept)] = kept
+            position = page.metadata or ListMetadata()
+            more = position.continue_ or ""
             if not more:
-                return listed, str(metadata.get("resourceVersion", ""))
+                return listed, position.resource_version or ""
 
     async def _watch(self) -> AsyncIterator[Change]:
         """One watch from the last version on, until the server ends it."""
@@ -186,107 +226,188 @@ class Mirror:
                 raise _Gone from error
             raise
 
-    def _take(self, line: str) -> Change | None:
+    def _take(self, line: bytes) -> Change | None:
         """Apply one line of a watch. A line that was cut in the middle ends the watch; the next one repeats it whole."""
         try:
-            event = msgspec.json.decode(line, type=dict[str, Any])
+            event = read_as(WatchEvent, line)
         except msgspec.DecodeError as error:
             raise ApiFailed(f"{self._path}: a line of the watch is cut off") from error
-        kind, data = event.get("type"), event.get("object")
-        if not isinstance(data, dict):
+        text = bytes(event.object)
+        if not text.startswith(b"{"):
             raise ApiFailed(f"{self._path}: the watch holds no object")
-        if kind == "ERROR":
-            if data.get("code") == 410:
+        data = self._read(text)
+        if data is None or data is self._known(data):  # it was not read: the state that is known is no news
+            self._version = _version(identity(text)) or self._version
+            return self._apply(event.type, data) if data is not None and event.type == "DELETED" else None
+        if event.type == "ERROR":
+            code = data.get("code")
+            if code == 410:
                 raise _Gone
-            raise ApiFailed(f"{self._path}: the watch ends: {data.get('message', '')}", int(data.get("code") or 0))
-        self._version = _version(data)
-        if kind == "BOOKMARK":
+            words = f"{self._path}: the watch ends: {data.get('message', '')}"
+            raise ApiFailed(words, code if isinstance(code, int) else 0)
+        self._version = _version(data) or self._version
+        if event.type == "BOOKMARK":
             return None
-        return self._apply(str(kind), _slim(data, {}))
+        kept = self._kept(data, ListPage())
+        if kept is None:
+            return None
+        if event.type != "DELETED" and (kept is self._known(kept) or not self._has_room(kept)):
+            return None
+        return self._apply(event.type, kept)
 
-    def _apply(self, kind: str, data: dict[str, Any]) -> Change | None:
-        if self._keep is not None and not self._keep(data):
-            return None
-        data = self._slim(data)
+    def _known(self, item: Mapping[str, Any]) -> dict[str, Any] | None:
+        """An object as it was known, if it is the same one: what was deleted and made again under its name is another."""
+        before = self.objects.get(_key(item))
+        return before if before is not None and uid_of(before) == uid_of(item) else None
+
+    def _read(self, text: bytes) -> dict[str, Any] | None:
+        """An object. Of one that would take too much memory its main fields, where they are wanted, else as it was known."""
+        try:
+            return read_object(text)
+        except msgspec.DecodeError:
+            return {}
+        except TooManyValues as error:
+            item = identity(text)
+            if self._keep is not None and not self._keep(item):
+                return None
+            if self._shortens:
+                with suppress(TooManyValues):
+                    shortened = main_fields(text)
+                    self._aside.say(self._path, item, f"is read without its steps, because {error}")
+                    return shortened
+            self._aside.say(self._path, item, f"is set aside, because {error}")
+            return self._known(item)
+
+    def _apply(self, kind: str, data: dict[str, Any]) -> Change:
         if kind == "DELETED":
-            self.objects.pop(_key(data), None)
+            self._forget(_key(data))
             return Change(ChangeKind.DELETED, data)
-        self.objects[_key(data)] = data
+        if self._remembers:
+            self.objects[_key(data)] = data
         return Change(ChangeKind.PUT, data)
+
+    def _has_room(self, kept: Mapping[str, Any]) -> bool:
+        return self._room is None or self._room.take((self._path, *_key(kept)), kept)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        self.objects.pop(key, None)
+        if self._room is not None:
+            self._room.leave((self._path, *key))
+
+    def _kept(self, item: dict[str, Any] | None, page: ListPage) -> dict[str, Any] | None:
+        """What is kept of an object; None if nothing is. Of one that cannot be read the state before stays as it was."""
+        if item is None:
+            return None
+        if not _is_readable(item):
+            self._aside.say(self._path, item)
+            return None
+        try:
+            item = _slim(item, page)
+            return self._slim(item) if self._keep is None or self._keep(item) else None
+        except Exception as error:  # noqa: BLE001  # an object that nobody has thought of must not end the stream of all others
+            self._aside.say(self._path, item, because=error)
+            return self._known(item)
+
+
+class FollowedNamespaces:
+    """A resource in each of some namespaces, by a stream of its own; without namespaces, in all by one stream.
+
+    ``selectors`` are those of :class:`Mirror`. A namespace that may not be read has nothing of the resource, until it may.
+    """
+
+    def __init__(self, api: Api, resource: Resource, namespaces: Sequence[str], **selectors: Any) -> None:
+        self._mirrors = [
+            Mirror(api, resource, namespace, **selectors) for namespace in (dict.fromkeys(namespaces) or ("",))
+        ]
+        self._incomplete = {*self._mirrors}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of it is known that may be read."""
+        return all(mirror.status in FORBIDDEN for mirror in self._incomplete) and (
+            len(self._mirrors) > 1 or not self._incomplete
+        )
+
+    @property
+    def problem(self) -> str:
+        """Why some of it cannot be read at present; empty while all can."""
+        return next((mirror.problem for mirror in self._mirrors if mirror.problem), "")
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """All changes, for ever, one after the other."""
+        queue: asyncio.Queue[tuple[Mirror, Change | Exception]] = asyncio.Queue(_AHEAD)
+        tasks = [asyncio.ensure_future(_into(queue, mirror)) for mirror in self._mirrors]
+        try:
+            while True:
+                mirror, change = await queue.get()
+                if isinstance(change, Exception):
+                    raise change
+                if change.kind is ChangeKind.SYNCED:
+                    self._incomplete.discard(mirror)
+                yield change
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _into(queue: asyncio.Queue[tuple[Mirror, Change | Exception]], mirror: Mirror) -> None:
+    try:
+        async for change in mirror.changes():
+            await queue.put((mirror, change))
+    except Exception as error:  # noqa: BLE001  # whoever reads the queue raises it
+        await queue.put((mirror, error))
+
+
+_AHEAD = 100  # changes that wait to be taken
+
+
+def _is_readable(item: Any) -> bool:
+    """Whether an object has what the API server gives to every one, in the types that it gives."""
+    meta = item.get("metadata") if isinstance(item, dict) else None
+    if not isinstance(meta, dict) or not meta.get("name"):
+        return False
+    texts = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+    return (
+        all(isinstance(meta.get(key), str | None) for key in texts)
+        and all(_is_texts(meta.get(key)) for key in ("labels", "annotations"))
+        and _is_objects(meta.get("ownerReferences"))
+        and all(isinstance(item.get(key), dict | None) for key in ("spec", "status"))
+    )
+
+
+def _is_texts(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(isinstance(each, str) for each in value.values()))
+
+
+def _is_objects(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(each, dict) for each in value))
 
 
 async def is_served(api: Api, resource: Resource) -> bool:
     """Whether the API server knows the resource; where it does not, its controller is not installed."""
     group = await api.get_or_none(resource.base)
-    return group is not None and any(each.get("name") == resource.plural for each in group.get("resources") or ())
+    found = None if group is None else group.get("resources")
+    return _is_objects(found) and any(each.get("name") == resource.plural for each in found or ())
 
 
 def _whole(item: dict[str, Any]) -> dict[str, Any]:
     return item
 
 
-def _slim(item: dict[str, Any], page: Mapping[str, Any]) -> dict[str, Any]:
+def _slim(item: dict[str, Any], page: ListPage) -> dict[str, Any]:
     """An object without its managed fields, half of its size. Items of a list get the kind that the list names once."""
     item.get("metadata", {}).pop("managedFields", None)
-    if "kind" not in item and page:
-        item["kind"] = str(page.get("kind", "")).removesuffix("List")
-        item["apiVersion"] = str(page.get("apiVersion", ""))
+    if "kind" not in item and page.items is not None:
+        item["kind"] = (page.kind or "").removesuffix("List")
+        item["apiVersion"] = page.api_version or ""
     return item
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, str]:
-    metadata = item.get("metadata", {})
-    return metadata.get("namespace", ""), metadata.get("name", "")
-
-
-def _uid(item: Mapping[str, Any]) -> str:
-    return str(item.get("metadata", {}).get("uid", ""))
+    names = metadata(item)
+    return names.get("namespace") or "", names.get("name", "")
 
 
 def _version(item: Mapping[str, Any]) -> str:
-    return str(item.get("metadata", {}).get("resourceVersion", ""))
-
-
-_KEPT = 50_000  # parts that are remembered; after that the table begins anew, and costs one more copy of each
-_FIELDS = ("spec", "status")
-_METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
-
-
-class Sharing:
-    """A table of the parts that were seen. For one thread."""
-
-    def __init__(self, kept: int = _KEPT) -> None:
-        self._kept = kept
-        self._known: dict[Any, Any] = {}
-
-    def shared(self, item: dict[str, Any]) -> dict[str, Any]:
-        """The same object, whose parts are those of earlier objects where they are equal. The object itself is changed."""
-        if len(self._known) > self._kept:
-            self._known.clear()
-        for name in _FIELDS:
-            part = item.get(name)
-            if isinstance(part, dict):
-                item[name] = {key: self._of(value) for key, value in part.items()}
-        metadata = item.get("metadata")
-        if isinstance(metadata, dict):
-            for name in _METADATA:
-                if name in metadata:
-                    metadata[name] = self._of(metadata[name])
-        return item
-
-    def _of(self, value: Any) -> Any:
-        """The first part that was equal to this one. Equal means of the same types too: ``True`` is no 1."""
-        if isinstance(value, str):
-            return self._known.setdefault(value, value)
-        if isinstance(value, dict):
-            value = {key: self._of(each) for key, each in value.items()}
-            return self._known.setdefault((dict, *((key, _name_of(each)) for key, each in value.items())), value)
-        if isinstance(value, list):
-            value = [self._of(each) for each in value]
-            return self._known.setdefault((list, *map(_name_of, value)), value)
-        return value
-
-
-def _name_of(value: Any) -> Any:
-    """What stands for a part in the name of what holds it. A part that is in the table lives as long as that name."""
-    return id(value) if isinstance(value, (str, dict, list)) else (type(value), value)
+    return str(metadata(item).get("resourceVersion", ""))

@@ -13,23 +13,42 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import node_pool_of
+from spotwright.cluster.admit_objects import MOST_STEPS
+from spotwright.cluster.admit_pods import Admission
+from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.run_store import WorkloadRun
-from spotwright.cluster.signals import LastSeen, PodWaits, signals_of, waits_for
+from spotwright.cluster.signals import (
+    LastSeen,
+    PodWaits,
+    has_not_started,
+    how_cancelled,
+    signals_of,
+    started_at,
+    waits_for,
+)
 from spotwright.cluster.view import ClusterView, NodePool, SeenPod, offers_of, pool_of_node
 from spotwright.cluster.workloads import (
+    RUN_KINDS,
+    Outcome,
     PodAttempt,
     TaskName,
     attempts_of,
+    controller_reference,
+    failed_step,
     gang_of,
     has_policy,
+    last_step,
     metadata,
     outcome_of,
+    requests_of,
     retries_of,
+    seconds,
     task_name,
     template_of_pod,
     uid_of,
 )
+from spotwright.config import Config
 from spotwright.engine.decide import after_waiting, close_ended
 from spotwright.engine.events import (
     AttemptAdopted,
@@ -45,6 +64,8 @@ from spotwright.engine.events import (
     NoticeWithdrawn,
     RunFinished,
     RunStatus,
+    TaskCompleted,
+    TaskFailed,
     TaskStatus,
 )
 from spotwright.engine.next_rung import Snapshot
@@ -62,10 +83,13 @@ from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.model.quantities import format_duration
 from spotwright.notices.notice import Notice
+from spotwright.placing.affinity import rung_conditions
+from spotwright.placing.context import POLICY_ANNOTATION
+from spotwright.placing.patch import Steps
 from spotwright.scheduling.budgets import FollowUp
-from spotwright.scheduling.cause import classify
+from spotwright.scheduling.cause import classify, ended_early
 
-__all__ = ["Decide", "OnRecorded", "Recorder"]
+__all__ = ["Decide", "FindAdmission", "OnRecorded", "Recorder", "noted_unplaced", "why_early", "why_unplaced"]
 
 
 OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
@@ -74,17 +98,66 @@ OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
 Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, float], Iterable[Event]]
 """Decides about the newest attempt of a pod at a moment; the answer is recorded with what was seen, in one transaction."""
 
-_ATTEMPT, _OPEN, _REFUSED, _RUNG, _WHY = (
-    f"spotwright.dev/{name}" for name in ("attempt", "open", "refused", "rung", "why")
-)
-_LONGEST_WHY, _LONGEST_NAME, _MOST_POOLS = 1000, 63, 100  # annotations are of whoever makes the pod
+FindAdmission = Callable[[Mapping[str, Any], str], Admission | None]
+"""What was decided of a pod of the workload with this UID; None: no review has made the pod what it is."""
+
+_ATTEMPT = "spotwright.dev/attempt"
+_LONGEST_WHY = 1000
+_REFUSAL = " was refused: "
+_ROUNDED = 2.0  # seconds: Kubernetes writes whole ones, of two clocks
 _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has its pod"
+
+
+_UNPLACED = "started unplaced"
+_LATE = "a review came too late, or nobody answered it"
+_MOST_UNPLACED = 50  # notes in a run
+_MOST_TRIED = 5  # pods without a policy of a run that are placed in thought: a Workflow takes a tenth of a second
+
+
+def why_unplaced(pod: Mapping[str, Any]) -> str:
+    """What is known of a pod with a policy that no review has made precise: a clause; empty for all others."""
+    labels, annotations = (metadata(pod).get(part) or {} for part in ("labels", "annotations"))
+    if _ATTEMPT in annotations or not has_policy(labels, annotations):
+        return ""
+    owner = controller_reference(pod)
+    if owner is None:
+        return f"{_LATE}; it is placed when it is created again"
+    if POLICY_ANNOTATION in annotations:
+        return f"{_LATE}; its next attempt is placed"
+    if owner.get("kind") in RUN_KINDS:
+        return f"{_LATE}, for what has made it too: its next attempt is placed, with the retries of what has made it"
+    return f"{_LATE}, for what has made it too: it is placed when that is created again"
+
+
+def noted_unplaced(run: WorkloadRun, pod: Mapping[str, Any]) -> str:
+    """What a run's notes say of a pod that no review has placed: a clause; empty where they say nothing."""
+    begin = _note_of(pod)
+    return next((note.removeprefix(begin) for note in run.state.notes if note.startswith(begin)), "")
+
+
+def _note_of(pod: Mapping[str, Any]) -> str:
+    return f"pod {metadata(pod).get('name', '')} {_UNPLACED}: "
+
+
+_END_WITH_143 = (
+    "let the code end with 143 when work is left, as spotwright.checkpoint does; spotwright rehearse shows how it ends"
+)
+
+
+def why_early(kind: str) -> str:
+    """Why a task has failed whose last attempt exited with 0 with work left, and what its user does. ``kind``: who counts it."""
+    return (
+        f"it exited with 0 with work left, and its {kind} counts that as done: start it again, so that it goes on from its last "
+        f"save, and {_END_WITH_143}"
+    )
 
 
 class Recorder:
     """Records one workload. ``now`` is the API server's clock.
 
     ``order_limit`` is in seconds: an attempt for which nodes were on their way for so long waits for none that are ordered later.
+    ``admission`` finds what was decided of a pod: nobody believes what it says of itself. ``config`` is that of its namespace
+    now, for what should have been placed.
     """
 
     def __init__(
@@ -94,9 +167,14 @@ class Recorder:
         now: float,
         decide: Decide = lambda *_: (),
         order_limit: float = DEFAULT_LIMIT,
+        admission: FindAdmission = lambda *_: None,
+        config: Config | None = None,
     ) -> None:
         self._run, self._view, self._now, self._decide = run, view, now, decide
-        self._order_limit = order_limit
+        self._order_limit, self._admission, self._config = order_limit, admission, config
+        self._outcome: Outcome | None = None
+        self._how_ended = ""  # how its user has ended the workload, in words
+        self._was_cancelled = False  # before this look
 
     @property
     def _state(self) -> RunState:
@@ -112,28 +190,35 @@ class Recorder:
         ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object; None:
         the API does not have it any more.
         """
+        self._outcome, self._how_ended = _end_of(root, self._state)
+        self._was_cancelled = self._state.cancelling
         if self._view.is_going(str(self._state.meta.arguments.get("namespace", ""))):
-            self._cancel()  # a Job calls it a failure of its own that somebody else deletes its pods
+            self._how_ended = (
+                "its namespace was deleted"  # a Job calls it a failure of its own that its pods are deleted
+            )
+        if self._how_ended and root is not None and not self._run.is_over:
+            self._cancel()
         for seen in sorted(pods, key=_made_first):
-            if _is_refused(seen.pod):
-                self._note_refusal(seen)
+            admission = self._admission(seen.pod, self._run.uid)
+            if admission is not None and admission.is_refused:
+                self._note_refusal(seen, admission)
                 continue
             is_cut_off = not seen.is_gone and self._view.is_cut_off(seen.pod)
             for attempt in attempts_of(seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off):
-                self._one(seen, attempt)
+                self._one(seen, attempt, admission)
             for event in self._decide(self._view, self._state, seen, *self._known[attempt.key], self._now):
                 self._run.add(event)
         if are_all:
-            self._end_forgotten({key for seen in pods for key in _keys(seen)}, is_deleted=root is None)
+            self._end_forgotten({key for seen in pods for key in _keys(seen)})
         self._notices(self._state.nodes if are_all else {_node_of(seen) for seen in pods})
         self._nodes_gone()
         self._finish(root)
 
     # An attempt
 
-    def _one(self, seen: SeenPod, attempt: PodAttempt) -> None:
+    def _one(self, seen: SeenPod, attempt: PodAttempt, admission: Admission | None) -> None:
         if attempt.key not in self._known:
-            self._adopt(seen, attempt)
+            self._adopt(seen, attempt, admission)
         task, recorded = self._known[attempt.key]
         if recorded.bound_at is None and recorded.is_live and attempt.bound_at is not None:
             self._bind(seen, task, recorded, attempt.bound_at)
@@ -145,17 +230,16 @@ class Recorder:
             self._learn_retries(seen, task)
             self._end(seen, task, recorded, attempt)
 
-    def _adopt(self, seen: SeenPod, attempt: PodAttempt) -> None:
+    def _adopt(self, seen: SeenPod, attempt: PodAttempt, admission: Admission | None) -> None:
         name = task_name(seen.pod, seen.owners)
         path = self._free_slot(name)
         at = self._past(attempt.made_at)
         if name.template not in self._state.plan.graph.root.tasks:
-            known = self._state.plan.described
-            self._run.extend(at, template=template_of_pod(name.template, seen.pod, seen.owners, known))
+            template = template_of_pod(name.template, seen.pod, seen.owners, self._required(admission))
+            self._run.extend(at, template=template)
         earlier = self._state.tasks[path].attempts if path in self._state.tasks else ()
         gang = gang_of(seen.pod, seen.owners, [attempt.gang for attempt in earlier])
-        rung, pools = self._rung(seen.pod, path, name.template)
-        annotations = metadata(seen.pod).get("annotations") or {}
+        rung, pools = self._rung(admission, path, name.template)
         pod = str(metadata(seen.pod).get("name", ""))
         self._run.add(
             AttemptAdopted(
@@ -168,10 +252,32 @@ class Recorder:
                 rung=rung,
                 pools=pools,
                 gang=gang,
-                is_open=_OPEN in annotations,
-                why=str(annotations.get(_WHY, ""))[:_LONGEST_WHY],
+                is_open=admission is not None and admission.is_open,
+                why="" if admission is None else admission.why[:_LONGEST_WHY],
             )
         )
+        self._note_unplaced(seen)
+
+    def _note_unplaced(self, seen: SeenPod) -> None:
+        """Name a pod that no review has placed, and say what of it is placed; of very many pods the first ones."""
+        noted = sum(_UNPLACED in note for note in self._state.notes)
+        why = why_unplaced(seen.pod)
+        if not why and not noted and len(self._known) <= _MOST_TRIED:
+            why = self._why_without_policy(seen)
+        if why and noted < _MOST_UNPLACED:
+            self._run.add(NoteAdded(self._now, text=f"{_note_of(seen.pod)}{why}"))
+
+    def _why_without_policy(self, seen: SeenPod) -> str:
+        """The same of a pod without a policy, which a review would have placed by the policy of its namespace alone."""
+        if (
+            self._config is None
+            or _ATTEMPT in (metadata(seen.pod).get("annotations") or {})
+            or not is_of_a_run(seen.pod)
+        ):
+            return ""
+        if place_at_pod(seen.pod, seen.owners, self._config, (), steps=Steps(MOST_STEPS)).placed is None:
+            return ""
+        return f"{_LATE}, for what has made it too: the pods that it makes from now on are placed, with its own retries"
 
     def _free_slot(self, name: TaskName) -> str:
         """The path of the task: of pods that are alike, the first that has not succeeded and has no live attempt."""
@@ -183,14 +289,19 @@ class Recorder:
                 return f"{name.path}-{slot}"
         return f"{name.path}-{name.slots - 1}"
 
-    def _rung(self, pod: Mapping[str, Any], path: str, template: str) -> tuple[int, tuple[str, ...]]:
+    def _required(self, admission: Admission | None) -> Sequence[Mapping[str, Any]]:
+        """What a webhook has required of a pod's node, for the rung of this attempt alone."""
+        known = self._state.plan.described
+        pools = () if admission is None or admission.is_open else admission.pools
+        return rung_conditions([known[name] for name in pools], known) if all(name in known for name in pools) else ()
+
+    def _rung(self, admission: Admission | None, path: str, template: str) -> tuple[int, tuple[str, ...]]:
         """The rung that the pod was admitted for; without a webhook the one that was decided, which nothing enforces."""
         planned = self._state.plan.instance(template, path)
         rungs = planned.ladder.rungs
-        given = str((metadata(pod).get("annotations") or {}).get(_RUNG, "")).split(",")
-        admitted = tuple(dict.fromkeys(name[:_LONGEST_NAME] for name in given if name))[:_MOST_POOLS]
-        if admitted:
-            return next((index for index, rung in enumerate(rungs) if rung.pools == admitted), 0), admitted
+        if admission is not None and admission.pools:
+            index = next((index for index, rung in enumerate(rungs) if rung.pools == admission.pools), 0)
+            return index, admission.pools
         task = self._state.tasks.get(path)
         rung = (task.next_rung or 0) if task is not None else 0
         return (rung, rungs[rung].pools) if rung < len(rungs) else (0, tuple(self._state.plan.config.pools))
@@ -206,7 +317,11 @@ class Recorder:
             offers = offers_of(self._view.node(name), self._state.plan.config.pools[pool.name])
             self._run.add(NodeChanged(at, node=name, pool=pool.name, state="ready", offers=offers))
         self._name_stranger(name, pool)
-        self._run.add(AttemptBound(at, task.path, recorded.number, node=name, pool=self._state.nodes[name].pool))
+        requests = requests_of(seen.pod)
+        own = {} if requests == task.plan.work.requests else requests
+        self._run.add(
+            AttemptBound(at, task.path, recorded.number, node=name, pool=self._state.nodes[name].pool, requests=own)
+        )
 
     def _name_stranger(self, node: str, pool: NodePool) -> None:
         """Say once in a run that a node fits no pool of the configuration, where the configuration tells its pools' labels."""
@@ -226,17 +341,27 @@ class Recorder:
             ran_on = "it may have run on, beside the next attempt, until its pod was stopped"
             self._run.add(NoteAdded(self._now, text=f"{begin} {recorded.node} reports again: {ran_on}"))
 
-    def _note_refusal(self, seen: SeenPod) -> None:
+    def _note_refusal(self, seen: SeenPod, admission: Admission) -> None:
         """Say once which budget is spent. The pod is no attempt: nothing of the user's runs in it, and it spends no budget."""
-        annotations = metadata(seen.pod).get("annotations") or {}
         path = task_name(seen.pod, seen.owners).path
-        text = f"attempt {annotations.get(_ATTEMPT, '')} of {path} was refused: {annotations.get(_WHY, '')}"
+        text = f"attempt {admission.number} of {path}{_REFUSAL}{admission.why}"
         if text not in self._state.notes:
             self._run.add(NoteAdded(self._now, text=text))
+        task = self._state.tasks.get(path)
+        if task is not None and _awaits_another(task):
+            self._run.add(TaskFailed(self._now, path, why=text.replace(f" of {path} was", " was", 1)))
+        waits = waits_for(seen.pod)
+        begin = f"the pod that ends {path} with this refusal does not start: {waits.kind}"
+        if waits.kind and not any(note.startswith(begin) for note in self._state.notes):
+            mend = "; start the controller with an image that the nodes can pull (--refusal-image)"
+            text = f"{waits.words[:_LONGEST_WHY]}{mend if 'Image' in waits.kind else ''}"
+            self._run.add(NoteAdded(self._now, text=f"{begin}: {text}"))
 
     def _note_wait(self, seen: SeenPod, task: TaskState, recorded: AttemptState) -> None:
         """Record why an attempt waits. Words change with each try of the scheduler: there only another kind of reason is news."""
-        waits = waits_for(seen.pod)
+        waits = self._view.waits_of(seen.pod)
+        if recorded.is_held_up and not waits.kind and has_not_started(seen.pod):
+            return  # what held it up may be over, and it has not started yet
         if waits.kind == NO_NODE:
             waits = self._told(seen, recorded, waits)
         is_another_order = waits.kind == NODE_ORDERED and str(waits) != recorded.waits
@@ -244,6 +369,8 @@ class Recorder:
             is_first, is_told = not recorded.waits, waits.kind in (NODE_ORDERED, CANNOT_GROW, NO_SCALE_UP)
             earliest = max(recorded.placed_at, recorded.waits_since or 0.0)
             at = max(earliest, self._past(waits.since)) if is_first or is_told else self._now
+            if recorded.is_held_up and not waits.kind:
+                at = max(recorded.bound_at or 0.0, self._past(started_at(seen.pod)))
             self._run.add(AttemptWaits(at, task.path, recorded.number, why=str(waits)))
 
     def _told(self, seen: SeenPod, recorded: AttemptState, waits: PodWaits) -> PodWaits:
@@ -269,11 +396,45 @@ class Recorder:
                 self._run.extend(self._now, template=replace(template, retries=retries))
 
     def _end(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> None:
-        at = max(self._past(attempt.ended_at), recorded.bound_at or recorded.placed_at)
-        signals = self._signals(seen, recorded, attempt.restart) if attempt.is_known else Signals(heard=False)
-        self._close(AttemptEnded(at, task.path, recorded.number, signals=signals, started_at=attempt.bound_at))
+        at = max(self._past(self._ended_at(seen, recorded, attempt)), recorded.bound_at or recorded.placed_at)
+        signals = self._signals(seen, recorded, attempt.restart, at) if attempt.is_known else Signals(heard=False)
+        if self._was_cancelled and not signals.outputs_complete:
+            signals = signals._replace(cancelled=True, moved=self._how_ended)
+        if signals.cancelled and self._how_ended:
+            self._cancel()
+        began_at = started_at(seen.pod) if recorded.is_held_up and attempt.is_known else None
+        if began_at is not None:  # nobody saw it run
+            began_at = min(max(self._past(began_at), recorded.bound_at or 0.0), at)
+            self._run.add(AttemptWaits(began_at, task.path, recorded.number, why=""))
+        progress = signals.progress
+        self._close(
+            AttemptEnded(
+                at, task.path, recorded.number, signals=signals, started_at=attempt.bound_at, progress=progress
+            )
+        )
+        if signals.accepted_by_controller and recorded.cause is Cause.SUCCEEDED and progress is None:
+            self._note_told_success(task, recorded)
 
-    def _signals(self, seen: SeenPod, recorded: AttemptState, restart: int) -> Signals:
+    def _note_told_success(self, task: TaskState, recorded: AttemptState) -> None:
+        """Say that a success is the controller's word alone: the code exited with 0 because it was told to stop."""
+        kind = self._state.meta.orchestrator or "controller"
+        how = f"exited with 0 after it was told to stop, which its {kind} counts as done"
+        text = f"attempt {recorded.number} of {task.path} {how}; nothing says whether work was left: {_END_WITH_143}"
+        self._run.add(NoteAdded(self._now, text=text))
+
+    def _ended_at(self, seen: SeenPod, recorded: AttemptState, attempt: PodAttempt) -> float | None:
+        """When an attempt ended: as its containers say, else the last moment at which they can have run; None: not known.
+
+        Nobody hears of what ran on after its node fell silent. A pod that is gone has ended before its grace period was over.
+        """
+        if attempt.ended_at is not None or not attempt.has_ended:
+            return attempt.ended_at
+        silent_since = None if recorded.node is None else self._view.silent_since(recorded.node)
+        told_until = seconds(metadata(seen.pod).get("deletionTimestamp")) if seen.is_gone else None
+        begun = recorded.bound_at or recorded.placed_at
+        return min((at for at in (silent_since, told_until) if at is not None and at >= begun), default=None)
+
+    def _signals(self, seen: SeenPod, recorded: AttemptState, restart: int, ended_at: float) -> Signals:
         node = self._view.node(recorded.node) if recorded.node else None
         last = LastSeen(
             seen.pod,
@@ -284,7 +445,7 @@ class Recorder:
             node_events=self._view.events_of(recorded.node) if recorded.node else (),
             waited=self._view.waited(uid_of(seen.pod)),
         )
-        notice = self._notice(recorded)
+        notice = self._notice(recorded, ended_at)
         pool = self._state.plan.config.pools.get(recorded.pool or "")
         return signals_of(last, notice=notice, restart=restart, spot=None if pool is None else pool.is_spot)
 
@@ -292,14 +453,23 @@ class Recorder:
         """Record an end and its cause. The task's next attempt may be there already; then nothing is left to decide."""
         task = self._state.tasks[ended.task]
         if ended.attempt < task.last.number:
-            self._judge(ended, FollowUp.RETRY, "the next attempt had been made before it ended")
+            following = task.attempts[ended.attempt]
+            early = following.placed_at + _ROUNDED < ended.at
+            how = "had been made before it ended" if early else f"is attempt {following.number}"
+            self._judge(ended, FollowUp.RETRY, f"the next attempt {how}")
             return
         self._run.add(ended)
         for decision in close_ended(self._state, Snapshot(), max(self._now, ended.at)):
             self._run.add(self._honest(task, decision))
 
     def _honest(self, task: TaskState, decision: Event) -> Event:
-        """The decision, with other words where the last error ends the task by our count alone: nobody said how many it has."""
+        """The decision, with other words where it is not ours.
+
+        A suspended workload goes on when its user lets it; and where nobody said how many retries a task has, its last error
+        ends it by our count alone.
+        """
+        if isinstance(decision, AttemptDecided) and decision.cause is Cause.CANCELLED and not self._state.cancelling:
+            return decision.replaced(following="again, once it is resumed")
         if (
             not isinstance(decision, AttemptDecided)
             or decision.then is not FollowUp.FAIL
@@ -311,7 +481,8 @@ class Recorder:
         if is_known or has_policy(spec.labels, spec.annotations):
             return decision
         kind = self._state.meta.orchestrator or "controller"
-        return decision.replaced(following=f"whether it is tried again, its {kind} decides: its retries are not known")
+        following = f"whether it is tried again, its {kind} decides: its retries are not known"
+        return decision.replaced(then=FollowUp.RETRY, rung=task.last.rung, following=following)
 
     def _judge(self, ended: AttemptEnded, then: FollowUp, following: str) -> None:
         """Record an end with its cause, and what follows where that is no decision of ours."""
@@ -334,18 +505,30 @@ class Recorder:
             )
         )
 
-    def _end_forgotten(self, keys: set[str], *, is_deleted: bool) -> None:
-        """End attempts whose pods are gone, and whose end nobody saw. ``is_deleted``: the workload is gone as well."""
+    def _end_forgotten(self, keys: set[str]) -> None:
+        """End attempts whose pods are gone, and whose end nobody saw: at the last moment at which they can have run."""
         for key, (task, recorded) in list(self._known.items()):
             if recorded.is_live and key not in keys:
                 signals = Signals(heard=False, message=_FORGOTTEN)
                 self._run.add(NoteAdded(self._now, text=f"attempt {recorded.number} of {task.path}: {_FORGOTTEN}"))
-                ended = AttemptEnded(self._now, task.path, recorded.number, signals=signals, settled=True)
-                if is_deleted:
+                at = self._forgotten_at(task, recorded)
+                if self._how_ended:
                     self._cancel()
-                    self._judge(ended, FollowUp.CANCEL, f"nothing: {self._state.meta.pipeline} was deleted")
+                    signals = signals._replace(cancelled=True, moved=self._how_ended)
+                ended = AttemptEnded(at, task.path, recorded.number, signals=signals, settled=True)
+                if self._how_ended and recorded is task.last:
+                    self._judge(ended, FollowUp.CANCEL, f"nothing: {self._how_ended}")
                 else:
                     self._close(ended)
+
+    def _forgotten_at(self, task: TaskState, recorded: AttemptState) -> float:
+        """The last moment at which an attempt can have run whose pod vanished unseen: before the next one, or the end of all."""
+        begun = recorded.bound_at or recorded.placed_at
+        after = [attempt.placed_at for attempt in task.attempts[recorded.number : recorded.number + 1]]
+        silent_since = None if recorded.node is None else self._view.silent_since(recorded.node)
+        end = None if self._outcome is None else self._outcome.at
+        known = [at for at in (*after, silent_since, end) if at is not None and at >= begun]
+        return max(self._past(min(known, default=None)), begun)
 
     # Nodes
 
@@ -377,12 +560,14 @@ class Recorder:
             return told.notice
         return self._view.notice(name) if node.noticed_at is None else None
 
-    def _notice(self, recorded: AttemptState) -> Notice | None:
-        """The notice of an ended attempt, if it was told one: also one whose signs have left the node since."""
+    def _notice(self, recorded: AttemptState, ended_at: float) -> Notice | None:
+        """The notice of an attempt, if it was told one before its end: also one whose signs have left the node since."""
         if recorded.node is None or recorded.noticed_at is None:
             return None
         told = self._view.told(recorded.node)
-        return told.notice if told is not None else self._view.notice(recorded.node)
+        if told is None:
+            return self._view.notice(recorded.node)
+        return told.notice if told.at <= ended_at + _ROUNDED else None
 
     def _nodes_gone(self) -> None:
         gone = [node for name, node in self._state.nodes.items() if self._view.is_node_gone(name)]
@@ -399,40 +584,104 @@ class Recorder:
     def _finish(self, root: Mapping[str, Any] | None) -> None:
         """Record the end of the workload once all of its attempts have ended."""
         live = any(attempt.is_live for task in self._state.tasks.values() for attempt in task.attempts)
-        if self._run.is_over or live:
+        if self._run.is_over:
             return
-        outcome = outcome_of(root) if root is not None else None
+        if root is not None and root.get("kind") == "Workflow":
+            self._settle_steps(root)
+        if live:
+            return
+        outcome = self._outcome
         if outcome is not None and outcome.status is RunStatus.FAILED and self._state.cancelling:
-            self._run.add(RunFinished(self._now, status=RunStatus.CANCELLED, why="its namespace was deleted"))
-        elif outcome is not None:
-            if outcome.status is RunStatus.CANCELLED:
-                self._cancel()
-            self._run.add(RunFinished(self._now, status=outcome.status, why=outcome.why))
-        elif root is None:
-            self._finish_without_word()
+            outcome = outcome._replace(status=RunStatus.CANCELLED, why=self._how_ended or outcome.why)
+        elif outcome is None and root is None:
+            outcome = self._without_word()
+        if outcome is not None:
+            self._settle(outcome)
+            if outcome.status is RunStatus.SUCCEEDED and self._state.failed:  # it counts an end with work left as done
+                path = self._state.failed[0]
+                why = f"task {path} failed: {self._state.tasks[path].why}"
+                outcome = outcome._replace(status=RunStatus.FAILED, why=why)
+            self._run.add(RunFinished(self._ends_at(outcome), status=outcome.status, why=self._why(outcome, root)))
 
-    def _finish_without_word(self) -> None:
-        """The object is gone, and nobody saw its end: it has succeeded if all of its tasks have."""
+    def _without_word(self) -> Outcome:
+        """The end of an object that is gone, which nobody saw: it has succeeded if all of its tasks have."""
         tasks = self._state.tasks.values()
         if tasks and all(task.status.is_good for task in tasks):
-            self._run.add(RunFinished(self._now, status=RunStatus.SUCCEEDED))
+            return Outcome(RunStatus.SUCCEEDED, "")
+        return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it had ended")
+
+    def _ends_at(self, outcome: Outcome) -> float:
+        """When the run ended: as its object or its last pod says, whichever is later."""
+        ends = [
+            each.ended_at for task in self._state.tasks.values() for each in task.attempts if each.ended_at is not None
+        ]
+        return max([self._state.started_at, *ends, *([] if outcome.at is None and ends else [self._past(outcome.at)])])
+
+    def _settle_steps(self, workflow: Mapping[str, Any]) -> None:
+        """End the tasks that Argo does not try again, whatever their budgets allow: of a driver or importer it alone decides."""
+        paths = dict.fromkeys([*self._state.todo, *(path for _, path in self._state.timers)])
+        tasks = [self._state.tasks[path] for path in paths if path in self._state.tasks]
+        for task in filter(
+            _awaits_another, tasks
+        ):  # not all tasks: a look at one pod of thousands asks for none of them
+            step = last_step(workflow, task.path)
+            if step is not None and step.is_over:
+                self._end_task(task, is_good=step.is_good, words=step.message)
+
+    def _settle(self, outcome: Outcome) -> None:
+        """End the tasks that wait for another attempt: there is none in a run that is over."""
+        if outcome.status is RunStatus.CANCELLED:
+            self._cancel()  # the end of the run ends them
             return
-        self._cancel()
-        why = f"{self._state.meta.pipeline} was deleted before it had ended"
-        self._run.add(RunFinished(self._now, status=RunStatus.CANCELLED, why=why))
+        for task in filter(_awaits_another, list(self._state.tasks.values())):
+            self._end_task(task, is_good=outcome.status is RunStatus.SUCCEEDED, words=outcome.why)
+
+    def _end_task(self, task: TaskState, *, is_good: bool, words: str) -> None:
+        kind = self._state.meta.orchestrator or "controller"
+        if is_good and task.last.ended is not None and ended_early(task.last.ended.signals):
+            self._run.add(TaskFailed(self._now, task.path, why=why_early(kind)))
+        elif is_good:
+            self._run.add(TaskCompleted(self._now, task.path))
+        else:
+            self._run.add(
+                TaskFailed(
+                    self._now, task.path, why=f"its {kind} does not try it again" + (f" ({words})" if words else "")
+                )
+            )
+
+    def _why(self, outcome: Outcome, root: Mapping[str, Any] | None) -> str:
+        """Why the run failed: its first failed task, where its object names only a child, an exit code of ours, or nothing."""
+        was_refused = any(_REFUSAL in note for note in self._state.notes)
+        names_none = self._state.meta.orchestrator == "Workflow" or was_refused
+        if outcome.status is not RunStatus.FAILED or not names_none:
+            return outcome.why
+        for task in (self._state.tasks[path] for path in self._state.failed):
+            how = f"{task.last.cause_why}; " if task.attempts and task.last.cause_why else ""
+            return f"task {task.path} failed: {how}{task.why}"
+        return outcome.why if not outcome.why.startswith("child ") else failed_step(root or {}) or outcome.why
 
     def _cancel(self) -> None:
         if not self._state.cancelling:
             self._run.add(CancelRequested(self._now))
 
     def _past(self, at: float | None) -> float:
-        """A time that Kubernetes wrote, or now; a clock that is ahead cannot put anything into the future."""
-        return self._now if at is None else min(at, self._now)
+        """A time that Kubernetes wrote, or now. A clock that is wrong puts nothing before the run's start or into the future."""
+        return self._now if at is None else min(max(at, self._state.started_at), self._now)
 
 
-def _is_refused(pod: Mapping[str, Any]) -> bool:
-    """Whether the webhook admitted the pod in the place of an attempt for which no budget is left."""
-    return (metadata(pod).get("annotations") or {}).get(_REFUSED) == "true"
+def _end_of(root: Mapping[str, Any] | None, state: RunState) -> tuple[Outcome | None, str]:
+    """How a workload has ended, in its controller's words, and how its user has ended it; None and empty: it goes on."""
+    if root is None:
+        return None, f"{state.meta.pipeline} was deleted"
+    outcome = outcome_of(root)
+    if root.get("kind") == "Pod" or (outcome is not None and outcome.status is not RunStatus.CANCELLED):
+        return outcome, ""  # a pod is deleted by drains as well; an object that has ended is only tidied up
+    return outcome, how_cancelled(root)
+
+
+def _awaits_another(task: TaskState) -> bool:
+    """Whether the last attempt of a task has ended and is judged, the task has not ended, and its next attempt is not there."""
+    return bool(task.attempts) and not (task.last.is_live or task.status.is_final) and task.last.cause is not None
 
 
 def _keys(seen: SeenPod) -> list[str]:

@@ -13,6 +13,7 @@ from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.run_api import PORT, serving_context, start_reading
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.records.state_folder import StateFolder
+from spotwright.visible_logs import log_visibly
 
 __all__ = ["main"]
 
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kubeconfig")
     parser.add_argument("--context")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log_visibly(logging.INFO)
     for noisy in ("httpx2", "httpcore2"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:

@@ -9,8 +9,11 @@
 | GET /v1/runs/RUN/log?task=&attempt=&environment=&offset=&at_most= | bytes of a log from an offset on |
 
 A caller gets the facts as they are stored and computes the views itself, so a run looks as it would beside its state folder. A
-person may read what Kubernetes lets the same person read of the same namespaces. What a person may not read is not there for
-that person: it is in no list, and a run by name is not found. Errors are ``{"error": KIND, "message": SENTENCE}``.
+person may read what Kubernetes lets the same person read of the same namespaces. A namespace that was deleted and made again is
+another one, whoever owns it now: what ran in the one before is for those who may read all namespaces. What a person may not read
+is not there for that person: it is in no list, and a run by name is not found.
+
+Errors are ``{"error": KIND, "message": SENTENCE}``.
 
 The port is not the webhook's, because this one asks for client certificates, and API servers come to the webhook without one that
 we know.
@@ -28,14 +31,18 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from aiohttp import web
 
 from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.limited_server import serve
 from spotwright.cluster.run_api_client import CONFIG_MAP, LOG_AT_ONCE
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, read_pauses
+from spotwright.cluster.unavailable_pools import PoolsLeftOut
+from spotwright.cluster.watched import WATCHED_FILE, read_watched
+from spotwright.cluster.workloads import uid_of
 from spotwright.engine.events import RunCreated
 from spotwright.engine.ports import Holder, Liveness
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
@@ -50,6 +57,7 @@ __all__ = [
     "Access",
     "Caller",
     "IndexedRun",
+    "Place",
     "ReadingServer",
     "Refused",
     "Rows",
@@ -64,6 +72,7 @@ __all__ = [
 
 
 _KEPT = 10.0  # seconds that an answer of the API server is kept; its own webhooks keep theirs for 10 s to 5 min
+_KEPT_UID = 1.0  # seconds: a name may have another owner within a few
 _MOST = 2000  # answers that are kept at once
 _AT_ONCE = 16  # reviews that wait for the API server at the same time
 _LOGIN = "log in again (for example with kubectl get pods), then repeat the command"
@@ -94,6 +103,7 @@ class Caller:
 class _Kept(Generic[K, V]):
     """Answers by question, for a few seconds. The same question is asked once, however many wait for it."""
 
+    seconds: float = _KEPT
     _answers: dict[K, tuple[float, asyncio.Future[V]]] = field(default_factory=dict)
 
     async def get(self, question: K, ask: Callable[[], Coroutine[Any, Any, V]]) -> V:
@@ -102,18 +112,26 @@ class _Kept(Generic[K, V]):
         if kept is None or now >= kept[0] or (kept[1].done() and (kept[1].cancelled() or kept[1].exception())):
             if len(self._answers) >= _MOST:
                 self._answers.clear()
-            kept = (now + _KEPT, asyncio.ensure_future(ask()))
+            kept = (now + self.seconds, asyncio.ensure_future(ask()))
             self._answers[question] = kept
         return await asyncio.shield(kept[1])
 
 
+class Place(NamedTuple):
+    """Where a workload ran. ``uid`` is that of the namespace; empty where it is not known."""
+
+    namespace: str
+    uid: str
+
+
 class Access:
-    """Decides by the API server. ``api`` may create token reviews and subject access reviews, and needs no other right."""
+    """Decides by the API server. ``api`` may create token reviews and subject access reviews, and list served namespaces."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._callers = _Kept[str, Caller | None]()  # by the digest of the token
         self._rights = _Kept[tuple[Caller, str, str], bool]()
+        self._uids = _Kept[str, str](_KEPT_UID)  # of namespaces, by name
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
     async def caller(self, authorization: str, certificate: Mapping[str, Any] | None) -> Caller:
@@ -144,13 +162,36 @@ class Access:
         )
         return await self._asked(review)
 
-    async def readable(self, caller: Caller, namespaces: Iterable[str]) -> set[str]:
-        """Those of the namespaces whose pods the caller may get."""
-        wanted = sorted(set(namespaces))
+    async def may_see(self, caller: Caller, place: Place) -> bool:
+        """Whether the caller may read what ran at a place."""
+        return place in await self.readable(caller, [place])
+
+    async def readable(self, caller: Caller, places: Iterable[Place]) -> set[Place]:
+        """Those of the places whose pods the caller may get, in namespaces that are still the same."""
+        wanted = sorted(set(places))
         if await self.may_read(caller, ""):
             return set(wanted)
-        allowed = await asyncio.gather(*(self.may_read(caller, each) for each in wanted))
+        allowed = await asyncio.gather(*(self._is_readable(caller, each) for each in wanted))
         return {each for each, may in zip(wanted, allowed, strict=True) if may}
+
+    async def _is_readable(self, caller: Caller, place: Place) -> bool:
+        if not place.uid or not await self.may_read(caller, place.namespace):
+            return False
+        return place.uid == await self._asked(self._uids.get(place.namespace, lambda: self._uid(place.namespace)))
+
+    async def _uid(self, namespace: str) -> str:
+        """The UID of the namespace that has a name now; empty if none has it, or if it is not served any more.
+
+        It is listed, because the rights are to list and watch the served namespaces by their names.
+        """
+        async with self._gate:
+            try:
+                found = await self._api.get("/api/v1/namespaces", {"fieldSelector": f"metadata.name={namespace}"})
+            except ApiFailed as error:
+                if error.status == HTTPStatus.FORBIDDEN:
+                    return ""
+                raise
+        return next((uid_of(each) for each in found.get("items") or ()), "")
 
     async def _asked(self, answer: Awaitable[V]) -> V:
         try:
@@ -211,21 +252,32 @@ def _of_certificate(certificate: Mapping[str, Any]) -> Caller | None:
 
 @dataclass(frozen=True, slots=True)
 class IndexedRun:
-    """A run and the object that it records. ``kfp_run`` is the id that Kubeflow Pipelines gave it, or empty."""
+    """A run and the object that it records.
+
+    ``kfp_run`` is the id that Kubeflow Pipelines gave it, ``kfp_name`` the name that its user gave it there; or both are empty.
+    ``namespace_uid`` is empty for a run whose recorder did not know it.
+    """
 
     folder: RunFolder
     made_at: int
     namespace: str
+    namespace_uid: str
     kind: str
     name: str
     kfp_run: str
+    kfp_name: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Where it ran."""
+        return Place(self.namespace, self.namespace_uid)
 
     def is_called(self, text: str) -> bool:
-        """Whether this is the name of the run, of its object as ``kind/name``, or its id in Kubeflow Pipelines."""
+        """Whether this is the name of the run, of its object as ``kind/name``, or its id or name in Kubeflow Pipelines."""
         kind, slash, name = text.partition("/")
         if slash:
             return name == self.name and kind.lower() in {self.kind.lower(), f"{self.kind.lower()}s"}
-        return text in {self.folder.name, self.kfp_run}
+        return bool(text) and text in {self.folder.name, self.kfp_run, self.kfp_name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +317,13 @@ class RunIndex:
             self._lines = {name: line for name, line in self._lines.items() if any(name == key[0] for key in known)}
         return sorted(known.values(), key=lambda run: (run.made_at, run.folder.name), reverse=True)
 
-    def find(self, text: str, readable: Collection[str], namespace: str = "") -> IndexedRun:
+    def find(self, text: str, readable: Collection[Place], namespace: str = "") -> IndexedRun:
         """The newest run of this name, or the only one that begins with it; ``last`` for the newest of all.
 
-        ``readable`` are the namespaces that the caller may read, ``namespace`` the one that was asked for. Raises
+        ``readable`` are the places that the caller may read, ``namespace`` the one that was asked for. Raises
         :class:`UnknownRun`.
         """
-        wanted = [run for run in self.runs() if run.namespace in readable and namespace in {"", run.namespace}]
+        wanted = [run for run in self.runs() if run.place in readable and namespace in {"", run.namespace}]
         if text == "last" and wanted:
             return wanted[0]
         called = [run for run in wanted if run.is_called(text)]
@@ -316,7 +368,8 @@ def _read_first(folder: RunFolder, made_at: int) -> IndexedRun | None:
         first = next((event for _, event in decoded(rows, str(folder.journal), str)), None)
     if not isinstance(first, RunCreated) or not first.meta.arguments.get("namespace"):
         return None
-    told = {key: str(first.meta.arguments.get(key, "")) for key in ("namespace", "kind", "name", "kfp_run")}
+    known = ("namespace", "namespace_uid", "kind", "name", "kfp_run", "kfp_name")
+    told = {key: str(first.meta.arguments.get(key, "")) for key in known}
     return IndexedRun(folder, made_at, **told)
 
 
@@ -343,6 +396,7 @@ class ReadingServer:
 
     def __init__(self, index: RunIndex, access: Access, *, threads: int = 4) -> None:
         self._index, self._access = index, access
+        self._pauses = PoolsLeftOut(index.state)
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="reading")
 
     def routes(self) -> list[web.RouteDef]:
@@ -364,10 +418,7 @@ class ReadingServer:
 
     async def start(self, context: ssl.SSLContext, *, host: str | None = None, port: int = PORT) -> web.AppRunner:
         """Listen; ``await runner.cleanup()`` ends it. ``host``: by default all addresses."""
-        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        await web.TCPSite(runner, host, port, ssl_context=context).start()
-        return runner
+        return await serve(self.application(), host=host, port=port, context=context)
 
     async def _close(self, _app: web.Application) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -401,12 +452,12 @@ class ReadingServer:
         limit = min(max(1, int(request.query.get("limit", _PAGE))), _PAGE)
         runs = await self._in_thread(self._index.runs)
         readable = await self._readable(caller, runs, namespace)
-        wanted = [run for run in runs if run.namespace in readable and namespace in {"", run.namespace}]
+        wanted = [run for run in runs if run.place in readable and namespace in {"", run.namespace}]
         begin = next((number + 1 for number, run in enumerate(wanted) if _mark(run) == before), 0) if before else 0
         page = wanted[begin : begin + limit]
         lines, problems = await self._in_thread(self._lines, page)
         following = _mark(page[-1]) if begin + limit < len(wanted) else ""
-        left_out = await self._in_thread(self._left_out)
+        left_out = await self._in_thread(self._left_out, {place.namespace for place in readable})
         return web.json_response(
             {
                 "runs": lines,
@@ -414,16 +465,25 @@ class ReadingServer:
                 "problems": problems,
                 "next": following,
                 "left_out": left_out,
+                "watched": await self._watched(namespace),
             }
         )
 
-    def _left_out(self) -> list[dict[str, Any]]:
-        """The pools that new attempts pass over now. Their names are no secret: every namespace may use them."""
-        pauses, now = read_pauses(self._index.state.path / LEFT_OUT_FILE), self._index.now()
+    def _left_out(self, readable: Collection[str]) -> list[dict[str, Any]]:
+        """The pools that new attempts pass over now: for all, and in the namespaces that the caller may read.
+
+        ``pool`` is a name that one of these namespaces has for it, and empty where others alone have found the pause.
+        """
         return [
-            {"pool": pool, "until": pause.until, "times": pause.times, "since": pause.since}
-            for pool, pause in pauses.items()
-            if now < pause.until
+            {
+                "pool": one.pool,
+                "namespace": one.namespace,
+                "key": one.key,
+                "until": one.pause.until,
+                "times": one.pause.times,
+                "since": one.pause.since,
+            }
+            for one in self._pauses.all(self._index.now(), readable)
         ]
 
     def _lines(self, runs: list[IndexedRun]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -442,13 +502,16 @@ class ReadingServer:
         run = await self._in_thread(self._index.find, name, readable, namespace)
         return web.json_response({"run": run.folder.name, "folder": str(run.folder.path)})
 
-    async def _readable(self, caller: Caller, runs: list[IndexedRun], namespace: str) -> set[str]:
-        """The namespaces that the caller may read; all of them or the one that was asked for."""
-        if not namespace:
-            return await self._access.readable(caller, (run.namespace for run in runs))
-        if not await self._access.may_read(caller, namespace):
+    async def _readable(self, caller: Caller, runs: list[IndexedRun], namespace: str) -> set[Place]:
+        """The places that the caller may read; all of them or those of the namespace that was asked for."""
+        if namespace and not await self._access.may_read(caller, namespace):
             raise Refused(403, _forbidden(caller, "pods", namespace))
-        return {namespace}
+        return await self._access.readable(caller, (run.place for run in runs if namespace in {"", run.namespace}))
+
+    async def _watched(self, namespace: str) -> dict[str, Any]:
+        """What the controller records: the kinds, and whether it does so in a namespace that the caller may read."""
+        watched = await self._in_thread(read_watched, self._index.state.path / WATCHED_FILE)
+        return {"kinds": dict(watched.kinds), "is_served": namespace in watched.namespaces if namespace else None}
 
     async def _events(self, request: web.Request, caller: Caller) -> web.Response:
         run, made_at = await self._run(request, caller), request.query.get("made_at", "")
@@ -493,7 +556,7 @@ class ReadingServer:
         """The run of the path; one that the caller may not read is not found. Raises :class:`UnknownRun`."""
         name = request.match_info["run"]
         for run in await self._in_thread(self._index.runs):
-            if run.folder.name == name and await self._access.may_read(caller, run.namespace):
+            if run.folder.name == name and await self._access.may_see(caller, run.place):
                 return run
         raise UnknownRun(f"the controller has no run {name!r} that you may read")
 

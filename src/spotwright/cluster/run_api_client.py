@@ -11,30 +11,23 @@ a thread waits for the answers.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import http.client
 import json
 import os
 import socket
 import ssl
-import threading
 import time
 import zlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-import httpx2
-from httpx2.websockets import AsyncWebSocketSession, HTTPXWSException, WebSocketUpgradeError
-from lightkube.config.client_adapter import user_cert
-from lightkube.config.kubeconfig import SingleConfig
-from lightkube.core.exceptions import ConfigError as WrongConfiguration
-
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
-from spotwright.cluster.api_client import Api, ApiFailed, LoginFailed, connect, find_cluster
+from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed, connect, find_cluster, object_path
+from spotwright.cluster.kubernetes_login import ForwardRefused, Kubernetes, PortForward
 from spotwright.errors import InputError, SpotwrightError, StateError, UnknownRun
 from spotwright.pools.autoscaler_config_maps import NAMESPACE as AUTOSCALER_NAMESPACE
 from spotwright.records.journal import JournalRow, decoded
@@ -51,10 +44,7 @@ __all__ = [
     "PORT_NAME",
     "Controller",
     "ControllerGone",
-    "ForwardRefused",
-    "Kubernetes",
     "Login",
-    "PortForward",
     "RemoteRun",
     "RemoteRuns",
     "ShownPools",
@@ -136,7 +126,8 @@ class Controller:
             except ssl.SSLCertVerificationError as error:
                 self.close()
                 raise InputError(
-                    f"{self.place}: its certificate is not the controller's ({error.verify_message}); nothing was sent to it"
+                    f"{self.place}: its certificate is not the controller's ({error.verify_message}), so nothing was"
+                    f" sent to it; name the file with its authority in {AUTHORITY_VARIABLE}"
                 ) from error
             except _FAULTS as error:
                 self.close()
@@ -209,207 +200,6 @@ def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-_PROTOCOL = "v4.channel.k8s.io"
-_DATA = 0
-_PIECE = 32 * 1024
-_LARGEST = 1024 * 1024  # bytes of a message; a kubelet sends 32 KiB
-
-
-class ForwardRefused(SpotwrightError):
-    """The API server does not connect to the pod. ``status`` is the HTTP status, 0 without an answer."""
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class PortForward:
-    """Carries bytes between a socket and a port of a pod. ``client`` is logged in to the API server."""
-
-    def __init__(self, client: httpx2.AsyncClient, namespace: str, pod: str, port: int) -> None:
-        self._client, self._port = client, port
-        self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
-        self._pod = f"pod {pod} in namespace {namespace}"
-
-    async def open(self) -> socket.socket:
-        """The socket. Closing it ends the connection, and what ends the connection ends the socket, as a cut connection does.
-
-        Raises :class:`ForwardRefused`.
-        """
-        near, far = socket.socketpair()
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._carry(far, opened), name=f"port-forward to {self._pod}")
-        task.add_done_callback(_RUNNING.discard)
-        _RUNNING.add(task)
-        try:
-            await asyncio.shield(opened)
-        except BaseException:
-            task.cancel()
-            near.close()
-            raise
-        return near
-
-    async def _carry(self, far: socket.socket, opened: asyncio.Future[None]) -> None:
-        """Open the WebSocket and carry bytes in both directions, until one of the ends is gone."""
-        far.setblocking(False)
-        url = str(self._client.base_url.join(self._path))
-        with far:
-            try:
-                async with self._client.websocket(
-                    url,
-                    subprotocols=[_PROTOCOL],
-                    params={"ports": str(self._port)},
-                    max_message_size_bytes=_LARGEST,
-                    keepalive_ping_interval_seconds=None,
-                ) as session:
-                    opened.set_result(None)
-                    ways = [asyncio.create_task(way(session, far)) for way in (_downwards, _upwards)]
-                    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-                    for way in ways:
-                        way.cancel()
-                    await asyncio.gather(*ways, return_exceptions=True)
-            except* Exception as errors:  # of the login too: who waits for the connection would wait for ever
-                if opened.done() and not isinstance(_first(errors), (httpx2.HTTPError, HTTPXWSException, OSError)):
-                    raise
-                if not opened.done():
-                    opened.set_exception(self._refused(_first(errors)))
-
-    def _refused(self, error: BaseException) -> ForwardRefused:
-        if isinstance(error, WebSocketUpgradeError):
-            status = error.response.status_code
-            return ForwardRefused(f"{self._pod}: the API server refuses to connect to it ({status})", status)
-        return ForwardRefused(f"{self._pod}: the API server does not connect to it ({type(error).__name__}: {error})")
-
-
-_RUNNING: set[asyncio.Task[None]] = set()
-"""A loop holds its tasks weakly: https://docs.python.org/3/library/asyncio-task.html#asyncio.create_task."""
-
-
-async def _downwards(session: AsyncWebSocketSession, far: socket.socket) -> None:
-    loop, begun = asyncio.get_running_loop(), set[int]()
-    with contextlib.suppress(HTTPXWSException, httpx2.HTTPError, OSError):
-        while True:
-            message = await session.receive_bytes()
-            channel, data = message[0], message[1:]
-            if channel not in begun:
-                begun.add(channel)  # the port, which is known
-            elif channel == _DATA:
-                await loop.sock_sendall(far, data)
-            else:
-                return  # an error of the pod's side: nothing comes any more
-
-
-async def _upwards(session: AsyncWebSocketSession, far: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    with contextlib.suppress(HTTPXWSException, httpx2.HTTPError, OSError):
-        while data := await loop.sock_recv(far, _PIECE):
-            await session.send_bytes(bytes([_DATA]) + data)
-
-
-def _first(error: BaseException) -> Any:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-T = TypeVar("T")
-
-
-class Kubernetes:
-    """The cluster of a context, with its login. Close it when done."""
-
-    def __init__(self, context: str | None = None, kubeconfig: str | None = None) -> None:
-        """Raises :class:`InputError` for an unknown context or a kubeconfig that cannot be read."""
-        self._config: SingleConfig = find_cluster(context, kubeconfig=kubeconfig)
-        self.context = self._config.context_name or "this cluster"
-        self.namespace = self._config.namespace
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="requests to Kubernetes", daemon=True)
-        self._thread.start()
-        try:
-            self.client: httpx2.AsyncClient = self.call(self._connect())
-        except BaseException:
-            self._stop()
-            raise
-        self._api = Api(self.client)
-
-    async def _connect(self) -> httpx2.AsyncClient:
-        return connect(self._config)
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something in the loop, and wait for its result."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        """End every request and connection."""
-        self.call(self._api.close())
-        self._stop()
-
-    def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-            self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        self._loop.close()
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Read an object or a list. Raises :class:`ApiFailed`, and :class:`InputError` for a login that is not accepted."""
-        try:
-            return self.call(self._api.get(path, params))
-        except LoginFailed as error:
-            raise InputError(f"context {self.context}: {error}") from error
-        except ApiFailed as error:
-            if error.status == 401:
-                raise self.expired() from error
-            raise
-
-    def expired(self) -> InputError:
-        """The error of a login that the cluster does not accept any more."""
-        return InputError(
-            f"context {self.context}: the cluster does not accept the login, which may have expired: log in again "
-            "(kubectl get pods tells how), then repeat the command"
-        )
-
-    # The same login for the controller
-
-    def authorization(self, *, again: bool = False) -> str:
-        """The header with the token of the login, or nothing for one with a certificate. ``again``: a new one, if there is."""
-        auth = self.client.auth  # the same object, so that a command is not asked twice for a token
-        if auth is None or isinstance(auth, httpx2.BasicAuth):
-            return ""
-        flow = auth.sync_auth_flow(httpx2.Request("GET", self._config.cluster.server))
-        try:
-            request = next(flow)
-            if again:
-                request = flow.send(httpx2.Response(401))
-        except StopIteration:
-            return ""  # there is no other one
-        except WrongConfiguration as error:
-            raise InputError(f"context {self.context}: cannot log in: {error}") from error
-        finally:
-            flow.close()
-        return str(request.headers.get("Authorization", ""))
-
-    @property
-    def has_certificate(self) -> bool:
-        """Whether the login is a client certificate."""
-        user = self._config.user
-        return user is not None and bool(user.client_cert or user.client_cert_data)
-
-    def present_certificate(self, context: ssl.SSLContext) -> None:
-        """Let a TLS context show the certificate of the login, if it has one."""
-        user = self._config.user
-        certificate = None if user is None else user_cert(user, self._config.abs_file)
-        if certificate is not None:
-            context.load_cert_chain(*certificate)
-
-
 NAMESPACE = "spotwright"
 """The namespace of the controller, unless another one is named."""
 
@@ -450,7 +240,7 @@ def find_controller(kubernetes: Kubernetes, named: str = "") -> Controller:
         try:
             return _forward(kubernetes, namespace, pod, port)
         except ForwardRefused as error:
-            if error.status in {401, 403}:
+            if error.status in FORBIDDEN:
                 raise _not_allowed(kubernetes, namespace, "create pods/portforward") from error
             pod, port = _pod(kubernetes, namespace)  # it may have another pod by now
             try:
@@ -500,8 +290,7 @@ def _context(kubernetes: Kubernetes, authority: str) -> ssl.SSLContext:
 
 
 def _authority(kubernetes: Kubernetes, namespace: str) -> str:
-    path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}"
-    found = _read(kubernetes, namespace, path, f"get configmaps/{CONFIG_MAP}")
+    found = _read(kubernetes, namespace, "ConfigMap", CONFIG_MAP, f"get configmaps/{CONFIG_MAP}")
     authority = str((found.get("data") or {}).get("ca.crt", ""))
     if not authority:
         raise InputError(f"ConfigMap {CONFIG_MAP} in namespace {namespace} has no ca.crt: start the controller again")
@@ -510,8 +299,7 @@ def _authority(kubernetes: Kubernetes, namespace: str) -> str:
 
 def _pod(kubernetes: Kubernetes, namespace: str) -> tuple[str, int]:
     """The name and port of a pod of the controller that is ready."""
-    path = f"/api/v1/namespaces/{namespace}/pods"
-    items = _read(kubernetes, namespace, path, "list pods", {"labelSelector": POD_LABEL}).get("items") or ()
+    items = _read(kubernetes, namespace, "Pod", None, "list pods", {"labelSelector": POD_LABEL}).get("items") or ()
     for pod in items:
         if _is_ready(pod):
             return str(pod["metadata"]["name"]), _port_of(pod)
@@ -524,10 +312,15 @@ def _pod(kubernetes: Kubernetes, namespace: str) -> tuple[str, int]:
 
 
 def _read(
-    kubernetes: Kubernetes, namespace: str, path: str, right: str, params: Mapping[str, str] | None = None
+    kubernetes: Kubernetes,
+    namespace: str,
+    kind: str,
+    name: str | None,
+    right: str,
+    params: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     try:
-        return kubernetes.get(path, params)
+        return kubernetes.get(object_path("v1", kind, name, namespace), params)
     except ApiFailed as error:
         if error.status == 403:
             raise _not_allowed(kubernetes, namespace, right) from error
@@ -593,6 +386,12 @@ class RemoteRuns:
         page = self._controller.get("/v1/runs", {"limit": 1})
         self.left_out = page.get("left_out", [])  # a controller of an earlier version tells of none
         return self.left_out
+
+    def look_at_watched(self, namespace: str) -> Mapping[str, Any]:
+        """What the controller records: ``kinds``, each ``watched`` or why it is not, and ``is_served``: this namespace is."""
+        page = self._controller.get("/v1/runs", {"limit": 1, "namespace": namespace})
+        found: Mapping[str, Any] = page.get("watched") or {}
+        return found
 
     def open(self, name: str, namespace: str = "") -> RunReader:
         """A reader of the run of this name. Raises :class:`UnknownRun`."""

@@ -1,7 +1,9 @@
 """Keeps a run for each workload in a state folder: its plan, its journal, its lease and its folded state.
 
 A run's name is the workload's namespace, name and the beginning of its UID, so whoever looks again after a crash finds the same
-run. All events of one observation are one transaction: either the journal has them or the next observation finds them again.
+run. Where another workload of that name has the same beginning, it is the whole UID: whoever makes and deletes one name often
+enough has two such workloads. All events of one observation are one transaction: either the journal has them or the next
+observation finds them again.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spotwright import config as configuration
+from spotwright.cluster.unavailable_pools import NAMESPACE_UID
 from spotwright.cluster.view import NodePool
 from spotwright.cluster.workloads import metadata, seconds, uid_of
 from spotwright.config import Config
@@ -35,18 +39,26 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.manifests.pod_graph import PodSource, PodTask
 from spotwright.model.pools import Pool
-from spotwright.records.journal import Journal
+from spotwright.records.journal import Journal, decoded
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import PlanVersions, StoredPlan, load_plans, save_plan
 from spotwright.version import __version__
 
-__all__ = ["RunStore", "WorkloadRun", "run_name", "this_process"]
+__all__ = ["SHORT", "WHOLE", "RunStore", "WorkloadRun", "folder_of", "run_name", "this_process", "workload_of"]
 
+
+SHORT, WHOLE = 8, 36
+"""Digits of a UID in the name of a run: mostly so many, and all of them where another workload has the first ones too."""
 
 _OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
+_OVER_KEPT = 100_000  # ended runs whose workloads are remembered: some 20 MB
 _UID = "uid"  # the argument of a run that holds its workload's UID
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
+_KFP_NAME = (
+    "pipelines.kubeflow.org/run_name"  # the annotation with the name that its user gave the run (seen on 2.17.0)
+)
+_LONGEST_NAME = 128  # characters of it: KFP allows as many
 
 
 @dataclass
@@ -67,6 +79,11 @@ class WorkloadRun:
     def uid(self) -> str:
         """The UID of its workload."""
         return str(self.state.meta.arguments.get(_UID, ""))
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its workload."""
+        return str(self.state.meta.arguments.get("namespace", ""))
 
     @property
     def is_over(self) -> bool:
@@ -94,9 +111,9 @@ class WorkloadRun:
 
         Raises :class:`StateError`, and :class:`Fenced` where another process records now.
         """
+        self.require()
         events, self.pending = self.pending, []
         if events:
-            self.require()
             self.wake()
             self.journal.append(events)
             self.use(
@@ -158,23 +175,24 @@ class RunStore:
         self._folder, self._holder, self._require = folder, holder, require
         self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
-        self._over: set[str] = set()  # UIDs of workloads whose runs have ended
+        self._over: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads whose runs have ended, the latest ones
         self._used: OrderedDict[str, WorkloadRun] = OrderedDict()  # runs whose journals are open, the latest one last
         self.unopened: dict[str, RunFolder] = {}  # unfinished runs that cannot be written, by UID
 
-    def open_unfinished(self, now: float, namespace: str = "") -> Iterator[str]:
-        """Take up the runs that were left, of one namespace or of all. Yields a sentence for each one that cannot be read.
+    def open_unfinished(self, now: float, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
+        """Take up the runs that were left, of the wanted namespaces. Yields a sentence for each one that cannot be read.
 
         Of runs that have ended only the first and the last event are read. A run that can be read and not written is in
         ``unopened``.
         """
         for folder in self._folder.runs():
+            self._require()
             try:
                 arguments, has_ended = _glance(folder)
                 uid = str(arguments.get(_UID, ""))
                 if has_ended:
-                    self._over.add(uid)
-                elif uid and uid not in self.runs and namespace in ("", arguments.get("namespace")):
+                    self._note_over(uid)
+                elif uid and uid not in self.runs and is_wanted(str(arguments.get("namespace", ""))):
                     self.unopened[uid] = folder
                     self.open_again(folder, now)
             except Fenced:
@@ -182,23 +200,59 @@ class RunStore:
             except SpotwrightError as error:
                 yield f"run {folder.name} is not watched: {error}"
 
+    def config(self, namespace: str) -> Config:
+        """The configuration for new runs of a namespace."""
+        return self._config_of(namespace)
+
     def pools(self, namespace: str) -> Mapping[str, Pool]:
         """The pools of the configuration for new runs of a namespace."""
         return self._config_of(namespace).pools
 
     def runs_of(self, namespace: str) -> list[tuple[str, WorkloadRun]]:
         """The runs of a namespace with the UIDs of their workloads."""
-        return [(uid, run) for uid, run in self.runs.items() if run.state.meta.arguments.get("namespace") == namespace]
+        return [(uid, run) for uid, run in self.runs.items() if run.namespace == namespace]
 
     def is_over(self, uid: str) -> bool:
-        """Whether the run of this workload has ended."""
+        """Whether the run of this workload has ended, as far as that is remembered; its folder tells for certain."""
         return uid in self._over
 
+    def has_ended(self, root: Mapping[str, Any]) -> bool:
+        """Whether the run of this workload has ended, by its folder: whoever made it long ago may show it again."""
+        uid = uid_of(root)
+        if uid in self.runs:
+            return False
+        try:
+            folder = folder_of(self._folder, root)
+            if not folder.journal.exists():
+                return False
+            arguments, has_ended = _glance(folder)
+        except SpotwrightError:
+            return False  # what is wrong with it is said where it is opened
+        if has_ended and arguments.get(_UID) == uid:
+            self._note_over(uid)
+            return True
+        return False
+
+    def _note_over(self, uid: str) -> None:
+        self._over[uid] = None
+        self._over.move_to_end(uid)
+        if len(self._over) > _OVER_KEPT:
+            self._over.popitem(last=False)
+
     def create(
-        self, root: Mapping[str, Any], templates: Sequence[PodTask], pools: Sequence[NodePool], now: float
+        self,
+        root: Mapping[str, Any],
+        templates: Sequence[PodTask],
+        pools: Sequence[NodePool],
+        now: float,
+        namespace_uid: str = "",
     ) -> WorkloadRun:
-        """Begin the run of a workload. A folder that a killed watcher had only begun is finished."""
-        folder = self._folder.run(run_name(root))
+        """Begin the run of a workload. A folder that a killed watcher had only begun is finished.
+
+        ``namespace_uid`` is the UID of its namespace: who owns another namespace of that name later may not read the run.
+        Without it only who may read all namespaces may.
+        """
+        folder = folder_of(self._folder, root)
         config = self._config_of(str(metadata(root).get("namespace", "")))
         found = tuple(pool for pool in pools if pool.name not in config.pools)
         for pool in found:
@@ -217,7 +271,9 @@ class RunStore:
             _create_whole(folder.journal)
         state = RunState(PlanVersions(folder))
         made_at = min(now, seconds(metadata(root).get("creationTimestamp")) or now)
-        run = self._keep(folder, state, now, created=RunCreated(made_at, meta=_meta(root, folder.name, config)))
+        run = self._keep(
+            folder, state, now, created=RunCreated(made_at, meta=_meta(root, folder.name, config, namespace_uid))
+        )
         run.commit()
         return run
 
@@ -226,7 +282,7 @@ class RunStore:
         self._use(run)
         run.journal.give_up()
         self._drop(run)
-        self._over.add(run.uid)
+        self._note_over(run.uid)
 
     def forget(self, uid: str) -> None:
         """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
@@ -316,20 +372,49 @@ def _glance(folder: RunFolder) -> tuple[Mapping[str, Any], bool]:
     return first.meta.arguments if isinstance(first, RunCreated) else {}, last == RunFinished.kind
 
 
-def run_name(root: Mapping[str, Any]) -> str:
-    """The name of a workload's run. The state folder allows 100 characters, which a namespace and a name may exceed."""
+def run_name(root: Mapping[str, Any], digits: int = SHORT) -> str:
+    """The name of a workload's run, with so many digits of its UID.
+
+    The state folder allows 100 characters, which a namespace and a name may exceed.
+    """
     meta = metadata(root)
-    text = f"{meta.get('namespace', '')}.{meta.get('name', '')}"[:90].rstrip("-.")
-    return f"{re.sub(r'[^A-Za-z0-9._-]', '-', text)}-{uid_of(root)[:8]}"
+    text = f"{meta.get('namespace', '')}.{meta.get('name', '')}"[: 98 - digits].rstrip("-.")
+    return re.sub(r"[^A-Za-z0-9._-]", "-", f"{text}-{uid_of(root)[:digits]}").lstrip(".-_") or "run"
 
 
-def _meta(root: Mapping[str, Any], name: str, config: Config) -> RunMeta:
+def folder_of(state: StateFolder, root: Mapping[str, Any]) -> RunFolder:
+    """The folder of a workload's run, which need not exist yet: none that is another workload's.
+
+    Raises :class:`StateError` for a folder that cannot be read.
+    """
+    for digits in (SHORT, WHOLE):
+        folder = state.run(run_name(root, digits))
+        if not folder.journal.exists():
+            return folder
+        with closing(Journal.read(folder.journal)) as journal:
+            if workload_of(journal) in ("", uid_of(root)):
+                return folder
+    raise SpotwrightError(f"{folder.path}: this run is that of another workload; move the folder away, and begin again")
+
+
+def workload_of(journal: Journal) -> str:
+    """The UID of the workload of a journal; empty where no run of a workload has begun there. Raises :class:`StateError`."""
+    with closing(journal.rows(at_most=1)) as rows:
+        first = next((event for _, event in decoded(rows, str(journal.path), str)), None)
+    return str(first.meta.arguments.get(_UID, "")) if isinstance(first, RunCreated) else ""
+
+
+def _meta(root: Mapping[str, Any], name: str, config: Config, namespace_uid: str) -> RunMeta:
     meta = metadata(root)
     kind, namespace = str(root.get("kind", "")), str(meta.get("namespace", ""))
     arguments = {"kind": kind, "namespace": namespace, "name": str(meta.get("name", "")), _UID: uid_of(root)}
+    if namespace_uid:
+        arguments[NAMESPACE_UID] = namespace_uid
     kfp_run = (meta.get("labels") or {}).get(_KFP_RUN)
     if kfp_run:
         arguments["kfp_run"] = str(kfp_run)
+        kfp_name = (meta.get("annotations") or {}).get(_KFP_NAME)
+        arguments |= {"kfp_name": str(kfp_name)[:_LONGEST_NAME]} if kfp_name else {}
     return RunMeta(
         run=name,
         pipeline=f"{kind} {namespace}/{meta.get('name', '')}",

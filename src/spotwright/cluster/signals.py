@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from spotwright.checkpoint_file import config_map
 from spotwright.clouds import node_signs
 from spotwright.clouds.providers import is_spot_node
 from spotwright.model.attempts import ContainerEnd, Signals, StatusCondition
+from spotwright.notices.early_exit import progress_in
 from spotwright.notices.notice import Notice
 
 __all__ = [
@@ -23,24 +23,30 @@ __all__ = [
     "OwnersWord",
     "PodEnd",
     "PodWaits",
+    "as_gone",
     "bound_at",
     "conditions",
     "events_of",
     "events_of_pod",
     "has_not_started",
+    "how_cancelled",
+    "how_shut_down",
+    "is_gone",
     "is_held_up",
     "is_spot",
+    "is_suspended",
     "mapping",
     "mappings",
     "read_owners",
     "read_pod",
     "seconds",
     "signals_of",
+    "started_at",
     "taints_of",
     "text",
     "transition",
     "waits_for",
-    "why_not_started",
+    "when_told",
 ]
 
 
@@ -63,7 +69,7 @@ def seconds(value: Any) -> float | None:
     """A time of the API (RFC 3339, whole seconds or microseconds, UTC) in Unix seconds; None if it is missing or malformed."""
     try:
         return datetime.fromisoformat(text(value)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
@@ -125,14 +131,17 @@ class OwnersWord:
     """Why the owners of a pod stopped it; empty where they did not."""
 
     timed_out: bool = False
-    cancelled: bool = False
+    cancelled: str = ""  # how its user ended it: "its Job was deleted"
     moved: str = ""
     message: str = ""  # Argo's message about the pod's step
     step: str = ""  # Argo's phase of it: Succeeded | Failed | Error | ...
 
 
 def read_owners(owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], told_at: float | None) -> OwnersWord:
-    """Read the owners of a pod, nearest first. ``told_at``: when the pod was told to stop; later changes explain nothing."""
+    """Read the owners of a pod, nearest first. ``told_at``: when the pod was told to stop; later changes explain nothing.
+
+    None: nobody has told it through the API. Argo stops a pod by a signal to its containers, so its word counts then as well.
+    """
     for index, owner in enumerate(owners):
         word = (
             _workflow(owner, pod)
@@ -157,19 +166,58 @@ def _controller(owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], to
             )
         if condition.get("type") in _DONE:
             return OwnersWord(moved=f"its {kind} had succeeded")
-    if _was_before(mapping(owner.get("metadata")).get("deletionTimestamp"), told_at):
+    if is_gone(owner) or _was_before(_deleted_at(owner), told_at):
         return _deleted(kind, above)
-    if mapping(owner.get("spec")).get("suspend") is True:
-        return OwnersWord(moved=f"its {kind} was suspended")
+    if told_at is not None and is_suspended(owner):
+        return _suspended(owner, above)
     return OwnersWord()
+
+
+def _deleted_at(owner: Mapping[str, Any]) -> Any:
+    return mapping(owner.get("metadata")).get("deletionTimestamp")
 
 
 def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
     """A deleted owner was cancelled by its user, unless an owner of its own lives on and replaces it."""
     for owner in above:
-        if not mapping(owner.get("metadata")).get("deletionTimestamp"):
-            return OwnersWord(moved=f"its {text(owner.get('kind'))} replaced its {kind}")
-    return OwnersWord(cancelled=True)
+        if not is_gone(owner) and not _deleted_at(owner):
+            stopped = [each for each in above if is_suspended(each)]
+            replaced = OwnersWord(moved=f"its {text(owner.get('kind'))} replaced its {kind}")
+            return _suspended(stopped[0], above) if stopped else replaced
+    return OwnersWord(cancelled=f"its {text(above[-1].get('kind')) if above else kind} was deleted")
+
+
+_GONE = "spotwright.dev/gone"  # in the metadata of an object, where no server writes: the API has it no more
+_QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def as_gone(owner: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last state of an object that has left the API, marked as such.
+
+    An object that is deleted in the background leaves at once, without a ``deletionTimestamp``, and its pods are deleted then
+    (Kubernetes documentation, "Garbage Collection", background cascading deletion).
+    """
+    return {**owner, "metadata": {**mapping(owner.get("metadata")), _GONE: True}}
+
+
+def is_gone(owner: Mapping[str, Any]) -> bool:
+    """Whether this is the last state of an object that has left the API."""
+    return mapping(owner.get("metadata")).get(_GONE) is True
+
+
+def is_suspended(owner: Mapping[str, Any]) -> bool:
+    """Whether a Job, JobSet, TrainJob or job of the training operator is suspended: its pods are deleted until it goes on."""
+    spec = mapping(owner.get("spec"))
+    return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True
+
+
+def _suspended(owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]]) -> OwnersWord:
+    """A suspension is its user's wish, and ends no run. Kueue suspends what it preempts, and lets it go on by itself."""
+    kinds = [owner, *(each for each in above if is_suspended(each))]
+    how = f"its {text(kinds[-1].get('kind')) or 'owner'} was suspended"
+    if any(_QUEUE in mapping(mapping(each.get("metadata")).get("labels")) for each in (owner, *above)):
+        return OwnersWord(moved=f"{how} by Kueue")
+    return OwnersWord(cancelled=how)
 
 
 def _was_before(time: Any, told_at: float | None) -> bool:
@@ -182,11 +230,30 @@ def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
     node_id = text(mapping(mapping(pod.get("metadata")).get("annotations")).get(_NODE_ID))
     step = mapping(mapping(mapping(owner.get("status")).get("nodes")).get(node_id))
     message = text(step.get("message"))
-    spec, meta = (mapping(owner.get(name)) for name in ("spec", "metadata"))
-    is_ended_by_kfp = spec.get("activeDeadlineSeconds") == 0  # so KFP ends a run that its user cancels
-    is_cancelled = bool(spec.get("shutdown") or meta.get("deletionTimestamp")) or is_ended_by_kfp
-    is_late = _DEADLINE in message and not is_ended_by_kfp
-    return OwnersWord(timed_out=is_late, cancelled=is_cancelled, message=message, step=text(step.get("phase")))
+    ended = how_cancelled(owner)
+    is_late = _DEADLINE in message and not ended
+    return OwnersWord(timed_out=is_late, cancelled=ended, message=message, step=text(step.get("phase")))
+
+
+def how_cancelled(root: Mapping[str, Any]) -> str:
+    """How its user has ended a workload before its own end, as in ``its Job was deleted``; empty if nobody has."""
+    if is_gone(root) or _deleted_at(root):
+        return f"its {text(root.get('kind')) or 'owner'} was deleted"
+    return how_shut_down(root)
+
+
+def how_shut_down(root: Mapping[str, Any]) -> str:
+    """How its user has ended a Workflow that stays, as in ``its Workflow was shut down``; empty if nobody has.
+
+    Kubeflow Pipelines ends a run by ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1
+    and 2.17.0).
+    """
+    spec = mapping(root.get("spec"))
+    if root.get("kind") != "Workflow":
+        return ""
+    if spec.get("shutdown"):
+        return "its Workflow was shut down"
+    return "its run was terminated through KFP" if spec.get("activeDeadlineSeconds") == 0 else ""
 
 
 _MAIN = "main"  # the user's container in KFP and Argo
@@ -204,6 +271,7 @@ class PodEnd:
 
     containers: tuple[ContainerEnd, ...]
     exit_code: int | None  # of the container that runs the user's code; None: it has none, or the kubelet invented it
+    progress: float | None = None  # the share of its work that its code left in its termination message
     start_error: str = ""  # why its work never began, although a container ran
     never_started: bool = False  # a container waits for its image or configuration
     has_node: bool = True
@@ -238,7 +306,7 @@ def read_pod(
         return _earlier_restart(main)
     ended = mapping(mapping(main.get("state")).get("terminated"))
     is_deleted = gone or bool(mapping(pod.get("metadata")).get("deletionTimestamp"))
-    told_at = _told_at(pod)
+    told_at = when_told(pod)
     code = _code(ended)
     init = tuple(_init_statuses(pod, status))
     containers = tuple(map(_container, statuses)) + tuple(end for each in init if (end := _container(each)).waiting)
@@ -247,6 +315,7 @@ def read_pod(
     return PodEnd(
         containers=containers,
         exit_code=None if ended.get("reason") == _STATUS_UNKNOWN else code,
+        progress=progress_in(text(ended.get("message"))),
         start_error=_no_command(ended) or next((error for each in init if (error := _init_error(each))), ""),
         never_started=any(container.waiting for container in containers),
         has_node=bool(mapping(pod.get("spec")).get("nodeName")),
@@ -269,7 +338,7 @@ def _earlier_restart(main: Mapping[str, Any]) -> PodEnd:
         text(ended.get("reason")),
         text(ended.get("message")),
     )
-    return PodEnd((container,), container.exit_code, is_earlier=True)
+    return PodEnd((container,), container.exit_code, progress_in(container.message), is_earlier=True)
 
 
 def _main(pod: Mapping[str, Any], statuses: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
@@ -333,7 +402,7 @@ def _no_command(ended: Mapping[str, Any]) -> str:
     return f"its command was not found: {message}" if _code(ended) == code and message.startswith(beginning) else ""
 
 
-def _told_at(pod: Mapping[str, Any]) -> float | None:
+def when_told(pod: Mapping[str, Any]) -> float | None:
     """The moment at which the pod was told to stop: marked for disruption, or deleted (its deadline less its grace period)."""
     metadata = mapping(pod.get("metadata"))
     deadline = seconds(metadata.get("deletionTimestamp"))
@@ -383,21 +452,23 @@ def signals_of(
     kind of the node's pool where the configuration knows it; None: read it off the node.
     """
     end = read_pod(seen.pod, gone=seen.pod_gone, restart=restart, waited=seen.waited)
-    asked = end.is_stopped and not end.is_marked  # a mark on the pod says more than what its owners did next
-    word = read_owners(seen.owners, seen.pod, end.told_at) if asked else OwnersWord()
+    was_stopped = end.is_stopped or end.exit_code in _SIGNALS
+    asked = was_stopped and not end.is_marked  # a mark on the pod says more than what its owners did next
+    word = read_owners(seen.owners, seen.pod, end.told_at) if asked and not end.is_earlier else OwnersWord()
     node = seen.node or {}
     pod = {} if end.is_earlier else seen.pod
     status = mapping(pod.get("status"))
-    is_stopped_by_owner = word.timed_out or word.cancelled or bool(word.moved)
+    is_stopped_by_owner = word.timed_out or bool(word.cancelled or word.moved)
     return Signals(
         exit_code=end.exit_code,
         outputs_complete=_outputs_complete(end),
+        progress=end.progress,
         accepted_by_controller=_may_be_accepted(seen.pod, end),
         noticed=notice is not None and notice.kind == "interruption",
         node_gone=seen.node_gone and end.has_node and not end.is_its_own,
         timed_out=word.timed_out,
-        cancelled=word.cancelled,
-        moved=word.moved or _never_bound(end),
+        cancelled=bool(word.cancelled),
+        moved=word.cancelled or word.moved or _never_bound(end),
         start_error=end.start_error,
         phase=text(status.get("phase")),
         reason=text(status.get("reason")),
@@ -494,6 +565,20 @@ def has_not_started(pod: Mapping[str, Any]) -> bool:
     return has_node and mapping(pod.get("status")).get("phase") == "Pending"
 
 
+def started_at(pod: Mapping[str, Any]) -> float | None:
+    """When the first container of a pod began, init containers not counted, in Unix seconds; None before that.
+
+    Of a container that was started again its last start counts.
+    """
+    found = []
+    for each in mappings(mapping(pod.get("status")).get("containerStatuses")):
+        state = mapping(each.get("state"))
+        at = seconds(mapping(state.get("running") or state.get("terminated")).get("startedAt"))
+        if at is not None:
+            found.append(at)
+    return min(found, default=None)
+
+
 def bound_at(pod: Mapping[str, Any]) -> float | None:
     """The moment (Unix seconds) at which a pod got its node; None for one without."""
     for condition in mappings(mapping(pod.get("status")).get("conditions")):
@@ -507,32 +592,3 @@ def events_of_pod(pod: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
     meta = mapping(pod.get("metadata"))
     query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.uid={text(meta.get('uid'))}"}
     return f"/api/v1/namespaces/{text(meta.get('namespace'))}/events", query
-
-
-def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
-    """What holds up a pod on its node, in a sentence; empty if nothing does.
-
-    A volume that cannot be mounted stands in no status: the kubelet says so in events alone, and tries again. What it said before
-    newer events is over.
-    """
-    if not has_not_started(pod):
-        return ""
-    held = waits_for(pod)
-    if held.kind:
-        return str(held)
-    newest = max(events, key=_said_at, default=None)
-    if newest is None or newest.get("type") != "Warning":
-        return ""
-    says = f"{text(newest.get('reason'))}: {text(newest.get('message'))}"
-    name = text(mapping(config_map()["metadata"]).get("name"))
-    if f'configmap "{name}" not found' not in says:
-        return says
-    namespace = text(mapping(pod.get("metadata")).get("namespace"))
-    return f"{says}; make it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
-
-
-def _said_at(event: Mapping[str, Any]) -> float:
-    """When an event was told last. One that its writer counts in a series has no ``lastTimestamp``."""
-    series = mapping(event.get("series"))
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next((at for each in times if (at := seconds(each)) is not None), 0.0)

@@ -17,12 +17,14 @@ import asyncio
 import fcntl
 import json
 import logging
+import re
 import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from spotwright.cluster.admit_objects import admitted_by
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
 from spotwright.cluster.run_store import this_process
 from spotwright.errors import InputError, StateError
@@ -63,7 +65,7 @@ class FolderIdentity(NamedTuple):
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not file.exists():
                     write_atomically(file, f"{uuid.uuid4().hex}\n")
-                text = file.read_text(encoding="ascii").strip()
+                text = file.read_text(encoding="ascii", errors="replace").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise StateError(f"{file}: cannot be written and read ({error})") from error
         return cls(text, str(this_process()["boot_id"]), str(state.path.absolute()))
@@ -169,24 +171,53 @@ def _folder_of(lease: Mapping[str, Any]) -> FolderIdentity | None:
     return FolderIdentity.from_text(str(annotations.get(FOLDER_ANNOTATION, "")))
 
 
+_NAME = re.compile(r"[-.a-z0-9]{1,63}/[-.a-z0-9]{1,253}")  # of a controller
+_MOST_RIVALS = 3  # of one namespace: whoever may make objects there writes the names
+_MOST_WAITING = 100
+_MADE_AFTER = 2.0  # seconds after its review in which an object is there
+
+
+class FindObject(Protocol):
+    """Finds an object of the cluster, as :meth:`spotwright.cluster.attempt_lookup.Lookups.find_object` does."""
+
+    async def __call__(self, api_version: str, kind: str, name: str, namespace: str, /) -> Mapping[str, Any] | None:
+        """The object; None if there is none of this name, or it cannot be read."""
+
+
 class Rivals:
-    """What was found so far. ``name`` is that of this controller: NAMESPACE/NAME."""
+    """What was found so far. ``name`` is that of this controller: NAMESPACE/NAME.
 
-    def __init__(self, events: EventWriter, name: str) -> None:
-        self._events, self.name = events, name
-        self._known: set[tuple[str, str]] = set()
-        self._new: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    Whoever reaches the webhook's port may send reviews of objects that do not exist, so nothing is told before the object was
+    found in the cluster with its mark.
+    """
 
-    def found(self, namespace: str, rival: str) -> None:
-        """Hear of an object in a namespace that the controller ``rival`` has placed. Each pair is told once."""
-        if (namespace, rival) not in self._known:
-            self._known.add((namespace, rival))
-            self._new.put_nowait((namespace, rival))
+    def __init__(self, events: EventWriter, name: str, find_object: FindObject) -> None:
+        self._events, self.name, self._find = events, name, find_object
+        self._known: dict[str, set[str]] = {}  # by namespace
+        self._new: asyncio.Queue[tuple[tuple[str, ...], str]] = asyncio.Queue(_MOST_WAITING)
+
+    def found(self, where: tuple[str, ...], rival: str) -> None:
+        """Hear of an object that the controller ``rival`` has placed, by its API version, kind, name and namespace.
+
+        Each pair of a namespace and a controller is told once; what is too much at once is not told.
+        """
+        known = self._known.get(where[-1], set())
+        if rival not in known and len(known) < _MOST_RIVALS and _NAME.fullmatch(rival) and not self._new.full():
+            self._new.put_nowait((where, rival))
 
     async def tell(self) -> None:
         """Write a line and an Event about each until cancelled."""
         while True:
-            namespace, rival = await self._new.get()
+            where, rival = await self._new.get()
+            namespace = where[-1]
+            if rival in self._known.get(namespace, ()):
+                continue
+            await asyncio.sleep(_MADE_AFTER)
+            version, kind, name, _ = where
+            found = await self._find(version, kind, name, namespace) if name else None
+            if found is None or admitted_by(found) != rival:
+                continue
+            self._known.setdefault(namespace, set()).add(rival)
             text = (
                 f"{rival} serves namespace {namespace} beside {self.name}: what is created there follows the one that is asked"
                 " first, and both record and move its pods; end one of them with spotwright controller --unregister"

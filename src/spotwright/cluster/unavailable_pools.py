@@ -8,84 +8,217 @@ are counted here for the metrics.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from spotwright.engine.events import AttemptBound, AttemptTakenBack, Event
-from spotwright.errors import StateError
+from spotwright.clouds import providers
+from spotwright.engine.events import AttemptBound, AttemptTakenBack, Event, RunCreated
+from spotwright.errors import SpotwrightError
+from spotwright.model.pools import Pool
 from spotwright.records.journal import Journal, decoded
 from spotwright.records.state_folder import StateFolder
+from spotwright.records.stored_plan import load_plans
 from spotwright.scheduling.budgets import CEILING, Pause, left_out
+from spotwright.visible_text import visible
 
-__all__ = ["LEFT_OUT_FILE", "Move", "PoolPauses", "PoolsLeftOut", "Tally", "read_pauses"]
+__all__ = [
+    "LEFT_OUT_FILE",
+    "NAMESPACE_UID",
+    "Finding",
+    "LeftOut",
+    "Move",
+    "PoolPauses",
+    "PoolsLeftOut",
+    "Tally",
+    "definition_of",
+    "in_force",
+    "read_findings",
+]
 
 
 LEFT_OUT_FILE = Path("controller") / "pools-left-out.json"
 """The file, from the state folder on."""
 
+NAMESPACE_UID = "namespace_uid"
+"""The argument of a run that holds the UID of its namespace: a name may have another owner later."""
+
 _LOG = logging.getLogger(__name__)
 _KINDS = (AttemptTakenBack.kind, AttemptBound.kind)
 _READ = 6 * CEILING  # seconds: journals that nobody has written for longer hold no pause that counts
+_AGREED = 2  # namespaces that find the same hold, or end, a pause for all
+
+
+def definition_of(pool: Pool) -> str:
+    """What tells a pool from others: a digest of its provider, its capacity, its name at its provider and its nodes' labels.
+
+    By the name its provider speaks of it, so a name alone never says something of the pool of another namespace.
+    """
+    labels = [dict(each) for each in providers.labels_by_zone(pool)]
+    told = [pool.provider, pool.capacity, providers.pool_name(pool) or pool.name, labels]
+    return hashlib.blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+class Finding(NamedTuple):
+    """A pause that a namespace has found. ``pool`` is its name there; ``is_said``: the provider itself has no node there."""
+
+    pool: str
+    pause: Pause
+    is_said: bool = False
+
+
+Findings = dict[str, dict[str, Finding]]
+"""What was found, by definition of the pool and by namespace."""
+
+
+def in_force(found: Mapping[str, Finding], namespace: str) -> Finding | None:
+    """What holds for a namespace of one pool: what it has found itself, what the provider says, or what two others agree on.
+
+    An empty name: what holds for all.
+    """
+    others = sorted((one for name, one in found.items() if name != namespace), key=_ends, reverse=True)
+    agreed = others[_AGREED - 1 : _AGREED]
+    own = [found[namespace]] if namespace in found else []
+    return max((*own, *agreed, *(one for one in others if one.is_said)), key=_ends, default=None)
+
+
+def _ends(finding: Finding) -> float:
+    return finding.pause.until
+
+
+def _by_name(found: Findings, namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
+    """The pauses that hold for a namespace, by its own names of pools; also those that are over."""
+    holding = ((name, in_force(found.get(definition_of(pool), {}), namespace)) for name, pool in pools.items())
+    return {name: one.pause for name, one in holding if one is not None}
 
 
 class PoolPauses:
-    """The pauses as the leader knows them. ``taken`` are the moments at which an attempt last got a node of a pool."""
+    """The pauses as the leader knows them. ``pools`` are always those of the configuration that an event's run has."""
 
     def __init__(self, state: StateFolder) -> None:
         self._path = state.path / LEFT_OUT_FILE
-        self.pauses: dict[str, Pause] = {}
-        self.taken: dict[str, float] = {}
+        self._found: Findings = {}
+        self._taken: dict[str, dict[str, float]] = {}  # by definition and namespace: when an attempt last got a node
+        self._uids: dict[str, str] = {}  # of the namespaces, as far as they are known
 
     def begin(self, state: StateFolder, now: float) -> None:
         """Compute the pauses from the journals of the last hours, and write the file."""
-        facts = sorted(_facts(state, now), key=lambda event: event.at)
-        for event in facts:
-            self._take(event)
+        for (namespace, uid), pools, event in sorted(_facts(state, now), key=lambda fact: fact[2].at):
+            self._know(namespace, uid)
+            self._take(namespace, pools, event)
         self._write()
 
-    def take(self, event: Event) -> None:
+    def know(self, namespaces: Mapping[str, str]) -> None:
+        """Take the UIDs of namespaces by name: what one has found that had the name of another before counts for nobody."""
+        lost = [self._know(name, uid) for name, uid in namespaces.items()]
+        if any(lost):
+            self._write()
+
+    def _know(self, namespace: str, uid: str) -> bool:
+        """Whether something was found in another namespace of this name, which is forgotten now."""
+        if self._uids.setdefault(namespace, uid) == uid:
+            return False
+        self._uids[namespace] = uid
+        forgotten = [part.pop(namespace, None) for by_key in (self._found, self._taken) for part in by_key.values()]
+        self._found = {key: found for key, found in self._found.items() if found}
+        self._taken = {key: moments for key, moments in self._taken.items() if moments}
+        return any(one is not None for one in forgotten)
+
+    def take(self, namespace: str, pools: Mapping[str, Pool], event: Event) -> None:
         """Take a fact that is in a journal now."""
-        before = dict(self.pauses)
-        self._take(event)
-        if self.pauses != before:
+        before = {key: dict(by_namespace) for key, by_namespace in self._found.items()}
+        self._take(namespace, pools, event)
+        if self._found != before:
             self._tell(before)
             self._write()
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, AttemptTakenBack):
-            for pool, (until, times) in event.left_out.items():
-                known = self.pauses.get(pool)
-                if known is None or until > known.until:
-                    self.pauses[pool] = Pause(times, event.at, until)
-        elif isinstance(event, AttemptBound):
-            self.taken[event.pool] = max(event.at, self.taken.get(event.pool, 0.0))
-            pause = self.pauses.get(event.pool)
-            if pause is not None and event.at >= pause.since:
-                del self.pauses[event.pool]
+    def of(self, namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
+        """The last pauses of pools that hold for a namespace."""
+        return _by_name(self._found, namespace, pools)
 
-    def _tell(self, before: Mapping[str, Pause]) -> None:
-        for pool in before.keys() - self.pauses.keys():
-            _LOG.info("pool %s has nodes again: attempts are sent there as before", pool)
-        for pool, pause in self.pauses.items():
-            if before.get(pool) != pause:
-                text = "pool %s had no node for an attempt: it is left out for %g s (%d in a row)"
-                _LOG.warning(text, pool, pause.until - pause.since, pause.times)
+    def own(self, namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
+        """The last pauses of pools that a namespace has found itself."""
+        found = ((name, self._found.get(definition_of(pool), {}).get(namespace)) for name, pool in pools.items())
+        return {name: one.pause for name, one in found if one is not None}
+
+    def taken(self, namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, float]:
+        """The moments at which pools last gave a node: to an attempt of the namespace, or to attempts of two others."""
+        return {name: self._taken_at(definition_of(pool), namespace) for name, pool in pools.items()}
+
+    def _taken_at(self, key: str, namespace: str) -> float:
+        moments = self._taken.get(key, {})
+        others = sorted((at for name, at in moments.items() if name != namespace), reverse=True)
+        return max((moments.get(namespace, 0.0), *others[_AGREED - 1 : _AGREED]))
+
+    def _take(self, namespace: str, pools: Mapping[str, Pool], event: Event) -> None:
+        if isinstance(event, AttemptTakenBack):
+            for name, (until, times) in event.left_out.items():
+                if name in pools:
+                    found = self._found.setdefault(definition_of(pools[name]), {})
+                    if namespace not in found or until > found[namespace].pause.until:
+                        found[namespace] = Finding(name, Pause(times, event.at, until), event.is_said)
+        elif isinstance(event, AttemptBound) and event.pool in pools:
+            key = definition_of(pools[event.pool])
+            moments = self._taken.setdefault(key, {})
+            moments[namespace] = max(event.at, moments.get(namespace, 0.0))
+            self._end(key)
+        self._forget(event.at)
+
+    def _end(self, key: str) -> None:
+        """End the pauses of a pool that has given a node since: to their own namespace, or to two others."""
+        found = self._found.get(key, {})
+        for namespace in [name for name, one in found.items() if self._taken_at(key, name) >= one.pause.since]:
+            del found[namespace]
+        if not found:
+            self._found.pop(key, None)
+
+    def _forget(self, now: float) -> None:
+        """Drop what counts for nothing any more: whoever writes configurations makes definitions without end."""
+        for key in [key for key, moments in self._taken.items() if max(moments.values()) < now - _READ]:
+            del self._taken[key]
+        for key in [key for key, found in self._found.items() if max(map(_ends, found.values())) < now - _READ]:
+            del self._found[key]
+
+    def _tell(self, before: Findings) -> None:
+        for key, found in before.items():
+            for namespace in found.keys() - self._found.get(key, {}).keys():
+                text = "pool %s has nodes again: attempts of namespace %s are sent there as before"
+                _LOG.info(text, found[namespace].pool, namespace)
+        for key, found in self._found.items():
+            for namespace, one in found.items():
+                if before.get(key, {}).get(namespace) != one:
+                    text = "pool %s had no node for an attempt of namespace %s: it is left out for %g s (%d in a row)"
+                    pause = one.pause
+                    _LOG.warning(text, visible(one.pool), namespace, pause.until - pause.since, pause.times)
 
     def _write(self) -> None:
         """Replace the file as a whole. Without it the webhook leaves no pool out, so a full disk stops nothing."""
-        pauses = {pool: pause._asdict() for pool, pause in self.pauses.items()}
+        rows = [
+            {"key": key, "namespace": namespace, "pool": one.pool, "said": one.is_said, **one.pause._asdict()}
+            for key, found in self._found.items()
+            for namespace, one in found.items()
+        ]
         new = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new.write_text(json.dumps(pauses), encoding="utf-8")
+            new.write_text(json.dumps({"found": rows}), encoding="utf-8")
             new.replace(self._path)
         except OSError as error:
             _LOG.warning("%s: cannot be written (%s); the webhook leaves out no pool", self._path, error.strerror)
+
+
+class LeftOut(NamedTuple):
+    """A pool that is left out for a namespace, or for all: then the namespace is empty. ``key`` is its definition."""
+
+    key: str
+    namespace: str
+    pool: str
+    pause: Pause
 
 
 class PoolsLeftOut:
@@ -94,47 +227,74 @@ class PoolsLeftOut:
     def __init__(self, state: StateFolder) -> None:
         self._path = state.path / LEFT_OUT_FILE
         self._stamp: tuple[int, int] | None = None
-        self._pauses: Mapping[str, Pause] = {}
+        self._found: Findings = {}
 
-    def at(self, now: float) -> frozenset[str]:
-        """The pools that are left out at this moment."""
-        return frozenset(self.pauses(now))
+    def of(self, namespace: str, pools: Mapping[str, Pool], now: float) -> Mapping[str, Pause]:
+        """The pools that are left out for a namespace at this moment, by its own names, with their pauses."""
+        pauses = _by_name(self._read(), namespace, pools)
+        return {name: pauses[name] for name in left_out(pauses, now)}
 
-    def pauses(self, now: float) -> Mapping[str, Pause]:
-        """The pools that are left out at this moment, with their pauses."""
+    def all(self, now: float, namespaces: Collection[str] | None = None) -> Sequence[LeftOut]:
+        """All pools that are left out at this moment; of ``namespaces`` alone if they are given.
+
+        The name of a pool that is left out for all is that of one of these namespaces, and empty if none has found it.
+        """
+        told: list[LeftOut] = []
+        for key, found in self._read().items():
+            live = {name: one for name, one in found.items() if now < one.pause.until}
+            shown = {name: one for name, one in live.items() if namespaces is None or name in namespaces}
+            for_all = in_force(live, "")
+            if for_all is not None:
+                told.append(LeftOut(key, "", next((one.pool for one in shown.values()), ""), for_all.pause))
+            told += [
+                LeftOut(key, name, one.pool, one.pause)
+                for name, one in shown.items()
+                if for_all is None or one.pause.until > for_all.pause.until
+            ]
+        return told
+
+    def _read(self) -> Findings:
         try:
             stat = self._path.stat()
         except OSError:
             return {}
         if self._stamp != (stat.st_mtime_ns, stat.st_ino):
-            self._stamp, self._pauses = (stat.st_mtime_ns, stat.st_ino), read_pauses(self._path)
-        return {pool: self._pauses[pool] for pool in left_out(self._pauses, now)}
+            self._stamp, self._found = (stat.st_mtime_ns, stat.st_ino), read_findings(self._path)
+        return self._found
 
 
-def read_pauses(path: Path) -> Mapping[str, Pause]:
-    """The pauses in the file; none if it is not there, or cannot be read."""
+def read_findings(path: Path) -> Findings:
+    """What the file says; nothing if it is not there, or cannot be read."""
+    found: Findings = {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            str(pool): Pause(int(one["times"]), float(one["since"]), float(one["until"])) for pool, one in found.items()
-        }
+        content = json.loads(path.read_bytes().decode("utf-8", "replace"))
+        for one in content.get("found", ()):  # a file of an earlier version names pools alone, and counts for nobody
+            pause = Pause(int(one["times"]), float(one["since"]), float(one["until"]))
+            finding = Finding(str(one["pool"]), pause, bool(one["said"]))
+            found.setdefault(str(one["key"]), {})[str(one["namespace"])] = finding
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         _LOG.warning("%s: cannot be read (%s); no pool is left out", path, error)
         return {}
+    return found
 
 
-def _facts(state: StateFolder, now: float) -> Iterable[Event]:
-    """What journals that were written lately say about pools."""
+def _facts(state: StateFolder, now: float) -> Iterable[tuple[tuple[str, str], Mapping[str, Pool], Event]]:
+    """What journals that were written lately say about pools, each with its namespace, its UID, and the pools of its run."""
     for folder in state.runs():
         try:
             if folder.journal.stat().st_mtime < now - _READ and not _has_log(folder.journal):
                 continue
             with closing(Journal.read(folder.journal)) as journal:
-                rows = [row for row in journal.rows() if row[2] in _KINDS]
-                yield from (event for _, event in decoded(rows, str(folder.journal), str) if event.at > now - _READ)
-        except (OSError, StateError) as error:
+                rows = [row for row in journal.rows() if row[2] in _KINDS and row[1] > now - _READ]
+                first, _ = journal.first_and_last()
+            if not rows or not isinstance(first, RunCreated):
+                continue
+            told, pools = first.meta.arguments, load_plans(folder)[-1].config.pools
+            namespace = str(told.get("namespace", "")), str(told.get(NAMESPACE_UID, ""))
+            yield from ((namespace, pools, event) for _, event in decoded(rows, str(folder.journal), str))
+        except (OSError, SpotwrightError) as error:
             _LOG.warning("run %s tells nothing about pools: %s", folder.name, error)
 
 
@@ -149,12 +309,16 @@ Move = Literal["taken-back", "evicted", "deleted"]
 
 
 class Tally:
-    """Since this process has begun. ``is_leading``: this replica watches and moves now."""
+    """Since this process has begun. ``is_leading``: this replica watches and moves now.
+
+    ``unplaced`` is how many pods with a policy no review has placed.
+    """
 
     def __init__(self) -> None:
         self._moves: Counter[Move] = Counter({"taken-back": 0, "evicted": 0, "deleted": 0})
         self._waiting: dict[str, tuple[str, str]] = {}  # pod UID -> namespace and Kubernetes' reason
         self.is_leading = False
+        self.unplaced = 0
 
     def moved(self, what: Move) -> None:
         """Count one move."""

@@ -12,9 +12,18 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spotwright.clouds import providers
+from spotwright.clouds import node_signs, providers
 from spotwright.cluster.autoscaler_words import AutoscalerWords
-from spotwright.cluster.signals import is_held_up
+from spotwright.cluster.signals import (
+    PodWaits,
+    as_gone,
+    has_not_started,
+    is_held_up,
+    mapping,
+    mappings,
+    text,
+    waits_for,
+)
 from spotwright.cluster.workloads import Lineage, lineage, metadata, seconds, uid_of
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_resource
@@ -22,11 +31,23 @@ from spotwright.notices.kubernetes_node import KubernetesSource
 from spotwright.notices.node_event import NAMESPACE, ToldNotice, notice_in, withdrawal_in
 from spotwright.notices.notice import Notice
 
-__all__ = ["ClusterView", "NodePool", "SeenPod", "offers_of", "pool_of_node", "strange_pools"]
+__all__ = [
+    "ClusterView",
+    "NodePool",
+    "SeenPod",
+    "node_of_event",
+    "offers_of",
+    "pool_of_node",
+    "slim_node_event",
+    "strange_pools",
+]
 
 
 _KEPT = 2_000  # deleted objects whose last state is remembered
 _KEPT_EVENTS = 20  # a node
+_LONGEST_NAME, _LONGEST_TEXT = 253, 2_000  # characters: of a node's name, and of what an Event says of it
+_READ_OF_EVENT = ("reason", "firstTimestamp", "lastTimestamp", "eventTime")
+_NOTES = "spotwright.dev/"  # annotations of the node agent's Events
 _SETTLING = 0.7  # seconds in which the streams of owners and nodes catch up with that of pods
 
 
@@ -42,13 +63,17 @@ class ClusterView:
     """Objects by UID and name. ``clock`` is monotonic; the view decides by it alone when the streams have caught up."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[str, str], Mapping[str, Any]] = {}  # by kind and UID
+        self._owners: dict[_OwnerKey, Mapping[str, Any]] = {}
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._gone_nodes: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
-        self._gone_owners: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
-        self._events: dict[str, list[Mapping[str, Any]]] = {}
+        self._gone_owners: OrderedDict[_OwnerKey, Mapping[str, Any]] = OrderedDict()
+        self._events: OrderedDict[str, list[Mapping[str, Any]]] = OrderedDict()  # by node
         self._notices: dict[str, KubernetesSource] = {}
-        self._on_node: dict[str, set[str]] = {}  # node -> UIDs of pods
+        self._on_node: dict[str, set[str]] = {}  # node -> UIDs of its pods, of those that the API has
+        self._starting: dict[
+            str, Mapping[str, Any]
+        ] = {}  # pod UID -> a pod that has its node and has not started there
+        self._held_up: dict[str, PodWaits] = {}  # pod UID -> what the kubelet says in events, and in no status
         self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
         self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
         self._going: set[str] = set()  # namespaces that are being deleted
@@ -67,21 +92,51 @@ class ClusterView:
         if before is not None and is_finished(before):
             return  # later states only tell how it was tidied up
         if before is not None and _node_of(before) != _node_of(pod):
-            self._on_node.get(_node_of(before), set()).discard(uid)
+            self._leave_node(before)
         self.pods[uid] = pod
         self._on_node.setdefault(_node_of(pod), set()).add(uid)
         if is_held_up(pod):
             self._waited[uid] = pod
+        if has_not_started(pod):
+            self._starting[uid] = pod
+        else:
+            self._starts_no_more(uid)
         if is_finished(pod) or is_stopped(pod):
             self._ended_at.setdefault(uid, self.clock)
 
     def delete_pod(self, pod: Mapping[str, Any]) -> None:
         """A pod has left the API."""
         uid = uid_of(pod)
+        self._starts_no_more(uid)
         before = self.pods.pop(uid, None)
-        self._on_node.get(_node_of(pod), set()).discard(uid)
+        for known in (before, pod):  # the node may be in its last state alone
+            if known is not None:
+                self._leave_node(known)
         self.gone_pods[uid] = before if before is not None and is_finished(before) else pod
         self._ended_at.setdefault(uid, self.clock)
+
+    def _leave_node(self, pod: Mapping[str, Any]) -> None:
+        """A pod is not on its node any more. Whoever makes pods may name nodes that nobody has: of those nothing is kept."""
+        name = _node_of(pod)
+        there = self._on_node.get(name, set())
+        there.discard(uid_of(pod))
+        if not there:
+            self._on_node.pop(name, None)
+
+    def hold_up(self, pod: Mapping[str, Any], waits: PodWaits) -> bool:
+        """Note what holds up a pod on its node, or that nothing does any more. Returns whether that is news."""
+        uid = uid_of(pod)
+        if uid not in self._starting or self._held_up.get(uid, PodWaits()).kind == waits.kind:
+            return False
+        if waits.kind:
+            self._held_up[uid] = waits
+        else:
+            del self._held_up[uid]
+        return True
+
+    def _starts_no_more(self, uid: str) -> None:
+        self._starting.pop(uid, None)
+        self._held_up.pop(uid, None)
 
     def settle_pod(self, uid: str) -> None:
         """Note that what a pod's end shows is recorded: nobody has to look at it again before it changes."""
@@ -91,6 +146,7 @@ class ClusterView:
         """Drop a deleted pod, once its end is recorded."""
         self.gone_pods.pop(uid, None)
         self._waited.pop(uid, None)
+        self._starts_no_more(uid)
         self._ended_at.pop(uid, None)
         self.words.forget_pod(uid)
 
@@ -100,30 +156,40 @@ class ClusterView:
         (self._going.add if meta.get("deletionTimestamp") else self._going.discard)(meta["name"])
         return str(meta["name"])
 
+    def forget_namespace(self, name: str) -> None:
+        """A namespace is gone, and its last changes have come."""
+        self._going.discard(name)
+
     def is_going(self, namespace: str) -> bool:
         """Whether a namespace is being deleted, or was: whatever ends in it ends by that."""
         return namespace in self._going
 
-    def drop_namespace(self, namespace: str) -> None:
-        """Forget the pods and the owners of a namespace that is not watched any more: nothing is known of them from now on."""
+    def drop_namespace(self, namespace: str) -> list[str]:
+        """Forget the pods and the owners of a namespace that is not watched any more: nothing is known of them from now on.
+
+        Returns the UIDs of the pods.
+        """
+        dropped = []
         for kept in (self.pods, self.gone_pods):
             for uid in [uid for uid, pod in kept.items() if metadata(pod).get("namespace") == namespace]:
-                self._on_node.get(_node_of(kept.pop(uid)), set()).discard(uid)
-                self._waited.pop(uid, None)
-                self._ended_at.pop(uid, None)
-                self.words.forget_pod(uid)
-        for key in [key for key, owner in self._owners.items() if metadata(owner).get("namespace") == namespace]:
-            del self._owners[key]
+                self._leave_node(kept.pop(uid))
+                self.forget_pod(uid)
+                dropped.append(uid)
+        for owners in (self._owners, self._gone_owners):
+            for key in [key for key in owners if key.namespace == namespace]:
+                del owners[key]
+        self.words.forget_namespace(namespace)
+        return dropped
 
     def put_owner(self, owner: Mapping[str, Any]) -> None:
         """A Job, JobSet, TrainJob or Workflow was added or has changed."""
-        self._owners[(str(owner.get("kind")), uid_of(owner))] = owner
+        self._owners[_key_of(owner)] = owner
 
     def delete_owner(self, owner: Mapping[str, Any]) -> None:
         """An owner has left the API."""
-        key = (str(owner.get("kind")), uid_of(owner))
+        key = _key_of(owner)
         self._owners.pop(key, None)
-        _remember(self._gone_owners, key, owner)
+        _remember(self._gone_owners, key, as_gone(owner))
 
     def put_node(self, node: Mapping[str, Any]) -> bool:
         """A node was added or has changed. Returns whether anything of it has that says how its pods ended."""
@@ -147,18 +213,35 @@ class ClusterView:
         Only those of the namespace ``default`` count, where the kubelet, the cloud's controller and the node agent write them:
         a team that may create Events in its own namespace must not announce the end of a node.
         """
-        if metadata(event).get("namespace") != NAMESPACE:
+        name = node_of_event(event)
+        if not name:
             return
-        name = str((event.get("involvedObject") or {}).get("name", ""))
         events = self._events.setdefault(name, [])
+        self._events.move_to_end(name)
         others = [each for each in events if uid_of(each) != uid_of(event)]
         events[:] = [*others[-_KEPT_EVENTS + 1 :], event]
+        if len(self._events) > _KEPT + len(self._nodes):  # of nodes that nobody has
+            self._events.popitem(last=False)
+
+    def drop_node_events(self) -> None:
+        """Forget what Events have said of nodes: they count no more."""
+        self._events.clear()
 
     # Questions
 
     def waiting(self) -> Sequence[str]:
         """The UIDs of the pods that have no node."""
         return self.pods_on("")
+
+    @property
+    def starting(self) -> Sequence[Mapping[str, Any]]:
+        """The pods that have a node, and have not started there."""
+        return tuple(self._starting.values())
+
+    def waits_of(self, pod: Mapping[str, Any]) -> PodWaits:
+        """Why a pod has no node yet, or does not start on it, as its status says or the kubelet's events."""
+        waits = waits_for(pod)
+        return waits if waits.kind else self._held_up.get(uid_of(pod), waits)
 
     def waited(self, uid: str) -> Mapping[str, Any] | None:
         """The last state of a pod in which a container was held up: the kubelet forgets why when it ends the pod."""
@@ -168,9 +251,9 @@ class ClusterView:
         """The owners of a pod, also those that were deleted lately."""
         return lineage(pod, self._find)
 
-    def owner(self, kind: str, uid: str) -> Mapping[str, Any] | None:
+    def owner(self, kind: str, namespace: str, uid: str) -> Mapping[str, Any] | None:
         """An owner that the API has."""
-        return self._owners.get((kind, uid))
+        return self._owners.get(_OwnerKey(kind, namespace, uid))
 
     def node(self, name: str) -> Mapping[str, Any] | None:
         """The state of a node, or its last one."""
@@ -188,9 +271,19 @@ class ClusterView:
         """Whether the API has a node of this name that reports and is well."""
         return _ready(self._nodes.get(name)) == "True"
 
+    def silent_since(self, name: str) -> float | None:
+        """Since when a node does not report (Unix seconds); None for one that does, and where nobody knows."""
+        node = self.node(name)
+        if _ready(node) != "Unknown":
+            return None
+        conditions = mappings(mapping((node or {}).get("status")).get("conditions"))
+        return next(
+            (seconds(each.get("lastTransitionTime")) for each in conditions if each.get("type") == "Ready"), None
+        )
+
     def is_cut_off(self, pod: Mapping[str, Any]) -> bool:
         """Whether a pod is to be deleted and its node does not report: its object stays, and nothing will change in it."""
-        name = str((pod.get("spec") or {}).get("nodeName", ""))
+        name = _node_of(pod)
         if not name or not metadata(pod).get("deletionTimestamp"):
             return False
         return self.is_node_gone(name) or _ready(self.node(name)) == "Unknown"
@@ -219,10 +312,13 @@ class ClusterView:
         return self._events.get(node, ())
 
     def notice(self, name: str) -> Notice | None:
-        """The notice that a node's conditions and taints hold."""
+        """The notice that a node's conditions and taints hold.
+
+        What tells that its machine shuts down or is gone announces nothing.
+        """
         if self.node(name) is None:
             return None
-        source = self._notices.setdefault(name, KubernetesSource(lambda: self.node(name)))
+        source = self._notices.setdefault(name, KubernetesSource(lambda: _announcing(self.node(name))))
         return source.poll(0.0)
 
     def told(self, name: str) -> ToldNotice | None:
@@ -241,13 +337,53 @@ class ClusterView:
         found = (withdrawal_in(event) for event in self.events_of(name))
         return {withdrawal[0] for withdrawal in found if withdrawal is not None}
 
-    def _find(self, kind: str, _namespace: str, uid: str) -> Mapping[str, Any] | None:
-        return self._owners.get((kind, uid)) or self._gone_owners.get((kind, uid))
+    def _find(self, kind: str, namespace: str, uid: str) -> Mapping[str, Any] | None:
+        key = _OwnerKey(kind, namespace, uid)
+        return self._owners.get(key) or self._gone_owners.get(key)
+
+
+class _OwnerKey(NamedTuple):
+    """What a reference to an owner names: a UID alone may be that of another namespace's object."""
+
+    kind: str
+    namespace: str
+    uid: str
+
+
+def _key_of(owner: Mapping[str, Any]) -> _OwnerKey:
+    return _OwnerKey(str(owner.get("kind")), str(metadata(owner).get("namespace", "")), uid_of(owner))
+
+
+def node_of_event(event: Mapping[str, Any]) -> str:
+    """The node that an Event of the namespace ``default`` is about; empty for other Events, and for one without a name."""
+    about = mapping(event.get("involvedObject"))
+    if metadata(event).get("namespace") != NAMESPACE or about.get("kind", "Node") != "Node":
+        return ""
+    return text(about.get("name"))[:_LONGEST_NAME]
+
+
+def slim_node_event(event: dict[str, Any]) -> dict[str, Any]:
+    """An Event about a node with what is read of it."""
+    meta = metadata(event)
+    kept = {
+        key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp") if key in meta
+    }
+    notes = {
+        key: text(value)[:_LONGEST_TEXT]
+        for key, value in mapping(meta.get("annotations")).items()
+        if key.startswith(_NOTES)
+    }
+    return {
+        **{key: text(event.get(key))[:_LONGEST_TEXT] for key in (*_READ_OF_EVENT, "message") if event.get(key)},
+        "metadata": {**kept, "annotations": notes},
+        "involvedObject": {"kind": "Node", "name": node_of_event(event)},
+        "series": {"lastObservedTime": mapping(event.get("series")).get("lastObservedTime")},
+    }
 
 
 def is_finished(pod: Mapping[str, Any]) -> bool:
     """Whether all containers of a pod have ended for good."""
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return mapping(pod.get("status")).get("phase") in ("Succeeded", "Failed")
 
 
 def is_stopped(pod: Mapping[str, Any]) -> bool:
@@ -256,20 +392,30 @@ def is_stopped(pod: Mapping[str, Any]) -> bool:
 
 
 def _node_of(pod: Mapping[str, Any]) -> str:
-    return str((pod.get("spec") or {}).get("nodeName", ""))
+    return text(mapping(pod.get("spec")).get("nodeName"))
 
 
 def _signs(node: Mapping[str, Any]) -> tuple[object, ...]:
     """What of a node says how its pods end; a heartbeat changes nothing of it."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    spec = node.get("spec") or {}
+    conditions = mappings(mapping(node.get("status")).get("conditions"))
+    spec = mapping(node.get("spec"))
     states = [(each.get("type"), each.get("status"), each.get("reason")) for each in conditions]
     return states, spec.get("taints"), spec.get("unschedulable"), metadata(node).get("labels")
 
 
 def _ready(node: Mapping[str, Any] | None) -> str:
-    conditions = ((node or {}).get("status") or {}).get("conditions") or ()
+    conditions = mappings(mapping((node or {}).get("status")).get("conditions"))
     return next((str(each.get("status")) for each in conditions if each.get("type") == "Ready"), "")
+
+
+def _announcing(node: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A node without the signs that stand on it only once its machine shuts down, or is gone."""
+    if node is None:
+        return None
+    spec, status = mapping(node.get("spec")), mapping(node.get("status"))
+    taints = [each for each in mappings(spec.get("taints")) if text(each.get("key")) not in node_signs.GONE_TAINTS]
+    conditions = [each for each in mappings(status.get("conditions")) if each.get("type") != "Ready"]
+    return {**node, "spec": {**spec, "taints": taints}, "status": {**status, "conditions": conditions}}
 
 
 def _remember(kept: OrderedDict[Any, Mapping[str, Any]], key: Any, value: Mapping[str, Any]) -> list[Any]:
@@ -291,11 +437,11 @@ class NodePool(NamedTuple):
 
 def pool_of_node(node: Mapping[str, Any] | None, pools: Mapping[str, Pool]) -> NodePool:
     """The pool of a node. ``None``: nothing is known of the node."""
-    labels = dict(metadata(node or {}).get("labels") or {})
+    labels = {key: text(value) for key, value in mapping(metadata(node or {}).get("labels")).items()}
     pool = providers.pool_of(labels, pools)
     if pool is not None:
         return NodePool(pool.name, pool.is_spot, is_configured=True)
-    taints = tuple(str(taint.get("key", "")) for taint in ((node or {}).get("spec") or {}).get("taints") or ())
+    taints = tuple(text(taint.get("key")) for taint in mappings(mapping((node or {}).get("spec")).get("taints")))
     is_spot = bool(providers.is_spot_node(labels, taints))
     name = next((labels[label] for label in providers.POOL_LABELS if labels.get(label)), _NO_NAME)
     return NodePool(_unused(name.lower(), pools, is_spot=is_spot), is_spot, is_configured=False)
@@ -309,7 +455,7 @@ def strange_pools(nodes: Iterable[Mapping[str, Any]], pools: Mapping[str, Pool])
 
 def offers_of(node: Mapping[str, Any] | None, pool: Pool) -> dict[str, int]:
     """What a node offers to pods of the resources that are paid for, where its pool's configuration does not say it."""
-    allocatable = ((node or {}).get("status") or {}).get("allocatable") or {}
+    allocatable = mapping(mapping((node or {}).get("status")).get("allocatable"))
     offers: dict[str, int] = {}
     for name, amount in allocatable.items():
         if name in (pool.node or {}) or not (name in ("cpu", "memory") or providers.is_accelerator(name)):

@@ -16,12 +16,13 @@ from spotwright import config as configuration
 from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.lease import KubernetesLease, while_held
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT
+from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.run_store import RunStore, this_process
-from spotwright.cluster.watcher import watch_and_keep_logs
 from spotwright.config import Config
 from spotwright.errors import InputError, RunBusy, SpotwrightError
 from spotwright.model.quantities import parse_memory
 from spotwright.records.state_folder import StateFolder
+from spotwright.visible_logs import log_visibly
 
 __all__ = ["main"]
 
@@ -44,9 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--verbose", "-v", action="store_true")
     options = parser.parse_args(arguments)
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    log_visibly(logging.DEBUG if options.verbose else logging.INFO)
     for noisy in ("httpx2", "httpcore2"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
@@ -58,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _watch(options: argparse.Namespace) -> None:
-    config = configuration.load(options.config) if options.config else _without_pools()
+    config = configuration.load(options.config) if options.config else without_pools()
     state = StateFolder.open(options.state)
     api = Api(connect(find_cluster(options.context, kubeconfig=options.kubeconfig)))
     task = asyncio.ensure_future(
@@ -94,12 +93,8 @@ async def _watch_and_keep_logs(options: argparse.Namespace, api: Api, store: Run
     cluster = find_cluster(options.context, kubeconfig=options.kubeconfig)
     streams = partial(connect, cluster, many_streams=True)
     state = StateFolder(options.state)
-    await watch_and_keep_logs(api, store, state, streams, limit=options.log_limit, namespace=options.namespace)
-
-
-def _without_pools() -> Config:
-    """A configuration for clusters without one: spot is preferred, and every pool is read off the nodes."""
-    return configuration.from_mapping({"pools": {"unknown-nodes": {"capacity": "on-demand"}}}, "pools of the cluster")
+    namespaces = [options.namespace] if options.namespace else []
+    await watch_and_keep_logs(api, store, state, streams, limit=options.log_limit, namespaces=namespaces)
 
 
 @contextlib.contextmanager

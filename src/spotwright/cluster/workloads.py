@@ -11,37 +11,46 @@ budget is charged once for all of them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from spotwright.cluster.signals import how_shut_down, mapping, mappings
 from spotwright.engine.events import RunStatus
 from spotwright.kinds.kind import NAMESAKES
 from spotwright.manifests.pod_graph import PodTask
-from spotwright.model.pools import Pool
-from spotwright.placing.affinity import rung_conditions
+from spotwright.model.pools import Resources
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
+from spotwright.placing.pod_spec import PodSpecError, pod_requests
 
 __all__ = [
+    "MOST_OWNERS",
+    "MOST_RESTARTS",
     "RUN_KINDS",
     "TRAINING_KINDS",
     "FindOwner",
     "Lineage",
     "Outcome",
     "PodAttempt",
+    "Step",
     "TaskName",
+    "argo_template",
     "attempts_of",
     "controller_reference",
+    "failed_step",
     "gang_of",
     "has_policy",
     "is_own_run",
     "key_of",
+    "last_step",
     "lineage",
     "main_container",
     "metadata",
     "outcome_of",
+    "requests_of",
     "retries_of",
     "retries_of_job",
     "seconds",
@@ -59,6 +68,9 @@ TRAINING_KINDS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "M
 RUN_KINDS = ("Job", "JobSet", "TrainJob", "Workflow", *TRAINING_KINDS, "Trial", "Experiment")
 """Kinds of owners that are runs."""
 
+MOST_OWNERS = 10
+"""Owners of a pod that are looked at, one above the other: a Job, its JobSet, TrainJob, Trial and Experiment are five."""
+
 FindOwner = Callable[[str, str, str], Mapping[str, Any] | None]
 """Finds an object by kind, namespace and UID; None: it is not there, or it is not known yet."""
 
@@ -75,15 +87,21 @@ class Lineage(NamedTuple):
 
 
 def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
-    """The owners of a pod, as far as they can be found. Users may write owners that own each other: the circle is left out."""
+    """The owners of a pod in its own namespace, as far as they can be found.
+
+    Users write owners: of those that own each other the circle is left out, and of a long row all but the first ten.
+    """
     owners: list[Mapping[str, Any]] = []
     here: Mapping[str, Any] = pod
     while (reference := controller_reference(here)) is not None and reference.get("uid") not in [*map(uid_of, owners)]:
         group = str(reference.get("apiVersion", "")).rpartition("/")[0]
         if reference.get("kind") not in RUN_KINDS or (group, reference.get("kind")) in NAMESAKES:
             break
-        owner = find(str(reference["kind"]), str(metadata(pod).get("namespace", "")), str(reference.get("uid", "")))
-        if owner is None:
+        namespace, uid = str(metadata(pod).get("namespace", "")), str(reference.get("uid", ""))
+        owner = find(str(reference["kind"]), namespace, uid)
+        if owner is None or uid_of(owner) != uid or metadata(owner).get("namespace", "") != namespace:
+            return Lineage(owners, is_complete=False)  # who names an object of another namespace does not belong to it
+        if len(owners) == MOST_OWNERS:
             return Lineage(owners, is_complete=False)
         owners.append(owner)
         here = owner
@@ -92,13 +110,12 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
 
 def is_own_run(pod: Mapping[str, Any]) -> bool:
     """Whether a pod is a run by itself: nobody owns it, and it carries a policy."""
-    return controller_reference(pod) is None and POLICY_ANNOTATION in (metadata(pod).get("annotations") or {})
+    return controller_reference(pod) is None and POLICY_ANNOTATION in mapping(metadata(pod).get("annotations"))
 
 
 def metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metadata of an object."""
-    found: Mapping[str, Any] = data.get("metadata") or {}
-    return found
+    return mapping(data.get("metadata"))
 
 
 def uid_of(data: Mapping[str, Any]) -> str:
@@ -108,8 +125,7 @@ def uid_of(data: Mapping[str, Any]) -> str:
 
 def controller_reference(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The reference to the controller that owns an object; None if a user made it."""
-    references = metadata(data).get("ownerReferences") or ()
-    return next((each for each in references if each.get("controller")), None)
+    return next((each for each in mappings(metadata(data).get("ownerReferences")) if each.get("controller")), None)
 
 
 _RESTART = "jobset.sigs.k8s.io/restart-attempt"
@@ -121,7 +137,7 @@ def gang_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], earlier
     ``earlier`` are the restarts of the earlier attempts of its task. A pod that its Job replaces within a restart ends for
     itself, so it is counted apart: ``SET/RESTART/2``.
     """
-    restart = (metadata(pod).get("labels") or {}).get(_RESTART)
+    restart = mapping(metadata(pod).get("labels")).get(_RESTART)
     for owner in owners:
         if owner.get("kind") == "JobSet" and restart is not None:
             name = f"{uid_of(owner)}/{restart}"
@@ -136,30 +152,29 @@ _PHASES = {"Succeeded": RunStatus.SUCCEEDED, "Failed": RunStatus.FAILED, "Error"
 
 
 class Outcome(NamedTuple):
-    """The end of a workload in the controller's own words."""
+    """The end of a workload in the controller's own words. ``at`` is in Unix seconds, None where it does not say."""
 
     status: RunStatus
     why: str
+    at: float | None = None
 
 
 def outcome_of(root: Mapping[str, Any]) -> Outcome | None:
     """How a Job, JobSet, TrainJob, Workflow or pod has ended; None while it goes on."""
-    status = root.get("status") or {}
+    status = mapping(root.get("status"))
     if "phase" in status and root.get("kind") in ("Workflow", "Pod"):
-        ended = _PHASES.get(status["phase"])
-        if ended is RunStatus.FAILED and _was_stopped(root.get("spec") or {}):
-            return Outcome(RunStatus.CANCELLED, "somebody ended its Workflow")
-        return None if ended is None else Outcome(ended, _words(status) if ended is RunStatus.FAILED else "")
-    for condition in status.get("conditions") or ():
+        ended = _PHASES.get(str(status["phase"]))
+        at = seconds(status.get("finishedAt")) if root["kind"] == "Workflow" else _pod_ended_at(status)
+        if ended is RunStatus.FAILED and (how := how_shut_down(root)):
+            return Outcome(RunStatus.CANCELLED, how, at)
+        return None if ended is None else Outcome(ended, _words(status) if ended is RunStatus.FAILED else "", at)
+    for condition in mappings(status.get("conditions")):
         if condition.get("status") == "True" and condition.get("type") in (*_GOOD, *_BAD):
             is_good = condition["type"] in _GOOD
-            return Outcome(*(RunStatus.SUCCEEDED, "") if is_good else (RunStatus.FAILED, _words(condition)))
+            times = (seconds(condition.get("lastTransitionTime")), seconds(status.get("completionTime")))
+            at = next((time for time in times if time is not None), None)
+            return Outcome(*(RunStatus.SUCCEEDED, "") if is_good else (RunStatus.FAILED, _words(condition)), at)
     return None
-
-
-def _was_stopped(spec: Mapping[str, Any]) -> bool:
-    """Whether a user ended a Workflow: through Argo, or through KFP, which sets its deadline to 0 (seen on 2.16.1 and 2.17.0)."""
-    return bool(spec.get("shutdown")) or spec.get("activeDeadlineSeconds") == 0
 
 
 def _words(source: Mapping[str, Any]) -> str:
@@ -167,6 +182,10 @@ def _words(source: Mapping[str, Any]) -> str:
 
 
 _FINISHED = ("Succeeded", "Failed")
+
+
+MOST_RESTARTS = 50
+"""Restarts of a container before the last one that are looked at: each is an attempt, and a pod may have thousands of them."""
 
 
 class PodAttempt(NamedTuple):
@@ -182,27 +201,45 @@ class PodAttempt(NamedTuple):
 
 
 def attempts_of(pod: Mapping[str, Any], *, is_gone: bool = False, is_cut_off: bool = False) -> Iterator[PodAttempt]:
-    """The attempts of a pod, oldest first.
+    """The attempts of a pod, oldest first; of very many the newest.
 
     ``is_gone``: the API has the pod no more. ``is_cut_off``: it is to be deleted, and its node does not report, so nothing about
     its end will come for as long as the node is away.
     """
-    status = pod.get("status") or {}
+    status = mapping(pod.get("status"))
     main = _main_status(pod)
-    restarts = int(main.get("restartCount") or 0)
+    restarts = _count(main.get("restartCount"), 0)
     scheduled_at = _condition_time(status, "PodScheduled")
     made_at = seconds(metadata(pod).get("creationTimestamp"))
     started: float | None = scheduled_at
-    last = (main.get("lastState") or {}).get("terminated") or {}
-    for restart in range(restarts):
+    last = mapping(mapping(main.get("lastState")).get("terminated"))
+    for restart in range(max(restarts - MOST_RESTARTS, 0), restarts):
         is_last = restart == restarts - 1
         ended_at = seconds(last.get("finishedAt")) if is_last else started
         yield PodAttempt(key_of(pod, restart), restart, made_at, started, ended_at, True, is_last and bool(last))
         started = made_at = ended_at
     has_ended = is_gone or is_cut_off or status.get("phase") in _FINISHED
-    bound_at = started if (pod.get("spec") or {}).get("nodeName") else None
-    ended_at = seconds(((main.get("state") or {}).get("terminated") or {}).get("finishedAt")) if has_ended else None
+    bound_at = started if mapping(pod.get("spec")).get("nodeName") else None
+    ended_at = _finished_at(main) if has_ended else None
+    if has_ended and ended_at is None and status.get("phase") in _FINISHED:
+        ended_at = _pod_ended_at(status)
     yield PodAttempt(key_of(pod, restarts), restarts, made_at, bound_at, ended_at, has_ended)
+
+
+def _finished_at(container: Mapping[str, Any]) -> float | None:
+    return seconds(mapping(mapping(container.get("state")).get("terminated")).get("finishedAt"))
+
+
+def _pod_ended_at(status: Mapping[str, Any]) -> float | None:
+    """When a finished pod ended: with its last container; of one that the kubelet ended itself, when it ceased to be ready.
+
+    A pod that its kubelet did not admit has neither, and ended when it began.
+    """
+    containers = (*mappings(status.get("containerStatuses")), *mappings(status.get("initContainerStatuses")))
+    finished = [at for each in containers if (at := _finished_at(each)) is not None]
+    if finished:
+        return max(finished)
+    return _condition_time(status, "Ready", "False") or seconds(status.get("startTime"))
 
 
 def key_of(pod: Mapping[str, Any], restart: int) -> str:
@@ -214,31 +251,38 @@ def seconds(text: object) -> float | None:
     """A time of the API in Unix seconds; None if it is missing or malformed."""
     try:
         return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
 def main_container(pod: Mapping[str, Any]) -> str:
     """The name of the container that runs the user's code: ``main`` in Argo and KFP, else the first of the spec."""
-    containers: Sequence[Mapping[str, Any]] = (pod.get("spec") or {}).get("containers") or ()
-    names = [str(container.get("name", "")) for container in containers]
+    names = [str(container.get("name", "")) for container in mappings(mapping(pod.get("spec")).get("containers"))]
     return "main" if "main" in names else (names or [""])[0]
 
 
+def requests_of(pod: Mapping[str, Any]) -> Resources:
+    """The requests of a pod as its node counts them; none where they cannot be read."""
+    try:
+        return pod_requests(mapping(pod.get("spec")))
+    except PodSpecError:
+        return {}
+
+
 def _main_status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    statuses: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or ()
-    main = main_container(pod)
+    statuses, main = mappings(mapping(pod.get("status")).get("containerStatuses")), main_container(pod)
     return next((status for status in statuses if status.get("name") == main), {})
 
 
-def _condition_time(status: Mapping[str, Any], kind: str) -> float | None:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == kind and condition.get("status") == "True":
+def _condition_time(status: Mapping[str, Any], kind: str, state: str = "True") -> float | None:
+    for condition in mappings(status.get("conditions")):
+        if condition.get("type") == kind and condition.get("status") == state:
             return seconds(condition.get("lastTransitionTime"))
     return None
 
 
 _NODE_ID = "workflows.argoproj.io/node-id"
+_LONGEST_LIMIT = 300  # characters of the limit of a retryStrategy, which may name a parameter
 _INPUT = re.compile(r"\{\{inputs\.parameters\.([^}]+)\}\}")
 
 
@@ -250,11 +294,11 @@ def has_policy(labels: Mapping[str, Any], annotations: Mapping[str, Any]) -> boo
 def retries_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> int | None:
     """The retries of a pod's task by its controller; None: not known."""
     if not owners:
-        return 0 if (pod.get("spec") or {}).get("restartPolicy") == "Never" else None
+        return 0 if mapping(pod.get("spec")).get("restartPolicy") == "Never" else None
     if owners[-1].get("kind") == "Workflow":
         return _of_node(pod, owners[-1])
     if owners[0].get("kind") == "Job":
-        return retries_of_job(owners[0].get("spec") or {}, owners[1:])
+        return retries_of_job(mapping(owners[0].get("spec")), owners[1:])
     return None
 
 
@@ -265,37 +309,38 @@ def retries_of_job(spec: Mapping[str, Any], owners: Sequence[Mapping[str, Any]])
         return None
     for owner in owners:
         if owner.get("kind") == "JobSet":
-            restarts = ((owner.get("spec") or {}).get("failurePolicy") or {}).get("maxRestarts") or 0
-            return (limit + 1) * (int(restarts) + 1) - 1
+            restarts = mapping(mapping(owner.get("spec")).get("failurePolicy")).get("maxRestarts")
+            return (limit + 1) * (_count(restarts, 0) + 1) - 1
     return limit
 
 
 def _of_node(pod: Mapping[str, Any], workflow: Mapping[str, Any]) -> int | None:
-    status = workflow.get("status") or {}
-    node = (status.get("nodes") or {}).get((metadata(pod).get("annotations") or {}).get(_NODE_ID)) or {}
-    name = node.get("templateName") or _template_name(pod)
+    node_id = str(mapping(metadata(pod).get("annotations")).get(_NODE_ID))
+    node = mapping(mapping(mapping(workflow.get("status")).get("nodes")).get(node_id))
+    name = node.get("templateName") or argo_template(pod)
     if not name:
         return None
     for template in _templates(workflow):
         if template.get("name") == name:
-            default = ((workflow.get("spec") or {}).get("templateDefaults") or {}).get("retryStrategy")
+            default = mapping(mapping(workflow.get("spec")).get("templateDefaults")).get("retryStrategy")
             strategy = template.get("retryStrategy", default)
-            return 0 if strategy is None else _limit(strategy, node)
+            return 0 if strategy is None else _limit(mapping(strategy), node)
     return None
 
 
 def _templates(workflow: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The templates of a Workflow: its own, those of the WorkflowTemplate that it runs, and those that it refers to."""
-    status = workflow.get("status") or {}
-    yield from (workflow.get("spec") or {}).get("templates") or ()
-    yield from (status.get("storedWorkflowTemplateSpec") or {}).get("templates") or ()
-    yield from (status.get("storedTemplates") or {}).values()
+    status = mapping(workflow.get("status"))
+    for spec in (mapping(workflow.get("spec")), mapping(status.get("storedWorkflowTemplateSpec"))):
+        yield from mappings(spec.get("templates"))
+    yield from mappings([*mapping(status.get("storedTemplates")).values()])
 
 
-def _template_name(pod: Mapping[str, Any]) -> str:
-    spec = pod.get("spec") or {}
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        for variable in container.get("env") or ():
+def argo_template(pod: Mapping[str, Any]) -> str:
+    """The name of the Workflow's template that a pod runs; empty if it does not say."""
+    spec = mapping(pod.get("spec"))
+    for container in (*mappings(spec.get("containers")), *mappings(spec.get("initContainers"))):
+        for variable in mappings(container.get("env")):
             if variable.get("name") == "ARGO_TEMPLATE":
                 return str(_as_json(variable.get("value")).get("name", ""))
     return ""
@@ -310,12 +355,12 @@ def _as_json(text: object) -> Mapping[str, Any]:
 
 
 def _limit(strategy: Mapping[str, Any], node: Mapping[str, Any]) -> int | None:
-    text = str(strategy.get("limit", ""))
+    text = str(strategy.get("limit", ""))[:_LONGEST_LIMIT]
     found = _INPUT.fullmatch(text)
     if found:
-        inputs = (node.get("inputs") or {}).get("parameters") or ()
+        inputs = mappings(mapping(node.get("inputs")).get("parameters"))
         text = next((str(each.get("value")) for each in inputs if each.get("name") == found[1]), "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_INDEX else None
 
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
@@ -328,7 +373,10 @@ _MPI_ROLE = (
 )
 _TRIAL = "trial"
 _KFP_RUN = "pipeline/runid"
-_ITERATION = re.compile(r"\((\d+):")
+_NODE_PART = re.compile(r"\([^)]{0,1000}\)|\[[0-9]{1,9}\]|\.|[^.\[(]+")  # of an Argo node's name
+_ITERATION = re.compile(r"\(([0-9]{1,9}):")
+_LONGEST_NODE_NAME = 2000  # characters; Argo joins the names of all steps above a node
+_LONGEST_INDEX = 9  # digits
 _KFP_WRAPPERS = frozenset(("root", "executor", "iteration-item"))
 _KFP_ITERATIONS = "iteration-iterations"
 _KFP_HOOK = "onExit"
@@ -344,7 +392,7 @@ class TaskName(NamedTuple):
 
 def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> TaskName:
     """The task of a pod. ``owners`` are those of :func:`~spotwright.cluster.workloads.lineage`."""
-    labels, annotations = (metadata(pod).get(name) or {} for name in ("labels", "annotations"))
+    labels, annotations = (mapping(metadata(pod).get(name)) for name in ("labels", "annotations"))
     if _NODE_NAME in annotations:
         return workflow_task(annotations[_NODE_NAME], is_kfp=_KFP_RUN in labels)
     if not owners:
@@ -352,7 +400,7 @@ def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
         return TaskName(name, name)
     if owners[-1].get("kind") == "Experiment":
         return _of_trial(pod, owners)
-    if _ROLE in labels or _MPI_ROLE in labels:
+    if labels.get(_ROLE) or labels.get(_MPI_ROLE):
         return _of_role(labels, owners)
     job = owners[0]
     if _REPLICATED in labels:
@@ -376,19 +424,21 @@ def _of_trial(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
 def _of_role(labels: Mapping[str, str], owners: Sequence[Mapping[str, Any]]) -> TaskName:
     """A pod of the training operator or of the MPI operator: its role, numbered where the role has several pods."""
     role = labels.get(_ROLE) or labels[_MPI_ROLE]
-    spec = next((owner.get("spec") or {} for owner in owners if owner.get("kind") in TRAINING_KINDS), {})
-    replicas: Mapping[str, Any] = next((value for key, value in spec.items() if key.endswith("ReplicaSpecs")), {})
-    count = next((each.get("replicas", 1) for name, each in replicas.items() if name.lower() == role.lower()), 1)
+    spec = next((mapping(owner.get("spec")) for owner in owners if owner.get("kind") in TRAINING_KINDS), {})
+    replicas = mapping(next((value for key, value in spec.items() if key.endswith("ReplicaSpecs")), {}))
+    count = next(
+        (mapping(each).get("replicas", 1) for name, each in replicas.items() if name.lower() == role.lower()), 1
+    )
     number = labels.get(_REPLICA)
     return TaskName(role.lower() if count == 1 or number is None else f"{role.lower()}-{number}", role.lower())
 
 
 def _of_job(annotations: Mapping[str, str], job: Mapping[str, Any]) -> TaskName:
-    name, spec = str(metadata(job).get("name", "")), job.get("spec") or {}
+    name, spec = str(metadata(job).get("name", "")), mapping(job.get("spec"))
     completions = spec.get("completions")
     if spec.get("completionMode") == "Indexed" and _INDEX in annotations:
-        return TaskName(name if completions == 1 else f"{name}-{annotations[_INDEX]}", name)
-    return TaskName(name, name, completions or spec.get("parallelism") or 1)
+        return TaskName(name if completions == 1 else f"{name}-{_number(annotations[_INDEX])}", name)
+    return TaskName(name, name, _count(completions or spec.get("parallelism"), 1))
 
 
 def _member(
@@ -399,20 +449,34 @@ def _member(
 ) -> TaskName:
     """A pod of a JobSet: its replicated job, numbered through all its Jobs where there are several pods."""
     name = labels[_REPLICATED]
-    pods = (job.get("spec") or {}).get("parallelism") or 1
+    pods = _count(mapping(job.get("spec")).get("parallelism"), 1)
     replicas = 1
     for owner in owners[1:]:
-        for replicated in (owner.get("spec") or {}).get("replicatedJobs") or ():
+        for replicated in mappings(mapping(owner.get("spec")).get("replicatedJobs")):
             if replicated.get("name") == name:
-                replicas = replicated.get("replicas", 1)
+                replicas = _count(replicated.get("replicas"), 1)
     if pods * replicas == 1:
         return TaskName(name, name)
-    number = int(labels.get(_JOB_INDEX, "0")) * pods + int(annotations.get(_INDEX, "0"))
+    number = _number(labels.get(_JOB_INDEX)) * pods + _number(annotations.get(_INDEX))
     return TaskName(f"{name}-{number}", name)
+
+
+def _number(index: object) -> int:
+    """An index that a controller writes as text; 0 for what a user has written there that is none."""
+    text = str(index)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_INDEX else 0
+
+
+def _count(value: object, default: int) -> int:
+    """A count in a field of an object; the default for what is none, because the schemas of some kinds are open."""
+    return value if isinstance(value, int) and value > 0 else default
 
 
 def workflow_task(node_name: str, *, is_kfp: bool) -> TaskName:
     """The task of a node of a Workflow, by the whole name of the node."""
+    if len(node_name) > _LONGEST_NODE_NAME:  # two long names stay two
+        digest = hashlib.sha256(node_name.encode(errors="replace")).hexdigest()[:12]
+        node_name = f"{node_name[:_LONGEST_NODE_NAME]}.{digest}"
     segments = list(_segments(node_name))
     names: list[tuple[str, str | None]] = []
     iteration: str | None = None
@@ -424,21 +488,80 @@ def workflow_task(node_name: str, *, is_kfp: bool) -> TaskName:
         elif not (is_kfp and name in _KFP_WRAPPERS):
             names.append((name, iteration if number is None else number))
             iteration = None
-    names = names or [(segments[0][0], None)]
+    names = names or [(segments[0][0] if segments else "unnamed", None)]
     path = "/".join(name if number is None else f"{name}-{number}" for name, number in names)
     return TaskName(path, ".".join(name for name, _ in names))  # a template's name holds no slash
 
 
 def _segments(node_name: str) -> Iterator[tuple[str, str | None]]:
     """The names in a node's name, each with the number of its iteration; dots inside parentheses separate nothing."""
-    for text in re.findall(r"(?:\([^)]*\)|\[\d+\]|[^.\[(])+", node_name):
-        name = re.sub(r"\([^)]*\)|\[\d+\]", "", text)
-        found = _ITERATION.search(text)
-        if name:
-            yield name, found[1] if found else None
+    name, number, at = "", None, 0
+    while at < len(node_name):
+        part = _NODE_PART.match(node_name, at)
+        text = part[0] if part else ""
+        if text[:1] == "(":
+            found = _ITERATION.match(text)
+            number = number or (found[1] if found else None)
+        elif not text or text == ".":  # a bracket that is not closed separates as a dot does
+            if name:
+                yield name, number
+            name, number = "", None
+        elif text[0] != "[":
+            name += text
+        at += len(text) or 1
+    if name:
+        yield name, number
 
 
-_RUNG, _OPEN = "spotwright.dev/rung", "spotwright.dev/open"
+class Step(NamedTuple):
+    """What Argo says of a task of a Workflow as a whole, with all of its tries."""
+
+    is_over: bool
+    is_good: bool
+    message: str
+
+
+_STEP_ENDS = ("Succeeded", "Failed", "Error")
+_TRIED = re.compile(r"\(\d+\)$")
+_LONGEST_MESSAGE = 300
+
+
+def last_step(workflow: Mapping[str, Any], path: str) -> Step | None:
+    """Argo's word about a task: the outermost node of its name, the newest where what is around it was tried again.
+
+    None where the Workflow does not tell it: its nodes may be compressed, or kept elsewhere.
+    """
+    nodes = [node for node in _nodes_of(workflow) if _path_of(node, workflow) == path]
+    nodes.sort(key=lambda node: (*_outwardness(str(node.get("name", ""))), -(seconds(node.get("startedAt")) or 0.0)))
+    if not nodes:
+        return None
+    phase = str(nodes[0].get("phase", ""))
+    message = next((str(node["message"]) for node in nodes if node.get("message")), "")
+    return Step(phase in _STEP_ENDS, phase == "Succeeded", message[:_LONGEST_MESSAGE])
+
+
+def failed_step(workflow: Mapping[str, Any]) -> str:
+    """The first task of a Workflow that failed, with Argo's message; empty where it names none."""
+    failed = [node for node in _nodes_of(workflow) if node.get("phase") in _STEP_ENDS[1:] and node.get("message")]
+    first = min(failed, key=lambda node: (str(node.get("finishedAt", "")), str(node.get("name", ""))), default=None)
+    return (
+        "" if first is None else f"task {_path_of(first, workflow)} failed: {str(first['message'])[:_LONGEST_MESSAGE]}"
+    )
+
+
+def _nodes_of(workflow: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(mappings([*mapping(mapping(workflow.get("status")).get("nodes")).values()]))
+
+
+def _path_of(node: Mapping[str, Any], workflow: Mapping[str, Any]) -> str:
+    is_kfp = _KFP_RUN in mapping(metadata(workflow).get("labels"))
+    return workflow_task(str(node.get("name", "")), is_kfp=is_kfp).path
+
+
+def _outwardness(name: str) -> tuple[int, bool]:
+    return name.count("."), _TRIED.search(name) is not None
+
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _JOBS_DEFAULT = 6  # what the API server fills in for a Job's backoffLimit; in a JobSet it stands in the Job alone
 
@@ -446,35 +569,35 @@ _JOBS_DEFAULT = 6  # what the API server fills in for a Job's backoffLimit; in a
 def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
     """The templates that the owners of a pod hold, nearest owner first; empty where they are read off pods."""
     for owner in reversed(owners):
-        spec = owner.get("spec") or {}
+        spec = mapping(owner.get("spec"))
         if owner.get("kind") == "Job" and len(owners) == 1:
             name = str(metadata(owner).get("name", ""))
-            return [_task("Job", name, spec.get("template") or {}, retries_of_job(spec, ()))]
+            return [_task("Job", name, mapping(spec.get("template")), retries_of_job(spec, ()))]
         if owner.get("kind") == "JobSet":
-            return [_of_replicated_job(replicated, owner) for replicated in spec.get("replicatedJobs") or ()]
+            return [_of_replicated_job(replicated, owner) for replicated in mappings(spec.get("replicatedJobs"))]
     return []
 
 
 def template_of_pod(
-    name: str, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], pools: Mapping[str, Pool]
+    name: str,
+    pod: Mapping[str, Any],
+    owners: Sequence[Mapping[str, Any]],
+    required: Sequence[Mapping[str, Any]] = (),
 ) -> PodTask:
-    """A pod as the template of its task, without what a webhook required for the rung of this attempt alone."""
+    """A pod as the template of its task, without the conditions that a webhook ``required`` for this attempt alone."""
     kind = str(owners[-1].get("kind", "Pod")) if owners else "Pod"
-    return _task(kind, name, _without_rung(pod, pools), retries_of(pod, owners))
+    return _task(kind, name, _without_rung(pod, required), retries_of(pod, owners))
 
 
-def _without_rung(pod: Mapping[str, Any], pools: Mapping[str, Pool]) -> Mapping[str, Any]:
-    annotations = metadata(pod).get("annotations") or {}
-    names = str(annotations.get(_RUNG, "")).split(",")
-    spec = pod.get("spec") or {}
-    affinity = spec.get("affinity") or {}
-    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
-    if not required or _OPEN in annotations or not all(name in pools for name in names):
+def _without_rung(pod: Mapping[str, Any], ours: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    spec = mapping(pod.get("spec"))
+    affinity = mapping(spec.get("affinity"))
+    required = mapping(mapping(affinity.get("nodeAffinity")).get(_REQUIRED))
+    if not required or not ours:
         return pod
-    ours = rung_conditions([pools[name] for name in names], pools)
     terms = [
-        {**term, "matchExpressions": [one for one in term.get("matchExpressions") or () if one not in ours]}
-        for term in required.get("nodeSelectorTerms") or ()
+        {**term, "matchExpressions": [one for one in mappings(term.get("matchExpressions")) if one not in ours]}
+        for term in mappings(required.get("nodeSelectorTerms"))
     ]
     own = [term for term in terms if any(term.values())]
     rest = {key: value for key, value in affinity["nodeAffinity"].items() if key != _REQUIRED}
@@ -483,18 +606,18 @@ def _without_rung(pod: Mapping[str, Any], pools: Mapping[str, Pool]) -> Mapping[
 
 
 def _of_replicated_job(replicated: Mapping[str, Any], job_set: Mapping[str, Any]) -> PodTask:
-    job = {"backoffLimit": _JOBS_DEFAULT, **((replicated.get("template") or {}).get("spec") or {})}
+    job = {"backoffLimit": _JOBS_DEFAULT, **mapping(mapping(replicated.get("template")).get("spec"))}
     retries = retries_of_job(job, (job_set,))
-    return _task("JobSet", str(replicated.get("name", "")), job.get("template") or {}, retries)
+    return _task("JobSet", str(replicated.get("name", "")), mapping(job.get("template")), retries)
 
 
 def _task(kind: str, name: str, template: Mapping[str, Any], retries: int | None) -> PodTask:
     meta = metadata(template)
-    labels, annotations = (dict(meta.get(name) or {}) for name in ("labels", "annotations"))
+    labels, annotations = (dict(mapping(meta.get(name))) for name in ("labels", "annotations"))
     return PodTask(
         kind,
         name,
-        dict(template.get("spec") or {}),
+        dict(mapping(template.get("spec"))),
         labels=labels,
         annotations=annotations,
         retries=None if has_policy(labels, annotations) else retries,

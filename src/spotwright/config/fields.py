@@ -113,9 +113,7 @@ def _release(node: Scalar) -> str:
 
 
 def _package(node: Scalar) -> str:
-    if not re.fullmatch(
-        r"embedded|configmap|image|[0-9]+(\.[0-9]+)+[\w.+!-]*|(https?|file)://[!-~]+|/[!-~]+", node.text
-    ):
+    if not re.fullmatch(r"embedded|configmap|image|[0-9]+\.[0-9][\w.+!-]*|(https?|file)://[!-~]+|/[!-~]+", node.text):
         raise ValueError("no package")
     return node.text
 

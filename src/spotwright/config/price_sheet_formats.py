@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _LONGEST = 60  # characters of a value that a message repeats
 

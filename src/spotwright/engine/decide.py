@@ -18,9 +18,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
+from spotwright.engine.charges import cause_to_charge, spent_before
 from spotwright.engine.events import (
     AttemptDecided,
-    AttemptEnded,
     AttemptHalted,
     AttemptKept,
     AttemptMoved,
@@ -38,7 +38,6 @@ from spotwright.engine.events import (
     TaskStatus,
     TasksUnfolded,
 )
-from spotwright.engine.fold import cause_to_charge, spent_before
 from spotwright.engine.io_resolution import check_inputs, computed_outputs, condition_inputs, dag_outputs, loop_items
 from spotwright.engine.next_rung import (
     PARTS,
@@ -54,7 +53,7 @@ from spotwright.engine.next_rung import (
     useless_attempts,
 )
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.waits import NO_SCALE_UP, in_vain_at, is_ruled_out, never_came, waited_in_vain
+from spotwright.engine.waits import CANNOT_GROW, NO_SCALE_UP, in_vain_at, is_ruled_out, never_came, waited_in_vain
 from spotwright.errors import InputError
 from spotwright.graph import RunsNowhere
 from spotwright.model.attempts import Cause, Ending, Signals
@@ -213,12 +212,9 @@ def why_it_stays(
     state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
 ) -> str:
     """Why an attempt that waits is not sent to another rung now; empty if it is, once it has waited for long enough."""
-    policy, ladder = task.plan.policy, task.plan.ladder
     if attempt.is_open and not never_came(attempt):
         return "it may run on every pool of its ladder already"
-    if policy.deadline is not None:
-        return "a deadline decides about its rung"
-    if len(ladder.rungs) < 2:
+    if len(task.plan.ladder.rungs) < 2:
         return "its ladder has no other rung"
     if _next_rung(state, task, attempt, pauses, now) is None:
         return "the pools of every other rung that it may use are left out, because they had no node"
@@ -240,10 +236,12 @@ def take_back(
     pauses: Mapping[str, Pause],
     taken: Mapping[str, float],
     now: float,
+    own: Mapping[str, Pause] | None = None,
 ) -> list[Event]:
     """The decision to take an attempt back, if it waits in vain and there is a rung to try; of a set one is enough.
 
-    ``pauses`` are the last pauses of pools, ``taken`` the moments at which an attempt last got a node of a pool: one that gave
+    ``pauses`` are the last pauses of pools, and ``own`` those of them that count for how long the next one is, by default all.
+    ``taken`` are the moments at which an attempt last got a node of a pool: one that gave
     a node to another attempt meanwhile is not without capacity. Nor is one that holds other members of the set: its nodes are
     too few for the whole set, and free for others once the set has left. What an autoscaler says of a pod alone is no word on
     its pools: whoever may write in a namespace can write it.
@@ -261,7 +259,8 @@ def take_back(
     too_small = {peer.pool for peer in peers if peer.is_live and peer.bound_at is not None}
     empty = [pool for pool in attempt.pools if taken.get(pool, 0.0) < since and pool not in too_small]
     kind, _, words = attempt.waits.partition(": ")
-    paused = {pool: pause_after(pauses.get(pool), now) for pool in empty if kind != NO_SCALE_UP and not attempt.is_open}
+    known = pauses if own is None else own
+    paused = {pool: pause_after(known.get(pool), now) for pool in empty if kind != NO_SCALE_UP and not attempt.is_open}
     waited = format_duration(round(waited_in_vain(attempt, now)))
     where = ", ".join(attempt.pools)
     why = (
@@ -278,6 +277,7 @@ def take_back(
             pools=task.plan.ladder.rungs[rung].pools,
             why=f"{why}: {words}" if words else why,
             left_out={pool: (pause.until, pause.times) for pool, pause in paused.items()},
+            is_said=kind == CANNOT_GROW,
         )
     ]
 
@@ -441,7 +441,7 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     waited = after_waiting(attempt)
     if waited is not None:
         return _decided(state, task, attempt, *waited, now)
-    ending = classify(judged_signals(task, (attempt.ended or AttemptEnded(now)).signals))
+    ending = classify(judged_signals(task, attempt))
     planned = effective_plan(state, task)
     position = attempt.position
     if ending.cause.is_interruption:
@@ -460,8 +460,13 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     return _decided(state, task, attempt, ending, following, now)
 
 
-def judged_signals(task: TaskState, signals: Signals) -> Signals:
-    """The signals by which an end is judged. A task without declared outputs misses none, so its exit code alone decides."""
+def judged_signals(task: TaskState, attempt: AttemptState) -> Signals:
+    """The signals by which the end of an attempt is judged: those of its end, with the progress that it reported last.
+
+    A task without declared outputs misses none, so its exit code decides together with its progress.
+    """
+    signals = attempt.ended.signals if attempt.ended is not None else Signals()
+    signals = signals._replace(progress=attempt.progress)
     if task.plan.spec.outputs or signals.outputs_complete is not None:
         return signals
     return signals._replace(outputs_complete=True)

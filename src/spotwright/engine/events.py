@@ -249,13 +249,15 @@ class NoticeGiven(Event, kw_only=True):
 class AttemptBound(Event, kw_only=True):
     """Fact: an attempt has a node. The engine starts the attempt once this event is durable.
 
-    Of an attempt that an orchestrator made, ``node`` and ``pool`` are empty where nobody tells them.
+    Of an attempt that an orchestrator made, ``node`` and ``pool`` are empty where nobody tells them. ``requests`` are those of
+    its pod, where they are others than those of its task: its account is computed from them.
     """
 
     kind = "bound"
 
     node: str
     pool: str
+    requests: Mapping[str, int] = {}
 
 
 class ProgressReported(Event, kw_only=True):
@@ -471,6 +473,7 @@ class AttemptTakenBack(Event, kw_only=True):
 
     It spends no budget. ``rung`` and ``pools`` are those of the next attempt. ``left_out`` are the pools that no attempt is
     sent to for a while, each with the moment at which that ends (Unix seconds) and how often in a row it was left out.
+    ``is_said``: what makes the cluster's nodes says itself that these pools have none.
     """
 
     kind = "taken-back"
@@ -479,6 +482,7 @@ class AttemptTakenBack(Event, kw_only=True):
     pools: Sequence[str]
     why: str
     left_out: Mapping[str, tuple[float, int]] = {}
+    is_said: bool = False
 
 
 class AttemptHeld(Event, kw_only=True):

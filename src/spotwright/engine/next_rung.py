@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from spotwright.engine.charges import spent_before
 from spotwright.engine.events import SnapshotTaken
-from spotwright.engine.fold import reached_before, spent_before
 from spotwright.engine.io_resolution import inputs_of
+from spotwright.engine.observations import reached_before
 from spotwright.engine.plan import PlannedTask
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import InputError
@@ -584,10 +585,10 @@ def useless_attempts(state: RunState, task: TaskState, planned: PlannedTask, cau
 def lives(state: RunState, task: TaskState, cause: Cause | None = None) -> Iterator[AttemptLife]:
     """What each ended attempt of a task achieved. ``cause`` is that of the newest one's end, where it is not folded yet."""
     for attempt in task.attempts:
-        if attempt.bound_at is None or attempt.ended_at is None:
+        if attempt.runs_since is None or attempt.ended_at is None:
             continue
         ended_by = cause if attempt.cause is None else attempt.cause
-        lived = (attempt.ended_at - attempt.bound_at) * state.time_scale
+        lived = (attempt.ended_at - attempt.runs_since) * state.time_scale
         on_demand = attempt.rung in task.plan.ladder.on_demand
         yield AttemptLife(ended_by is not None and ended_by.is_interruption, attempt.progress, lived, on_demand)
 

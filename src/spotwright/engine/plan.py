@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.graph import Dag, Loop, RunsNowhere, TaskGraph, TaskSpec
-from spotwright.model.policy import Layer, Policy, Spot, inherit_retry, resolve_layers
+from spotwright.model.policy import (
+    Layer,
+    Policy,
+    Spot,
+    inherit_retry,
+    lost_deadline,
+    resolve_layers,
+    without_deadlines,
+)
 from spotwright.model.pools import DEFAULT_CPU, Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
 
@@ -69,12 +77,14 @@ class Plan:
 
     ``found`` are the names of pools that were read off nodes, and that nobody described: they have a name and a capacity, so that
     what ran there is told, and are no rungs. Only for work that fits none of the others they are, because nobody places it.
+    ``keeps_deadlines``: false for what runs on a cluster, where a deadline has no effect.
     """
 
     graph: TaskGraph
     config: Config
     flags: Layer | None = None
     found: frozenset[str] = frozenset()
+    keeps_deadlines: bool = True
     _complete: dict[str, PlannedTask] = field(default_factory=dict)
     _unfolded: dict[str, list[PlannedTask]] = field(default_factory=dict)
     _inherited: dict[tuple[int, int], tuple[Layer, list[TaskSpec]]] = field(default_factory=dict)
@@ -296,7 +306,15 @@ class Plan:
             layers.append(self.flags)
         return layers
 
+    def lost_deadline(self, planned: PlannedTask) -> str:
+        """What to tell the user of a task whose deadline has no effect; empty without one."""
+        if self.keeps_deadlines:
+            return ""
+        return lost_deadline(self._layers(planned.path, planned.spec_path, planned.spec))
+
     def _resolved(self, path: str, spec: TaskSpec, layers: list[Layer]) -> Policy:
+        if not self.keeps_deadlines:
+            layers = without_deadlines(layers)
         policy, problems = resolve_layers(layers, spec.retry)
         if problems:
             raise ConfigError(f"policy of task {path}: {problems[0]}")

@@ -104,11 +104,25 @@ class AttemptState(_State):
     taken_back: AttemptTakenBack | None = None  # the decision to take it back, because it waits in vain
     held: AttemptHeld | None = None  # its node does not report, and holds its pod
     released: str = ""  # why its pod was deleted although its node cannot say that it has ended
+    started_at: float | None = None  # when it began on its node, if something had held it up there
+    requests: Mapping[str, int] = field(
+        default_factory=dict
+    )  # of its pod, where they are others than those of its task
 
     @property
     def is_live(self) -> bool:
         """Whether it waits for a node or runs."""
         return self.ended_at is None
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it has a node and does not start there, as the orchestrator says, or has ended without a start."""
+        return self.bound_at is not None and bool(self.waits) and (self.waits_since or 0.0) >= self.bound_at
+
+    @property
+    def runs_since(self) -> float | None:
+        """Since when it uses its node; ``None`` for one without a node, and for one that does not start there."""
+        return None if self.is_held_up else self.bound_at if self.started_at is None else self.started_at
 
     @property
     def position(self) -> LadderPosition:

@@ -496,10 +496,10 @@ def _work(task: TaskState) -> float | None:
 
 def _seconds(attempt: AttemptState) -> float | None:
     """The time of an attempt on its node, by its exit record where there is one."""
-    if attempt.bound_at is None or attempt.ended_at is None:
+    if attempt.runs_since is None or attempt.ended_at is None:
         return None
     recorded = attempt.ended.ended_at if attempt.ended is not None else None
-    return (attempt.ended_at if recorded is None else min(recorded, attempt.ended_at)) - attempt.bound_at
+    return (attempt.ended_at if recorded is None else min(recorded, attempt.ended_at)) - attempt.runs_since
 
 
 def _remarks(state: RunState, run: str) -> Iterator[str]:

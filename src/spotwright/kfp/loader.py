@@ -17,6 +17,7 @@ from typing import Any
 
 from spotwright.errors import PipelineError, PipelineNotFound
 from spotwright.interrupts import interrupts_held
+from spotwright.kfp.commands import compiled_script, is_script
 from spotwright.kfp.compiled import Compiled, MergedExecutor, file_digests, merged_executors, read_shared_json
 from spotwright.kfp.compiled_files import read_compiled
 
@@ -28,12 +29,14 @@ _LARGE_FILE = 1_000_000  # bytes; a larger compiled file is read in a process of
 _HOME = Path(__file__).resolve().parents[2]  # the folder that holds the package
 
 
-def load(path: str | os.PathLike[str], *, pipeline: str | None = None, python: str | None = None) -> Compiled:
+def load(
+    path: str | os.PathLike[str], *, pipeline: str | None = None, python: str | None = None, scripts: bool = False
+) -> Compiled:
     """Load a pipeline from a ``.py`` file or from compiled YAML or JSON.
 
     ``pipeline`` chooses one where a file defines several, by the name of its function or its own. ``python`` is the
     interpreter that compiles, with ``kfp`` installed; by default the running one. Output of the file while it is imported
-    goes to standard error.
+    goes to standard error. With ``scripts`` a plain script is a pipeline of one task, which executes it in the current folder.
 
     Raises :class:`PipelineError`, one or two lines with the place and the fix, for everything that is wrong with the file.
     """
@@ -42,6 +45,8 @@ def load(path: str | os.PathLike[str], *, pipeline: str | None = None, python: s
         raise PipelineError(f"{file}: this is a folder; give the pipeline's .py file or its compiled .yaml")
     if not file.exists():
         raise PipelineError(f"{file}: there is no such file")
+    if scripts and is_script(file):
+        return compiled_script(file, Path.cwd())
     if file.suffix == ".py":
         return _compile(file, pipeline, python or sys.executable)
     if file.suffix not in (".yaml", ".yml", ".json"):

@@ -15,7 +15,7 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ from spotwright.kfp.ir_pass import IrPass
 from spotwright.kfp.kfp_settings import read_policy_text, read_retry
 from spotwright.kfp.task_settings import TaskConfig, TaskSettings, read_passthrough, read_settings
 from spotwright.kfp.values import KINDS, RELATIVE, coerce, is_relative, whole_numbers
+from spotwright.links_below import leads_to
 from spotwright.model.policy import Layer, PolicyValueError
 from spotwright.model.quantities import parse_quantity
 
@@ -249,6 +250,7 @@ def _selection(ir_pass: IrPass, names: Names, given: list[Mapping[str, Any]], ke
     return outputs[0] if len(outputs) == 1 else OneOf(outputs)
 
 
+_MOST_MEMBERS = 100_000  # of an archive: a component's files are a few
 _ARCHIVE = re.compile(r"^__KFP_EMBEDDED_ARCHIVE_B64 = '([^']*)'", re.MULTILINE)
 
 
@@ -264,20 +266,27 @@ def escaping_member(module: str) -> str | None:
 
     try:
         with tarfile.open(fileobj=io.BytesIO(base64.b64decode(found.group(1), validate=True))) as archive:
-            return next((member.name for member in archive if _escapes(member)), None)
+            return next(_escaping(archive), None)
     except (binascii.Error, tarfile.TarError, OSError, EOFError) as error:
         raise ValueError(f"the archive of its files cannot be read: {error}") from error
 
 
-def _escapes(member: tarfile.TarInfo) -> bool:
-    if member.isdev():
-        return True
-    places = [member.name]
-    if member.issym():
-        places.append(posixpath.join(posixpath.dirname(member.name), member.linkname))
-    elif member.islnk():
-        places.append(member.linkname)
-    return any(place.startswith("/") or posixpath.normpath(place).split("/")[0] == ".." for place in places)
+def _escaping(archive: tarfile.TarFile) -> Iterator[str]:
+    """The members that would be written outside the folder, one after the other, through the links that came before them."""
+    links: dict[tuple[str, ...], str] = {}
+    for count, member in enumerate(archive):
+        name = member.name.rstrip("/")
+        folder = leads_to(posixpath.dirname(name), links)
+        places = [folder, leads_to(name, {} if member.issym() else links)]
+        if member.issym() and folder is not None:
+            target = (*folder, posixpath.basename(name))
+            places.append(leads_to("/".join((*folder, member.linkname)), links))
+            links[target] = member.linkname
+        elif member.islnk():
+            places.append(leads_to(member.linkname, links))
+        is_absolute = member.issym() and member.linkname.startswith("/")
+        if member.isdev() or is_absolute or name.startswith("/") or None in places or count >= _MOST_MEMBERS:
+            yield member.name
 
 
 _STARTS_EXECUTOR = re.compile(r"-m\s+(kfp(?:\.\w+)*)\.executor_main\b")

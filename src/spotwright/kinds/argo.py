@@ -65,7 +65,7 @@ def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
         text = f"its templates are in {kind} {name}, which was not given: pass its file with --with, or place that file"
         ctx.add_finding(Level.WARNING, at, text)
         return
-    other = replace(ctx, editor=Editor(source), base=(), outer=None)
+    other = replace(ctx, editor=Editor(source, steps=ctx.editor.steps), base=(), outer=None)
     check(other, _SPEC, WORKFLOW)
     all_templates = templates(other, _SPEC)
     reason = _obstacle(other, all_templates)

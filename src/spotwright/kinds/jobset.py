@@ -3,9 +3,16 @@
 A pod that is replaced alone would not find its peers, so the child Job fails at once (``podFailurePolicy`` FailJob on
 DisruptionTarget, ``backoffLimit`` 0) and the set restarts. Every restart creates new Jobs with new deadlines, so only
 ``maxRestarts`` bounds them: restarts are always counted. Errors can be kept apart in a set of one pod alone: in others, pods
-that lost an interrupted peer end with errors too. Sources: kubernetes-sigs/jobset v0.12.0,
-``site/static/examples/failure-policy/host-maintenance-event-model.yaml``, ``pkg/controllers/failure_policy.go``,
-``pkg/webhooks/jobset_webhook.go``.
+that lost an interrupted peer end with errors too.
+
+With ``restartStrategy: InPlaceRestart`` the other pods stay and start their containers again. That cannot be switched on from
+here: it is behind a feature gate of JobSet's controller (``InPlaceRestart``, alpha, off by default), without which its webhook
+refuses the set, and each pod needs JobSet's agent in it, which its author builds and gives the right to change pods. So a set
+that has it is left with the fields that it needs, and any other restarts whole.
+
+Sources: kubernetes-sigs/jobset v0.12.0, ``site/static/examples/failure-policy/host-maintenance-event-model.yaml``,
+``pkg/controllers/failure_policy.go``, ``pkg/controllers/in_place_restart.go``, ``pkg/webhooks/jobset_webhook.go``,
+``cmd/in-place-restart-agent``, ``site/static/examples/in-place-restart``.
 """
 
 from __future__ import annotations
@@ -14,6 +21,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 from spotwright.kinds.job import KILLED, add_disruption_rule, find_disruption_rule, refuse_in_job, refuse_in_set
@@ -21,6 +30,7 @@ from spotwright.kinds.kind import PlaceObject
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.pod_spec import JOB_FIELDS, METADATA, POD_FIELDS, TEMPLATE, TEXT, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -31,7 +41,17 @@ from spotwright.placing.retries import (
     write_unless_set,
 )
 
-__all__ = ["KINDS", "SetMember", "write_failure_policy"]
+__all__ = [
+    "IN_PLACE",
+    "KINDS",
+    "MOST_RULES",
+    "SetMember",
+    "has_agent",
+    "is_matched",
+    "note_rendezvous",
+    "why_not_matched",
+    "write_failure_policy",
+]
 
 
 _RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
@@ -43,6 +63,9 @@ _LEADERS = re.compile(
     r"(^|-)(leader|driver|coordinator|launcher|master|chief|head|scheduler|ps|parameter-?server)s?(-|\d|$)",
     re.IGNORECASE,
 )
+IN_PLACE = "InPlaceRestart"
+"""The ``restartStrategy`` with which pods stay and start their containers again."""
+
 _RULE = "spotwright_interrupted"
 _ERROR_RULE = "spotwright_error"
 _SET = {
@@ -85,6 +108,21 @@ def _place_jobset(ctx: PlaceContext) -> None:
         placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
         members.append(SetMember(spec, name, placed))
     write_failure_policy(ctx, at, members, is_alone=len(jobs) == 1 and _has_one_pod(jobs[0]))
+    note_rendezvous(ctx, jobs, members)
+
+
+def note_rendezvous(ctx: PlaceContext, jobs: Sequence[Any], members: Sequence[SetMember]) -> None:
+    """Say which jobs on spot meet, by c10d, at one of their own pods: these share one template, so all go to spot."""
+    for job, member in zip(jobs, members, strict=True):
+        if not member.placed.on_spot or _has_one_pod(job):
+            continue
+        pod = (*member.spec, "template", "spec")
+        others = [other.name.lower() for other in members if other is not member]
+        for index, container in enumerate(ctx.editor.get((*pod, "containers")) or ()):
+            endpoint = c10d_endpoint(container)
+            if endpoint and not any(f"-{name}-" in endpoint for name in others):
+                text = f"{member.name}: its pods meet at {endpoint}, {SHARED_TEMPLATE}"
+                ctx.add_finding(Level.NOTE, (*pod, "containers", index), text)
 
 
 def _has_one_pod(job: Mapping[str, Any]) -> bool:
@@ -133,18 +171,27 @@ def write_failure_policy(ctx: PlaceContext, at: Path, members: Sequence[SetMembe
         return
     if not spot:
         return
-    in_place = ctx.editor.get((*at, "failurePolicy", "restartStrategy")) == "InPlaceRestart"
+    _settle_set(ctx, at, spot, is_alone=is_alone)
+    if ctx.options.has_webhook:
+        refuse_in_set(ctx, at)
+
+
+def _settle_set(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, is_alone: bool) -> None:
+    """Write what an interruption of a member on spot does, and report it."""
+    in_place = ctx.editor.get((*at, "failurePolicy", "restartStrategy")) == IN_PLACE
     apart = is_alone and not in_place and _can_fail_errors(ctx, at, spot[0])
     for member in spot:
         member.placed.report.after_interruption = "" if in_place else _settle_member(ctx, member, apart=apart)
-    limit = _settle_restarts(ctx, at, spot, apart=apart)
+    limit = _settle_restarts(ctx, at, spot, apart=apart, in_place=in_place)
     for member in spot:
         action = _settle_rule(ctx, at, member.name, in_place=in_place, apart=apart)
-        if not member.placed.report.after_interruption:
+        if in_place and not _fails_its_job(ctx, member):
+            _report_in_place(ctx, member, limit)
+        elif not member.placed.report.after_interruption:
             member.placed.report.mechanism = _mechanism(action, apart=apart)
             member.placed.report.after_interruption = _what_happens(action, limit, apart=apart)
-    if ctx.options.has_webhook:
-        refuse_in_set(ctx, at)
+    if in_place:
+        ctx.add_finding(Level.NOTE, (*at, "failurePolicy", "restartStrategy"), _BEHIND_GATE)
 
 
 def _can_fail_errors(ctx: PlaceContext, at: Path, member: SetMember) -> bool:
@@ -213,11 +260,50 @@ def _bound_round(ctx: PlaceContext, member: SetMember) -> None:
         ctx.editor.add(path, math.ceil(policy.timeout + policy.pending_timeout))
 
 
-def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, apart: bool) -> Any:
-    """Write how often the set may restart: the largest budgets of its members."""
+def has_agent(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod spec has a container whose exit starts containers of its pod again, as JobSet's agent does."""
+    containers = (one for key in ("initContainers", "containers") for one in pod.get(key) or ())
+    return any(isinstance(one, Mapping) and bool(one.get("restartPolicyRules")) for one in containers)
+
+
+_BEHIND_GATE = (
+    f"{IN_PLACE} needs JobSet 0.11 or newer with its feature gate {IN_PLACE}, and elsewhere the API server refuses this set; "
+    "without restartStrategy all its pods are made again, and go on at the step that was saved"
+)
+
+
+def _fails_its_job(ctx: PlaceContext, member: SetMember) -> bool:
+    """Whether a rule of the user lets an interrupted pod fail its Job: then the set restarts whole whatever its strategy."""
+    own_rule = find_disruption_rule(ctx, member.spec)
+    return own_rule is not None and own_rule[1] == "FailJob"
+
+
+def _report_in_place(ctx: PlaceContext, member: SetMember, limit: Any) -> None:
+    """Set in a member's report what an interruption does where pods restart in place; warn of pods without the agent."""
+    report, pod = member.placed.report, (*member.spec, "template", "spec")
+    if has_agent(ctx.editor.get(pod) or {}):
+        report.mechanism = Mechanism.SET_IN_PLACE
+        report.after_interruption = (
+            "this pod alone is made again, and the others stay and start their containers again, counted, with errors, "
+            f"against maxRestarts {limit}"
+        )
+        return
+    report.mechanism = Mechanism.SET_ALONE
+    report.after_interruption = "only this pod is created again; the other pods of the set go on without it"
+    text = (
+        f"{member.name}: {IN_PLACE} needs JobSet's agent in each pod, and no container here has restartPolicyRules, so "
+        "nothing starts the other pods again: add the agent (jobset, site/static/examples/in-place-restart), or leave "
+        "restartStrategy out, and the whole set restarts"
+    )
+    ctx.add_finding(Level.WARNING, (*pod, "containers"), text)
+
+
+def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, apart: bool, in_place: bool) -> Any:
+    """Write how often the set may restart: the largest budgets of its members. Pods that stay are never refusals."""
     policy = max((m.placed.policy for m in spot), key=lambda p: p.max_interruptions + p.retries)
     never = all(ctx.editor.get((*m.spec, "template", "spec", "restartPolicy")) == "Never" for m in spot)
-    total = counted_endings(policy, is_refused=ctx.options.has_webhook and never)
+    is_refused = ctx.options.has_webhook and never and not in_place
+    total = counted_endings(policy, is_refused=is_refused)
     path = (*at, "failurePolicy", "maxRestarts")
     in_force = write_unless_set(ctx, path, total)
     if apart and not ctx.options.has_webhook:
@@ -227,7 +313,7 @@ def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, 
         text += "; any other error of the code fails the set, because errors.retries is 0"
         ctx.add_finding(Level.NOTE, path, text)
         return in_force
-    if in_force == total and ctx.options.has_webhook:
+    if in_force == total and ctx.options.has_webhook and not in_place:
         return in_force
     if in_force == total:
         text = f"{counting_text('maxRestarts', policy)}: nothing else bounds the restarts of a JobSet"
@@ -241,6 +327,7 @@ def _settle_rule(ctx: PlaceContext, at: Path, name: str, *, in_place: bool, apar
     """The action for an interrupted job: that of the first matching rule, or of ours if there are no rules."""
     path = (*at, "failurePolicy", "rules")
     rules = ctx.editor.get(path)
+    _warn_of_patterns(ctx, path, rules or ())
     action, index = _first_action(rules or (), name)
     if in_place and not rules:
         return "RestartJobSet"  # the default without a matching rule: no Job fails by a podFailurePolicy here
@@ -254,6 +341,70 @@ def _settle_rule(ctx: PlaceContext, at: Path, name: str, *, in_place: bool, apar
         text += _UNBOUNDED if action.endswith("IgnoreMaxRestarts") else ""
         ctx.add_finding(Level.WARNING, (*path, index), text)
     return action or "RestartJobSet"
+
+
+MOST_RULES = 20
+"""The rules of a failurePolicy whose patterns are looked for."""
+
+_LONGEST_PATTERN = 200  # characters
+_MOST_PATTERNS = 10  # of one rule
+_PATTERN_MEMORY = 64 * 1024  # bytes: a pattern is compiled within a millisecond then, and matched in time with its text
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> Any:
+    """A pattern of a JobSet's author, whose syntax is that of Go and RE2, with RE2: no pattern keeps it busy for long.
+
+    A text: why it is none.
+    """
+    import re2
+
+    if len(pattern) > _LONGEST_PATTERN:
+        return f"it is longer than {_LONGEST_PATTERN} characters"
+    options = re2.Options()
+    options.log_errors, options.never_capture, options.max_mem = False, True, _PATTERN_MEMORY
+    try:
+        return re2.compile(pattern, options)
+    except UnicodeEncodeError:
+        return "it is no text"
+    except re2.error as error:
+        why = error.args[0] if error.args else ""
+        return why.decode(errors="replace") if isinstance(why, bytes) else str(why)
+
+
+def is_matched(patterns: Any, message: str) -> bool:
+    """Whether one of a rule's ``onJobFailureMessagePatterns`` matches a message; without patterns the rule matches every one.
+
+    Needs the extra ``cluster``. A pattern that RE2 refuses matches nothing, nor do those behind the tenth.
+    """
+    if not isinstance(patterns, list) or not patterns:
+        return True
+    found = (_compiled(str(pattern)) for pattern in patterns[:_MOST_PATTERNS])
+    return any(not isinstance(one, str) and one.search(message) is not None for one in found)
+
+
+def why_not_matched(patterns: Any) -> str:
+    """Why a rule's ``onJobFailureMessagePatterns`` are not looked for, as one sentence; empty if they are. Needs the extra."""
+    if not isinstance(patterns, list):
+        return ""
+    if len(patterns) > _MOST_PATTERNS:
+        return f"only the first {_MOST_PATTERNS} of {len(patterns)} patterns are looked for"
+    for pattern in patterns:
+        why = _compiled(str(pattern))
+        if isinstance(why, str):
+            return f"{str(pattern)[:80]!r} matches nothing, because RE2 refuses it ({why[:120]}): mend the pattern"
+    return ""
+
+
+def _warn_of_patterns(ctx: PlaceContext, path: Path, rules: Sequence[Any]) -> None:
+    """Say which patterns match nothing, where RE2 is there to ask: it comes with the extra ``cluster``."""
+    if find_spec("re2") is None:
+        return
+    for index, rule in enumerate(rules[:MOST_RULES]):
+        why = why_not_matched(rule.get("onJobFailureMessagePatterns")) if isinstance(rule, dict) else ""
+        if why:
+            ctx.add_finding(Level.WARNING, (*path, index, "onJobFailureMessagePatterns"), why)
+            return
 
 
 _UNBOUNDED = ": restarts that are not counted are not bounded"

@@ -10,7 +10,6 @@ So YAML that is a text inside YAML is placed here, also for a manifest in a step
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,17 +25,25 @@ from spotwright.yaml_composer import ScalarNode
 __all__ = ["KINDS", "parse_marked", "place"]
 
 
-_MARKER = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _PRIVATE = 0xE000  # a private use area of Unicode, which YAML takes for letters
 _HIDE = {code: code + _PRIVATE for code in range(0x20, 0x7F)}
 _REVEAL = {hidden: code for code, hidden in _HIDE.items()}
+
+
+def _without_markers(text: str) -> str:
+    """The text with its markers hidden, in one pass: a pattern would look for the end of each one again and again."""
+    parts, at = [], 0
+    while (start := text.find("{{", at)) >= 0 and (end := text.find("}}", start + 2)) >= 0:
+        parts += [text[at:start], text[start : end + 2].translate(_HIDE)]
+        at = end + 2
+    return "".join([*parts, text[at:]])
 
 
 def parse_marked(text: str, file: str, above: int = 0) -> list[Document]:
     """Parse a text into documents; each ``{{...}}`` is a part of a scalar."""
     if "{{" not in text:
         return parse(text, file, above)
-    hidden = _MARKER.sub(lambda marker: marker[0].translate(_HIDE), text)
+    hidden = _without_markers(text)
     documents = parse(hidden, file, above, _reveal)
     for document in documents:
         document.text = text

@@ -20,22 +20,31 @@ from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_tasks import (
     CompiledTask,
     PipelinePaths,
+    identity_of,
     list_tasks,
     mapping_at,
     place_executor,
     read_work,
 )
-from spotwright.model.policy import Backoff, Layer, Policy, PolicyValueError, Spot, parse_policy, resolve
+from spotwright.model.policy import Backoff, Layer, Policy, Spot, resolve
 from spotwright.placing.affinity import attraction
-from spotwright.placing.context import POLICY_ANNOTATION, Group, Level, PlaceContext, RoleReport
+from spotwright.placing.context import POLICY_ANNOTATION, Group, Level, PlaceContext, RoleReport, own_layer
 from spotwright.placing.documents import Path
-from spotwright.placing.patch import Editor, clone, data_document
-from spotwright.placing.pod_spec import REQUIRED_TERMS, pod_requests, read_constraints
+from spotwright.placing.patch import Editor, clone, data_document, value_at
+from spotwright.placing.pod_spec import REQUIRED_TERMS, TEXT, PodSpecError, check, pod_requests, read_constraints
 from spotwright.placing.pods import Placed, no_pool_fits, tolerations_of
 from spotwright.scheduling.budgets import MAX_MOVES
 from spotwright.scheduling.ladder import Work, build
 
-__all__ = ["bound_dags", "dag_retries", "is_backend_workflow", "place_own_pods", "place_workflow", "retry_strategy"]
+__all__ = [
+    "RUN_LABEL",
+    "bound_dags",
+    "dag_retries",
+    "is_backend_workflow",
+    "place_own_pods",
+    "place_workflow",
+    "retry_strategy",
+]
 
 
 _INTERRUPTED = 'lastRetry.status == "Error" || lastRetry.exitCode in ["143","137"]'
@@ -117,7 +126,11 @@ def _evaluates_retries(ctx: PlaceContext, spec: Path) -> bool:
 
 def _place_own_pod(ctx: PlaceContext, path: Path) -> None:
     template = ctx.editor.get(path)
-    work = Work(pod_requests({"containers": [template.get("container")]}), read_constraints(ctx, path))
+    try:
+        requests = pod_requests({"containers": [template.get("container")]})
+    except PodSpecError as error:
+        raise ctx.problem((*path, "container"), str(error)) from error
+    work = Work(requests, read_constraints(ctx, path))
     for layer in (_ON_DEMAND, _ANYWHERE):
         policy: Policy = resolve([layer])
         ladder = build(work, policy, ctx.config.pools)
@@ -142,15 +155,30 @@ _EXECUTOR = "system-container-executor"
 _EXIT_HOOK = "exit-hook-{dag}-{task}"
 """The template of a task that runs whatever becomes of those before it: it stands in a hook of them (``argocompiler/dag.go``)."""
 
+_BYTES_A_STEP = 200  # of JSON, read in the time of one step
+_ARGUMENTS = {"parameters": [{"name": TEXT, "value": TEXT}]}
+_WORKFLOW = {
+    "arguments": _ARGUMENTS,
+    "templates": [
+        {
+            "name": TEXT,
+            "container": {},
+            "dag": {"tasks": [{"name": TEXT, "template": TEXT, "arguments": _ARGUMENTS}]},
+            "metadata": {"annotations": {}, "labels": {}},
+        }
+    ],
+}
+"""The fields of a Workflow that are read; its schema in the cluster lets any type through."""
+
 _COMPONENTS, _IMPLEMENTATIONS, _KUBERNETES = "components-", "implementations-", "kubernetes-"
 
 
 def is_backend_workflow(data: Mapping[str, Any]) -> bool:
     """Whether a KFP backend made the Workflow: it names its run, and has templates of drivers."""
-    labels = (data.get("metadata") or {}).get("labels") or {}
-    templates = (data.get("spec") or {}).get("templates") or ()
-    names = {template.get("name") for template in templates if isinstance(template, dict)}
-    return RUN_LABEL in labels and "system-dag-driver" in names
+    labels, templates = value_at(data, ("metadata", "labels")), value_at(data, ("spec", "templates"))
+    if not isinstance(labels, dict) or RUN_LABEL not in labels or not isinstance(templates, list):
+        return False
+    return any(isinstance(template, dict) and template.get("name") == "system-dag-driver" for template in templates)
 
 
 @dataclass(slots=True)
@@ -181,19 +209,25 @@ class _Run:
         if name not in self.parameters:
             return None
         path, text = self.parameters[name]
+        self.ctx.editor.steps.charge(len(str(text)) // _BYTES_A_STEP)
         try:
             return json.loads(text)
         except (TypeError, ValueError) as error:
             raise self.ctx.problem(path, f"parameter {name}: expected JSON: {error}") from error
 
 
-def place_workflow(ctx: PlaceContext) -> None:
-    """Place a Workflow of a KFP backend. Raises :class:`ManifestError` if it has another shape than those known."""
+def place_workflow(ctx: PlaceContext, reports: list[RoleReport] | None = None) -> None:
+    """Place a Workflow of a KFP backend. Raises :class:`ManifestError` if it has another shape than those known.
+
+    The report of each executor's tasks is appended to ``reports``.
+    """
     run = _read(ctx)
     inner = _as_pipeline(run)
     steps: list[tuple[_Step, Placed, dict[str, Any]]] = []
     for tasks in _by_executor(list_tasks(inner, _PATHS)):
         placed, metadata = _place_executor(inner, run, tasks)
+        if reports is not None:
+            reports.append(placed.report)
         if placed.policy.spot is not None:
             steps += [(step, placed, metadata) for step in _steps_of(run, tasks)]
     for finding in inner.findings:
@@ -210,6 +244,7 @@ def place_workflow(ctx: PlaceContext) -> None:
 def _read(ctx: PlaceContext) -> _Run:
     """Index the parameters, the templates and the steps of a Workflow."""
     run = _Run(ctx, ctx.at("spec"))
+    check(ctx, run.spec, _WORKFLOW)
     for index, parameter in enumerate(ctx.get("spec", "arguments", "parameters") or ()):
         path = (*run.spec, "arguments", "parameters", index, "value")
         run.parameters[str(parameter.get("name"))] = path, parameter.get("value")
@@ -259,7 +294,7 @@ def _as_pipeline(run: _Run) -> PlaceContext:
             settings[label] = run.parameter(f"{_KUBERNETES}{component}") or {}
     _add_missing_executors(pipeline)
     pair = [pipeline, {"platforms": {"kubernetes": {"deploymentSpec": {"executors": settings}}}}]
-    editor = Editor(data_document(pair, run.ctx.editor.document.file))  # type: ignore[arg-type]
+    editor = Editor(data_document(pair, run.ctx.editor.document.file), steps=run.ctx.editor.steps)  # type: ignore[arg-type]
     return replace(run.ctx.embedded(editor), findings=[])
 
 
@@ -282,8 +317,9 @@ def _tasks_of(definition: Any) -> Iterator[Mapping[str, Any]]:
 
 def _component_of(step: _Step) -> str:
     """The name of a step's component, from the task that its driver gets as JSON."""
+    text = step.driver_arguments.get("task") or ""
     try:
-        task = json.loads(step.driver_arguments.get("task") or "")
+        task = json.loads(text)
         return str(task["componentRef"]["name"])
     except (ValueError, TypeError, KeyError):  # another shape of driver: the step has no component, and is not placed
         return ""
@@ -325,7 +361,12 @@ def _place_executor(inner: PlaceContext, run: _Run, tasks: Sequence[CompiledTask
     work = read_work(inner, _PATHS, tasks[0].label)
     ladder = build(work, policy, inner.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
-    placed = Placed(policy, ladder, RoleReport("task", tasks[0].path, 0, policy, pools, ladder.refusals))
+    report = RoleReport("task", tasks[0].path, 0, policy, pools, ladder.refusals)
+    report.tasks, report.identity = tuple(task.path for task in tasks), identity_of(tasks)
+    report.on_demand_reason = (
+        tasks[0].on_demand_reason if policy.sources.get("spot") == tasks[0].on_demand_reason else ""
+    )
+    placed = Placed(policy, ladder, report)
     if policy.spot is None or carried is not None:
         return placed, {}
     parameter = runtime_field(mapping_at(inner, settings))
@@ -345,16 +386,17 @@ def _policy(inner: PlaceContext, run: _Run, tasks: Sequence[CompiledTask], carri
 
     A placed pipeline carries the sum of both budgets as ``set_retry``, which is then no wish of the user's.
     """
-    own = None if carried is None else [_layer(run, carried)]
+    own = None if carried is None else _layers(run, carried)
     kfp = tasks[0].retry if carried is None else None
     return inner.policy(tasks[0].path, on_demand_reason=tasks[0].on_demand_reason, own=own or [], kfp=kfp)
 
 
-def _layer(run: _Run, text: str) -> Layer:
+def _layers(run: _Run, text: str) -> list[Layer]:
     try:
-        return parse_policy(json.loads(text), f"annotation {POLICY_ANNOTATION}")
-    except (PolicyValueError, ValueError) as error:
-        raise run.ctx.problem((), f"{POLICY_ANNOTATION}: {error}") from error
+        layer = own_layer({}, {POLICY_ANNOTATION: text}, f"annotation {POLICY_ANNOTATION}")
+    except ValueError as error:
+        raise run.ctx.problem((), str(error)) from error
+    return [] if layer is None else [layer]
 
 
 def _added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -432,6 +474,7 @@ def _clones(
     inner_task["template"] = pod["name"]
     pod["retryStrategy"] = dict(strategy)
     for kind, values in metadata.items():
-        own = pod.setdefault("metadata", {}).get(kind) or {}
+        pod["metadata"] = pod.get("metadata") or {}
+        own = pod["metadata"].get(kind) or {}
         pod["metadata"][kind] = {**own, **values}
     return [outer, pod]

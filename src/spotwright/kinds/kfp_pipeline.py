@@ -14,9 +14,9 @@ import contextlib
 import io
 import json
 import re
-import shlex
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -24,10 +24,11 @@ from spotwright.checkpoint_file import (
     FILE_NAME,
     PYTHON,
     checkpoint_file,
-    config_map,
+    config_map_name,
     imported_names,
     imports_spotwright,
     names_not_in_file,
+    uses_pytorch,
 )
 from spotwright.kfp.kfp_settings import runtime_field
 from spotwright.kfp.placed_record import POLICIES
@@ -65,7 +66,9 @@ from spotwright.placing.environment import (
     Delivery,
     delivery,
     installs_spotwright,
+    library_lines,
     needs_place,
+    starts_executor,
 )
 from spotwright.placing.pods import Placed, no_pool_fits
 from spotwright.scheduling.ladder import Ladder, build
@@ -129,7 +132,6 @@ def _old_python(image: str) -> str:
     return f"{version[1]}.{version[2]}"
 
 
-_STARTS_EXECUTOR = re.compile(r"-m\s+kfp(?:\.\w+)*\.executor_main\b")
 _ARCHIVE = re.compile(r"^__KFP_EMBEDDED_ARCHIVE_B64 = '([^']*)'", re.MULTILINE)
 _INDEX_OPTION = re.compile(r"--(?:index-url|extra-index-url|trusted-host)\s+\S+")
 _STORES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
@@ -157,17 +159,18 @@ def add_library_to_components(
     if how is Delivery.IMAGE:
         return
     done: dict[str, str] = {}
+    sizes: dict[str, float] = {}
     for task, _ in policies:
-        if task.label not in done and _add_library(ctx, paths, task, how, value):
-            done[task.label] = task.path
+        if task.label not in done and (size := _add_library(ctx, paths, task, how, value)) is not None:
+            done[task.label], sizes[task.label] = task.path, size
     if done and how is Delivery.CONFIG_MAP:
         text = (
             f"{', '.join(done.values())}: the code imports spotwright.checkpoint, and its pods mount the ConfigMap "
-            f"{_shared_name()}: make it once in the namespace of the runs: {MAKE_CONFIG_MAP}"
+            f"{config_map_name()}: make it once in the namespace of the runs: {MAKE_CONFIG_MAP}"
         )
         ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
     elif done and how in (None, Delivery.EMBEDDED):
-        _tell_size(ctx, paths, policies, done)
+        _tell_size(ctx, paths, policies, done, sizes)
 
 
 def _tell_size(
@@ -175,9 +178,10 @@ def _tell_size(
     paths: PipelinePaths,
     policies: Sequence[tuple[CompiledTask, Policy]],
     done: Mapping[str, str],
+    sizes: Mapping[str, float],
 ) -> None:
     """Say that the library is in the commands of these executors, and warn where a run of them has no room for that."""
-    size = len(base64.b64encode(checkpoint_file())) / 1000
+    size = max(sizes.values())
     text = (
         f"{', '.join(done.values())}: the code imports spotwright.checkpoint, so its command holds the library "
         f"({size:.0f} kB); target: {{package: ...}} in spotwright.yaml names another way"
@@ -185,7 +189,7 @@ def _tell_size(
     ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
     holders = [task for task, _ in policies if task.label in done]
     in_loops = any(task.loops for task in holders)
-    if in_loops or len(holders) * _COPIES * size > _ROOM:
+    if in_loops or _COPIES * sum(sizes[task.label] for task in holders) > _ROOM:
         more = ", and each iteration of a loop again" if in_loops else ""
         text = (
             f"tasks whose commands hold the library: {len(holders)}; each puts {_COPIES * size:.0f} kB into the Workflow "
@@ -215,8 +219,13 @@ def _warn_of_places(ctx: PlaceContext, paths: PipelinePaths, policies: Sequence[
             ctx.add_finding(Level.WARNING, task.at, text)
 
 
-def _add_library(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, how: Delivery | None, value: str) -> bool:
-    """Change the command of a Python component that imports the library; warn of a container that visibly does."""
+def _add_library(
+    ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, how: Delivery | None, value: str
+) -> float | None:
+    """Change the command of a Python component that imports the library; warn of a container that visibly does.
+
+    Returns the kilobytes of the library in the command, which are 0 if it comes in another way; ``None`` without a change.
+    """
     container = (*paths.executor(task.label), "container")
     given = mapping_at(ctx, container)
     command, arguments = (
@@ -225,8 +234,8 @@ def _add_library(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, ho
     )
     sources = [source for part in (*command, *arguments) for source in (part, *_archived_sources(part))]
     if not any(imports_spotwright(source) for source in sources):
-        return False
-    start = next((index for index, part in enumerate(command) if _STARTS_EXECUTOR.search(part)), None)
+        return None
+    start = next((index for index, part in enumerate(command) if starts_executor(part)), None)
     is_installed = any(installs_spotwright(part) for part in command[:start])
     if start is not None or FUNCTION in arguments:
         component = ImportingComponent(task.path, str(given.get("image", "")), sources, start is not None, is_installed)
@@ -234,14 +243,15 @@ def _add_library(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, ho
         if problem:
             raise ctx.problem((*container, "command"), problem)
     if is_installed:
-        return False
+        return None
     if start is None:
         text = f"{task.path}: its command imports spotwright.checkpoint, and its image must have it: {WAYS}"
         ctx.add_finding(Level.WARNING, container, text)
-        return False
+        return None
     if how is Delivery.CONFIG_MAP:
         _mount(ctx, paths, task)
-    lines = _lines(how, value, command[:start])
+    library = _library(sources) if how in (None, Delivery.EMBEDDED) else ""
+    lines = _lines(how, value, command[:start], library)
     ctx.editor.replace((*container, "command", start), lines + command[start])
     size = len(json.dumps(mapping_at(ctx, container)))
     if size > _MOST:
@@ -250,19 +260,15 @@ def _add_library(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, ho
             f"{task.path}: with the checkpoint library its container has {size} characters, and KFP's driver takes {_MOST}: set "
             f"target: {{package: configmap}} to mount it, {{package: VERSION}} to install it with pip, or {WAYS}",
         )
-    return True
+    return len(library) / 1000
 
 
 def _mount(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask) -> None:
     """Mount the ConfigMap of the namespace, once; the name as the SDK writes it, for older backends and for newer ones."""
     at = (*paths.settings(task.label), "configMapAsVolume")
     if all(entry.get("mountPath") != LIBRARY_MOUNT for entry in ctx.editor.get(at) or () if isinstance(entry, dict)):
-        name = named_constant("configMapName", _shared_name(), "configMapNameParameter")
+        name = named_constant("configMapName", config_map_name(), "configMapNameParameter")
         ctx.editor.extend(at, [{"mountPath": LIBRARY_MOUNT, **name}])
-
-
-def _shared_name() -> str:
-    return str(config_map()["metadata"]["name"])
 
 
 def _archived_sources(source: str) -> Iterator[str]:
@@ -280,30 +286,27 @@ def _archived_sources(source: str) -> Iterator[str]:
         yield from [module.read().decode(errors="replace") for module in modules if module]
 
 
-def _lines(how: Delivery | None, value: str, before: Sequence[str]) -> str:
-    """Shell lines that make the library importable. They keep an image's own ``PYTHONPATH``."""
-    if how is Delivery.PATH:
-        return f"export PYTHONPATH={shlex.quote(value)}${{PYTHONPATH:+:$PYTHONPATH}}\n"
-    if how is Delivery.PIP:
-        options = dict.fromkeys(option for part in before for option in _INDEX_OPTION.findall(part))
-        pip = "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location --no-deps"
-        return " ".join([pip, *options, shlex.quote(value)]) + "\n"
-    if how is Delivery.CONFIG_MAP:
-        return _MOUNTED
-    return _EMBEDDED.format(name=FILE_NAME, content=base64.b64encode(checkpoint_file()).decode())
+def _library(sources: Iterable[str]) -> str:
+    """The file of the library for a program of these texts, as a word of a command."""
+    content = checkpoint_file(for_pytorch=any(uses_pytorch(source) for source in sources), compressed=False)
+    return base64.b64encode(zlib.compress(content, 9)).decode()
+
+
+def _lines(how: Delivery | None, value: str, before: Sequence[str], library: str) -> str:
+    """Shell lines that make the library importable."""
+    if how in (None, Delivery.EMBEDDED):
+        return _EMBEDDED.format(name=FILE_NAME, content=library)
+    return library_lines(how, value, list(dict.fromkeys(one for part in before for one in _INDEX_OPTION.findall(part))))
 
 
 _EMBEDDED = """\
 if ! python3 -c 'import spotwright.checkpoint' 2>/dev/null; then
 spotwright_library=$(mktemp -d)/{name}
-python3 -c 'import base64, sys; open(sys.argv[1], "wb").write(base64.b64decode(sys.argv[2]))' "$spotwright_library" {content}
+python3 -c '
+import base64, sys, zlib
+open(sys.argv[1], "wb").write(zlib.decompress(base64.b64decode(sys.argv[2])))
+' "$spotwright_library" {content}
 export PYTHONPATH="$spotwright_library${{PYTHONPATH:+:$PYTHONPATH}}"
-fi
-"""
-
-_MOUNTED = f"""\
-if ! python3 -c 'import spotwright.checkpoint' 2>/dev/null; then
-export PYTHONPATH="{LIBRARY_MOUNT}/{FILE_NAME}${{PYTHONPATH:+:$PYTHONPATH}}"
 fi
 """
 
@@ -344,7 +347,7 @@ def _place(ctx: PlaceContext, paths: PipelinePaths) -> None:
     if ctx.writes(Group.CHECKPOINT):
         add_library_to_components(ctx, paths, policies)
     _store_policies(ctx, paths, policies)
-    if on_spot:
+    if on_spot and not ctx.options.has_webhook:
         ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), lost_nodes_note(backend_of(ctx.config.target)))
         text = (
             "a compiled pipeline cannot set a grace period: without the Spotwright controller the policy's grace_period has no "
@@ -359,7 +362,7 @@ def _warn_of_void_retries(ctx: PlaceContext, paths: PipelinePaths, tasks: Sequen
     """Warn, once for a pipeline, where the backend as it is installed does not retry what the pipeline says."""
     backend = backend_of(ctx.config.target)
     retried = [task for task in tasks if mapping_at(ctx, (*task.at, "retryPolicy")).get("maxRetryCount")]
-    if backend.is_stock and retried:
+    if backend.is_stock and retried and not ctx.options.has_webhook:
         ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), stock_warning(backend, len(retried)))
 
 

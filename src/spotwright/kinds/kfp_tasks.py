@@ -64,6 +64,7 @@ __all__ = [
     "admin_notes",
     "after_interruption",
     "backend_of",
+    "identity_of",
     "later_conditions",
     "list_tasks",
     "lost_nodes_note",
@@ -454,6 +455,8 @@ def on_demand_from(
         return None
     if placed.ladder.undecided:
         return None
+    if backend.attempt_guard is None and ctx.options.has_webhook:
+        return None
     if backend.attempt_guard is None:
         text = "KFP before 2.15 is not known to place attempts differently: every attempt prefers spot, none requires on-demand"
         ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), text)
@@ -462,6 +465,8 @@ def on_demand_from(
         return policy.fall_back_after
     if policy.sources.get("fall_back_after") == _DERIVED:
         return fewest
+    if ctx.options.has_webhook:
+        return None
     text = f"{tasks[0].path}: with {fewest} retries, the fallback to on-demand after {policy.fall_back_after} is never reached"
     ctx.add_finding(Level.WARNING, tasks[0].at, text)
     return None
@@ -651,18 +656,28 @@ def _add_environment(
     settings, container = paths.settings(tasks[0].label), (*paths.executor(tasks[0].label), "container")
     env = {str(name) for name in _names(ctx, (*container, "env"), "name")}
     fields = {str(name) for name in _names(ctx, (*settings, "fieldPathAsEnv"), "name")}
-    work = tasks[0].path if len({task.path for task in tasks}) == 1 else tasks[0].component
+    identity = identity_of(tasks)
+    work = identity["work"]
     values = {"SPOTWRIGHT_TASK": work}
-    several = len(tasks) > 1 or any(task.loops for task in tasks)
-    if several:
+    if identity["index"]:
         values["SPOTWRIGHT_INDEX"] = _NODE
     if checkpoint is not None:
         place = f"{_folder(ctx, settings, checkpoint)}/{_RUN}/{work}"
-        values["SPOTWRIGHT_CHECKPOINT"] = f"{place}/{_NODE}" if several else place
+        values["SPOTWRIGHT_CHECKPOINT"] = f"{place}/{_NODE}" if identity["index"] else place
     new = [{"name": name, "value": value} for name, value in values.items() if name not in env | fields]
     ctx.editor.extend((*container, "env"), new)
     more = [{"name": name, "fieldPath": path} for name, path in _BY_FIELD.items() if name not in env | fields]
     ctx.editor.extend((*settings, "fieldPathAsEnv"), more)
+
+
+def identity_of(tasks: Sequence[CompiledTask]) -> dict[str, str]:
+    """The work, run and index of the pods of an executor, as :class:`~spotwright.placing.pods.Role` has them.
+
+    There is no index where the executor runs one task, outside of loops.
+    """
+    work = tasks[0].path if len({task.path for task in tasks}) == 1 else tasks[0].component
+    several = len(tasks) > 1 or any(task.loops for task in tasks)
+    return {"work": work, "run": _BY_FIELD["SPOTWRIGHT_RUN"], "index": _NODE if several else ""}
 
 
 def _folder(ctx: PlaceContext, settings: Path, checkpoint: str) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "Retry",
     "facts_of",
     "find_kind",
+    "plural_of",
     "served_version",
 ]
 
@@ -78,6 +79,11 @@ def served_version(api_version: str, kind: str) -> str | None:
     group = api_version.rpartition("/")[0]
     served = NAMESAKES.get((group, kind)) or SERVED.get(kind, "")
     return served if served and served.rpartition("/")[0] == group else None
+
+
+def plural_of(kind: str) -> str:
+    """The plural of a kind that is placed, as it stands in paths of the API; cluster-wide kinds too."""
+    return f"{kind.lower()}s"
 
 
 def find_kind(api_version: str, kind: str) -> PlaceObject | None:

@@ -294,7 +294,8 @@ def _write_role(ctx: PlaceContext, at: Path, path: Path, before: Mapping[str, An
 
 def _new(before: Mapping[str, Any], after: Mapping[str, Any], field: str) -> list[Any]:
     old = before.get(field) or []
-    return [item for item in after.get(field) or () if item not in old]
+    kept = set(map(id, old))  # mostly the items are the same objects, and each need not be compared with all
+    return [item for item in after.get(field) or () if id(item) not in kept and item not in old]
 
 
 def _spark_version(ctx: PlaceContext, at: Path) -> tuple[int, int]:

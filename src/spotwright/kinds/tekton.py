@@ -253,6 +253,7 @@ def _place_task(
     """Place one task of a run: write fields of its own where those of all tasks are not what it needs."""
     specs = ctx.at("spec", "taskRunSpecs")
     entries = ctx.editor.get(specs) or []
+    ctx.editor.steps.charge(len(entries) // 20)
     index = next((i for i, one in enumerate(entries) if one.get("pipelineTaskName") == task.name), len(entries))
     path = (*specs, index, paths.of_task)
     own = dict(entries[index].get(paths.of_task) or {}) if index < len(entries) else {}

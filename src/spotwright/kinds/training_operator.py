@@ -97,11 +97,13 @@ _V1: Mapping[str, _Kind] = {
 def _place_v1(ctx: PlaceContext) -> None:
     kind = str(ctx.get("kind"))
     table = _V1[kind]
-    members = _place_roles(ctx, table, own=("cleanPodPolicy",) if kind == "MPIJob" else ())
+    elastic = ctx.get("spec", "elasticPolicy") is not None
+    members = _place_roles(
+        ctx, table, own=("cleanPodPolicy",) if kind == "MPIJob" else (), is_torch=elastic and kind == "PyTorchJob"
+    )
     spot = _on_spot(ctx, members)
     if not spot:
         return
-    elastic = ctx.get("spec", "elasticPolicy") is not None
     for member in spot:
         report = member.placed.report
         report.after_interruption = _settle_restart(ctx, table, member) if table.restarts else _EVICTED
@@ -143,8 +145,8 @@ def _on_spot(ctx: PlaceContext, members: Sequence[_Replica]) -> list[_Replica]:
     return []
 
 
-def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str]) -> list[_Replica]:
-    """Place every role of a job. Fields at the wrong level are refused first."""
+def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str], *, is_torch: bool = False) -> list[_Replica]:
+    """Place every role of a job, whose pods get torchrun's options with ``is_torch``. Misplaced fields are refused first."""
     specs = ctx.at("spec", table.replicas)
     roles = ctx.editor.get(specs)
     if not isinstance(roles, dict) or not roles:
@@ -164,9 +166,9 @@ def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str]) -> list[_R
         _warn_of_template(ctx, table, at)
         on_demand_reason = table.on_demand_reason.get(name.lower(), "") if len(roles) > 1 else ""
         path = f"{ctx.name}/{name.lower()}"
-        placed = place_pod(
-            ctx, Role(name, path, (*template, "spec"), template, on_demand_reason, work=ctx.name, run=_RUN)
-        )
+        spec = (*template, "spec")
+        role = Role(name, path, spec, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=is_torch)
+        placed = place_pod(ctx, role)
         placed.report.frozen = _FROZEN
         placed.report.mechanism = table.mechanism
         placed.report.anchor("role", ctx.editor, at)

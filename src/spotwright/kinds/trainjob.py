@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright.kinds.job import refuse_in_job
-from spotwright.kinds.jobset import SetMember, write_failure_policy
+from spotwright.kinds.jobset import IN_PLACE, SetMember, note_rendezvous, write_failure_policy
 from spotwright.kinds.kind import PlaceObject
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Document, Path
 from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.merging import place_merged, strategic, write
 from spotwright.placing.patch import Editor
 from spotwright.placing.pod_spec import (
@@ -289,6 +290,8 @@ def settle_retries(
     replaces = ctx.options.replace_retries and not ctx.is_input(runtime)
     if isinstance(failures, dict) and not replaces:
         sentence = f"the failure policy of {kind} {name} decides"
+        if failures.get("restartStrategy") == IN_PLACE:
+            sentence += f" ({IN_PLACE}: the pods that are not lost stay, and start their containers again)"
         _bound(ctx, release, failures, list(spot.values()))
     elif ctx.is_input(runtime):
         sentence = f"the failure policy that is written into {kind} {name} ({runtime.file}) decides"
@@ -315,7 +318,7 @@ def _alone(ctx: PlaceContext, kind: str, name: str) -> str:
 
 def _copy(ctx: PlaceContext, runtime: Document, spot: Mapping[str, Placed]) -> RuntimeCopy | None:
     """A copy of the runtime with the failure policy; none if the runtime has it already."""
-    other = replace(ctx, editor=Editor(runtime), base=(), outer=None)
+    other = replace(ctx, editor=Editor(runtime, steps=ctx.editor.steps), base=(), outer=None)
     names = [str(job.get("name")) for job in other.editor.get(JOBS) or ()]
     members = [SetMember(_spec_of(index), name, spot[name]) for index, name in enumerate(names) if name in spot]
     write_failure_policy(other, JOBS[:-1], members, is_alone=len(names) == 1 and _has_one_node(ctx, runtime))
@@ -396,6 +399,8 @@ _RUNTIME = {
         }
     },
 }
+_TORCH = ("spec", "mlPolicy", "torch")
+"""With it, Trainer sets torchrun's variables in the nodes (kubeflow/trainer, ``pkg/runtime/framework/plugins/torch``)."""
 _LAUNCHER = "all nodes depend on the launcher"
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 _FROZEN = (
@@ -437,6 +442,16 @@ def _place_trainjob(ctx: PlaceContext) -> None:
             ctx.editor.extend(ctx.at("spec", "trainer", "env"), _new(old, new, "env"))
     if own is not None:
         own.add(ctx)
+    _note_rendezvous(ctx, jobs)
+
+
+def _note_rendezvous(ctx: PlaceContext, jobs: Sequence[_ReplicatedJob]) -> None:
+    """Say that the pods which ``spec.trainer`` starts meet, by c10d, at one of their own, where these are on spot."""
+    trainer, nodes = ctx.get("spec", "trainer") or {}, ctx.get("spec", "trainer", "numNodes")
+    endpoint = c10d_endpoint(trainer)
+    if endpoint and (whole_number(nodes, 1) or 1) > 1 and any(job.is_trainer and job.placed.on_spot for job in jobs):
+        text = f"its pods meet at {endpoint}, {SHARED_TEMPLATE}; the runtime has the replicated jobs"
+        ctx.add_finding(Level.NOTE, ctx.at("spec", "trainer"), text)
 
 
 def _refuse_misplaced(ctx: PlaceContext, release: TrainerRelease) -> None:
@@ -483,9 +498,9 @@ def _placed(ctx: PlaceContext, release: TrainerRelease, runtime: Document, given
         before = _with_resources(ctx, before)
     template = _scheduling_path(applied) or ctx.at("spec", release.field, name, "template")
     on_demand_reason = _LAUNCHER if name == "launcher" else ""
-    role = Role(
-        name, f"{ctx.name}/{name.lower()}", (*template, "spec"), template, on_demand_reason, work=ctx.name, run=_RUN
-    )
+    path, elastic = f"{ctx.name}/{name.lower()}", is_trainer and runtime.get(_TORCH, None) is not None
+    spec = (*template, "spec")
+    role = Role(name, path, spec, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=elastic)
     placed, after = place_merged(ctx, role, {"spec": {}, **before})
     placed.report.frozen = _FROZEN
     ours = [patch for patch in applied if patch.manager != KUEUE]
@@ -688,13 +703,14 @@ def _place_runtime(ctx: PlaceContext) -> None:
         refuse_in_job(ctx, spec)
         template = (*spec, "template")
         on_demand_reason = _LAUNCHER if name == "launcher" else ""
-        path = f"{ctx.name}/{name.lower()}"
-        placed = place_pod(
-            ctx, Role(name, path, (*template, "spec"), template, on_demand_reason, work=ctx.name, run=_RUN)
-        )
+        path, elastic = f"{ctx.name}/{name.lower()}", name == "node" and ctx.get(*_TORCH) is not None
+        pods = (*template, "spec")
+        role = Role(name, path, pods, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=elastic)
+        placed = place_pod(ctx, role)
         placed.report.frozen = "TrainJobs that have started keep the old runtime"
         members.append(SetMember(spec, name, placed))
     write_failure_policy(ctx, at, members)
+    note_rendezvous(ctx, jobs, members)
 
 
 KINDS: Mapping[tuple[str, str], PlaceObject] = {

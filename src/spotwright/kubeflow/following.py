@@ -23,7 +23,14 @@ from spotwright.errors import InputError
 from spotwright.kubeflow.recorder import PodsSeen, Read, Recorder
 from spotwright.kubeflow.runs import KfpRun
 from spotwright.kubeflow.server import KfpServer, LoginRefused, NoSuchThing, ServerAway
-from spotwright.kubeflow.task_status import Node, SeenTask, nodes_of_details, nodes_of_workflow, seen_tasks
+from spotwright.kubeflow.task_status import (
+    Node,
+    SeenTask,
+    nodes_of_details,
+    nodes_of_workflow,
+    seconds,
+    seen_tasks,
+)
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
@@ -166,7 +173,7 @@ class Follower:
         if ended is not None:
             self._read_outputs(seen)
             self._note_earlier_results()
-            self._finish(ended, told.run, seen)
+            self._finish(ended, told, seen)
         self.commit()
         return ended is not None
 
@@ -259,15 +266,17 @@ class Follower:
             names = f"{', '.join(missing[:_NAMED])}{more}"
             self.note(f"KFP used an earlier result for {names}, and {whose} outputs are not told here{where}")
 
-    def _finish(self, ended: RunStatus, run: dict[str, Any], seen: Mapping[str, SeenTask]) -> None:
-        why = ""
+    def _finish(self, ended: RunStatus, told: _Told, seen: Mapping[str, SeenTask]) -> None:
+        run, why = told.run, ""
+        status = (told.workflow or {}).get("status") or {}
+        at = next((at for each in (status.get("finishedAt"), run.get("finished_at")) if (at := seconds(each))), None)
         if ended is RunStatus.FAILED and self.state.cancelling:
             ended = RunStatus.CANCELLED
         elif ended is RunStatus.FAILED:
             inner = [path for path in self.state.failed if self.state.tasks[path].plan.spec.dag is None]
-            told = str((run.get("error") or {}).get("message", ""))
-            why = told or (f"{inner[0]} failed" if inner else _first_pod_failed(seen) or "KFP says so, and not why")
-        self._recorder.finish(ended, why, time.time())
+            words = str((run.get("error") or {}).get("message", ""))
+            why = words or (f"{inner[0]} failed" if inner else _first_pod_failed(seen) or "KFP says so, and not why")
+        self._recorder.finish(ended, why, time.time(), at)
 
     def _away(self, error: ServerAway, pauses: Pauses) -> None:
         now = time.time()

@@ -16,10 +16,13 @@ from itertools import chain
 from typing import Any
 
 from spotwright.clouds import providers
-from spotwright.cluster.api_client import ApiFailed
-from spotwright.cluster.signals import LastSeen, bound_at, events_of_pod, has_not_started, why_not_started
+from spotwright.cluster.api_client import ApiFailed, object_path
+from spotwright.cluster.observer import why_early
+from spotwright.cluster.pod_starts import why_not_started
+from spotwright.cluster.signals import LastSeen, bound_at, events_of_pod, has_not_started
 from spotwright.cluster.signals import signals_of as signals_of_evidence
-from spotwright.cluster.workloads import workflow_task
+from spotwright.cluster.view import offers_of
+from spotwright.cluster.workloads import PodAttempt, attempts_of, requests_of, workflow_task
 from spotwright.engine.events import (
     AttemptAdopted,
     AttemptBound,
@@ -44,10 +47,10 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import SpotwrightError
 from spotwright.kfp.values import coerce
 from spotwright.kubeflow.task_status import Node, SeenTask, signals_of
-from spotwright.model.attempts import Signals
-from spotwright.model.pools import Pool
+from spotwright.model.attempts import Signals, has_work_left
+from spotwright.model.pools import Pool, Resources
 from spotwright.scheduling.budgets import FollowUp
-from spotwright.scheduling.cause import classify
+from spotwright.scheduling.cause import classify, ended_early
 
 __all__ = ["PodsSeen", "Read", "Recorder"]
 
@@ -92,7 +95,9 @@ class PodsSeen:
         if not namespace or time.monotonic() < self._again_at:
             return
         try:
-            found = self._read(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{_RUN}={self._run_id}"})
+            found = self._read(
+                object_path("v1", "Pod", namespace=namespace), {"labelSelector": f"{_RUN}={self._run_id}"}
+            )
             self._take(found.get("items") or ())
             pods = (*self._pods.values(), *chain.from_iterable(self._replaced.values()))
             self.trouble = self._no_nodes
@@ -119,7 +124,7 @@ class PodsSeen:
 
     def _look_at_node(self, name: str) -> None:
         try:
-            self._nodes[name] = self._read(f"/api/v1/nodes/{name}", {})
+            self._nodes[name] = self._read(object_path("v1", "Node", name), {})
             self._gone.discard(name)
         except ApiFailed as error:
             if error.status == 403:  # who may read pods of a namespace may often not read nodes, which belong to none
@@ -168,6 +173,20 @@ class PodsSeen:
         last = LastSeen(pod.last, self._nodes.get(host), pod_gone=pod.is_gone, node_gone=host in self._gone)
         pool = self._pools.get(self.pool(host))
         return signals_of_evidence(last, spot=None if pool is None else pool.is_spot)
+
+    def attempt(self, node_name: str) -> PodAttempt | None:
+        """The newest attempt of the pod of a node of Argo's, with Kubernetes' times; ``None`` where its pod was never seen."""
+        pod = self._pods.get(node_name)
+        return None if pod is None else list(attempts_of(pod.last, is_gone=pod.is_gone))[-1]
+
+    def requests(self, node_name: str) -> Resources:
+        """The requests of the pod of a node of Argo's."""
+        pod = self._pods.get(node_name)
+        return {} if pod is None else requests_of(pod.last)
+
+    def offers(self, host: str) -> Mapping[str, int]:
+        """What a machine of a configured pool offers to pods, where the configuration does not say it."""
+        return offers_of(self._nodes.get(host), self._pools[self.pool(host)])
 
     def pool(self, host: str) -> str:
         """The configured pool of a machine; empty where it fits none, or cannot be read."""
@@ -239,8 +258,8 @@ class Recorder:
         if new and new != {name: task.parameters.get(name) for name in new}:
             self._add(OutputsRead(self._now, path, parameters=new))
 
-    def finish(self, status: RunStatus, why: str, now: float) -> None:
-        """End the run, and what is left of its attempts."""
+    def finish(self, status: RunStatus, why: str, now: float, at: float | None = None) -> None:
+        """End the run, and what is left of its attempts. ``at``: when KFP says that it ended, by the server's clock."""
         self._now = now
         if status is RunStatus.CANCELLED and not self._state.cancelling:
             self._add(CancelRequested(now))
@@ -249,7 +268,11 @@ class Recorder:
                 self._add(AttemptEnded(now, task.path, task.last.number))
             if task.is_unjudged and not task.status.is_final:
                 self._stop(task)
-        self._add(RunFinished(now, status=status, why=why))
+            if status is RunStatus.SUCCEEDED and task.attempts and _ended_early(task.last):
+                status, why = RunStatus.FAILED, f"{task.path}: {task.last.following}"
+        attempts = [attempt for task in self._state.tasks.values() for attempt in task.attempts]
+        ends = [attempt.ended_at for attempt in attempts if attempt.ended_at is not None]
+        self._add(RunFinished(max([self._past(at), *ends]), status=status, why=why))
 
     def _stop(self, task: TaskState) -> None:
         ending = classify(signals_of(Node("", "Failed"), cancelled=True))
@@ -357,21 +380,31 @@ class Recorder:
             self._add(AttemptWaits(self._now, task.path, attempt.number, why=""))
         has_begun = node.phase == "Running" or (node.has_ended and node.started_at is not None)
         if attempt.bound_at is None and has_begun:
-            self._bind(task, attempt, (self.pods.host(node.name) if self.pods is not None else "") or node.host)
+            self._bind(task, attempt, node)
 
-    def _bind(self, task: TaskState, attempt: AttemptState, host: str) -> None:
-        pool = "" if self.pods is None or not host else self.pods.pool(host)
-        at = attempt.placed_at
+    def _bind(self, task: TaskState, attempt: AttemptState, node: Node) -> None:
+        """Record the machine of an attempt: as its pod shows it, as the controller records it, else as Argo tells it."""
+        pods = self.pods
+        if pods is None:
+            self._add(AttemptBound(attempt.placed_at, task.path, attempt.number, node=node.host, pool=""))
+            return
+        host = pods.host(node.name) or node.host
+        pool, made = pods.pool(host) if host else "", pods.attempt(node.name)
+        bound_at = None if made is None else made.bound_at
+        at = attempt.placed_at if bound_at is None else max(self._past(bound_at), attempt.placed_at)
         if pool and host not in self._state.nodes:
-            self._add(NodeChanged(at, node=host, pool=pool, state="ready"))
-        self._add(AttemptBound(at, task.path, attempt.number, node=host, pool=pool))
+            self._add(NodeChanged(at, node=host, pool=pool, state="ready", offers=pods.offers(host)))
+        self._add(AttemptBound(at, task.path, attempt.number, node=host, pool=pool, requests=pods.requests(node.name)))
 
     def _end(self, task: TaskState, attempt: AttemptState, node: Node, seen: SeenTask, *, is_last: bool) -> None:
         has_succeeded = is_last and seen.node.phase == "Succeeded"
         signals = self._signals(node, has_succeeded=has_succeeded)
         artifacts: Mapping[str, Any] = seen.artifacts if has_succeeded else {}
-        at = max(self._past(node.finished_at), attempt.bound_at or attempt.placed_at)
-        self._add(AttemptEnded(at, task.path, attempt.number, signals=signals, artifacts=artifacts))
+        made = None if self.pods is None else self.pods.attempt(node.name)
+        ended_at = node.finished_at if made is None or made.ended_at is None else made.ended_at
+        at = max(self._past(ended_at), attempt.bound_at or attempt.placed_at)
+        progress = signals.progress
+        self._add(AttemptEnded(at, task.path, attempt.number, signals=signals, artifacts=artifacts, progress=progress))
         is_explained = bool(node.message) or signals.cancelled or signals.containers or signals.pod_deleted
         if not has_succeeded and not is_explained:
             if is_last:
@@ -379,7 +412,8 @@ class Recorder:
             return
         then, following = FollowUp.RETRY, "KFP tries it again"
         if has_succeeded:
-            then, following = FollowUp.SUCCEED, "the task has succeeded"
+            early = ended_early(signals)
+            then, following = FollowUp.SUCCEED, why_early("KFP step") if early else "the task has succeeded"
         elif signals.cancelled:
             then, following = FollowUp.CANCEL, "nothing: the run was cancelled"
         elif is_last:
@@ -405,10 +439,14 @@ class Recorder:
     def _signals(self, node: Node, *, has_succeeded: bool) -> Signals:
         """The signals of an end: of its pod and machine where Kubernetes showed them, else what Argo says."""
         told = signals_of(node, cancelled=self._state.cancelling)
-        seen = None if self.pods is None or has_succeeded else self.pods.signals(node.name)
-        if seen is None:
+        seen = None if self.pods is None else self.pods.signals(node.name)
+        if seen is None or (has_succeeded and not has_work_left(seen.progress)):
             return told
         return seen._replace(cancelled=told.cancelled, timed_out=seen.timed_out or told.timed_out)
+
+
+def _ended_early(attempt: AttemptState) -> bool:
+    return attempt.ended is not None and ended_early(attempt.ended.signals)
 
 
 def _typed(value: Any, kind: str) -> Any:

@@ -61,7 +61,7 @@ def load_kfp_run(folder: RunFolder) -> KfpRun:
         data = json.loads(path.read_text(encoding="utf-8"))
         page, controller = (str(data.get(name, "")) for name in ("page", "controller"))
         return KfpRun(str(data["run_id"]), Login.from_data(data["login"]), page, controller)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{path}: cannot be read ({error})") from error
 
 

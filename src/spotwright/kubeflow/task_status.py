@@ -39,7 +39,7 @@ _PHASES = {
 _FNV_BASIS, _FNV_PRIME = 2166136261, 16777619
 _TRY = re.compile(r"\(\d+\)$")
 _EXPANDED = re.compile(r"\(\d+:")
-_PART = re.compile(r"\([^)]*\)|\.?[^.(]+")
+_PART = re.compile(r"\([^)]{0,1000}\)|\.?[^.(]+")
 
 
 class Node(NamedTuple):
@@ -201,7 +201,7 @@ def _display(name: str) -> str:
     return name[begin:]
 
 
-_LAST = re.compile(r"([^.()]+)(\([^)]*\))*$")
+_LAST = re.compile(r"([^.()]+)(\([^)]{0,1000}\))*$")
 _ITERATION = re.compile(r"\.iteration-iterations\((\d+):")
 _TRIED = re.compile(r"\(\d+\)$")
 _LOGS = "executor-logs"  # an artifact that the launcher adds to every task

@@ -20,6 +20,8 @@ from spotwright.linter.rule import Finding, Mend, Problem, Rename, Rule, Severit
 from spotwright.linter.rules import (
     argo,
     fields,
+    frameworks,
+    gangs,
     kfp,
     placement,
     pools,
@@ -84,6 +86,8 @@ GROUPS: Mapping[str, tuple[Rule, ...]] = {
     "The end of a pod, and moves": timing.RULES,
     "Pools of the configuration": pools.RULES,
     "Training jobs and experiments": training.RULES,
+    "Pods that train together": gangs.RULES,
+    "Training frameworks": frameworks.RULES,
     "Argo workflows": argo.RULES,
     "Compiled pipelines": kfp.RULES,
     "Fields that are dropped, and what could not be checked": fields.RULES,

@@ -18,7 +18,7 @@ from spotwright.kfp.secrets import Secrets
 from spotwright.local.attempt_orders import AttemptPaths
 from spotwright.local.progress_watch import read_progress
 from spotwright.local.protocol import LOG, OUT, PROGRESS, ExitRecord
-from spotwright.model.attempts import Signals
+from spotwright.model.attempts import Signals, has_work_left
 
 __all__ = ["ObservedEnd", "ended_event", "hide_secrets", "keep_reason", "last_line"]
 
@@ -73,7 +73,7 @@ def ended_event(
     return AttemptEnded(
         at,
         *key,
-        signals=_signals_of_record(record, observed, outputs),
+        signals=_signals_of_record(record, observed, outputs, progress),
         started_at=record.started_at,
         ended_at=record.ended_at,
         seconds=record.seconds,
@@ -164,13 +164,15 @@ def _signals(observed: ObservedEnd, start_error: str) -> Signals:
     )
 
 
-def _signals_of_record(record: ExitRecord, observed: ObservedEnd, outputs: AttemptOutputs | None) -> Signals:
+def _signals_of_record(
+    record: ExitRecord, observed: ObservedEnd, outputs: AttemptOutputs | None, progress: float | None
+) -> Signals:
     """The signals of an attempt with an exit record, and with outputs if it exited with 0.
 
     An attempt without its own cgroup is charged with the machine's count of out-of-memory kills, unless its SIGKILL was ordered.
     An attempt that exited before its SIGKILL had ended before its node was gone. An attempt that was killed because its engine
-    had ended tells nothing of how it would have ended. An attempt that was only stopped and has all its outputs came to its
-    end: a task that finished is never run again.
+    had ended tells nothing of how it would have ended. An attempt that was only stopped, has all its outputs and reported no work
+    left came to its end: a task that finished is never run again.
     """
     was_killed = any(order.what == "kill" for order in record.ordered)
     machine_kills = record.machine_oom_kills if record.signal == 9 and not observed.killed and not was_killed else 0
@@ -186,7 +188,7 @@ def _signals_of_record(record: ExitRecord, observed: ObservedEnd, outputs: Attem
         heard=not (observed.engine_gone and was_killed),
         timed_out=record.timed_out,
         oom_kills=record.oom_kills if record.oom_kills is not None else machine_kills,
-        cancelled=observed.cancelled and not (observed.only_stopped and complete),
+        cancelled=observed.cancelled and not (observed.only_stopped and complete and not has_work_left(progress)),
         moved=observed.moved,
         start_error=record.start_error,
         spot=observed.spot,

@@ -74,13 +74,16 @@ __all__ = [
 class NodeRemoval(NamedTuple):
     """The provider takes the node of this attempt after ``notice`` seconds; zero: at once.
 
-    With ``drain`` the provider takes nothing: Kubernetes moves the attempts off the node, as ``kubectl drain`` does.
+    With ``drain`` the provider takes nothing: Kubernetes moves the attempts off the node, as ``kubectl drain`` does. With
+    ``of_part`` the source of interruptions has taken some of the attempt's processes, which stand for nodes: the attempt goes
+    on as they let it, and its end counts as interrupted.
     """
 
     key: AttemptKey
     notice: float
     why: str
     drain: bool = False
+    of_part: bool = False
 
 
 class InterruptionSource(Protocol):
@@ -345,7 +348,9 @@ class LocalWorld:
         now = self._clock()
         self._facts += interruptions.requests(now)
         for removal in interruptions.due(now):
-            if removal.drain:
+            if removal.of_part:
+                self._observed.setdefault(removal.key, ObservedEnd()).noticed = True
+            elif removal.drain:
                 self._supply.drain(self._nodes[removal.key], removal.why, now)
             else:
                 self._supply.take(removal.key, removal.notice, removal.why, now)

@@ -28,7 +28,7 @@ from spotwright.placing.context import (
 )
 from spotwright.placing.documents import References
 from spotwright.placing.enforcement import Enforcer, Mechanism
-from spotwright.placing.patch import Editor, data_document, json_patch
+from spotwright.placing.patch import Editor, Steps, data_document, json_patch
 from spotwright.placing.pod_spec import METADATA, check
 from spotwright.placing.retries import no_interruption_text
 
@@ -187,16 +187,17 @@ def place_object(
     marks: Mapping[str, str] | None = None,
     place: PlaceObject | None = None,
     options: PlaceOptions | None = None,
+    steps: Steps | None = None,
 ) -> PlacedObject:
     """Place one object; ``data`` is not changed. Raises :class:`ManifestError` and :class:`ConfigError` as for files.
 
     ``beside`` are objects that this one refers to (a training runtime). ``place`` replaces the rules of the object's kind. An
-    object of a kind without rules has an empty patch.
+    object of a kind without rules has an empty patch. ``steps`` limits the work: beyond it :class:`TooMuchWork` is raised.
     """
     rules_of_kind = place or find_kind(str(data.get("apiVersion", "")), str(data.get("kind", "")))
     if rules_of_kind is None:
         return PlacedObject([], data)
-    editor = Editor(data_document(data, _name(data)))
+    editor = Editor(data_document(data, _name(data)), steps=steps or Steps())
     for name, text in (marks or {}).items():
         editor.add(("metadata", "annotations", name), text)
     marked = editor.changes

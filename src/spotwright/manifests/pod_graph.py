@@ -7,7 +7,6 @@ inputs and declares no outputs: it succeeds by its exit code alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -15,10 +14,10 @@ from typing import Any, ClassVar
 
 from spotwright.errors import InputError
 from spotwright.graph import Dag, PodTemplate, TaskGraph, TaskSpec
-from spotwright.model.policy import Layer, PolicyValueError, parse_policy
+from spotwright.model.policy import Layer
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
-from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, Level
+from spotwright.placing.context import Level, own_layer
 from spotwright.placing.documents import Path
 from spotwright.placing.pod_spec import PodSpecError, pod_constraints, pod_requests, tell_assumptions
 
@@ -155,10 +154,6 @@ def _own_settings(task: PodTask) -> Layer | None:
 
 def _policy(task: PodTask) -> Layer | None:
     try:
-        if POLICY_ANNOTATION in task.annotations:
-            return parse_policy(json.loads(task.annotations[POLICY_ANNOTATION]), str(task))
-        if SPOT_LABEL in task.labels:
-            return parse_policy({"spot": task.labels[SPOT_LABEL]}, str(task))
-    except (PolicyValueError, ValueError) as error:
-        raise InputError(f"{task}: {SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
-    return None
+        return own_layer(task.labels, task.annotations, str(task))
+    except ValueError as error:
+        raise InputError(f"{task}: {error}") from error

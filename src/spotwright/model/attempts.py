@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-__all__ = ["Cause", "ContainerEnd", "Ending", "Signals", "StatusCondition"]
+__all__ = ["Cause", "ContainerEnd", "Ending", "Signals", "StatusCondition", "has_work_left"]
 
 
 class Cause(StrEnum):
@@ -76,6 +76,7 @@ class Signals(NamedTuple):
     signal: int | None = None
     outputs_complete: bool | None = None  # True: every declared output exists; None: not checked
     missing_outputs: tuple[str, ...] = ()
+    progress: float | None = None  # the share of its work (0 to 1) that its code last reported; filled in from the end
     accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which the KFP backend takes for a success
     noticed: bool = False  # a notice for its node came before it ended
     node_gone: bool = False  # its node was taken away or cannot be found
@@ -97,6 +98,14 @@ class Signals(NamedTuple):
     accepted_by_controller: bool = False  # it exited with 0 when it was told to stop, which a Job takes for a success
     pod_deleted: bool = False  # the pod object was deleted while it ran
     spot: bool | None = None  # True: the node belongs to a spot pool; None: unknown
+
+
+_ALL_DONE = 1.0 - 1e-9  # a sum of shares, such as ten times 0.1, may miss 1 by a few units of the last place
+
+
+def has_work_left(progress: float | None) -> bool:
+    """Whether code that last reported this share of its work (0 to 1) has work left; ``None``: it reported nothing."""
+    return progress is not None and progress < _ALL_DONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,12 @@ __all__ = [
     "check",
     "imply_spot",
     "inherit_retry",
+    "lost_deadline",
     "parse_policy",
     "policy_mapping",
     "resolve",
     "resolve_layers",
+    "without_deadlines",
 ]
 
 
@@ -378,6 +380,31 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "checkpoint": _checkpoint,
     "image_pull_secrets": _names,
 }
+
+
+def without_deadlines(layers: Sequence[Layer]) -> list[Layer]:
+    """The layers as they count on a cluster, where nothing keeps a deadline: as though nobody had set one.
+
+    Placement, the webhook, the journal and the mover all read a policy through this, so that a deadline has no half effect: it
+    implies no ``spot: prefer`` either.
+    """
+    return [
+        Layer(layer.source, {key: value for key, value in layer.values.items() if key != "deadline"})
+        if "deadline" in layer.values
+        else layer
+        for layer in layers
+    ]
+
+
+def lost_deadline(layers: Sequence[Layer]) -> str:
+    """What to tell the user whose layers set a deadline that :func:`without_deadlines` drops; empty if none does."""
+    source = next((layer.source for layer in reversed(layers) if layer.values.get("deadline") is not None), "")
+    return (
+        f"deadline ({source}) has no effect on a cluster: only spotwright run on one machine keeps it; fall_back_after and "
+        "pending_timeout say here when a task leaves spot"
+        if source
+        else ""
+    )
 
 
 def resolve_layers(layers: Sequence[Layer], kfp: Layer | None = None) -> tuple[Policy, list[str]]:

@@ -25,7 +25,7 @@ __all__ = [
     "parse_resource",
 ]
 
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)"
 _QUANTITY = re.compile(rf"^({_NUMBER})(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{{1,2}}))?$")
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d|w)")
 _LONGEST = 64  # characters of a quantity; limits the cost of the regular expressions and numbers

@@ -4,6 +4,9 @@
 cannot be asked, or no URL is set, ``SPOTWRIGHT_NOTICE_FILE`` is read. Pods whose variables cannot be composed (Kubeflow
 Pipelines) have only the address of their node, in ``SPOTWRIGHT_HOST``: the agent is asked at its default port there.
 
+Where several processes of one launcher stand for several nodes, ``{rank}`` in ``SPOTWRIGHT_NOTICE_FILE`` is the rank of the
+process that reads it, so that each hears of its own node.
+
 In pods with ``SPOTWRIGHT_GRACE_FOLDER`` the file and the agent count together: the file tells of the pod's end, which the agent
 of its node does not know.
 """
@@ -15,7 +18,22 @@ from collections.abc import Mapping
 from spotwright.notices.notice import Notice, Source, SourceError
 from spotwright.notices.pod_hook import FOLDER_VARIABLE
 
-__all__ = ["from_environment"]
+__all__ = ["RANK", "RANK_VARIABLES", "from_environment", "rank_of"]
+
+RANK = "{rank}"
+"""In ``SPOTWRIGHT_NOTICE_FILE``: the rank of the process that reads it."""
+
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+"""The variables in which launchers tell a process its rank: torchrun, Open MPI, MPICH and Slurm, in this order. Source:
+torchrun's documentation, "Environment Variables"; ``mpirun(1)``; ``srun(1)``."""
+
+_LONGEST_RANK = 9  # digits
+
+
+def rank_of(environ: Mapping[str, str]) -> int | None:
+    """The rank of a process by its environment; ``None`` if no launcher gave it one."""
+    given = (environ.get(name, "") for name in RANK_VARIABLES)
+    return next((int(value) for value in given if value.isdecimal() and len(value) <= _LONGEST_RANK), None)
 
 
 def from_environment(environ: Mapping[str, str]) -> Source | None:
@@ -25,6 +43,8 @@ def from_environment(environ: Mapping[str, str]) -> Source | None:
     """
     url = environ.get("SPOTWRIGHT_NOTICE_URL", "").strip()
     path = environ.get("SPOTWRIGHT_NOTICE_FILE", "").strip()
+    rank = rank_of(environ)
+    path = path if rank is None else path.replace(RANK, str(rank))
     host = environ.get("SPOTWRIGHT_HOST", "").strip()
     if environ.get(FOLDER_VARIABLE, "").strip() and path and (url.startswith("http://") or (host and not url)):
         from spotwright.notices.sources import EitherSource

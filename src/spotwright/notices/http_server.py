@@ -2,8 +2,9 @@
 
 Every attempt on a node keeps a request open until there is a notice. ``http.server`` blocks in one client, or takes a thread for
 each, and lets a client that sends a byte a minute keep its thread for ever. So a selector serves all connections here: a request
-has a maximum size and time, a response a maximum time, and the number of connections is limited. Headers, dates and status
-phrases come from the standard library.
+has a maximum size and time, a response a maximum time, and the number of connections is limited. Where all places are taken, a
+newcomer gets one of the address that holds most, so that one pod does not silence the server for the others. Headers, dates and
+status phrases come from the standard library.
 
 Spoken is HTTP/1.1 (RFC 9112) with one request on a connection.
 """
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.parser import Parser
@@ -71,6 +74,7 @@ class _Connection:
     handler: Handler
     deadline: float
     received: bytearray = field(default_factory=bytearray)
+    needed: int = 0  # bytes of the whole request, once its head is there
     deferred: DeferredResponse | None = None
     outgoing: memoryview | None = None
 
@@ -78,14 +82,14 @@ class _Connection:
 class HttpServer:
     """Listening sockets and their connections. Every method but :meth:`wake` belongs to the thread that runs the server.
 
-    It holds at most ``max_connections``, and ``max_per_peer`` of one address. It closes further ones without a response, so that
-    their clients try again.
+    It holds at most ``max_connections``, and ``max_per_peer`` of one address. It closes further ones of an address without a
+    response, and where all places are taken the oldest one of the address that holds most. Their clients try again.
     """
 
     def __init__(self, *, max_connections: int = 256, max_per_peer: int = 64) -> None:
         self._max_connections, self._max_per_peer = max_connections, max_per_peer
         self._selector = selectors.DefaultSelector()
-        self._connections: set[_Connection] = set()
+        self._connections: dict[_Connection, None] = {}  # in the order in which they were opened
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
         self.add_reader(self._waker, self._on_wake)
@@ -145,14 +149,26 @@ class HttpServer:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             accepted, address = listener.accept()
             peer = str(address[0])
-            of_peer = sum(connection.peer == peer for connection in self._connections)
-            if len(self._connections) >= self._max_connections or of_peer >= self._max_per_peer:
+            if not self._make_room(peer):
                 accepted.close()
                 return
             accepted.setblocking(False)
             connection = _Connection(accepted, peer, handler, time.monotonic() + _TIMEOUT)
-            self._connections.add(connection)
+            self._connections[connection] = None
             self._selector.register(accepted, selectors.EVENT_READ, lambda: self._read(connection))
+
+    def _make_room(self, peer: str) -> bool:
+        """Whether there is a place for one more connection of a peer; one that holds more gives up its oldest."""
+        held = Counter(connection.peer for connection in self._connections)
+        if held[peer] >= self._max_per_peer:
+            return False
+        if len(self._connections) < self._max_connections:
+            return True
+        most = max(held, key=held.__getitem__)
+        if held[most] <= held[peer] + 1:
+            return False
+        self._drop(next(connection for connection in self._connections if connection.peer == most))
+        return True
 
     def _check(self, connection: _Connection, now: float) -> None:
         """Answer a deferred response that is ready or due; drop a connection whose time is over."""
@@ -176,6 +192,9 @@ class HttpServer:
             self._drop(connection)
             return
         connection.received += data
+        if len(connection.received) < connection.needed:
+            return
+        connection.needed = needed_bytes(connection.received)
         request = parse_request(connection.received)
         if isinstance(request, Response):
             self._answer(connection, request)
@@ -209,7 +228,7 @@ class HttpServer:
 
     def _drop(self, connection: _Connection) -> None:
         if connection in self._connections:
-            self._connections.discard(connection)
+            del self._connections[connection]
             self._selector.unregister(connection.socket)
             connection.socket.close()
             self._release(connection)
@@ -218,6 +237,20 @@ class HttpServer:
         deferred, connection.deferred = connection.deferred, None
         if deferred is not None:
             deferred.on_close()
+
+
+def needed_bytes(received: bytearray) -> int:
+    """How long the request is whose beginning was received; 0 while its head is not complete, or does not tell.
+
+    Of a body that comes byte by byte its head is so read once, and not with each byte.
+    """
+    end = received.find(b"\r\n\r\n", 0, _MAX_HEAD + 4)
+    found = _LENGTH.search(received, 0, end) if end >= 0 else None
+    length = int(found[1]) if found else 0
+    return end + 4 + length if length <= _MAX_BODY else 0
+
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]{0,9}([0-9]{1,9})[ \t]{0,9}(?=\r\n|\Z)", re.IGNORECASE)
 
 
 def parse_request(received: bytearray) -> Request | Response | None:

@@ -85,6 +85,8 @@ def _condition(condition: Mapping[str, Any]) -> Iterator[_Sign]:
         yield "interruption", True, (SHORTEST, True), "the node is shutting down"
     if condition.get("status") != "True":
         return
+    if not isinstance(kind, str):
+        return
     if kind in node_signs.TAKEN_CONDITIONS:
         yield _vm_event(text, otherwise="Preempt")
     elif kind == node_signs.VM_EVENT_CONDITION and text.startswith(node_signs.TAKEN_VM_EVENTS):

@@ -87,13 +87,15 @@ def _event(node: str, unique: str, values: Mapping[str, str], message: str, now:
 
 def notice_in(event: Mapping[str, Any]) -> ToldNotice | None:
     """The notice that an Event tells; None for other Events, and for those that cannot be read."""
-    metadata, values = event.get("metadata") or {}, _values(event)
+    metadata, values = _metadata(event), _values(event)
     if event.get("reason") != REASON or values.get("kind") not in KINDS or not values.get("id"):
         return None
     try:
         at = datetime.fromisoformat(str(metadata.get("creationTimestamp"))).timestamp()
         left = float(values.get("seconds-left", "inf"))
-    except ValueError:
+    except (ValueError, OverflowError):
+        return None
+    if math.isnan(left):
         return None
     certain = values.get("certain") == "true"
     notice = Notice(
@@ -108,12 +110,19 @@ def withdrawal_in(event: Mapping[str, Any]) -> tuple[str, float] | None:
     if event.get("reason") != REASON or values.get("kind") != _WITHDRAWN or not values.get("id"):
         return None
     try:
-        at = datetime.fromisoformat(str((event.get("metadata") or {}).get("creationTimestamp"))).timestamp()
-    except ValueError:
+        at = datetime.fromisoformat(str(_metadata(event).get("creationTimestamp"))).timestamp()
+    except (ValueError, OverflowError):
         return None
     return values["id"], at
 
 
 def _values(event: Mapping[str, Any]) -> dict[str, str]:
-    annotations = (event.get("metadata") or {}).get("annotations") or {}
+    annotations = _metadata(event).get("annotations")
+    if not isinstance(annotations, Mapping):
+        return {}
     return {key.removeprefix(_PREFIX): str(value) for key, value in annotations.items() if key.startswith(_PREFIX)}
+
+
+def _metadata(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = event.get("metadata")
+    return found if isinstance(found, Mapping) else {}

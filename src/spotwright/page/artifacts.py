@@ -13,6 +13,7 @@ import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from io import StringIO
 from itertools import islice
 from pathlib import Path
@@ -181,18 +182,23 @@ class _File:
 
     def __init__(self, descriptor: int) -> None:
         self._file = os.fdopen(descriptor, "rb")
-        self.size = os.fstat(descriptor).st_size
+        status = os.fstat(descriptor)
+        self.size, self.is_regular = status.st_size, stat.S_ISREG(status.st_mode)
 
     def head(self, most: int) -> bytes:
         """At most so many bytes from its begin."""
         self._file.seek(0)
         return self._file.read(most)
 
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._file.close()
+        self.close()
 
 
 def _path(reader: RunReader, uri: str) -> Path:
@@ -220,10 +226,26 @@ def _opened(reader: RunReader, uri: str) -> _File:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             raise _NotShown("it is no file")
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        return _File(os.open(path, flags))
+        file = _File(_descriptor(path))
     except OSError as error:
         raise _NotShown(f"it cannot be read ({error.strerror})") from error
+    if not file.is_regular:
+        file.close()
+        raise _NotShown("it is no file")
+    return file
+
+
+def _descriptor(path: Path) -> int:
+    """Open a path that has no link, folder by folder: one that was put there since is refused, and not followed."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    if os.open not in os.supports_dir_fd:
+        return os.open(path, flags)
+    with ExitStack() as stack:
+        folder = None
+        for part in (path.anchor, *path.parts[1:-1]):
+            folder = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            stack.callback(os.close, folder)
+        return os.open(path.name, flags, dir_fd=folder)
 
 
 def _content(reader: RunReader, kind: str, uri: str) -> dict[str, Any]:

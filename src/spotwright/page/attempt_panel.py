@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spotwright.engine.charges import spent_around
 from spotwright.engine.decide import judged_signals, next_pools, why_it_stays
 from spotwright.engine.event_codec import DECISIONS, encode
 from spotwright.engine.events import (
@@ -21,7 +22,6 @@ from spotwright.engine.events import (
     NoticeWithdrawn,
     RunReset,
 )
-from spotwright.engine.fold import spent_around
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.waits import in_vain_at
 from spotwright.errors import UnknownRun
@@ -206,8 +206,8 @@ def _rule(task: TaskState, attempt: AttemptState) -> dict[str, Any] | None:
     """The row that decided. None where today's table has another cause for these signals: an earlier version decided."""
     if attempt.cause is None or attempt.ended is None:
         return None
-    recorded = attempt.ended.signals
-    for signals in (judged_signals(task, recorded), recorded):  # KFP's own record is judged as it is
+    recorded = attempt.ended.signals._replace(progress=attempt.progress)
+    for signals in (judged_signals(task, attempt), recorded):  # KFP's own record is judged as it is
         if classify(signals).cause is attempt.cause:
             row = row_of(signals)
             return {"row": row.number, "text": row.text, "link": CAUSES, "table": [each.text for each in ROWS]}
@@ -219,7 +219,7 @@ _TOLD_BY: Mapping[str, str] = {
         ("exit_code", "signal", "outputs_complete", "missing_outputs", "accepted_by_kfp", "accepted_by_controller"),
         "process",
     ),
-    **dict.fromkeys(("timed_out", "oom_kills", "start_error"), "process"),
+    **dict.fromkeys(("progress", "timed_out", "oom_kills", "start_error"), "process"),
     **dict.fromkeys(("phase", "reason", "message", "conditions", "containers", "pod_deleted", "heard"), "pod"),
     **dict.fromkeys(("node_gone", "node_conditions", "node_taints", "spot"), "node"),
     "node_events": "event",

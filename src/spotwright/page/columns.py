@@ -321,7 +321,7 @@ class RunColumns:
 
     def _on_node(self, attempt: AttemptState) -> float | None:
         left = left_node_at(self._state, attempt)
-        return None if left is None or attempt.bound_at is None else left - attempt.bound_at
+        return None if left is None or attempt.bound_at is None else left - min(left, attempt.runs_since or left)
 
     def _set_attempts(self, row: int, task: TaskState) -> None:
         rows = self._attempt_rows[row]
@@ -346,7 +346,7 @@ class RunColumns:
             words("cause", None if attempt.cause is None else attempt.cause.value),
             words("capacity", self._capacity(attempt.pool)),
             since(attempt.placed_at),
-            since(attempt.bound_at),
+            since(attempt.runs_since),
             since(attempt.noticed_at),
             since(attempt.goes_at),
             since(attempt.ended_at),

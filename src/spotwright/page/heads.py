@@ -421,8 +421,8 @@ class _Pools:
             return False
         of = self._pool(state, attempt.pool or "")
         of.attempts += 1
-        of.running += attempt.is_live and goes_on
-        of.seconds += max(0.0, ended_at - max(attempt.bound_at or ended_at, self._since))
+        of.running += attempt.is_live and goes_on and not attempt.is_held_up
+        of.seconds += max(0.0, ended_at - max(attempt.runs_since or ended_at, self._since))
         of.interruptions += attempt.cause is not None and attempt.cause.is_interruption
         return True
 

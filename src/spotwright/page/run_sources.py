@@ -176,7 +176,8 @@ class ClusterRuns:
     tells_causes = False
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller
+        from spotwright.cluster.kubernetes_login import Kubernetes
+        from spotwright.cluster.run_api_client import RemoteRuns, find_controller
 
         self._namespace = str(options.get("namespace") or "")
         self.problems: Sequence[Problem] = ()

@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError
-from spotwright.model.policy import Layer, Policy, Spot, parse_policy, resolve_layers
+from spotwright.model.policy import (
+    Layer,
+    Policy,
+    Spot,
+    lost_deadline,
+    parse_policy,
+    resolve_layers,
+    without_deadlines,
+)
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.enforcement import (
     BY_QUOTA,
@@ -132,8 +140,13 @@ class RoleReport:
     for all roles that have them. ``on_demand_reason``: why the role is kept on on-demand though the user did not say so.
     ``queue``: what Kueue decides, for work in one of its queues; ``is_queue_reversed``: that has on-demand before spot.
 
+    ``torchrun``: the variable with which torchrun starts in its pods, where that is started there.
+
     ``mechanism``: how the kind retries, which decides who enforces the policy. ``anchors``: the parts of the object that have
     the fields, by their names in the table of enforcement.
+
+    ``identity``: the work, run and index of the role's pods, as :class:`~spotwright.placing.pods.Role` has them. ``tasks``: the
+    paths of all tasks that share the role, where these are several.
     """
 
     name: str
@@ -145,6 +158,7 @@ class RoleReport:
     after_interruption: str = ""
     frozen: str = ""
     notes: tuple[str, ...] = ()
+    torchrun: str = ""
     queue: str = ""
     is_queue_reversed: bool = False
     on_spot: bool = False
@@ -152,6 +166,8 @@ class RoleReport:
     mechanism: Mechanism = Mechanism.PODS_ONLY
     anchors: dict[str, Anchor] = field(default_factory=dict)
     enforcement: Mapping[str, Enforced] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
 
     def anchor(self, name: str, editor: Editor, path: Path) -> None:
         """Name a part of the object: its path in the document of an editor."""
@@ -314,6 +330,10 @@ class PlaceContext:
             layers.append(Layer(on_demand_reason, {"spot": Spot.NEVER}))
         layers += [] if kfp is None else [kfp]
         layers += [*(() if is_pinned else own), *tasks]
+        if self.options.has_webhook:
+            lost, layers = lost_deadline(layers), without_deadlines(layers)
+            if lost:
+                self.add_finding(Level.WARNING, (), lost)
         policy, problems = resolve_layers(layers, kfp)
         if problems and not on_demand_reason:
             raise ConfigError(f"policy of {path}: {problems[0]}")
@@ -338,6 +358,11 @@ class PlaceContext:
     def has_own_policy(self) -> bool:
         """Whether a label or an annotation of the object sets a policy."""
         return bool(self._own_policy())
+
+    def asks_itself(self, path: str, field: str) -> bool:
+        """Whether the object itself or ``policy.tasks`` sets a field of the role's policy, and not the default alone."""
+        _, tasks = self.config.layers_for(path)
+        return any(layer.values.get(field) is not None for layer in (*self._own_policy(), *tasks))
 
     def _own_policy(self) -> list[Layer]:
         """The policy in the labels and annotations of the objects around this one and of this one."""
@@ -377,12 +402,26 @@ def own_layer(labels: Mapping[str, Any], annotations: Mapping[str, Any], source:
     """
     if POLICY_ANNOTATION not in annotations and SPOT_LABEL not in labels:
         return None
+    key, policy = SPOT_LABEL, {"spot": labels.get(SPOT_LABEL)}
+    if POLICY_ANNOTATION in annotations:
+        key, policy = POLICY_ANNOTATION, _from_json(annotations[POLICY_ANNOTATION])
     try:
-        if POLICY_ANNOTATION in annotations:
-            return parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
-        return parse_policy({"spot": labels[SPOT_LABEL]}, source)
-    except (TypeError, ValueError) as error:  # a policy that is no text is a TypeError
-        raise ValueError(f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
+        return parse_policy(policy, source)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
+
+
+def _from_json(text: Any) -> Any:
+    """The policy in an annotation. Raises :class:`ValueError` for a text that is no JSON."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}: {error.msg}"
+    except TypeError:
+        where = f"it is no text but {text!r:.60}"
+    except (RecursionError, ValueError):
+        where = "it is nested too deeply, or has a number that is too long"
+    raise ValueError(f'{POLICY_ANNOTATION} is not JSON ({where}): write it as {{"spot": "prefer"}}')
 
 
 def is_defaulted(api_version: str, kind: str, target: Mapping[str, str]) -> bool:

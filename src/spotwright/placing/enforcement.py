@@ -130,6 +130,7 @@ class Mechanism(StrEnum):
     SET_UNCOUNTED = "set-uncounted"
     SET_FAILS = "set-fails"
     SET_ALONE = "set-alone"
+    SET_IN_PLACE = "set-in-place"
     RUNTIME_DECIDES = "runtime-decides"
     RUNTIME_PLACED = "runtime-placed"
     EXIT_CODE = "exit-code"
@@ -162,6 +163,7 @@ _OF_SETS = (
     Mechanism.SET_UNCOUNTED,
     Mechanism.SET_FAILS,
     Mechanism.SET_ALONE,
+    Mechanism.SET_IN_PLACE,
 )
 _ON_ROLES = (Mechanism.EXIT_CODE, Mechanism.ANY_ERROR, Mechanism.NEVER)
 _ON_STEPS = (Mechanism.ARGO, Mechanism.ARGO_OWN, Mechanism.ARGO_INLINE)
@@ -510,6 +512,12 @@ TABLE: Mapping[Mechanism, Mapping[str, Fact]] = {
     Mechanism.SET_ALONE: {
         **_JOBSET,
         "interruptions.max": nothing("its Job replaces the pod alone", is_reported=True),
+        "pending_timeout": nothing(),
+    },
+    Mechanism.SET_IN_PLACE: {
+        **_JOBSET,
+        **_waits("the pods that stay start again as soon as the new one is there"),
+        "fall_back_after": nothing("the pods that stay keep their nodes, and the new one goes where they may be"),
         "pending_timeout": nothing(),
     },
     Mechanism.RUNTIME_DECIDES: {

@@ -1,6 +1,7 @@
 """Adds the environment that every attempt has: run, task, attempt, notice and checkpoint.
 
-The values come from fields of the pod, so that runs, indexes and attempts of one template differ. All attempts of one piece of
+The values come from fields of the pod, so that runs, indexes and attempts of one template differ. Pods that start torchrun get
+one variable of PyTorch's more, so that a lost node can be replaced. All attempts of one piece of
 work in one run share one place for checkpoints, and no other work uses it. Pods whose image may lack the checkpoint library
 get it, as ``target.package`` says.
 """
@@ -9,12 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, config_map, imports_spotwright
+from spotwright.checkpoint_file import (
+    FILE_NAME,
+    checkpoint_file,
+    config_map,
+    config_map_name,
+    imports_spotwright,
+)
 from spotwright.clouds.providers import is_accelerator
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -25,15 +33,25 @@ __all__ = [
     "MAKE_CONFIG_MAP",
     "NOTICE_PORT",
     "NO_PLACE",
+    "PVC",
+    "SHARED_TEMPLATE",
+    "SHARES_ITS_STORE",
+    "TORCHRUN_REASON",
+    "TORCHRUN_VARIABLE",
     "WAYS",
     "AttemptIdentity",
     "Delivery",
     "add_environment",
     "add_library",
+    "add_library_to_pod",
     "attempt_variables",
+    "c10d_endpoint",
     "delivery",
     "installs_spotwright",
+    "library_lines",
     "needs_place",
+    "starts_executor",
+    "starts_torchrun",
     "working_containers",
 ]
 
@@ -45,7 +63,9 @@ CHECKPOINT_PATH = "/spotwright/checkpoint"
 """The mount path of the volume of ``checkpoint: pvc://NAME``."""
 
 _VOLUME = "spotwright-checkpoint"
-_PVC = "pvc://"
+PVC = "pvc://"
+"""The beginning of a checkpoint's place that is a claim: ``pvc://NAME/FOLDER``."""
+
 _LABEL = "metadata.labels["
 _FIELDS = ("metadata.", "status.", "spec.")
 """The beginnings of fields of a pod; the name of an object may have a dot too, but not after these words."""
@@ -57,12 +77,39 @@ class AttemptIdentity:
 
     ``index`` is empty if pods have none or share their work. ``work`` names the work whose checkpoints belong together: the
     task's path, or the object if its roles work on one thing. ``task`` may be a label of the pod (``metadata.labels['task']``).
+    ``is_elastic``: the pod's controller sets the variables of torchrun (``PET_*``), so its code is started by it.
     """
 
     task: str
     work: str
     run: str = "metadata.name"
     index: str = ""
+    is_elastic: bool = False
+
+
+TORCHRUN_VARIABLE = {"name": "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "value": "1"}
+"""The variable that pods get whose code torchrun starts: then its ranks do not share the store of the rendezvous (c10d).
+
+With a shared one, an agent that stays rank 0 does not publish the store's address in the next round, and the agent that comes
+for a lost one waits for it in vain. Source: PyTorch 2.15, ``torch/distributed/elastic/rendezvous/dynamic_rendezvous.py``,
+``next_rendezvous``. Other ways to meet (``static``, etcd) do not read it.
+"""
+
+SHARES_ITS_STORE = "a pod that comes for a lost one may wait in vain for those that stay"
+"""What happens without the variable, as a clause for messages."""
+
+SHARED_TEMPLATE = (
+    "which is one of them, and they share one template, so the rendezvous cannot stay on on-demand alone: give it a replicated "
+    "job of its own, leader, with one pod that runs the same command, and name that in --rdzv-endpoint"
+)
+"""Why a rendezvous by c10d is on spot, and what to do, as the end of a message."""
+
+TORCHRUN_REASON = "the agent that comes for a lost one meets those that stay"
+"""What the variable is for."""
+
+_STARTS_TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b|\baccelerate\s+launch\b")
+_BY_AGENT = "WORKER_COMMAND"  # jobset v0.12, cmd/in-place-restart-agent
+_OF_TORCHRUN = "PET_"  # the beginning of the variables from which torchrun takes its options
 
 
 def add_environment(ctx: PlaceContext, spec: Path, identity: AttemptIdentity, checkpoint: str | None) -> None:
@@ -77,7 +124,8 @@ def add_environment(ctx: PlaceContext, spec: Path, identity: AttemptIdentity, ch
     for index in working_containers(containers):
         container, path = containers[index], (*spec, "containers", index)
         names = {item.get("name") for item in container.get("env") or () if isinstance(item, dict)}
-        ctx.editor.extend((*path, "env"), [item for item in variables if item["name"] not in names])
+        wanted = [*variables, TORCHRUN_VARIABLE] if identity.is_elastic or starts_torchrun(container) else variables
+        ctx.editor.extend((*path, "env"), [item for item in wanted if item["name"] not in names])
         if claim and not _has(container.get("volumeMounts"), "mountPath", CHECKPOINT_PATH):
             ctx.editor.extend((*path, "volumeMounts"), [mount])
             mounted = True
@@ -108,8 +156,54 @@ def working_containers(containers: Sequence[Any]) -> list[int]:
     plain = [
         index for index in every if not _SIDECARS.search(f"{given[index].get('name')} {given[index].get('image')}")
     ]
-    chosen = named or equipped or plain or list(every)
+    chosen = set(named or equipped or plain or every)
     return [index for index in every if index in chosen or _names_ours(given[index])]
+
+
+def starts_torchrun(container: Mapping[str, Any]) -> bool:
+    """Whether a container visibly starts its code with torchrun: by its command, or by a variable for torchrun."""
+    if _STARTS_TORCHRUN.search(_text(container)):
+        return True
+    return any(
+        isinstance(one, dict) and str(one.get("name")).startswith(_OF_TORCHRUN) for one in container.get("env") or ()
+    )
+
+
+def c10d_endpoint(container: Mapping[str, Any]) -> str:
+    """Where the agents of torchrun meet by c10d, if a container visibly starts it so; empty if not, or within one pod.
+
+    ``container`` may be the trainer of a TrainJob, which has the same fields.
+    """
+    variables = {str(one.get("name")): one.get("value") for one in _variables_of(container)}
+    text = _text(container)
+    backend, endpoint = (
+        found[1] if (found := option.search(text)) else str(variables.get(name) or "")
+        for option, name in (_BACKEND, _ENDPOINT)
+    )
+    return endpoint if backend == "c10d" and not _WITHIN_A_POD.match(endpoint) else ""
+
+
+_BACKEND = re.compile(r"--rdzv[-_]backend[=\s]+['\"]?([\w-]+)"), f"{_OF_TORCHRUN}RDZV_BACKEND"
+_ENDPOINT = re.compile(r"--rdzv[-_]endpoint[=\s]+['\"]?([^\s'\"]+)"), f"{_OF_TORCHRUN}RDZV_ENDPOINT"
+_WITHIN_A_POD = re.compile(r"localhost\b|127\.|\[?::1|$")
+
+
+def torchrun_words(containers: Sequence[Any], *, is_elastic: bool) -> str:
+    """What ``explain`` says of the variable for torchrun in a pod's containers; empty where torchrun is not started."""
+    said: dict[str, list[str]] = {}
+    for index in working_containers(containers):
+        container = containers[index] if isinstance(containers[index], dict) else {}
+        if is_elastic or starts_torchrun(container):
+            name = TORCHRUN_VARIABLE["name"]
+            value = next((one.get("value") for one in _variables_of(container) if one.get("name") == name), None)
+            said.setdefault(str(value), []).append(str(container.get("name")))
+    words = []
+    for value, names in said.items():
+        own = "" if value == TORCHRUN_VARIABLE["value"] else ", so not all may meet again (yours: write 1)"
+        words.append(
+            f"{TORCHRUN_VARIABLE['name']}={value} in {', '.join(names)}{own or f', so that {TORCHRUN_REASON}'}"
+        )
+    return "; ".join(words)
 
 
 def _has_accelerators(container: Mapping[str, Any]) -> bool:
@@ -129,7 +223,7 @@ def _has(items: Any, key: str, value: str) -> bool:
 
 def attempt_variables(identity: AttemptIdentity, checkpoint: str | None) -> list[dict[str, Any]]:
     """The variables, for kinds whose pods take variables and no mounts: the checkpoint is among them if it is a URL."""
-    is_url = checkpoint is not None and not checkpoint.startswith(_PVC)
+    is_url = checkpoint is not None and not checkpoint.startswith(PVC)
     return list(_variables(identity, _checkpoint(identity, checkpoint if is_url else None)[0]))
 
 
@@ -172,13 +266,13 @@ def _checkpoint(identity: AttemptIdentity, given: str | None) -> tuple[str, str,
     if given is None:
         return "", "", {}
     parts = ["$(SPOTWRIGHT_RUN)", identity.work, *(["$(SPOTWRIGHT_INDEX)"] if identity.index else [])]
-    if not given.startswith(_PVC):
+    if not given.startswith(PVC):
         return "/".join([given.rstrip("/"), *parts]), "", {}
     key = "subPathExpr"
     if _is_template(identity.run):
         key = "subPath"
         parts = [identity.run, identity.work, *([identity.index] if identity.index else [])]
-    claim, _, below = given.removeprefix(_PVC).strip("/").partition("/")
+    claim, _, below = given.removeprefix(PVC).strip("/").partition("/")
     folder = "/".join([below, *parts] if below else parts)
     return CHECKPOINT_PATH, claim, {"name": _VOLUME, "mountPath": CHECKPOINT_PATH, key: folder}
 
@@ -240,8 +334,12 @@ def needs_place(text: str) -> bool:
     return imports_spotwright(text) and _WITHOUT_PLACE.search(text) is not None
 
 
-def add_library(ctx: PlaceContext, spec: Path, role: str, checkpoint: str | None) -> None:
-    """Bring the library to the containers of a pod that has a place for checkpoints, or imports the library visibly."""
+def add_library(ctx: PlaceContext, spec: Path, role: str, checkpoint: str | None, *, is_asked: bool = True) -> None:
+    """Bring the library to the containers of a pod that has a place for checkpoints, or imports the library visibly.
+
+    ``is_asked``: the workload's own policy names the place. A pod that has it by default alone, and whose code may need no
+    library, does not wait for a ConfigMap that its namespace lacks.
+    """
     how, value = delivery(ctx.config.target)
     containers = ctx.editor.get((*spec, "containers")) or ()
     visible = any(_lacks_library(_text(container)) for container in containers)
@@ -250,7 +348,8 @@ def add_library(ctx: PlaceContext, spec: Path, role: str, checkpoint: str | None
     if how in (Delivery.EMBEDDED, Delivery.CONFIG_MAP, Delivery.PATH) and (visible or checkpoint is not None):
         path = value if how is Delivery.PATH else f"{LIBRARY_MOUNT}/{FILE_NAME}"
         if _set_python_path(ctx, spec, role, path) and how is not Delivery.PATH:
-            _mount(ctx, spec, role, is_shared=how is Delivery.CONFIG_MAP)
+            is_shared = how is Delivery.CONFIG_MAP or ctx.options.has_webhook  # it can put no object before this one
+            _mount(ctx, spec, role, is_shared=is_shared, is_optional=not (visible or is_asked))
     elif visible and how in (None, Delivery.PIP):
         cause = "" if how is None else "; target.package is installed in KFP components only"
         text = f"{role}: its command imports spotwright.checkpoint, and its image must have it{cause}: "
@@ -263,10 +362,19 @@ def _lacks_library(text: str) -> bool:
 
 
 def _text(container: Any) -> str:
+    """What a container starts: its command, or what JobSet's agent of in-place restarts starts in it."""
     if not isinstance(container, dict):
         return ""
     given = (container.get(key) for key in ("command", "args"))
-    return "\n".join(str(part) for one in given if isinstance(one, list) for part in one)
+    started = [str(part) for one in given if isinstance(one, list) for part in one]
+    by_agent = (str(one.get("value")) for one in _variables_of(container) if one.get("name") == _BY_AGENT)
+    return "\n".join([*started, *by_agent])
+
+
+def _variables_of(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The variables of a container, as far as they have their shape."""
+    given = container.get("env")
+    yield from (one for one in given if isinstance(one, dict)) if isinstance(given, list) else ()
 
 
 def _set_python_path(ctx: PlaceContext, spec: Path, role: str, path: str) -> bool:
@@ -292,22 +400,118 @@ def _python_path(container: Any) -> str | None:
     return None
 
 
-def _mount(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool) -> None:
+def library_mount() -> dict[str, Any]:
+    """The mount of the library in a container."""
+    return {"name": _LIBRARY_VOLUME, "mountPath": LIBRARY_MOUNT, "readOnly": True}
+
+
+def library_volume(name: str, *, is_optional: bool) -> dict[str, Any]:
+    """The volume with the library, from the ConfigMap of this name. Where it is optional, a pod starts without it."""
+    source: dict[str, Any] = {"name": name, **({"optional": True} if is_optional else {})}
+    return {"name": _LIBRARY_VOLUME, "configMap": source}
+
+
+def has_library_volume(spec: Mapping[str, Any]) -> bool:
+    """Whether a pod mounts the library already."""
+    return _has(spec.get("volumes"), "name", _LIBRARY_VOLUME)
+
+
+def add_library_to_pod(spec: dict[str, Any], target: Mapping[str, str], *, keeps_checkpoints: bool) -> None:
+    """Bring the library to a pod that KFP has made of a component, if its command imports it, or if it keeps checkpoints.
+
+    It comes from the ConfigMap of the namespace, in a mount for which the pod never waits, unless ``target.package`` names
+    another way. Where the command is a shell script, lines in front of it keep the ``PYTHONPATH`` of the image.
+    """
+    how, value = delivery(target)
+    containers = spec.get("containers") or ()
+    for index in working_containers(containers) if how is not Delivery.IMAGE and not has_library_volume(spec) else ():
+        container, text = containers[index], _text(containers[index])
+        has_it = installs_spotwright(text) or FILE_NAME in text
+        if has_it or not (keeps_checkpoints or imports_spotwright(text)):
+            continue
+        path = value if how is Delivery.PATH else f"{LIBRARY_MOUNT}/{FILE_NAME}"
+        if not _prepend(container, library_lines(how or Delivery.CONFIG_MAP, value)) and how is not Delivery.PIP:
+            _add_python_path(container, path)
+        if how not in (Delivery.PATH, Delivery.PIP):
+            container["volumeMounts"] = [*(container.get("volumeMounts") or ()), library_mount()]
+            if not has_library_volume(spec):
+                spec["volumes"] = [*(spec.get("volumes") or ()), library_volume(config_map_name(), is_optional=True)]
+
+
+def _prepend(container: dict[str, Any], lines: str) -> bool:
+    """Put lines in front of the script that starts KFP's executor, or of the first script; false if the command has none."""
+    scripts = [
+        (field, number)
+        for field in ("command", "args")
+        for number, part in enumerate(container.get(field) or ())
+        if isinstance(part, str)
+        and (starts_executor(part) or (number > 1 and _is_shell(*container[field][number - 2 : number])))
+    ]
+    found = next(
+        (each for each in scripts if starts_executor(container[each[0]][each[1]])), scripts[0] if scripts else None
+    )
+    if found is None:
+        return False
+    field, number = found
+    words = list(container[field])
+    words[number] = lines + words[number]
+    container[field] = words
+    return True
+
+
+def _is_shell(program: object, option: object) -> bool:
+    return str(program).rpartition("/")[2] in _SHELLS and str(option)[:1] == "-" and "c" in str(option)[1:4]
+
+
+def _add_python_path(container: dict[str, Any], path: str) -> None:
+    """Add a path to the variable, after what it has. One that is read from elsewhere stays."""
+    env = list(container.get("env") or ())
+    given = next((number for number, one in enumerate(env) if one.get("name") == "PYTHONPATH"), None)
+    if given is None:
+        container["env"] = [*env, {"name": "PYTHONPATH", "value": path}]
+    elif "valueFrom" not in env[given]:
+        own = str(env[given].get("value") or "")
+        env[given] = {"name": "PYTHONPATH", "value": f"{own}:{path}" if own else path}
+        container["env"] = env
+
+
+def starts_executor(text: str) -> bool:
+    """Whether a part of a command starts the executor of KFP's Python components."""
+    return _STARTS_EXECUTOR.search(text) is not None
+
+
+def library_lines(how: Delivery, value: str, options: Sequence[str] = ()) -> str:
+    """Shell lines that make the library importable. They keep an image's own ``PYTHONPATH``. ``options`` are pip's."""
+    if how is Delivery.PATH:
+        return f"export PYTHONPATH={shlex.quote(value)}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+    if how is Delivery.PIP:
+        pip = "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location --no-deps"
+        return " ".join([pip, *options, shlex.quote(value)]) + "\n"
+    return _MOUNTED
+
+
+_STARTS_EXECUTOR = re.compile(r"-m\s+kfp(?:\.\w+)*\.executor_main\b")
+_SHELLS = frozenset({"ash", "bash", "dash", "sh"})
+_MOUNTED = f"""\
+if ! python3 -c 'import spotwright.checkpoint' 2>/dev/null; then
+export PYTHONPATH="{LIBRARY_MOUNT}/{FILE_NAME}${{PYTHONPATH:+:$PYTHONPATH}}"
+fi
+"""
+
+
+def _mount(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool, is_optional: bool) -> None:
     """Mount the object's own ConfigMap in each working container, and put it before the object; or mount that of the namespace.
 
     The own one is named by a digest of the library and of the object's kind and name, so that deleting the objects of one file
     takes the library from no other object.
     """
-    if any(
-        one.get("name") == _LIBRARY_VOLUME for one in ctx.editor.get((*spec, "volumes")) or () if isinstance(one, dict)
-    ):
+    if has_library_volume(ctx.editor.get(spec)):
         return  # placed before, by a runtime's or an owner's ConfigMap; a second mount at one path is refused
     object_ = config_map() if is_shared else _own_config_map(ctx)
     name = object_["metadata"]["name"]
     for index in working_containers(ctx.editor.get((*spec, "containers")) or ()):
-        mount = {"name": _LIBRARY_VOLUME, "mountPath": LIBRARY_MOUNT, "readOnly": True}
-        ctx.editor.extend((*spec, "containers", index, "volumeMounts"), [mount])
-    ctx.editor.extend((*spec, "volumes"), [{"name": _LIBRARY_VOLUME, "configMap": {"name": name}}])
+        ctx.editor.extend((*spec, "containers", index, "volumeMounts"), [library_mount()])
+    ctx.editor.extend((*spec, "volumes"), [library_volume(name, is_optional=is_optional and is_shared)])
     path_variable = "through PYTHONPATH; if an image sets PYTHONPATH itself, repeat its value in the container's env"
     if is_shared:
         text = (

@@ -12,6 +12,7 @@ Documents without a text: objects that come as data, such as those that an API s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -27,6 +28,8 @@ __all__ = [
     "Edit",
     "Editor",
     "Splice",
+    "Steps",
+    "TooMuchWork",
     "clone",
     "data_document",
     "edited",
@@ -72,13 +75,35 @@ class Edit:
     inner: tuple[Splice, ...] = ()
 
 
+class TooMuchWork(ManifestError):
+    """The placement of an object would take more steps than are allowed, so it is not placed."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """What is left of the work that one placement may take: steps of about 4 microseconds. By default without a limit.
+
+    Each look at a document and each edit is a step; what takes longer for one look charges for it. Counting gives the same answer
+    on a busy machine as on an idle one, where a clock would not.
+    """
+
+    left: int = sys.maxsize
+
+    def charge(self, steps: int) -> None:
+        """Take steps away. Raises :class:`TooMuchWork` where none is left."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuchWork("it is too large to be placed while it is created; place its file with spotwright place")
+
+
 @dataclass(slots=True)
 class Editor:
-    """Collects the edits of one document and shows the document with them applied."""
+    """Collects the edits of one document and shows the document with them applied. ``steps`` limits the work."""
 
     document: Document
     edits: list[Edit] = field(default_factory=list)
     data: Any = None
+    steps: Steps = field(default_factory=Steps, kw_only=True)
     changes: int = field(default=0, init=False)  # grows with every change
     _added: set[Path] = field(default_factory=set, init=False)  # paths of values and documents that edits add
     _lengths: set[int] = field(default_factory=set, init=False)  # of those paths
@@ -91,6 +116,9 @@ class Editor:
 
     def get(self, path: Path, default: Any = None) -> Any:
         """The value at a path with all edits so far, not to be changed; ``default`` where there is none."""
+        self.steps.left -= 1  # as charge() does, which would take as long as the look itself
+        if self.steps.left < 0:
+            self.steps.charge(0)
         return value_at(self.data, path, default)
 
     def add(self, path: Path, value: Any) -> None:
@@ -211,6 +239,7 @@ class Editor:
 
     def _writable(self, path: Path) -> Any:
         """A copy of the collection at a path that may be changed, put in its place."""
+        self.steps.charge(1)
         holder = [self.data]
         value = _copied(holder, path, self._copies)
         self.data = holder[0]

@@ -123,17 +123,44 @@ class PodSpecError(ValueError):
 
 def read_requests(ctx: PlaceContext, spec: Path) -> Resources:
     """:func:`pod_requests` of the pod spec at a path of the object."""
+    pod = _spec(ctx, spec)
+    ctx.editor.steps.charge(
+        _STEPS_OF_CONTAINER * sum(_length(pod.get(name)) for name in ("containers", "initContainers"))
+    )
     try:
-        return pod_requests(_spec(ctx, spec))
+        return pod_requests(pod)
     except PodSpecError as error:
         raise ctx.problem((*spec, *error.path), str(error)) from error
 
 
 def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
     """:func:`pod_constraints` of the pod spec at a path of the object; what nobody can check before it runs is reported."""
-    given = pod_constraints(_spec(ctx, spec))
+    pod = _spec(ctx, spec)
+    ctx.editor.steps.charge(
+        len(ctx.config.pools) * (2 + _size_of_constraints(pod))
+    )  # each pool is compared with each of them
+    given = pod_constraints(pod)
     tell_assumptions(given, ctx.config.pools, ctx.add_finding, (*spec, "nodeSelector"), (*spec, *REQUIRED_TERMS))
     return given
+
+
+def _size_of_constraints(pod: Mapping[str, Any]) -> int:
+    """How many values the constraints of a pod spec have, about."""
+    affinity = value_at(pod, ("affinity", "nodeAffinity")) or {}
+    return sum(_count(pod.get(name)) for name in ("nodeSelector", "tolerations")) + _count(affinity)
+
+
+_STEPS_OF_CONTAINER = 10  # to read it, and to write what depends on the attempt
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, list) else 0
+
+
+def _count(value: Any) -> int:
+    """The values inside a value, at any depth."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return len(inside) + sum(_count(each) for each in inside if isinstance(each, dict | list))
 
 
 def _spec(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:
@@ -297,27 +324,29 @@ def check(ctx: PlaceContext, path: Path, shape: Any) -> None:
     """Check the value at ``path`` (absolute). Raises :class:`ManifestError` with its line if it has another shape."""
     value = ctx.editor.get(path)
     if value is not None:
-        check_value(ctx, path, value, shape)
+        ctx.editor.steps.charge(check_value(ctx, path, value, shape) // 4)
 
 
-def check_value(place: Place, path: Path, value: Any, shape: Any) -> None:
-    """Check a value that was read already from ``place``, which names the line."""
+def check_value(place: Place, path: Path, value: Any, shape: Any) -> int:
+    """Check a value that was read already from ``place``, which names the line; returns how many values were looked at."""
+    looked_at = 1
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             if OPEN in shape and isinstance(value, str) and ("{{" in value or "${" in value):
-                return
-            raise place.problem(path, f"expected a mapping, found {value!r}")
+                return looked_at
+            raise place.problem(path, f"expected a mapping, found {value!r:.200}")
         for name, inner in shape.items():
             field = value.get(name)
             if field is not None and (inner is not TEXT or isinstance(field, dict | list)):
-                check_value(place, (*path, name), field, inner)
+                looked_at += check_value(place, (*path, name), field, inner)
     elif isinstance(shape, list):
         if not isinstance(value, list):
-            raise place.problem(path, f"expected a list, found {value!r}")
+            raise place.problem(path, f"expected a list, found {value!r:.200}")
         for index, item in enumerate(value):
-            check_value(place, (*path, index), item, shape[0])
+            looked_at += check_value(place, (*path, index), item, shape[0])
     elif isinstance(value, dict | list):
-        raise place.problem(path, f"expected a text or a number, found {value!r}")
+        raise place.problem(path, f"expected a text or a number, found {value!r:.200}")
+    return looked_at
 
 
 POD_FIELDS: frozenset[str] = frozenset(

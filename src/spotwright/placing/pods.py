@@ -31,7 +31,7 @@ from spotwright.placing.context import (
     RoleReport,
 )
 from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
-from spotwright.placing.environment import AttemptIdentity, add_environment, add_library
+from spotwright.placing.environment import AttemptIdentity, add_environment, add_library, torchrun_words
 from spotwright.placing.kueue_flavors import ClusterQueue, Flavor, QueueFiles, exclusion, refusal
 from spotwright.placing.pod_spec import (
     METADATA,
@@ -105,9 +105,9 @@ class Role:
 
     ``path`` is its name in policies. ``on_demand_reason`` says why it is kept on on-demand unless the user sets a policy.
     ``holder`` is true for objects that have tolerations and affinity but are no pod specs (Argo), so that nothing else can be
-    set. ``work``, ``run`` and ``index`` are those of :class:`~spotwright.placing.environment.AttemptIdentity`; ``work``
-    is ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if those are
-    neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
+    set. ``work``, ``run``, ``index`` and ``is_elastic`` are those of :class:`~spotwright.placing.environment.AttemptIdentity`;
+    ``work`` is ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if those
+    are neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
     object's own policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods.
     """
 
@@ -120,6 +120,7 @@ class Role:
     work: str = ""
     run: str = "metadata.name"
     index: str = ""
+    is_elastic: bool = False
     queued_by: Path | None = None
     is_pinned: bool = False
     duty: Duty = Duty.WORKER
@@ -139,17 +140,21 @@ class Placed:
         return any(rung.spot for rung in self.ladder.rungs)
 
 
-def place_pod(ctx: PlaceContext, role: Role) -> Placed:
-    """Place the pods of one role and add its report. Raises :class:`ManifestError` if no pool fits."""
+def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Placed:
+    """Place the pods of one role and add its report. Raises :class:`ManifestError` if no pool fits.
+
+    ``policy`` is the role's, where it has been decided already; else that of the object and the configuration.
+    """
     _check(ctx, role)
     hook = ctx.hook
     reason = role.on_demand_reason or hook
-    policy = ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned)
+    policy = policy or ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned)
     work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
     ladder = build(work, policy, ctx.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
     report.anchor("pod", ctx.editor, role.spec)
+    report.identity = {"work": role.work or role.path, "run": role.run, "index": role.index}
     report.on_demand_reason = reason if policy.sources.get("spot") == reason else ""
     report.on_spot = policy.spot is not None and any(rung.spot for rung in ladder.rungs)
     ctx.roles.append(report)
@@ -181,9 +186,12 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     if ctx.writes(Group.PLACEMENT):
         _write_placement(ctx, role, placed, work)
     if ctx.writes(Group.CHECKPOINT) and not role.holder:
-        identity = AttemptIdentity(role.path, role.work or role.path, role.run, role.index)
+        identity = AttemptIdentity(role.path, role.work or role.path, role.run, role.index, role.is_elastic)
         add_environment(ctx, role.spec, identity, policy.checkpoint)
-        add_library(ctx, role.spec, role.name, policy.checkpoint)
+        report.torchrun = torchrun_words(
+            ctx.editor.get((*role.spec, "containers")) or (), is_elastic=identity.is_elastic
+        )
+        add_library(ctx, role.spec, role.name, policy.checkpoint, is_asked=ctx.asks_itself(role.path, "checkpoint"))
     if ctx.writes(Group.PLACEMENT):
         _write_marks(ctx, role, placed)
     return placed

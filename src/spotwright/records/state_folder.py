@@ -91,9 +91,9 @@ class RunFolder:
         return len(self.plans())
 
     def plan_text(self, version: int) -> tuple[str, str]:
-        """The file of one version of the plan, from 1, and its text. Raises :class:`OSError` and :class:`UnicodeDecodeError`."""
+        """The file of one version of the plan, from 1, and its text. Raises :class:`OSError`."""
         path = self.plan(version)
-        return str(path), path.read_text(encoding="utf-8")
+        return str(path), path.read_text(encoding="utf-8", errors="replace")
 
     def attempt(self, task: str, number: int) -> Path:
         """The folder of one attempt."""
@@ -159,7 +159,7 @@ class StateFolder:
             raise StateError(
                 f"{path}: cannot be read ({error.strerror}); choose another folder with --state"
             ) from error
-        if not text.isdecimal():
+        if not text.isdecimal() or len(text) > 9:
             raise StateError(
                 f"{file}: expected the number of a layout, found {text[:20]!r}; choose another folder with --state"
             )
@@ -305,10 +305,14 @@ def _json_pieces(value: Any, depth: int) -> Iterator[str]:
 
 def _file_name(task: str) -> str:
     """A task's path as one file name, readable for names as KFP makes them, and without separators."""
-    name = task if _PLAIN.fullmatch(task) else quote(task, safe="/")  # a look saves three quarters of the time
+    name = (
+        task if _PLAIN.fullmatch(task) else quote(task, safe="/", errors="surrogatepass")
+    )  # a look saves three quarters of the time
     name = name.replace("/", "+")
     if len(name) > _LONGEST:
-        name = f"{name[: _LONGEST - 17]}~{hashlib.blake2b(task.encode(), digest_size=8).hexdigest()}"
+        name = (
+            f"{name[: _LONGEST - 17]}~{hashlib.blake2b(task.encode(errors='surrogatepass'), digest_size=8).hexdigest()}"
+        )
     return f"%2E{name[1:]}" if name.startswith(".") else name
 
 

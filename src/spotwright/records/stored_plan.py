@@ -67,7 +67,8 @@ class StoredPlan:
     """One version of a run's plan. ``traces`` are the recordings of its pools, so that they are part of the run.
 
     ``found`` are the pools that were read off nodes, and that nobody described.
-    ``real_nodes``: somebody pays for the nodes, those of a cluster; the nodes of a run on one machine are simulated.
+    ``real_nodes``: somebody pays for the nodes, those of a cluster, where a deadline has no effect; the nodes of a run on one
+    machine are simulated.
     """
 
     source: Compiled | PodSource
@@ -88,7 +89,13 @@ class StoredPlan:
         if not self.real_nodes:
             pools = {name: _simulated(pool, self.taken_every) for name, pool in pools.items()}
         graph = build(self.source) if isinstance(self.source, Compiled) else self.source.graph(pools)
-        return Plan(graph, replace(self.config, pools=pools), self._flags(), frozenset(self.found))
+        return Plan(
+            graph,
+            replace(self.config, pools=pools),
+            self._flags(),
+            frozenset(self.found),
+            keeps_deadlines=not self.real_nodes,
+        )
 
     def place_of(self, path: str) -> str:
         """The place of a task in its source, for messages: a file with its line, or the name of a pod template."""
@@ -217,7 +224,7 @@ def _load(texts: PlanTexts, path: Path, version: int) -> StoredPlan:
         text, name = document["config"]["text"], document["config"]["path"]
         quotes = quotes_from_data(document.get("quotes", {}))  # runs of earlier versions have none
         traces = {pool: Trace(gap, tuple(counts)) for pool, (gap, counts) in document["traces"].items()}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{place}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
     config = configuration.parse(text, name, traces_exist=False, quotes=quotes)
     real_nodes = document.get("real_nodes", False)  # runs of earlier versions do not say it

@@ -174,6 +174,7 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
     compare: str | None = None,
     notice: float | None = None,
     budget: float | None = None,
+    ranks: int | None = None,
     outputs: Sequence[str] = (),
     keep: Sequence[str] = (),
     stdout: bool = False,
@@ -197,7 +198,8 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
     request: dict[str, Any] = {
         **_subject(subject), "arguments": texts, "task": task,
         "seed": seed, "interruptions": interruptions, "tolerance": tolerance, "compare": compare, "notice": notice,
-        "budget": budget, "outputs": list(outputs), "keep": list(keep), "stdout": stdout, "folder": str(Path(folder).absolute()),
+        "budget": budget, "ranks": ranks, "outputs": list(outputs), "keep": list(keep),
+        "stdout": stdout, "folder": str(Path(folder).absolute()),
         "config": given if isinstance(given, Mapping) or given is None else str(given), "containers": containers,
         "state": str(Path(state).absolute()),
     }  # fmt: skip

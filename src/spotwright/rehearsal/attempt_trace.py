@@ -57,7 +57,9 @@ class AttemptTrace:
     traced; ``on_sigterm`` has every process that SIGTERM reached; ``untold`` are the programs that handle SIGTERM and never got
     it, because the process that started them did not pass it on; ``connections`` are addresses with ports; ``mapped`` are
     area and path of the watched files that a writable memory map shows; ``loads`` are the files of earlier attempts that it
-    read, by their paths in the folders that outlive an attempt, ``None`` if not all were seen.
+    read, by their paths in the folders that outlive an attempt, ``None`` if not all were seen; ``progress_at`` are the moments of
+    its first and its last report of progress; ``reads`` are samples of how often an undisturbed attempt had read; ``ranks`` are
+    the ranks that its processes had; ``waited`` is how many seconds an undisturbed attempt waited for a processor.
     """
 
     operations: tuple[FileOperation, ...] = ()
@@ -68,6 +70,10 @@ class AttemptTrace:
     mapped: tuple[tuple[str, str], ...] = ()
     loads: tuple[str, ...] | None = ()
     untold: tuple[str, ...] = ()
+    progress_at: tuple[float, ...] = ()
+    reads: tuple[tuple[float, int], ...] = ()
+    ranks: tuple[int, ...] = ()
+    waited: float = 0.0
 
 
 def on_sigterm(status: str, number: int) -> OnSigterm:

@@ -6,18 +6,20 @@ are there twice, the operations between which the node went, the save that was l
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePath
+from typing import Any
 
+from spotwright.kfp.commands import COMMAND_TASK
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation, OnSigterm
 from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH, FileActivity, InjectionKind, Save
 from spotwright.rehearsal.loaded_saves import Origin, kind_of
 from spotwright.rehearsal.trials import TrialRun
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
-from spotwright.rehearsal.workspaces import COMMAND_TASK
 
 __all__ = ["folders_of_saves", "probable_cause", "step_cause"]
 
@@ -26,12 +28,19 @@ _MAX_READ = 10_000_000  # bytes of an output that is searched for rows that are 
 _TEMPORARY = (".new", ".tmp", ".part", ".partial", ".temp", "~")
 _LOCK = re.compile(r"(?<![a-z])(?:lock(?:ed|file)?|running|in.?progress)(?![a-z])|\.pid$", re.IGNORECASE)
 _SQLITE = re.compile(r"-(?:journal|wal|shm)$")
-_MISSING_STATE = (
-    "the newest save was whole and was loaded, and still the outputs differ: "
-    "they depend on something that is not in the save"
-)
+_WHOLE = "the newest save was whole and was loaded, and still the outputs differ"
+_MISSING_STATE = f"{_WHOLE}: they depend on something that is not in the save"
+_GENERATORS = {
+    "random": "random.getstate and setstate",
+    "numpy.random": "numpy.random.get_state and set_state",
+    "torch": "torch.get_rng_state and set_rng_state",
+}
+_ORDER = "save the position in the data too: the seed of the order, the epoch and how many samples are done"
 _ENDS_AS_SUCCESS = "SIGTERM ends the step with exit code 0: end with another code, such as 143"
 _ENDS_EARLY = "after SIGTERM the step ends with exit code 0 and other outputs: end with another code, such as 143"
+_ENDS_WITH_WORK_LEFT = (
+    "the step ends with exit code 0 before its work is done: save, and end with another code, such as 143"
+)
 _IGNORES_SIGTERM = (
     "SIGTERM is ignored: the step cannot save at a notice, and runs until it is killed; handle the signal, save and end"
 )
@@ -50,8 +59,9 @@ def step_cause(step: StepReport) -> str:
     """The probable cause of a step's verdict, as a sentence without a full stop; empty if no trace shows one."""
     by_outcome = [(outcome, probable_cause(outcome, step)) for outcome in step.outcomes]
     causes = [cause for outcome, cause in by_outcome if cause and len(outcome.point.injections) == 1]
-    if _MISSING_STATE in causes and not any(cause.startswith(_CERTAIN) for cause in causes):
-        return _MISSING_STATE  # also where every save was whole, so an incomplete file is not the cause
+    of_state = [cause for cause in causes if cause.startswith(_WHOLE)]
+    if of_state and not any(cause.startswith(_CERTAIN) for cause in causes):
+        return max(of_state, key=len)  # also where every save was whole, so an incomplete file is not the cause
     causes += [cause for _, cause in by_outcome if cause]
     if causes:
         return next((cause for cause in causes if cause.startswith(_CERTAIN)), causes[0])
@@ -67,6 +77,8 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
         return ""
     if any(attempt.accepted_by_kfp for attempt in trial.attempts):
         return _ENDS_AS_SUCCESS
+    if outcome.ended_early:
+        return _ENDS_WITH_WORK_LEFT
     if _ends_early(outcome, trial):
         return _ENDS_EARLY
     removed = outcome.lost_by
@@ -86,7 +98,24 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
         return ""
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
     found = (_lock_left(outcome, before, activity) or _torn(before, loaded, step) for before in interrupted)
-    return next(filter(None, found), _MISSING_STATE if _loads_all(outcome) else "")
+    return next(filter(None, found), _missing_state(outcome) if _loads_all(outcome) else "")
+
+
+def _missing_state(outcome: PointOutcome) -> str:
+    """What is not in the save of a step that loads its newest whole one, as far as its generators and its outputs show."""
+    if outcome.generators:
+        names = " and ".join(outcome.generators)
+        how = "; ".join(_GENERATORS[name] for name in outcome.generators if name in _GENERATORS)
+        return f"{_WHOLE}: the random numbers of {names} are not in the save, whose state ended otherwise; save it with {how}"
+    reordered = _reordered(outcome)
+    if reordered:
+        return f"{_WHOLE}: the order of the data is not in the save, {reordered}; {_ORDER}"
+    if outcome.generators == ():
+        return (
+            f"{_MISSING_STATE}, and the shared random generators ended as undisturbed: perhaps the order of the data, or a "
+            f"generator of its own; {_ORDER}"
+        )
+    return _MISSING_STATE
 
 
 def _loaded(trial: TrialRun) -> frozenset[str]:
@@ -130,7 +159,7 @@ def _loads_all(outcome: PointOutcome) -> bool:
 
 
 _APPENDED = "rows are appended again after an interruption: cut the file at the saved position before going on"
-_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _APPENDED)
+_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _ENDS_WITH_WORK_LEFT, _APPENDED)
 """Causes that the end of an attempt or the outputs show, so that no other one is looked for."""
 
 
@@ -158,6 +187,44 @@ def _repeated(outcome: PointOutcome) -> str:
         if added and added.keys() <= old.keys() and not old - new
         else ""
     )
+
+
+def _reordered(outcome: PointOutcome) -> str:
+    """How the rows of a text output, or the items in JSON, are the undisturbed ones in another order; empty: they are not."""
+    if len(outcome.output_paths) != 2:
+        return ""
+    try:
+        old, new = (_items(path) for path in outcome.output_paths)
+    except (OSError, UnicodeDecodeError, RecursionError):
+        return ""
+    if old == new:
+        return "because the same rows are there in another order" if old else ""
+    if old.total() != new.total() or not new.keys() <= old.keys():
+        return ""
+    again = next(iter(new - old))
+    return f"because rows such as {again[:60]!r} are there more often, and others never or less often"
+
+
+def _items(path: Path) -> Counter[str]:
+    """The rows of a text file; of a JSON file the items of its lists."""
+    if path.stat().st_size > _MAX_READ:
+        return Counter()
+    text = path.read_text("utf-8")
+    try:
+        return Counter(_leaves(json.loads(text)))
+    except ValueError:
+        return Counter(text.splitlines())
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from (f"{name}: {leaf}" for leaf in _leaves(item))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield json.dumps(value)
 
 
 def _rows(path: Path) -> Counter[str]:

@@ -23,66 +23,70 @@ from spotwright.local.protocol import PrivateFolderSettings, StartOrder
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.local.world import NodeRemoval
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection
+from spotwright.rehearsal.generator_states import recording_environment
+from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection, InjectionKind
 from spotwright.rehearsal.loaded_saves import LoadWatcher
+from spotwright.rehearsal.ranks import TakenRanks, notice_pattern, write_notices
 from spotwright.rehearsal.syscall_tracer import SyscallTracer
+from spotwright.rehearsal.trial_timing import TrialTiming
+from spotwright.rehearsal.work_phase import ReadSampler, SeenBy, WorkPhase
 from spotwright.supply.node_fit import AttemptKey
 
-__all__ = ["FaultInjector", "InjectionResult", "TrialTiming"]
+__all__ = ["FaultInjector", "InjectionResult"]
 
 
 _LAST_LOOK = 0.2
 """Seconds before the end of a notice at which the signals are read that the attempt blocks."""
 
+_LAUNCHER_GRACE = 35.0
+"""Seconds more for an attempt that has lost a rank: torchrun gives each other rank 30 s to end after SIGTERM, then kills it.
+Source: ``torch/distributed/elastic/multiprocessing/api.py``, ``PContext.close``."""
 
-@dataclass(frozen=True, slots=True)
-class TrialTiming:
-    """Times of a trial, in seconds: the step's undisturbed time, the notice to give, and the limits of one attempt.
-
-    An attempt exceeds ``limit`` without the time in which it waits for a processor, or ``last_limit`` with it.
-    """
-
-    undisturbed: float
-    notice: float = 0.0
-    limit: float = 1e9
-    last_limit: float = 1e9
-
-    def before_end(self, share: float) -> float:
-        """The share of the work after which this share of the notice suffices for the rest."""
-        return 1.0 - share * min(1.0, self.notice / self.undisturbed) if self.undisturbed > 0 else 1.0
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Variables for code that adapts its saves: nodes are taken once per undisturbed time, possibly without notice."""
-        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}
+_ORPHANS_SHARE, _LONGEST_ORPHANS = 0.25, 5.0
+"""How long ranks are observed that have lost their launcher: a share of the work, and at most these seconds."""
 
 
 @dataclass(slots=True)
 class InjectionResult:
-    """An injection that took place: in which attempt, at which age of the attempt in seconds, at which file operation."""
+    """An injection that took place: in which attempt, at which age of the attempt in seconds, at which file operation.
+
+    ``at_work``: the attempt had made its first step. ``orphans`` are the commands of the ranks that outlived their launcher, by
+    rank, and ``orphans_saved`` is how often they wrote to saves without it.
+    """
 
     attempt: int
     injection: Injection
     age: float
     operation: FileOperation | None = None
     in_save: bool = False  # the node went inside the save after its notice
+    at_work: bool = True
+    orphans: Mapping[int, str] = field(default_factory=dict)
+    orphans_saved: int = 0
 
 
 @dataclass(slots=True)
 class _CurrentAttempt:
     """The attempt under way.
 
-    The tracer's thread writes ``started_at``, ``triggered`` and ``operation_counts``; the world's thread the rest.
+    The tracer's thread writes ``started_at``, ``triggered``, ``operation_counts`` and ``saves_at``; the world's thread the rest.
     """
 
     key: AttemptKey
     injection: Injection | None
     folders: Mapping[Path, str]
+    directory: str
     own_folders: tuple[str, ...] = ()  # of the run
     own_addresses: tuple[str, ...] = ()  # of the servers that the run itself offers
     started_at: float | None = None
     first_progress: float | None = None
     progress: float | None = None
+    progress_at: list[float] = field(
+        default_factory=list
+    )  # of the first report and the last that differed, since the start
+    saves_at: list[float] = field(default_factory=list)  # of the operations on saves, by the world's clock
+    taken: TakenRanks | None = None
+    ranks_go_at: float | None = None  # the end of the notice of some ranks, or of the observation of orphans
+    sampler: ReadSampler | None = None
     tracer: SyscallTracer | None = None
     loads: LoadWatcher | None = None
     operation_counts: dict[str, int] = field(default_factory=dict)  # by area
@@ -115,10 +119,11 @@ class FaultInjector:
     ``injections`` are for attempts 1, 2, ... in order. ``prepare`` readies an attempt's folders and returns those to watch, with
     their areas; ``readable`` are further paths that attempts see below their private folders. ``trace``: record the file
     operations of every attempt. Without ``timing`` nothing is injected. ``passes_on_sigterm``: the main process of an attempt is
-    ours, and only passes SIGTERM on.
+    ours, and only passes SIGTERM on. ``ranks``: how many ranks the step has, each of which gets a notice file of its own; 0: it
+    is no distributed training.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a fact of its own)
         self,
         selector: selectors.BaseSelector,
         clock: Clock,
@@ -129,7 +134,9 @@ class FaultInjector:
         readable: Sequence[str] = (),
         passes_on_sigterm: bool = False,
         is_traced: Callable[[str], bool] = lambda _: False,
+        ranks: int = 0,
     ) -> None:
+        self._ranks = ranks
         self._readable = tuple(readable)
         self._passes_on_sigterm = passes_on_sigterm
         self._clock, self._injections, self._timing, self._prepare = clock, injections, timing, prepare
@@ -143,6 +150,7 @@ class FaultInjector:
         self.results: list[InjectionResult] = []
         self.traces: dict[str, list[AttemptTrace]] = {}  # of the attempts that have ended, by task
         self.timed_out = False
+        self.missing_ranks = ""  # why the nodes of some ranks could not be taken
 
     def close(self) -> None:
         """Close the sockets that wake the world's selector; to be called after the run."""
@@ -157,13 +165,17 @@ class FaultInjector:
         try:
             own_folders = order.private.own if order.private is not None else (order.directory,)
             addresses = _addresses_in(order.env)
-            attempt = _CurrentAttempt(key, injection, self._prepare(order), own_folders, addresses)
+            attempt = _CurrentAttempt(key, injection, self._prepare(order), order.directory, own_folders, addresses)
         except OSError as error:
             raise StateError(f"{order.directory}: the attempt's files cannot be copied there: {error}") from error
         self._attempts[key] = attempt
         if key.number > 1 and self._is_traced(key.task):
             self._watch_loads(attempt)
         env = {**order.env, **(self._timing.environment if self._timing is not None else {})}
+        if self._ranks:
+            env |= {"SPOTWRIGHT_NOTICE_FILE": notice_pattern(order.directory), "SPOTWRIGHT_NOTICE_URL": ""}
+        if self._passes_on_sigterm:  # a command, whose processes are executed anew
+            env |= recording_environment(Path(order.directory), env)
         traced, host = self._is_traced(key.task), _host_of(order)
         return replace(order, hold=traced, env=env, private=self._private(order.private), host=host)
 
@@ -199,11 +211,19 @@ class FaultInjector:
             passes_on_sigterm=self._passes_on_sigterm,
         )
         attempt.tracer.start()
+        if attempt.injection is None and key.number == 1:
+            tracer = attempt.tracer
+            attempt.sampler = ReadSampler(
+                lambda: tracer.process, lambda: tracer.run_delay, looks_for_ranks=self._ranks > 0
+            )
+            attempt.sampler.start()
 
     def reported(self, key: AttemptKey, progress: float) -> None:
         """Note the attempt's progress, which triggers injections at a share of the work."""
         attempt = self._attempts.get(key)
         if attempt is not None:
+            if attempt.started_at is not None and progress != attempt.progress:
+                attempt.progress_at[1:] = [self._clock() - attempt.started_at]
             attempt.progress = progress
             if attempt.first_progress is None:
                 attempt.first_progress = progress
@@ -219,7 +239,11 @@ class FaultInjector:
             if attempt.loads is not None:
                 self._selector.unregister(attempt.loads.descriptor)
                 loads = attempt.loads.close()
-            self.traces.setdefault(key.task, []).append(replace(trace, connections=foreign, loads=loads))
+            reads = attempt.sampler.finish() if attempt.sampler is not None else ()
+            ranks = tuple(sorted(attempt.sampler.ranks)) if attempt.sampler is not None else ()
+            waited = attempt.sampler.waited if attempt.sampler is not None else 0.0
+            seen = replace(trace, connections=foreign, loads=loads, reads=reads, ranks=ranks, waited=waited)
+            self.traces.setdefault(key.task, []).append(replace(seen, progress_at=tuple(attempt.progress_at)))
 
     # -- questions of the world
 
@@ -234,12 +258,19 @@ class FaultInjector:
 
     def _moments(self, attempt: _CurrentAttempt) -> Iterator[float]:
         if self._timing is not None and attempt.started_at is not None:
-            yield attempt.started_at + min(self._timing.limit + attempt.run_delay, self._timing.last_limit)
+            yield attempt.started_at + self._limit(attempt, self._timing)
         injection_time = self._injection_time(attempt)
         if injection_time is not None and not attempt.has_notice:
             yield injection_time
         if attempt.check_signals_at is not None:
             yield attempt.check_signals_at
+        if attempt.ranks_go_at is not None:
+            yield attempt.ranks_go_at
+
+    def _limit(self, attempt: _CurrentAttempt, timing: TrialTiming) -> float:
+        """The age at which an attempt is given up."""
+        more = _LAUNCHER_GRACE if attempt.taken is not None else 0.0
+        return min(timing.limit + attempt.run_delay, timing.last_limit) + more
 
     def requests(self, now: float) -> list[Event]:
         """Cancel the run once an attempt exceeds its limit."""
@@ -255,7 +286,7 @@ class FaultInjector:
         age = now - attempt.started_at
         if age >= timing.limit + attempt.run_delay:
             attempt.run_delay = max(attempt.run_delay, attempt.tracer.run_delay)
-        return age >= min(timing.limit + attempt.run_delay, timing.last_limit)
+        return age >= self._limit(attempt, timing)
 
     def due(self, now: float) -> list[NodeRemoval]:
         """The nodes of attempts whose injection is triggered; after an exceeded limit those of all."""
@@ -272,10 +303,21 @@ class FaultInjector:
         if attempt.check_signals_at is not None and now >= attempt.check_signals_at and attempt.tracer is not None:
             attempt.check_signals_at = None
             attempt.tracer.note_blocked_sigterm()
-        injection_time = self._injection_time(attempt)
-        if injection_time is not None and now >= injection_time and not attempt.has_notice:
+        if attempt.ranks_go_at is not None and now >= attempt.ranks_go_at:
+            self._ranks_go(attempt)
+        if self._is_due(attempt, now):
             return self._inject(attempt, now, None, False)
         return None
+
+    def _is_due(self, attempt: _CurrentAttempt, now: float) -> bool:
+        """Whether an injection at a share of the work is due, the time without a processor looked up anew."""
+        moment = self._injection_time(attempt)
+        if moment is None or now < moment or attempt.has_notice:
+            return False
+        if attempt.tracer is not None:
+            attempt.run_delay = max(attempt.run_delay, attempt.tracer.run_delay)
+        moment = self._injection_time(attempt)
+        return moment is not None and now >= moment
 
     def performed(self) -> None:
         """Release held attempts: one continues if it got a notice, and stays stopped if it is being killed."""
@@ -293,29 +335,93 @@ class FaultInjector:
         trigger = attempt.injection.trigger
         if not isinstance(trigger, AtShare):
             return None
-        share = self._timing.before_end(trigger.share) if trigger.of_notice else trigger.share
-        if attempt.first_progress is None or attempt.progress is None or trigger.by_time:
-            return attempt.started_at + share * self._timing.undisturbed
-        reached = attempt.progress >= attempt.first_progress + share * (1.0 - attempt.first_progress)
-        return attempt.started_at if reached else None
+        timing, work = self._timing, self._timing.work
+        if trigger.by_time:
+            return attempt.started_at + trigger.share * timing.undisturbed
+        share = timing.before_end(trigger.share) if trigger.of_notice else trigger.share
+        if attempt.first_progress is not None and attempt.progress is not None:
+            reached = attempt.progress >= attempt.first_progress + share * (1.0 - attempt.first_progress)
+            return attempt.started_at if reached else None
+        return self._time_by_saves(attempt, attempt.started_at, work.moment(share), work)
+
+    def _time_by_saves(
+        self, attempt: _CurrentAttempt, started_at: float, moment: float, work: WorkPhase
+    ) -> float | None:
+        """When an attempt that has reported no progress has come as far as the undisturbed one at a moment.
+
+        It is counted from the last save before, because imports may take longer this time. One that saves nothing in twice the
+        time of the imports is interrupted all the same, without the time in which it waits for a processor; one of a step that
+        reports progress is interrupted only after its first report.
+        """
+        if work.seen_by is SeenBy.PROGRESS:
+            return None
+        count, after = work.last_save(moment) if work.seen_by is SeenBy.SAVES else (0, 0.0)
+        if not count:
+            return started_at + moment
+        if len(attempt.saves_at) >= count:
+            return attempt.saves_at[count - 1] + after
+        return started_at + moment + work.begin + attempt.run_delay
 
     def _inject(
         self, attempt: _CurrentAttempt, now: float, operation: FileOperation | None, in_save: bool
-    ) -> NodeRemoval:
+    ) -> NodeRemoval | None:
         injection, timing, started_at = attempt.injection, self._timing, attempt.started_at
         if injection is None or timing is None or started_at is None:
             raise ValueError("an attempt without an injection is not interrupted")
         attempt.is_held = operation is not None
+        if injection.kind is InjectionKind.RANK and not self._find_ranks(attempt, injection):
+            return None
         if in_save:
             self.results[-1].in_save, self.results[-1].operation = True, operation
             attempt.is_taken = True
             return NodeRemoval(attempt.key, 0.0, "inside the save after its notice")
-        self.results.append(InjectionResult(attempt.key.number, injection, now - started_at, operation))
+        at_work = operation is not None or _is_at_work(attempt, timing.work, now - started_at)
+        self.results.append(
+            InjectionResult(attempt.key.number, injection, now - started_at, operation, at_work=at_work)
+        )
         notice = timing.notice * _slowness(attempt, now - started_at) if injection.notice else 0.0
+        if notice > 0 and self._ranks:
+            ranks = injection.ranks or range(self._ranks)
+            write_notices(attempt.directory, ranks, now, now + notice, f"rehearsed: {injection.kind}")
+        if attempt.taken is not None:
+            return self._take_ranks(attempt, attempt.taken, now, notice)
         attempt.has_notice, attempt.is_taken = True, notice <= 0
         if notice > 0 and attempt.tracer is not None:
             attempt.check_signals_at = now + notice - min(_LAST_LOOK, notice / 4)
         return NodeRemoval(attempt.key, notice, f"rehearsed: {injection.kind}")
+
+    def _find_ranks(self, attempt: _CurrentAttempt, injection: Injection) -> bool:
+        """Find the processes of the ranks whose nodes go; where one is missing, the attempt is not interrupted."""
+        main = attempt.tracer.process if attempt.tracer is not None else 0
+        taken = TakenRanks(main, injection.ranks, of_launcher=injection.of_launcher)
+        attempt.has_notice, self.missing_ranks = True, taken.missing
+        attempt.taken = taken if not taken.missing else None
+        return attempt.taken is not None
+
+    def _take_ranks(self, attempt: _CurrentAttempt, taken: TakenRanks, now: float, notice: float) -> NodeRemoval:
+        """Send SIGTERM to the ranks at their notice, or kill them. The attempt goes on as its launcher decides."""
+        injection = self.results[-1].injection
+        if notice > 0:
+            taken.terminate()
+            attempt.ranks_go_at = now + notice
+        else:
+            taken.kill()
+        if injection.of_launcher and self._timing is not None:
+            self.results[-1].orphans_saved = -len(attempt.saves_at)
+            attempt.ranks_go_at = now + min(_LONGEST_ORPHANS, _ORPHANS_SHARE * self._timing.work.seconds)
+        return NodeRemoval(attempt.key, notice, f"rehearsed: {injection.kind}", of_part=True)
+
+    def _ranks_go(self, attempt: _CurrentAttempt) -> None:
+        """The end of the notice of some ranks, or of the time in which ranks without a launcher are observed."""
+        attempt.ranks_go_at = None
+        if attempt.taken is None:
+            return
+        result = self.results[-1]
+        if result.injection.of_launcher:
+            result.orphans = attempt.taken.end_orphans()
+            result.orphans_saved += len(attempt.saves_at)
+        else:
+            attempt.taken.kill()
 
     # -- the tracer's thread
 
@@ -328,8 +434,12 @@ class FaultInjector:
         injection = attempt.injection
         number = attempt.operation_counts.get(operation.area, 0)
         attempt.operation_counts[operation.area] = number + 1
+        if operation.area == SAVES:
+            attempt.saves_at.append(self._clock())
         if injection is None:
             return False
+        if operation.area == SAVES and isinstance(injection.trigger, AtShare) and not attempt.has_notice:
+            self._wake_world()  # the moment of the injection may count from this save
         is_trigger = injection.trigger == AtOperation(operation.area, number)
         writes_save = operation.area == SAVES and operation.call in (FileCall.OPEN, FileCall.WRITE)
         is_save_after_notice = attempt.has_notice and injection.in_save and writes_save
@@ -346,6 +456,16 @@ class FaultInjector:
     def _clear_wake_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake_receiver.recv(4096)
+
+
+def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:
+    """Whether an attempt has made its first step: it has gone on since its first report, has saved, or is old enough."""
+    if work.seen_by is SeenBy.PROGRESS:
+        first = attempt.first_progress
+        return bool(attempt.saves_at) or (first is not None and (attempt.progress or 0.0) > first)
+    if work.seen_by is SeenBy.SAVES:
+        return bool(attempt.saves_at)
+    return age >= work.begin
 
 
 def _host_of(order: StartOrder) -> str:

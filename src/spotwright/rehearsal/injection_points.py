@@ -56,6 +56,7 @@ class InjectionKind(StrEnum):
     SAVE = "save"
     OUTPUTS = "outputs"
     END = "end"
+    RANK = "rank"  # the nodes of some ranks, or their launcher alone
     SEVERAL = "several"  # more than one injection
 
 
@@ -63,8 +64,9 @@ class InjectionKind(StrEnum):
 class AtShare:
     """Trigger at this share of the work.
 
-    The work is what the attempt still had to do when it first reported progress; without reports, or ``by_time``, it is the
-    step's undisturbed time. ``of_notice``: so late that this share of the notice suffices for the rest of the work.
+    The work is what the attempt still had to do when it first reported progress; without reports it is the time in which the step
+    is at work undisturbed, and ``by_time`` all of its time. ``of_notice``: so late that this share of the notice suffices for
+    the rest of the work.
     """
 
     share: float
@@ -82,13 +84,18 @@ class AtOperation:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One interruption. ``in_save``: the node goes inside the first save after its notice, if the step makes one."""
+    """One interruption. ``in_save``: the node goes inside the first save after its notice, if the step makes one.
+
+    ``ranks`` are those whose nodes go; empty: all of the step. ``of_launcher``: the launcher of the ranks alone is killed.
+    """
 
     kind: InjectionKind
     trigger: AtShare | AtOperation
     notice: bool = False
     in_save: bool = False
     description: str = ""
+    ranks: tuple[int, ...] = ()
+    of_launcher: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +109,7 @@ class InjectionPoint:
     def earlier(self) -> InjectionPoint | None:
         """The same point at half its share of the work; ``None`` for points that are not in the middle of the work."""
         injection = self.injections[0]
-        if self.kind is not InjectionKind.MIDDLE or not isinstance(injection.trigger, AtShare):
+        if self.kind not in (InjectionKind.MIDDLE, InjectionKind.RANK) or not isinstance(injection.trigger, AtShare):
             return None
         trigger = replace(injection.trigger, share=injection.trigger.share / 2)
         return replace(self, injections=(replace(injection, trigger=trigger),))
@@ -205,8 +212,13 @@ def _pauses_between(last: FileOperation, operation: FileOperation) -> bool:
     return operation.at - last.at > _LONGEST_PAUSE and not continues_save
 
 
-def draw_points(seed: int, task: str, activity: FileActivity, interruptions: int) -> list[InjectionPoint]:
-    """The injection points of a task: every phase with and without notice, then one point with several interruptions."""
+def draw_points(
+    seed: int, task: str, activity: FileActivity, interruptions: int, ranks: int = 0
+) -> list[InjectionPoint]:
+    """The injection points of a task: every phase with and without notice, then one point with several interruptions.
+
+    With two or more ``ranks`` the nodes of single ranks go too, then those of all, and their launcher.
+    """
     rng = random.Random(f"{seed}/{task}")  # noqa: S311 (not for cryptography)
     points = []
     for kind, injections_of in _INJECTIONS.items():
@@ -218,7 +230,36 @@ def draw_points(seed: int, task: str, activity: FileActivity, interruptions: int
     if interruptions > 1:
         series = tuple(_series(rng, activity, interruptions))
         points.append(InjectionPoint(f"{interruptions} in a row", InjectionKind.SEVERAL, series))
-    return points
+    return [*points, *_of_ranks(random.Random(f"{seed}/{task}/ranks"), activity, ranks)]  # noqa: S311 (not for cryptography)
+
+
+def _of_ranks(rng: random.Random, activity: FileActivity, ranks: int) -> Iterator[InjectionPoint]:
+    """One rank's node with and without notice and inside a save, then another's, then all; and the launcher alone."""
+    if ranks < 2:
+        return
+    one, another = rng.sample(range(ranks), 2)
+    every = tuple(range(ranks))
+    for chosen in ((one,), (another,), every):
+        who = f"rank {chosen[0]}" if len(chosen) == 1 else f"all {ranks} ranks"
+        for notice in (False, True):
+            trigger = AtShare(rng.uniform(0.35, 0.75))
+            yield _of_some(f"{who}, {'with notice' if notice else 'no notice'}", trigger, chosen, notice=notice)
+        if activity.saves and len(chosen) == 1:
+            save = rng.choice(_later(activity.saves))
+            index = rng.randrange(len(save.operations))
+            inside = AtOperation(SAVES, save.first + index)
+            yield _of_some(f"{who} in a save", inside, chosen, description=_after(save.operations[index]))
+    yield _of_some("the launcher alone", AtShare(rng.uniform(0.35, 0.6)), (), of_launcher=True)
+
+
+def _of_some(
+    name: str, trigger: AtShare | AtOperation, ranks: tuple[int, ...], *, notice: bool = False, description: str = "",
+    of_launcher: bool = False,
+) -> InjectionPoint:  # fmt: skip
+    injection = Injection(
+        InjectionKind.RANK, trigger, notice, description=description, ranks=ranks, of_launcher=of_launcher
+    )
+    return InjectionPoint(name, InjectionKind.RANK, (injection,))
 
 
 def _point_name(number: int, injections: Sequence[Injection]) -> str:

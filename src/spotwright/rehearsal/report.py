@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from spotwright.errors import StateError
+from spotwright.kfp.commands import COMMAND_TASK
 from spotwright.local.protocol import LOG
 from spotwright.local.supervisor.private_folders import temporary_folder
 from spotwright.model.attempts import Cause
@@ -19,11 +20,10 @@ from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.rehearsal.attempt_trace import NO_ANSWER, OnSigterm
 from spotwright.rehearsal.causes import probable_cause, step_cause
 from spotwright.rehearsal.fault_injector import InjectionResult
-from spotwright.rehearsal.injection_points import SAVES, AtOperation, FileActivity
+from spotwright.rehearsal.injection_points import SAVES, AtOperation, FileActivity, InjectionKind
 from spotwright.rehearsal.loaded_saves import Origin, Resume, ends_inside_save
 from spotwright.rehearsal.session import Rehearsal
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
-from spotwright.rehearsal.workspaces import COMMAND_TASK
 
 __all__ = ["as_json", "as_junit", "as_text", "failures", "keep_report", "outcome_text", "passes"]
 
@@ -49,6 +49,9 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
     if step.undisturbed_failure:
         yield f"  {step.undisturbed_failure}"
         yield from (f"  {line}" for line in _failed_logs(rehearsal, step))
+        return
+    if not step.undisturbed_seconds:
+        yield f"  {step.undecided}"
         return
     yield f"  undisturbed: {' and '.join(map(_duration, step.undisturbed_seconds))}; {_saves(step)}"
     yield from (f"  {line}" for line in _noise(step))
@@ -146,6 +149,13 @@ def _not_covered(step: StepReport) -> Iterator[str]:
         yield f"{_BY_TIME_ALONE}: whether its node may go inside a save or between outputs is not known"
     if step.verdict is Verdict.SAFE:
         yield "whether it resumes is not known: so short a step must report its progress, or be given more work"
+    for killed in step.orphans[:1]:
+        ranks = ", ".join(f"{rank} ({command})" for rank, command in killed.orphans.items())
+        saved = f", and wrote to saves {killed.orphans_saved} times" if killed.orphans_saved else ""
+        yield (
+            f"killed alone, its launcher left ranks running{saved}: {ranks}. On a machine whose processes nobody ends, the next "
+            "attempt runs beside them: let it end them, or refuse their saves as spotwright.checkpoint does"
+        )
     if step.connections:
         hidden = len(step.connections) - _MAX_NOISE_SHOWN
         more = f" and {hidden} more" if hidden > 0 else ""
@@ -174,6 +184,8 @@ def _description(outcome: PointOutcome) -> str:
         return "not tried"
     if not outcome.is_interrupted and not outcome.problem:
         failure = outcome.trial.tracing_failure
+        if outcome.trial.missing_ranks:
+            return f"not interrupted, because {outcome.trial.missing_ranks}"
         if outcome.trial.timed_out:
             return "given up before the interruption: it took too long, as on a machine that is too busy"
         return f"not interrupted, because it was not traced: {failure}" if failure else _FINISHED_BEFORE
@@ -182,7 +194,12 @@ def _description(outcome: PointOutcome) -> str:
     if outcome.problem:
         return f"{injections}: {outcome.problem}" if injections else outcome.problem
     if outcome.cost is None:
-        return f"{injections}: the same outputs, the step finished during the notice"
+        went_on = (
+            "its launcher went on"
+            if outcome.point.kind is InjectionKind.RANK
+            else "the step finished during the notice"
+        )
+        return f"{injections}: the same outputs, {went_on}"
     return f"{injections}: the same outputs, {_duration(outcome.cost.extra_seconds)} lost"
 
 
@@ -291,13 +308,17 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one;
     ``done_again``, the share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its own
     progress, its saves, or time; the ``probable_cause`` of its problems, or why it starts over, where the traces show one;
-    ``not_tried``, the points that the time budget left out, or that came after one that never finished; and ``points``.
+    ``not_tried``, the points that the time budget left out, or that came after one that never finished; ``work_begins``, when the
+    undisturbed step makes its first step of work, and ``work_seen_by`` what shows it (its progress, its saves, its outputs, the
+    rate at which it reads files); ``orphans``, the commands of the ranks that outlived a launcher that was killed alone, by
+    rank; and ``points``.
 
-    A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``several``); ``interrupted``, false
-    if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what the interruption
+    A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``rank``, ``several``); ``interrupted``,
+    false if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what the interruption
     broke, with its ``probable_cause`` and all ``differences``; ``run``, its run in the state folder; ``lost_seconds``;
     ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
-    whether it had a ``notice``, whether the node went ``in_save`` after the notice, and ``where``; ``attempts``, each with
+    whether it had a ``notice``, whether the node went ``in_save`` after the notice, ``where``, whether it came ``at_work``
+    (after the first step of the work), and the ``ranks`` whose nodes went (none: all of the step); ``attempts``, each with
     ``number``, ``cause``, ``why`` and ``seconds``; ``resumes``, each with the ``attempt``, the files of the ``newest`` whole save
     before it, those that it ``loaded``, and what it went on ``from`` (null where no whole save was left).
     """
@@ -345,6 +366,9 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "measured_by": step.measured_by.value if step.measured_by is not None else None,
         "probable_cause": step_cause(step) or None,
         "not_tried": _left_out(step),
+        "work_begins": step.phase.begin,
+        "work_seen_by": step.phase.seen_by.value,
+        "orphans": [dict(each.orphans) for each in step.orphans],
         "points": [_point_json(outcome, step) for outcome in step.outcomes],
     }
 
@@ -369,7 +393,7 @@ def _point_json(outcome: PointOutcome, step: StepReport) -> dict[str, Any]:
         "run": trial.run.name if trial is not None else None,
         "interruptions": [
             {"attempt": result.attempt, "age": result.age, "notice": result.injection.notice, "in_save": result.in_save,
-             "where": result.injection.description}
+             "where": result.injection.description, "at_work": result.at_work, "ranks": list(result.injection.ranks)}
             for result in (trial.injected if trial is not None else ())
         ],
         "attempts": [

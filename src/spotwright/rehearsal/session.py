@@ -19,6 +19,7 @@ from typing import Any
 
 from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
+from spotwright.kfp.commands import COMMAND_TASK, compiled_command
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
 from spotwright.local.supervisor.private_folders import temporary_folder
@@ -27,16 +28,15 @@ from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.rehearsal.output_comparison import load_compare_function
-from spotwright.rehearsal.step_rehearsal import ProgressCallback, RehearsalSettings, StepRehearsal
+from spotwright.rehearsal.rehearsal_settings import RehearsalSettings
+from spotwright.rehearsal.step_rehearsal import ProgressCallback, StepRehearsal
 from spotwright.rehearsal.trials import PersistedPaths, TrialRun, TrialRunner, copy_path, size_of
 from spotwright.rehearsal.verdict import StepReport
 from spotwright.rehearsal.workspaces import (
-    COMMAND_TASK,
     CommandWorkspace,
     PvcFolders,
     TaskWorkspace,
     Workspace,
-    compiled_command,
 )
 from spotwright.runs.bodies import is_alive, this_process
 from spotwright.runs.run_options import DEFAULT_STATE, PlanOptions, RunOptions, new_name
@@ -70,8 +70,9 @@ def rehearse_steps(
         workspace.collect,
         workspace.readable,
         passes_on_sigterm=workspace.passes_on_sigterm,
+        ranks=settings.ranks or 0,
     )
-    first = runner.run_undisturbed("undisturbed", task)
+    first = runner.run_undisturbed("undisturbed", task, settings.budget)
     tasks = _tasks(task, first)
     steps = tuple(StepRehearsal(runner, workspace, settings, path, first, report).perform() for path in tasks)
     return Rehearsal(prepared.stored.source.pipeline, settings, steps, runner.state)
@@ -96,7 +97,7 @@ class RehearsalOptions:
     """The options of a rehearsal, with exactly one of ``pipeline``, ``compiled`` and ``command``. Durations are seconds.
 
     ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``, and ``keep`` and ``outputs`` paths relative to
-    ``folder``, are for commands only; absolute ``outputs`` lie in what outlives an attempt.
+    ``folder``, are for commands only, as are ``ranks``; absolute ``outputs`` lie in what outlives an attempt.
     """
 
     pipeline: Path | None = None
@@ -117,6 +118,7 @@ class RehearsalOptions:
     compare: str | None = None
     notice: float | None = None
     budget: float | None = None
+    ranks: int | None = None
     state: Path = Path(DEFAULT_STATE)
 
 
@@ -130,6 +132,7 @@ def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehear
         compare=load_compare_function(options.compare, options.folder) if options.compare else None,
         notice=options.notice,
         budget=options.budget,
+        ranks=options.ranks,
     )
     compiled = _compiled(options)
     state = StateFolder.open(options.state.absolute())
@@ -205,6 +208,10 @@ def _refuse_contradictions(options: RehearsalOptions) -> None:
         return
     if options.stdout:
         raise InputError("--stdout: is for commands; a task declares its outputs")
+    if options.ranks is not None:
+        raise InputError(
+            "--ranks: is for commands: spotwright rehearse --ranks 2 -- torchrun --nproc-per-node 2 train.py"
+        )
     for option, paths in (("--keep", options.keep), ("--output", options.outputs)):
         if paths and options.task is None:
             raise InputError(f"{option}: name the task that writes to this path with --task")

@@ -12,16 +12,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from spotwright.engine.events import RunStatus
-from spotwright.errors import InputError
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.fault_injector import TrialTiming
+from spotwright.rehearsal.generator_states import changed_generators
 from spotwright.rehearsal.injection_points import (
     SAVES,
     FileActivity,
@@ -34,34 +32,40 @@ from spotwright.rehearsal.injection_points import (
 )
 from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, settled
 from spotwright.rehearsal.output_comparison import (
-    CompareFunction,
     Difference,
     compare_outputs,
     compared_names,
     without_noise,
 )
+from spotwright.rehearsal.ranks import require_ranks
+from spotwright.rehearsal.rehearsal_settings import RehearsalSettings, TrialBudget
+from spotwright.rehearsal.trial_timing import BUSY_LIMIT_FACTOR, LIMIT_FACTOR, LIMIT_SECONDS, TrialTiming
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun, TrialRunner, room_for, run_side_by_side
-from spotwright.rehearsal.verdict import MIN_KEPT_SHARE, Baseline, PointOutcome, StepReport, cost_of, resumes_of
+from spotwright.rehearsal.verdict import (
+    MIN_INTERRUPTED,
+    MIN_KEPT_SHARE,
+    Baseline,
+    PointOutcome,
+    StepReport,
+    cost_of,
+    resumes_of,
+)
+from spotwright.rehearsal.work_phase import WorkPhase, work_phase
 from spotwright.rehearsal.workspaces import Workspace
 
-__all__ = [
-    "BUSY_LIMIT_FACTOR",
-    "LIMIT_FACTOR",
-    "LIMIT_SECONDS",
-    "ProgressCallback",
-    "RehearsalSettings",
-    "StepRehearsal",
-]
+__all__ = ["ProgressCallback", "StepRehearsal"]
 
 ProgressCallback = Callable[[str | PointOutcome], None]
 """Receives a line for each stage of the rehearsal, and the outcome of each point."""
 
-_NOTICE_SHARE = 0.25  # of the undisturbed time: a notice longer than the step would interrupt nothing
+_NOTICE_SHARE = 0.25  # of the undisturbed time: a notice longer than the work left would interrupt nothing
 _HALF_AN_OUTPUT = (
     "exited with 0 on SIGTERM before its function had returned: KFP takes this for a success, "
     "and the next task reads the outputs as they are"
 )
+_COUNTS_AS_DONE = ": a Job, Argo and KFP count that as done, and nobody does the rest"
 _MOST_INFORMATIVE = (
+    InjectionKind.RANK,
     InjectionKind.MIDDLE,
     InjectionKind.SAVE,
     InjectionKind.END,
@@ -77,44 +81,12 @@ _SHORT_STEP = (
 _SHORT_LIMIT = 30.0  # seconds: so long an attempt is waited for a second time
 _ONLY_ONCE = "it succeeded once, and then "
 _NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs what only one trial can have
+_MOST_REPEATS = 4  # of one point: a step that takes an eighth of its first time is still interrupted in the middle
 _EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
-LIMIT_FACTOR, LIMIT_SECONDS = 2.0, 5.0
-"""An attempt that is left alone may take this many times the undisturbed time, plus the seconds and the time in which it waits
-for a processor. The docs pages name both."""
-BUSY_LIMIT_FACTOR = 10.0
-"""In place of :data:`LIMIT_FACTOR` where the attempt waited for a processor all that time."""
 
 
 def _slug(task: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:60]
-
-
-@dataclass(frozen=True, slots=True)
-class RehearsalSettings:
-    """How to rehearse. ``notice`` is in seconds; ``None``: the pools' notice, at most a quarter of the undisturbed time.
-
-    ``budget``: seconds after which no further trial of a step starts; ``None``: all points are tried.
-    """
-
-    seed: int
-    interruptions: int = 5
-    tolerance: float = 0.0
-    compare: CompareFunction | None = None
-    notice: float | None = None
-    budget: float | None = None
-
-    def __post_init__(self) -> None:
-        """Raise :class:`InputError` for values out of range."""
-        if not 1 <= self.interruptions <= 100:
-            raise InputError(f"--interruptions {self.interruptions}: expected a number from 1 to 100")
-        if not self.tolerance >= 0:
-            raise InputError(f"--tolerance {self.tolerance:g}: expected a number from 0")
-        if self.budget is not None and self.budget <= 0:
-            raise InputError(f"--budget {self.budget:g}s: expected a duration above 0")
-        if self.notice is not None and self.notice <= 0:
-            raise InputError(
-                f"--notice {self.notice:g}s: expected a duration above 0; points without notice are always included"
-            )
 
 
 class _FailsUndisturbedError(Exception):
@@ -141,10 +113,13 @@ class StepRehearsal:
         self._workspace, self._outputs = workspace, workspace.outputs
         self._began = time.monotonic() - (first.last_attempt(task).seconds if task in first.executed else 0.0)
         self._is_given_up = False
+        self._longest_trial = 0.0
         self._room = 1
         self._baseline = Baseline(0.0)
+        self._phase: WorkPhase | None = None
         self._undisturbed_seconds: list[float] = []
         self._undisturbed_operations: list[Sequence[FileOperation]] = []
+        self._undisturbed_folders: list[Path] = []
         self._noise: list[Difference] = []
         self._noise_is_checked = False
         alike = [path for path in first.executed if _slug(path) == _slug(task)]
@@ -152,10 +127,13 @@ class StepRehearsal:
 
     def perform(self) -> StepReport:
         """Execute and evaluate everything, and return the report."""
+        if self._first.timed_out:
+            return self._over_budget()
         if self._first.status is not RunStatus.SUCCEEDED:
             return self._undisturbed_failure(self._first, "")
         self._undisturbed_seconds = [self._first.last_attempt(self._task).seconds]
         self._undisturbed_operations = [_trace_of(self._first, self._task).operations]
+        self._undisturbed_folders = [self._first.last_attempt(self._task).folder]
         traced = self._first
         self._baseline = self._measured(traced)
         if self._baseline.seconds < _SHORT_STEP:
@@ -165,10 +143,15 @@ class StepRehearsal:
             self._add_undisturbed(traced)
             self._baseline = replace(self._measured(traced), seconds=min(self._undisturbed_seconds))
         trace = _trace_of(traced, self._task)
+        require_ranks(self._settings.ranks or 0, trace)
         activity = _activity(trace)
+        self._phase = work_phase(trace, traced.last_attempt(self._task).seconds)
         self._room = self._measure_room()
-        points = draw_points(self._settings.seed, self._task, activity, self._settings.interruptions)
+        settings = self._settings
+        points = draw_points(settings.seed, self._task, activity, settings.interruptions, settings.ranks or 0)
         self._report(f"{self._task}: undisturbed in {_seconds(self._undisturbed_seconds)}; interrupted:")
+        if self._budget.is_tight:
+            self._report(f"note: {self._budget.advice}")
         try:
             tried = {outcome.point.name: outcome for outcome in self._outcomes(points)}
         except _FailsUndisturbedError as failure:
@@ -184,12 +167,26 @@ class StepRehearsal:
             outcomes=tuple(self._judged(outcomes, trace.operations, counts)),
             not_comparable=self._not_comparable(),
             counts_saves=self._counts_saves(counts),
+            phase=self._phase,
             pool_notices=tuple(self._pool_notices()),
             notice=self._timing.notice,
             stray_files=trace.stray_files,
             rewritten=rewritten_areas(trace.operations),
             connections=trace.connections,
+            budget_advice=self._budget.advice if any(each.trial is None for each in outcomes) else "",
         )
+
+    def _over_budget(self) -> StepReport:
+        """The report on a step whose first execution took longer than the budget."""
+        attempts = self._first.executed.get(self._task, ())
+        progress = attempts[-1].progress if attempts else None
+        return StepReport(self._task, (), not_comparable=TrialBudget(self._settings.budget).given_up(progress))
+
+    @property
+    def _budget(self) -> TrialBudget:
+        """The time budget, after all that was executed so far."""
+        undisturbed, executions = self._baseline.seconds, sum(self._undisturbed_seconds)
+        return TrialBudget(self._settings.budget, undisturbed, executions, self._room, self._longest_trial)
 
     def _measured(self, trial: TrialRun) -> Baseline:
         """The baseline from the first execution and the traced one."""
@@ -206,6 +203,7 @@ class StepRehearsal:
         """Use the second execution: its differences are noise, and its time counts if it is shorter."""
         self._undisturbed_seconds.append(trial.attempts[-1].seconds)
         self._undisturbed_operations.append(_trace_of(trial, self._task).operations)
+        self._undisturbed_folders.append(trial.attempts[-1].folder)
         self._noise += without_noise(self._differences(trial), self._noise)
         self._baseline = replace(self._baseline, seconds=min(self._undisturbed_seconds))
 
@@ -214,7 +212,15 @@ class StepRehearsal:
         undisturbed = self._baseline.seconds
         limit = LIMIT_FACTOR * undisturbed + LIMIT_SECONDS
         last_limit = BUSY_LIMIT_FACTOR * undisturbed + LIMIT_SECONDS
-        return TrialTiming(undisturbed, self._notice(undisturbed), limit, last_limit)
+        return TrialTiming(undisturbed, self._notice(undisturbed), limit, last_limit, self._phase_now)
+
+    @property
+    def _phase_now(self) -> WorkPhase | None:
+        """When the step is at work in the shortest time that it has taken so far; ``None`` before that is known."""
+        traced = self._baseline.traced_seconds
+        if self._phase is None or traced <= 0:
+            return self._phase
+        return self._phase.within(min(1.0, self._baseline.seconds / traced))
 
     def _undisturbed_failure(self, trial: TrialRun, prefix: str) -> StepReport:
         """The report on a step that fails by itself, or whose upstream tasks fail: it cannot be rehearsed."""
@@ -232,43 +238,46 @@ class StepRehearsal:
         """
         is_limited = self._settings.budget is not None
         ordered = sorted(points, key=lambda point: _MOST_INFORMATIVE.index(point.kind)) if is_limited else points
-        executions = self._executions_beside(len(points))
-        trials: list[Callable[[], TrialRun]] = [
-            *executions,
-            *(partial(self._run_point, points.index(point) + 1, point) for point in ordered),
+        trials: list[tuple[InjectionPoint | None, Callable[[], TrialRun]]] = [
+            (point, partial(self._run_point, points.index(point) + 1, point)) for point in ordered
         ]
+        decisive = MIN_INTERRUPTED if is_limited else 0  # these trials first: without them there is no verdict
+        trials[decisive:decisive] = [(None, execution) for execution in self._executions_beside(len(points))]
         results = run_side_by_side(
-            trials,
+            [run for _, run in trials],
             self._room,
-            lambda number: number < len(executions) or self._may_start(number - len(executions)),
+            lambda number: number == 0 or self._may_start(is_trial=trials[number][0] is not None),
             lambda: self._is_given_up,
         )
-        for again in islice(results, len(executions)):
-            self._add_execution(again)
-        for point, trial in zip(ordered, results, strict=True):
+        for (point, _), trial in zip(trials, results, strict=True):
+            if point is None:
+                self._add_execution(trial)
+                continue
             outcome = PointOutcome(point) if trial is None else self._concluded(point, trial)
-            repeated = self._point_to_repeat(outcome)
-            if repeated is not None:
-                number = len(points) + points.index(point) + 1
+            for repeat in range(_MOST_REPEATS):
+                repeated = self._point_to_repeat(outcome, repeat)
+                if repeated is None:
+                    break
+                number = (repeat + 1) * len(points) + points.index(point) + 1
                 outcome = self._concluded(repeated, self._run_point(number, repeated))
             self._is_given_up = self._is_given_up or outcome.never_finishes
             self._report(outcome)
             yield outcome
 
-    def _point_to_repeat(self, outcome: PointOutcome) -> InjectionPoint | None:
-        """The point of another trial, alone, where the first one says nothing about interruptions; ``None`` elsewhere.
+    def _point_to_repeat(self, outcome: PointOutcome, repeats: int) -> InjectionPoint | None:
+        """The point of another trial, alone, where those before say nothing about interruptions; ``None`` elsewhere.
 
-        The first one may have lacked what only one process can have, or the step may have ended before its interruption: its
-        undisturbed executions took longer. Then the interruption comes earlier. An attempt of a short step that takes too long
-        may have waited for a busy disk, of which nothing is known: it has to do so twice.
+        The first one may have lacked what only one process can have: it is repeated once. An attempt of a short step that takes
+        too long may have waited for a busy disk, of which nothing is known: it has to do so twice. Or the step has ended before
+        its interruption, because it takes less time than before: then the interruption comes earlier, and earlier again.
         """
         if outcome.never_finishes:
-            return outcome.point if self._timing.limit <= _SHORT_LIMIT else None
+            return outcome.point if self._timing.limit <= _SHORT_LIMIT and not repeats else None
         if outcome.problem:
-            needs_machine = self._room > 1 and _NEEDS_THE_MACHINE in outcome.problem
+            needs_machine = self._room > 1 and _NEEDS_THE_MACHINE in outcome.problem and not repeats
             return outcome.point if needs_machine else None
         is_missed = outcome.trial is not None and not outcome.is_interrupted
-        return outcome.point.earlier() if is_missed and self._may_start(1) else None
+        return outcome.point.earlier() if is_missed and self._may_start() else None
 
     def _executions_beside(self, points: int) -> list[Callable[[], TrialRun]]:
         """The undisturbed executions that run beside the trials of this many points.
@@ -295,21 +304,22 @@ class StepRehearsal:
         else:
             self._add_noise(trial)
 
-    def _may_start(self, number: int) -> bool:
-        """Whether to start one more trial: not once the step never finishes, nor if the budget would be exceeded."""
+    def _may_start(self, *, is_trial: bool = True) -> bool:
+        """Whether to start one more trial or undisturbed execution: not if it would end after the budget.
+
+        Nor once the step never finishes.
+        """
         if self._is_given_up:  # further points would take as long, with the same result
             return False
-        budget = self._settings.budget
-        executions = 2 if self._noise_is_checked else 3  # a difference is checked by executing the step again
-        expected = time.monotonic() - self._began + executions * self._baseline.seconds
-        return budget is None or number == 0 or expected <= budget
+        return self._budget.has_room(time.monotonic() - self._began, is_trial=is_trial)
 
     def _measure_room(self) -> int:
         """How many trials may run at the same time: one if they would share claims or kept paths."""
         first = self._first.last_attempt(self._task)
         if self._workspace.is_shared(self._task):
             return 1
-        return room_for(first.seconds, first.cpu_seconds, first.max_rss)
+        waited = _trace_of(self._first, self._task).waited
+        return room_for(first.seconds - waited, first.cpu_seconds, first.max_rss)
 
     def _run_point(self, number: int, point: InjectionPoint) -> TrialRun:
         name = f"{self._slug}-{number:02d}-{re.sub('[^a-z0-9]+', '-', point.name)}"
@@ -317,13 +327,16 @@ class StepRehearsal:
 
     def _concluded(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
         """The outcome of a trial that has ended; removes its files if they show nothing."""
+        if point.kind not in (InjectionKind.START, InjectionKind.SEVERAL):  # of one attempt, and of many
+            self._longest_trial = max(self._longest_trial, trial.seconds)
         outcome = self._evaluate(point, trial)
         if outcome.differences and not self._noise_is_checked:
             self._check_noise()
             outcome = self._evaluate(point, trial)
         if not outcome.problem:
             trial.remove_files()
-        if point.kind is InjectionKind.START and not outcome.problem:  # a nearly whole execution, on a warmer machine
+        is_whole = trial.status is RunStatus.SUCCEEDED and not trial.injected  # an undisturbed execution
+        if is_whole or (point.kind is InjectionKind.START and not outcome.problem):  # or nearly, on a warmer machine
             seconds = min(self._baseline.seconds, trial.attempts[-1].seconds)
             self._baseline = replace(self._baseline, seconds=seconds)
         return self._with_cost(outcome)
@@ -343,6 +356,7 @@ class StepRehearsal:
 
     def _add_noise(self, trial: TrialRun) -> None:
         self._noise += without_noise(self._differences(trial), self._noise)
+        self._undisturbed_folders.append(trial.attempts[-1].folder)
         trial.remove_files()
 
     def _evaluate(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
@@ -361,6 +375,11 @@ class StepRehearsal:
         for attempt in trial.attempts:
             if attempt.accepted_by_kfp:
                 return PointOutcome(point, trial, f"attempt {attempt.number} {_HALF_AN_OUTPUT}")
+            if attempt.ended_early and (attempt.progress or 0.0) < (self._baseline.last_progress or 1.0):
+                problem = (
+                    f"attempt {attempt.number} exited with 0 at {attempt.progress:.0%} of its work{_COUNTS_AS_DONE}"
+                )
+                return PointOutcome(point, trial, problem, ended_early=True)
         differences = without_noise(self._differences(trial), self._noise)
         if differences and trial.injected:  # without an interruption, a difference is noise
             more = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
@@ -391,12 +410,22 @@ class StepRehearsal:
                 and (loads or each.origin is None)
                 and (is_counted or not (each.loaded or has_database))
             ]
-            judged = replace(self._with_cost(outcome), resumes=resumes)
+            judged = replace(self._with_cost(outcome), resumes=resumes, generators=self._generators(outcome))
             yield _without_saves(judged, lost[0]) if lost and not outcome.problem else judged
 
+    def _generators(self, outcome: PointOutcome) -> tuple[str, ...] | None:
+        """The random generators that ended in another state than undisturbed, of an outcome whose outputs differ."""
+        if outcome.trial is None or not outcome.differences:
+            return None
+        return changed_generators(self._undisturbed_folders, outcome.trial.attempts[-1].folder)
+
     def _counts_saves(self, counts: SaveCounts) -> bool:
-        """Whether each undisturbed execution makes as many saves, so that their number tells where an attempt went on."""
-        return not self._has_database and len({counts.count(each) for each in self._undisturbed_operations}) == 1
+        """Whether each undisturbed execution makes as many saves, so that their number tells where an attempt went on.
+
+        Of a single one it is not known.
+        """
+        numbers = [counts.count(each) for each in self._undisturbed_operations]
+        return not self._has_database and len(numbers) > 1 and len(set(numbers)) == 1
 
     @property
     def _has_database(self) -> bool:
@@ -428,7 +457,10 @@ class StepRehearsal:
                 yield name, pools[name].notice
 
     def _notice(self, undisturbed: float) -> float:
-        """Seconds of notice: as set, else the shortest of the pools' notices and a quarter of the undisturbed time."""
+        """Seconds of notice: as set, else the shortest of the pools' notices and a quarter of the undisturbed time.
+
+        A quarter of the time at work would be milliseconds where most of the time is imports, in which no rank can save.
+        """
         if self._settings.notice is not None:
             return self._settings.notice
         of_pools = [notice for _, notice in self._pool_notices() if notice > 0]

@@ -31,7 +31,7 @@ from spotwright.local.supervisor import process_identity
 from spotwright.local.supervisor.kernel import CALLS, FileCall, is_supported_machine
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation, OnSigterm, read_blocked, read_on_sigterm
 
-__all__ = ["SyscallTracer"]
+__all__ = ["SyscallTracer", "process_tree"]
 
 
 _SEIZE, _LISTEN, _CONT, _SYSCALL, _GET_SYSCALL_INFO = 0x4206, 0x4208, 7, 24, 0x420E
@@ -123,7 +123,7 @@ class SyscallTracer(threading.Thread):
         """Seconds in which the attempt waited for a processor, or for this thread, which waited for one."""
         own = _thread_delay(Path(f"/proc/self/task/{self.native_id}"))
         return own + max(
-            (_thread_delay(thread) for each in _tree(self._main) for thread in _threads(each)), default=0.0
+            (_thread_delay(thread) for each in process_tree(self._main) for thread in _threads(each)), default=0.0
         )
 
     def release(self, *, resume: bool) -> None:
@@ -222,7 +222,7 @@ class SyscallTracer(threading.Thread):
         if answer is not None and not (self._passes_on_sigterm and tid == self._main):
             self._on_sigterm[tid] = answer
         self._untold.pop(tid, None)
-        for below in [process for process in _tree(tid) if process != tid and process not in self._on_sigterm]:
+        for below in [process for process in process_tree(tid) if process != tid and process not in self._on_sigterm]:
             if read_on_sigterm(below, signal.SIGTERM) is OnSigterm.HANDLES:
                 self._untold[below] = process_identity.read(f"/proc/{below}/comm").decode("utf-8", "replace").strip()
 
@@ -388,10 +388,11 @@ def _internet_address(address: bytes) -> str:
     return ""
 
 
-def _tree(process: int) -> Iterator[int]:
+def process_tree(process: int) -> Iterator[int]:
+    """A process and all below it."""
     yield process
     for child in process_identity.children(process):
-        yield from _tree(child)
+        yield from process_tree(child)
 
 
 def _threads(process: int) -> list[Path]:

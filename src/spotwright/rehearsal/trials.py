@@ -19,11 +19,12 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from spotwright.engine.decide import judged_signals
 from spotwright.engine.events import (
     AttemptDecided,
     AttemptEnded,
@@ -48,10 +49,12 @@ from spotwright.local.world import LocalHooks
 from spotwright.model.pools import Simulate
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.fault_injector import FaultInjector, InjectionResult, TrialTiming
-from spotwright.rehearsal.injection_points import SAVES, Injection
+from spotwright.rehearsal.fault_injector import FaultInjector, InjectionResult
+from spotwright.rehearsal.injection_points import SAVES, Injection, InjectionKind
+from spotwright.rehearsal.trial_timing import TrialTiming
 from spotwright.runs.runner import Prepared, start
 from spotwright.scheduling.budgets import FollowUp
+from spotwright.scheduling.cause import ended_early
 
 __all__ = [
     "KEPT",
@@ -76,6 +79,7 @@ _SHORT = 1.0  # seconds: in a shorter step, starting its processes takes a core 
 def room_for(seconds: float, cpu_seconds: float, max_rss: int) -> int:
     """How many trials of a step run at the same time, from what an undisturbed execution took. ``max_rss`` is in bytes.
 
+    ``seconds`` are without those in which it waited for a processor: on a busy machine it seems idle, and no core is.
     On a machine with a GPU it is one, because the trials would share its memory.
     """
     if Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists():
@@ -372,6 +376,7 @@ class TrialAttempt:
     cpu_seconds: float = 0.0
     max_rss: int = 0  # bytes
     accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which KFP takes for a success
+    ended_early: bool = False  # it exited with 0 with work left because it was told to stop
     outlived_notice: bool = False  # it still ran when its notice ended, and was killed
     ended_by_itself: bool = False  # before its notice ended
 
@@ -391,6 +396,7 @@ class TrialRun:
     injected: tuple[InjectionResult, ...] = ()
     traces: Mapping[str, tuple[AttemptTrace, ...]] = field(default_factory=dict)  # of the traced attempts, by task
     timed_out: bool = False
+    missing_ranks: str = ""  # why the nodes of some ranks could not be taken
 
     @property
     def attempts(self) -> tuple[TrialAttempt, ...]:
@@ -430,7 +436,8 @@ class TrialRunner:
 
     ``prepare`` readies an attempt's folders and returns those to watch. ``collect`` receives each run that has ended and the
     task that the run was for, if it executed exactly one of that name. ``readable`` are paths of this machine that attempts read.
-    ``passes_on_sigterm``: the main process of an attempt is ours, and only passes SIGTERM on.
+    ``passes_on_sigterm``: the main process of an attempt is ours, and only passes SIGTERM on. ``ranks``: how many ranks the
+    step has.
     """
 
     def __init__(
@@ -441,6 +448,7 @@ class TrialRunner:
         readable: Sequence[str] = (),
         *,
         passes_on_sigterm: bool = False,
+        ranks: int = 0,
     ) -> None:
         stored = prepared.stored
         pools = {
@@ -451,7 +459,7 @@ class TrialRunner:
         options = replace(prepared.options, cache="off")  # a trial must execute its task
         self._prepared = prepared._replace(planned=prepared.planned._replace(stored=calm), options=options, notes=())
         self._prepare, self._collect, self._readable = prepare, collect, readable
-        self._passes_on_sigterm = passes_on_sigterm
+        self._passes_on_sigterm, self._ranks = passes_on_sigterm, ranks
         self._state = StateFolder(prepared.options.state)
 
     @property
@@ -464,10 +472,14 @@ class TrialRunner:
         """The state folder of the trials."""
         return self._state.path
 
-    def run_undisturbed(self, name: str, task: str | None) -> TrialRun:
-        """Execute a task and everything it needs; without a task the whole pipeline. The task, or every one, is traced."""
+    def run_undisturbed(self, name: str, task: str | None, limit: float | None = None) -> TrialRun:
+        """Execute a task and everything it needs; without a task the whole pipeline. The task, or every one, is traced.
+
+        An attempt is given up after ``limit`` seconds.
+        """
         not_needed = _tasks_not_needed(self.plan, task)
-        return self._run(name, task, lambda state: _facts_to_skip(state, not_needed), (), None)
+        timing = TrialTiming(0.0, limit=limit, last_limit=limit) if limit is not None else None
+        return self._run(name, task, lambda state: _facts_to_skip(state, not_needed), (), timing)
 
     def run_again(self, name: str, task: str, undisturbed: TrialRun, timing: TrialTiming) -> TrialRun:
         """Execute a task alone and undisturbed."""
@@ -501,6 +513,7 @@ class TrialRunner:
                     readable=self._readable,
                     passes_on_sigterm=self._passes_on_sigterm,
                     is_traced=lambda path: task is None or _names(task, path),
+                    ranks=self._ranks,
                 )
             )
             return injectors[0]
@@ -544,11 +557,14 @@ def _trial_run(
     folder: RunFolder, state: RunState, task: str | None, injector: FaultInjector, graph_events: Sequence[Event]
 ) -> TrialRun:
     failed = state.tasks[state.failed[0]] if state.failed else None
+    lost_a_rank = {each.attempt for each in injector.results if each.injection.kind is InjectionKind.RANK}
     return TrialRun(
         run=folder,
         status=state.status,
         why=f"task {failed.path} fails: {failed.why}" if failed is not None else state.why,
-        executed={path: tuple(_attempts(folder, each)) for path, each in state.tasks.items() if each.attempts},
+        executed={
+            path: tuple(_attempts(folder, each, lost_a_rank)) for path, each in state.tasks.items() if each.attempts
+        },
         task=task,
         results={path: _result(each) for path, each in state.tasks.items()},
         pools={path: _pools(each) for path, each in state.tasks.items()},
@@ -556,6 +572,7 @@ def _trial_run(
         injected=tuple(injector.results),
         traces={path: tuple(traces) for path, traces in injector.traces.items()},
         timed_out=injector.timed_out,
+        missing_ranks=injector.missing_ranks,
     )
 
 
@@ -563,7 +580,7 @@ def _pools(task: TaskState) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for rung in task.plan.ladder.rungs for name in rung.pools))
 
 
-def _attempts(folder: RunFolder, task: TaskState) -> Iterator[TrialAttempt]:
+def _attempts(folder: RunFolder, task: TaskState, lost_a_rank: Collection[int]) -> Iterator[TrialAttempt]:
     for attempt in task.attempts:
         ended = attempt.ended or AttemptEnded(0.0)
         yield TrialAttempt(
@@ -578,8 +595,11 @@ def _attempts(folder: RunFolder, task: TaskState) -> Iterator[TrialAttempt]:
             cpu_seconds=ended.cpu_seconds or 0.0,
             max_rss=ended.max_rss or 0,
             accepted_by_kfp=ended.signals.accepted_by_kfp,
+            ended_early=ended_early(judged_signals(task, attempt)),
             outlived_notice=ended.signals.noticed and ended.signals.signal == signal.SIGKILL,
-            ended_by_itself=ended.signals.noticed and ended.signals.signal != signal.SIGKILL,
+            ended_by_itself=ended.signals.noticed
+            and ended.signals.signal != signal.SIGKILL
+            and attempt.number not in lost_a_rank,
         )
 
 

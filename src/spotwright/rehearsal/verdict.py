@@ -2,9 +2,9 @@
 
 *Not safe*: an interruption changed an output, lost every save, or the step failed after one. *Never finishes*: left alone after
 an interruption, the step takes many times its undisturbed time. *Undecided*: nothing could be compared, or too few trials were
-interrupted. Every other step is safe. It *resumes* if every attempt loaded the newest whole save, and *starts over* if it loaded
-none. A step that keeps work only if it gets a notice *resumes only with a notice*: some interruptions come without one. Of a step
-of which nothing shows whether it resumes, no more is said than that it is *safe*.
+interrupted while the step was at work. Every other step is safe. It *resumes* if every attempt loaded the newest whole save,
+and *starts over* if it loaded none. A step that keeps work only if it gets a notice *resumes only with a notice*: some
+interruptions come without one. Of a step of which nothing shows whether it resumes, no more is said than that it is *safe*.
 
 None of this depends on how long something took: what is kept is seen in the step's progress, in the saves that it loads and
 makes, or in its processor time. The cost of an interruption is the extra time, and the share of the interrupted work that was
@@ -21,12 +21,15 @@ from pathlib import Path
 
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation, OnSigterm
+from spotwright.rehearsal.fault_injector import InjectionResult
 from spotwright.rehearsal.injection_points import SAVES, FileActivity, InjectionPoint
 from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, resume_of
 from spotwright.rehearsal.output_comparison import Difference
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun
+from spotwright.rehearsal.work_phase import WorkPhase
 
 __all__ = [
+    "MIN_INTERRUPTED",
     "MIN_KEPT_SHARE",
     "Baseline",
     "InterruptionCost",
@@ -45,7 +48,8 @@ _INTERRUPTED = (Cause.INTERRUPTED.value, Cause.LOST.value)
 
 
 _MEASURABLE = 1.0  # seconds of a processor: of a step that takes less, most goes into its start
-_MIN_INTERRUPTED = 3  # trials: fewer show too little of a step
+MIN_INTERRUPTED = 3
+"""So many trials must be interrupted after the first step of the work: fewer show too little of a step."""
 
 
 class MeasuredBy(StrEnum):
@@ -242,16 +246,23 @@ class PointOutcome:
     trial: TrialRun | None = None
     problem: str = ""
     never_finishes: bool = False
+    ended_early: bool = False  # an attempt exited with 0 after its notice, with work left
     differences: tuple[Difference, ...] = ()
     output_paths: tuple[Path, ...] = ()  # the first differing output, undisturbed and interrupted
     cost: InterruptionCost | None = None
     resumes: tuple[Resume, ...] = ()
     lost_by: FileOperation | None = None  # the operation after which every save was lost
+    generators: tuple[str, ...] | None = None  # random generators that ended in another state; None: not known
 
     @property
     def is_interrupted(self) -> bool:
         """Whether an interruption took place; the step may have finished before."""
         return self.trial is not None and bool(self.trial.injected)
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether an interruption came after the first step of the work: before, there is nothing to resume."""
+        return self.trial is not None and any(result.at_work for result in self.trial.injected)
 
     def had_notice(self, resume: Resume) -> bool:
         """Whether the attempt before this resume had a notice that it could use."""
@@ -278,6 +289,8 @@ class StepReport:
     undisturbed_failure: str = ""  # why the step fails without any interruption; then it cannot be rehearsed
     failed_trial: TrialRun | None = None
     not_comparable: str = ""  # why nothing of its outputs could be compared
+    budget_advice: str = ""  # which budget would do, where this one had no room for all trials
+    phase: WorkPhase = field(default_factory=lambda: WorkPhase(0.0, 0.0))  # when the step is at work, undisturbed
     counts_saves: bool = (
         True  # it makes as many saves in each undisturbed execution, so that their number tells where it was
     )
@@ -293,12 +306,24 @@ class StepReport:
     @property
     def undecided(self) -> str:
         """Why the trials do not suffice for a verdict, even if nothing went wrong; empty if they do."""
+        fewest, count = min(MIN_INTERRUPTED, len(self.outcomes)), len(self.outcomes)
         interrupted = sum(outcome.is_interrupted for outcome in self.outcomes)
-        if not self.not_comparable and interrupted < min(_MIN_INTERRUPTED, len(self.outcomes)):
-            return (
-                f"only {interrupted} of {len(self.outcomes)} trials were interrupted: give the step more work or time"
-            )
-        return self.not_comparable
+        informative = sum(outcome.is_informative for outcome in self.outcomes)
+        if self.not_comparable or informative >= fewest:
+            return self.not_comparable
+        advice = self.budget_advice or "give the step more work"
+        if interrupted < fewest:
+            return f"only {interrupted} of {count} trials were interrupted: {advice}"
+        return (
+            f"only {informative} of {count} trials were interrupted after the first step of its work, which begins after "
+            f"{self.phase.begin:.2g}s: {advice}"
+        )
+
+    @property
+    def orphans(self) -> tuple[InjectionResult, ...]:
+        """The trials' kills of a launcher alone that some of its ranks outlived."""
+        results = (each for outcome in self.outcomes if outcome.trial is not None for each in outcome.trial.injected)
+        return tuple(each for each in results if each.orphans)
 
     @property
     def answers_to_sigterm(self) -> frozenset[OnSigterm]:

@@ -18,12 +18,11 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from spotwright.errors import InputError
-from spotwright.kfp.compiled import Compiled
 from spotwright.local.protocol import LOG, OUT, WORK, StartOrder
 from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH
 from spotwright.rehearsal.trials import KEPT, PersistedPaths, TrialRun, copy_path, remove_path
 
-__all__ = ["COMMAND_TASK", "CommandWorkspace", "PvcFolders", "TaskWorkspace", "Workspace", "compiled_command"]
+__all__ = ["CommandWorkspace", "PvcFolders", "TaskWorkspace", "Workspace"]
 
 
 class PvcFolders:
@@ -70,9 +69,6 @@ def _claim_mounts(order: StartOrder) -> Iterator[tuple[str, Path]]:
 def _file_name(text: str) -> str:
     return quote(text, safe="")
 
-
-COMMAND_TASK = "command"
-"""The name of the only task of a command's pipeline."""
 
 _INITIAL_FILES = "copied.json"  # in an attempt's folder: the files that its working folder held at the beginning
 
@@ -265,72 +261,6 @@ def _file_versions(folder: Path) -> dict[str, str]:
             stat = path.lstat()
             versions[str(path.relative_to(folder))] = f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
     return versions
-
-
-def compiled_command(command: Sequence[str], output_names: Sequence[str]) -> Compiled:
-    """A pipeline whose only task executes the command and requires its named outputs."""
-    source = _SOURCE.format(
-        command=json.dumps(json.dumps(list(command))), outputs=json.dumps(json.dumps(list(output_names)))
-    )
-    container = {
-        "image": "python",
-        "command": ["sh", "-ec", _PROGRAM, source],
-        "args": ["--executor_input", "{{$}}", "--function_to_execute", "command"],
-    }
-    task = {"componentRef": {"name": "comp-command"}, "taskInfo": {"name": COMMAND_TASK}, "cachingOptions": {}}
-    ir = {
-        "pipelineInfo": {"name": _pipeline_name(command)},
-        "schemaVersion": "2.1.0",
-        "sdkVersion": "kfp-2.17.0",
-        "components": {"comp-command": {"executorLabel": "exec-command"}},
-        "deploymentSpec": {"executors": {"exec-command": {"container": container}}},
-        "root": {"dag": {"tasks": {COMMAND_TASK: task}}},
-    }
-    return Compiled(ir=ir, pipeline=_pipeline_name(command))
-
-
-_PROGRAM = (
-    'program_path=$(mktemp -d)\n\nprintf "%s" "$0" > "$program_path/ephemeral_component.py"\n'
-    '_KFP_RUNTIME=true python3 -m kfp.dsl.executor_main --component_module_path "$program_path/ephemeral_component.py" "$@"\n'
-)
-_SOURCE = """
-def command():
-    import json
-    import os
-    import signal
-    import subprocess
-    import sys
-
-    told = []  # SIGTERM comes for the command alone, as to process 1 of a container: not for the processes that it starts
-    signal.signal(signal.SIGTERM, lambda *_: told.append(signal.SIGTERM))
-    environment = {{name: value for name, value in os.environ.items() if name != "_KFP_RUNTIME"}}
-    try:
-        process = subprocess.Popen(json.loads({command}), env=environment, start_new_session=True)
-    except OSError as error:
-        print(f"{{error.filename}}: {{error.strerror}}")
-        sys.stdout.flush()
-        os._exit(127)
-    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGTERM))
-    if told:
-        process.send_signal(signal.SIGTERM)
-    code = process.wait()
-    try:
-        os.killpg(process.pid, signal.SIGKILL)  # with process 1 of a container all others end
-    except ProcessLookupError:
-        pass  # it left none
-    missing = [name for name in json.loads({outputs}) if not os.path.lexists(name)]
-    if missing and not code:
-        print(f"the command ended with 0 and did not write {{', '.join(missing)}}")
-        code = 1  # and the line above is the reason
-    sys.stdout.flush()
-    if code:
-        os._exit(code if code > 0 else 128 - code)
-"""
-
-
-def _pipeline_name(command: Sequence[str]) -> str:
-    words = [Path(word).name for word in command if not word.startswith("-")]
-    return words[1] if len(words) > 1 and words[0].startswith("python") else words[0] if words else COMMAND_TASK
 
 
 def _checkpoint(order: StartOrder) -> dict[Path, str]:

@@ -17,11 +17,12 @@ from typing import Any
 
 from spotwright.engine.io_resolution import run_outputs
 from spotwright.errors import InputError, StateError
+from spotwright.kfp.commands import is_script
 from spotwright.kfp.loader import compile_function, load
 from spotwright.model.quantities import parse_duration
 from spotwright.records.reader import RunReader, list_logs
 from spotwright.records.state_folder import RunFolder, StateFolder
-from spotwright.runs.bodies import is_alive, require_platform
+from spotwright.runs.bodies import is_alive, require_lasting, require_platform
 from spotwright.runs.run_options import DEFAULT_STATE, ConfigSource, PlanOptions, RunOptions, config_option
 from spotwright.runs.subprocess_rpc import answers, ask, stop
 from spotwright.views.account import Account, account
@@ -178,7 +179,9 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     Raises :class:`InputError` for anything wrong before the run begins. A run that fails raises nothing: look at
     :attr:`Run.status`.
     """
-    compiled = load(Path(pipeline)) if isinstance(pipeline, str | Path) else compile_function(pipeline)
+    if isinstance(pipeline, str | Path) and is_script(Path(pipeline)):
+        require_lasting(Path.cwd())
+    compiled = load(Path(pipeline), scripts=True) if isinstance(pipeline, str | Path) else compile_function(pipeline)
     planning = PlanOptions(
         arguments=dict(arguments or {}),
         config=config_option(config),

@@ -48,6 +48,7 @@ __all__ = [
     "open_world",
     "read_secrets",
     "read_secrets_again",
+    "require_lasting",
     "require_platform",
     "run_folders_in_use",
     "settle",
@@ -68,6 +69,17 @@ def require_platform() -> None:
     from spotwright.local.host import require_linux
 
     require_linux()
+
+
+def require_lasting(folder: Path) -> None:
+    """Raise :class:`InputError` for a folder of which each attempt has a layer of its own: what a script writes there is lost."""
+    from spotwright.errors import InputError
+    from spotwright.local.supervisor.private_folders import private_folders
+
+    if str(folder.resolve()) in private_folders():
+        raise InputError(
+            f"{folder}: what a script writes here is lost with its attempt, as on a node that goes; run it in a folder of its own"
+        )
 
 
 def local_clock() -> Clock:

@@ -181,7 +181,7 @@ def _source_now(compiled: Compiled | PodSource, say: Say) -> Compiled | PodSourc
         say(f"{why}: going on with the pipeline as it was compiled")
         return compiled
     try:
-        return load(file, pipeline=compiled.pipeline)
+        return load(file, pipeline=compiled.pipeline, scripts=True)
     except PipelineNotFound as error:
         if compiled.files:
             raise

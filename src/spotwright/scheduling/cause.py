@@ -1,13 +1,15 @@
 """Decides why an attempt ended: exactly one cause, from all signals together and never from a single string.
 
 The cause decides which budget the ending spends. The rules are tried in the order of the design's table (rows 1 to 5): cancelled,
-succeeded, interrupted, disrupted, then errors of the work itself. Three principles:
+succeeded, interrupted, disrupted, then errors of the work itself. Four principles:
 
 - An exit code is a fact about a process, not about its node. 137 and 143 mean that the process received a signal. The node, the
   pod and the notice tell who sent it; without any of them the ending is an error of the work.
 - A missing node means an interruption, unless a record shows that our side removed it (scale down, consolidation). An eviction
   through the API is ambiguous: the attempt was drained from a node that then went (interrupted), or moved off a node that still
   lives (disrupted).
+- Exit code 0 says that the process returned, not that its work is done. Training frameworks save and return when SIGTERM comes
+  (Hugging Face's ``enable_jit_checkpoint``, Lightning's ``SIGTERMException``), so reported progress tells the two apart.
 - Memory pressure of the *node* evicts pods above their requests. Kubernetes calls that a disruption, and so does Spotwright.
   Memory or storage above the pod's *own limit* is an error.
 
@@ -24,9 +26,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from spotwright.clouds import node_signs
-from spotwright.model.attempts import Cause, ContainerEnd, Ending, Signals, StatusCondition
+from spotwright.model.attempts import Cause, ContainerEnd, Ending, Signals, StatusCondition, has_work_left
 
-__all__ = ["ROWS", "Row", "classify", "deciding", "row_of"]
+__all__ = ["ROWS", "Row", "classify", "deciding", "ended_early", "row_of"]
 
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
@@ -68,6 +70,11 @@ def row_of(signals: Signals) -> Row:
     return next(row for row, rule in _RULES if rule(signals) is not None)
 
 
+def ended_early(signals: Signals) -> bool:
+    """Whether an attempt exited with 0 with work left because something told it to stop: orchestrators count that as done."""
+    return not signals.cancelled and _ended_early(signals) is not None
+
+
 def deciding(ending: Ending) -> frozenset[str]:
     """The keys of its evidence that decided an ending.
 
@@ -82,11 +89,22 @@ _PROCESS = frozenset(("exit_code", "signal"))
 _OF_PROCESS = _PROCESS | {"outputs_complete", "missing_outputs"}
 
 
-# Rows 1 and 2: cancelled, succeeded
+# Rows 1 and 2: cancelled, ended early, succeeded
 
 
 def _cancelled(s: Signals) -> Ending | None:
-    return _ending(Cause.CANCELLED, "it was cancelled", s, cancelled=True) if s.cancelled else None
+    how = f": {s.moved}" if s.moved else ""
+    return _ending(Cause.CANCELLED, f"it was cancelled{how}", s, cancelled=True) if s.cancelled else None
+
+
+def _ended_early(s: Signals) -> Ending | None:
+    """Exit 0 with work left, after it was told to stop: what told it is the cause. Without that it chose its own end."""
+    if _exit_code(s) != 0 or s.progress is None or not has_work_left(s.progress):
+        return None
+    told = next((ending for rule in _STOPS if (ending := rule(s)) is not None), None)
+    if told is None:
+        return None
+    return Ending(told.cause, f"{told.why}, with work left", {**told.evidence, "progress": s.progress})
 
 
 def _succeeded(s: Signals) -> Ending | None:
@@ -292,9 +310,19 @@ def _failed(s: Signals) -> Ending:
     return _ending(Cause.FAILED, f"it exited with 0 {why}", s, outputs_complete=s.outputs_complete)
 
 
+_STOPS = (_announced, _moved, _node_gone, _node_shut_down, _unreachable, _disrupted, _silent_attempt)
+"""The rules of lines 4 to 9: what tells an attempt to stop."""
+
 _TABLE: tuple[tuple[str, tuple[Callable[[Signals], Ending | None], ...]], ...] = (
     ("The run was cancelled: cancelled.", (_cancelled,)),
-    ("Exit 0 and every declared output is there: succeeded, also while a notice is running.", (_succeeded,)),
+    (
+        (
+            "Exit 0 with reported progress short of the end: no success where one of lines 4 to 9 fits (a notice, an order to "
+            "stop), which then decides."
+        ),
+        (_ended_early,),
+    ),
+    ("Exit 0 and every declared output is there: succeeded, also during a notice.", (_succeeded,)),
     (
         "The provider announced that it takes the node (notice, condition, taint or event): interrupted.",
         (_announced,),

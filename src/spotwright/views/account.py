@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from itertools import accumulate, chain, count, pairwise
@@ -607,13 +607,16 @@ def _attempts(state: RunState, nodes: Sequence[_Node], until: float) -> Iterator
             if attempt.bound_at is None or not attempt.node or not attempt.pool:  # unknown nodes cost nobody knows what
                 continue
             node = named.find(attempt.node, attempt.bound_at)
-            share = shares.get((id(planned), id(node.size)))
+            as_made = planned
+            if attempt.requests:
+                as_made = planned._replace(work=replace(planned.work, requests=attempt.requests))
+                as_made = alike.setdefault((tuple(attempt.requests.items()), planned.ladder.rungs), as_made)
+            share = shares.get((id(as_made), id(node.size)))
             if share is None:
-                share = shares[id(planned), id(node.size)] = share_of(planned.work.requests, node.size)
+                share = shares[id(as_made), id(node.size)] = share_of(as_made.work.requests, node.size)
             end = _end_of(attempt, node.state, until)
-            yield _Attempt(
-                task.path, planned, attempt, kept, *kept.millionths, next(numbers), share, attempt.bound_at, end, node
-            )
+            start = min(end, attempt.runs_since or end)  # what does not start on its node uses nothing of it
+            yield _Attempt(task.path, as_made, attempt, kept, *kept.millionths, next(numbers), share, start, end, node)
 
 
 def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:

@@ -24,10 +24,10 @@ def explanation_json(placements: Mapping[str, PlacedFile], config: Config) -> di
     """``{"config", "files": {NAME: {"roles", "findings"}}}``: what ``explain`` says of each file.
 
     A role has its ``name``, its ``path`` in policies and its ``line``, its ``pools`` in order (``name``, ``capacity``), the
-    reasons against the other pools (``refused``), ``after_interruption``, ``frozen`` (what cannot be changed on a live object),
-    ``queue`` (what Kueue decides) and ``notes``. ``policy`` has for each field its ``value``, its ``source``, ``enforced_by``
-    (``object``, ``kind`` or ``nothing``), the ``field`` of the object that keeps it (empty if none does), and ``enforcement``,
-    the same for people.
+    reasons against the other pools (``refused``), ``after_interruption``, ``torchrun`` (the variable with which that starts),
+    ``frozen`` (what cannot be changed on a live object), ``queue`` (what Kueue decides) and ``notes``. ``policy`` has for each
+    field its ``value``, its ``source``, ``enforced_by`` (``object``, ``kind`` or ``nothing``), the ``field`` of the object that
+    keeps it (empty if none does), and ``enforcement``, the same for people.
 
     A finding has its ``level`` (``warning`` or ``note``), ``file``, ``line``, ``path`` in the document, and ``text``. ``line`` is
     null for a pipeline in Python: its compiled text, whose lines they would be, is not kept.
@@ -98,6 +98,7 @@ def _role_facts(role: RoleReport, config: Config, *, lines: bool) -> dict[str, A
             for field, value, source in policy_values(role.policy)
         },
         "after_interruption": role.after_interruption,
+        "torchrun": role.torchrun,
         "frozen": role.frozen,
         "queue": role.queue,
         "notes": list(role.notes),
@@ -120,6 +121,8 @@ def _role_lines(role: RoleReport, config: Config) -> Iterator[str]:
         yield from fitted(f"  in the queue {role.queue}", hang="    ")
     if role.after_interruption:
         yield from fitted(f"  after an interruption: {role.after_interruption}", hang="    ")
+    if role.torchrun:
+        yield from fitted(f"  for torchrun: {role.torchrun}", hang="    ")
     if role.frozen:
         yield from fitted(f"  on a live object: {role.frozen}", hang="    ")
 
@@ -189,9 +192,18 @@ def object_text(explained: Mapping[str, Any]) -> str:
     for pod in explained["pods"]:
         lines.append("")
         lines += [line for text in _pod(pod) for line in fitted(text, hang="    ")]
+    if explained["left_out"]:
+        lines += ["", *(line for each in explained["left_out"] for line in fitted(_left_out(each), hang="  "))]
     if explained["notes"]:
         lines += ["", *explained["notes"]]
     return "\n".join(lines)
+
+
+def _left_out(pool: Mapping[str, Any]) -> str:
+    """Until when new attempts pass over a pool, and why."""
+    row = f", {pool['times']} times in a row" if pool["times"] > 1 else ""
+    until = time_of_day(pool["until"])
+    return f"pool {pool['pool']} is left out until {until}: attempts waited in vain for a node of it{row}"
 
 
 def _pod(pod: Mapping[str, Any]) -> Iterator[str]:

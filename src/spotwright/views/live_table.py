@@ -163,7 +163,7 @@ def _row_as_named(state: RunState, task: TaskState) -> Row:
         text += ", told to stop"
     elif attempt.goes_at is not None:
         return Row(task.path, task.status, f"{text}, to be taken", (), attempt.progress, until=attempt.goes_at)
-    return Row(task.path, task.status, text, (), attempt.progress, since=attempt.bound_at)
+    return Row(task.path, task.status, text, (), attempt.progress, since=attempt.runs_since)
 
 
 def _waiting_row(state: RunState, task: TaskState, booting: Mapping[str, int]) -> Row:

@@ -220,8 +220,8 @@ class Narrator:
         if cause is not Cause.UNSCHEDULABLE:  # the decision below names every reason
             where = f" on {attempt.node}" if attempt.node else ""
             took = ""
-            if cause is Cause.SUCCEEDED and attempt.bound_at is not None:
-                took = f" after {span((attempt.ended_at or event.at) - attempt.bound_at)}"
+            if cause is Cause.SUCCEEDED and attempt.runs_since is not None:
+                took = f" after {span((attempt.ended_at or event.at) - attempt.runs_since)}"
             yield f"{event.task}: attempt {event.attempt}{where} {ended(cause, event.why, attempt.progress)}{took}"
         last_line = attempt.ended.last_line if attempt.ended is not None else ""
         if cause.is_error and last_line:

@@ -19,6 +19,7 @@
   ``cause``, ``why``, ``next`` (the decision that followed), ``tried`` (the reason for each rung that it left), ``placed_why``
   and ``kept_why`` (why a deadline let it wait or launch there, and stay; empty without a deadline), ``moved_why`` and
   ``moved_at`` (why and when a deadline moved it elsewhere; else empty and null), ``placed_at``, ``bound_at``,
+  ``runs_since`` (later than ``bound_at`` if something held it up on its node; null if it does not start there),
   ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept``
   (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a node that does not report holds its pod;
   else null), ``released`` (why its pod was deleted although its node does not report, or empty), ``first_progress``,
@@ -212,7 +213,7 @@ def attempt_view(
     has_log = attempt.bound_at and attempt.pool and state.meta.orchestrator != ON_KFP
     return {
         "number": attempt.number,
-        "status": "ended" if not attempt.is_live else "pending" if attempt.bound_at is None else "running",
+        "status": "ended" if not attempt.is_live else "pending" if attempt.runs_since is None else "running",
         "pools": list(attempt.pools),
         "pool": attempt.pool,
         "node": attempt.node,
@@ -227,6 +228,7 @@ def attempt_view(
         "moved_at": attempt.moved_at,
         "placed_at": attempt.placed_at,
         "bound_at": attempt.bound_at,
+        "runs_since": attempt.runs_since,
         "noticed_at": attempt.noticed_at,
         "goes_at": attempt.goes_at,
         "ended_at": attempt.ended_at,
@@ -247,9 +249,9 @@ def attempt_view(
 
 def _told_seconds(attempt: AttemptState) -> float | None:
     """The seconds of an attempt whose pool nobody tells, once it has ended."""
-    if attempt.pool or attempt.bound_at is None or attempt.ended_at is None:
+    if attempt.pool or attempt.runs_since is None or attempt.ended_at is None:
         return None
-    return attempt.ended_at - attempt.bound_at
+    return attempt.ended_at - attempt.runs_since
 
 
 def _log_command(name: str, task: TaskState, attempt: AttemptState) -> str:

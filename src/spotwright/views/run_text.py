@@ -47,11 +47,15 @@ def show_text(view: Mapping[str, Any]) -> str:
     from spotwright.views.run_rows import artifact_lines  # here: the summary of a run has none
 
     tasks = [*in_pipeline_order(view["tasks"]), *view["left_behind"]]
+    has_deadline = any(task["needs"] is not None for task in tasks)
     parts = [
         [*fitted(run_title(view), hang="  "), *_head(view)],
         table(attempt_rows(view)),
         _titled("Python environments", _environments(tasks)),
-        _titled("What the deadline decided", (line for task in tasks for line in _deadline(view, task))),
+        _titled(
+            "What the deadline decided" if has_deadline else "Why attempts went where they did",
+            (line for task in tasks for line in _placed(view, task)),
+        ),
         _titled("Why attempts ended, and what followed", (line for task in tasks for line in _ends(view, task))),
         _titled("Why tasks have failed", (line for task in tasks for line in _failure(view, task, briefly=True))),
         _titled("What waits", _waits(view, tasks)),
@@ -173,8 +177,8 @@ def _environments(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield from fitted(f"    log   {together[0]['environment']['log']}", hang=" " * 10)
 
 
-def _deadline(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
-    """What a deadline decided about each attempt: where it launched or waited first, what followed, why it stayed or left.
+def _placed(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
+    """What a deadline or a webhook decided about each attempt: where it went or waited, what followed, why it stayed or left.
 
     The last line has the figures that the deadline of the task is reckoned with.
     """
@@ -271,12 +275,14 @@ def _waits(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Itera
 
 def left_out_lines(left_out: Sequence[Mapping[str, Any]]) -> list[str]:
     """The pools that new attempts pass over, with a title; nothing if there is none."""
-    return _titled("Pools left out, because attempts waited in vain for a node", map(_left_out, left_out))
+    named = [item for item in left_out if item["pool"]]  # others name the rest, and they are nothing to this reader
+    return _titled("Pools left out, because attempts waited in vain for a node", map(_left_out, named))
 
 
 def _left_out(item: Mapping[str, Any]) -> str:
     count = f", {plural(item['times'], 'time')} in a row" if item["times"] > 1 else ""
-    return f"  {item['pool']} until {time_of_day(item['until'])}{count}"
+    where = f" in namespace {item['namespace']}" if item.get("namespace") else ""
+    return f"  {item['pool']}{where} until {time_of_day(item['until'])}{count}"
 
 
 def _output_lines(view: Mapping[str, Any]) -> Iterator[str]:

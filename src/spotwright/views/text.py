@@ -58,8 +58,10 @@ _SECRET = re.compile(r"\{\{\$\.secret\['((?:[^'\\]|\\.)*)'\]\}\}", re.DOTALL)
 
 def ended(cause: Cause, why: str, progress: float | None) -> str:
     """How an attempt ended: ``was interrupted: its node is gone (at 41% of its work)``."""
-    if cause in (Cause.SUCCEEDED, Cause.CANCELLED):
+    if cause is Cause.SUCCEEDED or (cause is Cause.CANCELLED and why in ("", "it was cancelled")):
         return _ENDED[cause]  # the reason says the same
+    if cause is Cause.CANCELLED:
+        return f"{_ENDED[cause]}: {why.removeprefix('it was cancelled: ')}"
     share = f" (at {progress:.0%} of its work)" if progress is not None else ""
     return f"{_ENDED[cause]}: {why.removeprefix(f'it {_ENDED[cause]}: ')}{share}"
 

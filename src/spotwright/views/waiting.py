@@ -52,8 +52,6 @@ def status_word(status: str, waits_for: str | None, attempts: int) -> str:
 
 def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) -> Waiting | None:
     """Why a task waits; ``None`` if it runs or has ended. ``booting`` is the result of :func:`booting_nodes`."""
-    if task.status is TaskStatus.RUNNING and task.last.waits and state.status is RunStatus.RUNNING:
-        return Waiting("start", f"has a node and does not start: {task.last.waits}")
     if task.status.is_final or task.status in (TaskStatus.RUNNING, TaskStatus.OPEN):
         return None
     if state.status is not RunStatus.RUNNING:
@@ -108,6 +106,8 @@ def _listed(packages: Sequence[str]) -> str:
 
 def _for_node(task: TaskState, booting: Mapping[str, int]) -> Waiting:
     attempt = task.last
+    if attempt.is_held_up:
+        return Waiting("start", f"has a node and does not start: {attempt.waits}")
     if attempt.taken_back is not None:
         return Waiting("node", f"is taken back: {attempt.taken_back.why}", pools=attempt.pools)
     count = sum(booting.get(pool, 0) for pool in attempt.pools)

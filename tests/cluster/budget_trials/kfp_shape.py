@@ -28,6 +28,10 @@ limit = container.get("resources", {}).get("resourceMemoryLimit")
 if limit:
     main["resources"] = {"limits": {"memory": limit}}
 patch = {"containers": [main], "terminationGracePeriodSeconds": 3}
+claims = [(one["constant"], one["mountPath"]) for one in config.get("pvcMount", ())]
+if claims:
+    patch["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name, _ in claims]
+    main["volumeMounts"] = [{"name": name, "mountPath": path} for name, path in claims]
 if config.get("tolerations"):
     patch["tolerations"] = config["tolerations"]
 folder = pathlib.Path("/outputs")

@@ -20,6 +20,7 @@ import yaml
 from aiohttp import ClientSession, TCPConnector, web
 from tests.cli.full_folders import can_mount, fill
 from tests.cluster.admission_objects import a_job
+from tests.cluster.admissions import note_admission
 from tests.cluster.controller.controller_process import (
     JOBS,
     PODS,
@@ -97,6 +98,7 @@ def test_a_clock_that_is_off_by_minutes_changes_no_time_no_cost_and_no_wait(tmp_
         waiting["status"]["conditions"] = [{**reason, "lastTransitionTime": moment(time.time())}]
         waiting["metadata"]["annotations"] = {"spotwright.dev/rung": "spot-a"}
         waiting["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
+        note_admission(process.state, waiting)
         show(server, PODS, waiting)
         server.put("/api/v1/namespaces/team-a/pods", "two", **waiting)
         server.put("/apis/batch/v1/namespaces/team-a/jobs", "idle", **idle)

@@ -146,7 +146,7 @@ def test_an_expired_certificate_stops_no_recording_and_a_new_one_ends_the_warnin
         await until(lambda: server.objects.get(EVENTS))
         with pytest.raises(OSError, match="certificate has expired"):
             await review(caplog, server, a_job())
-        await until(lambda: [line for line in caplog.messages if "all streams are complete" in line])
+        await until(lambda: [line for line in server.asked if "involvedObject.kind" in line and "watch=true" in line])
         files.write(issued(authority), authority)
         await until(lambda: [line for line in caplog.messages if "the certificate is accepted until" in line])
         assert (await review(caplog, server, a_job()))["spec"]["template"]["spec"]["tolerations"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.admissions import admission_of
 from tests.cluster.controller.findings import finding
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, done, job, pod
@@ -15,7 +17,8 @@ from tests.cluster.watching.watched_objects import at, done, job, pod
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster import attempt_numbers as ledgers
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.admit_pods import Admission, PodFacts
+from spotwright.cluster.attempt_numbers import Ledger
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
@@ -95,7 +98,7 @@ def test_a_pod_whose_owner_cannot_be_read_is_not_known(cluster: Cluster) -> None
 def test_a_pod_that_nobody_makes_again_needs_no_history(cluster: Cluster) -> None:
     new = AdmissionRequest("token", "CREATE", "team-a", pod("bare"))
     [facts] = find(cluster, job(), new)
-    assert facts == PodFacts(stays="nobody makes a pod without a controller again")
+    assert facts == PodFacts(stays="nobody makes a pod without a controller again", token="token", keep=facts.keep)
 
 
 def test_a_number_of_a_pod_that_a_quota_refused_is_given_out_again(
@@ -149,7 +152,9 @@ def test_every_pod_of_a_restart_is_told_why_the_set_was_started_again(cluster: C
         labels = {"jobset.sigs.k8s.io/restart-attempt": "0", "batch.kubernetes.io/job-completion-index": str(index)}
         ended = pod(f"{index}", child, node="n1", phase="Failed", exit_code=3, labels=labels, annotations=labels)
         cluster.view.clock += 10.0
-        Recorder(run, cluster.view, cluster.now).record([SeenPod(ended, (child, jobset))], jobset, are_all=False)
+        Recorder(run, cluster.view, cluster.now, admission=admission_of).record(
+            [SeenPod(ended, (child, jobset))], jobset, are_all=False
+        )
     run.commit()
 
     async def scenario() -> list[PodFacts]:
@@ -194,3 +199,55 @@ def test_why_a_pod_stays_is_read_off_its_owner(cluster: Cluster, spec: dict[str,
     [facts] = find(cluster, owner, request(owner))
     assert words in facts.stays
     assert bool(facts.stays) is bool(words)
+
+
+def test_a_pod_that_forges_its_attempt_is_made_precise_like_any_other(cluster: Cluster) -> None:
+    forged = request(job())
+    marks = {"spotwright.dev/attempt": "9", "spotwright.dev/admission": "copied"}
+    forged.data["metadata"]["annotations"] = marks
+    [facts] = find(cluster, job(), forged)
+    assert (facts.is_admitted, facts.number, facts.token) == (False, 1, "review")
+
+
+def test_a_review_that_comes_again_leaves_the_pod_as_the_first_one_made_it(cluster: Cluster) -> None:
+    again = request(job(), "a second review")
+    again.data["metadata"]["annotations"] = {"spotwright.dev/admission": "review"}
+    first, second = find(cluster, job(), request(job()), again)
+    assert (first.is_admitted, second.is_admitted) == (False, True)
+
+
+def test_what_was_decided_is_noted_before_the_answer_and_never_in_a_dry_run(cluster: Cluster) -> None:
+    dry, real = find(cluster, job(), request(job(), "dry", dry_run=True), request(job(), "real"))
+    decided = Admission(("gpu-spot",), why="first attempt")
+    ledger = Ledger(cluster.folder / "numbers.db", lambda: 0.0)
+    try:
+        assert dry.keep(decided)
+        assert real.keep(decided)
+        assert ledger.admission("dry", "team-a", "job-uid", "one") is None
+        assert ledger.admission("real", "team-a", "job-uid", "two") == decided
+    finally:
+        ledger.close()
+
+
+def test_after_a_loss_numbers_go_on_from_those_that_pods_carry(cluster: Cluster) -> None:
+    async def scenario() -> PodFacts:
+        async with finding(cluster, job()) as (finder, server):
+            (cluster.folder / "numbers.db").rename(cluster.folder / "aside")
+            server.objects.setdefault(PODS, {})
+            for name, number in (("one", "2"), ("forged", "9" * 30)):
+                made = pod(
+                    name, job(), annotations={"spotwright.dev/attempt": number, "spotwright.dev/admission": name}
+                )
+                made["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
+                server.put(PODS, name, **made)
+            return await finder.find(request(job(), "next"))
+
+    assert asyncio.run(scenario()).number == 3
+
+
+def test_a_job_of_two_billion_pods_costs_no_more_than_its_attempts(cluster: Cluster) -> None:
+    wide = job(completions=2_000_000_000, parallelism=5)
+    began = time.process_time()
+    numbers = [facts.number for facts in find(cluster, wide, *(request(wide, str(n)) for n in range(5)))]
+    assert numbers == [1] * 5
+    assert time.process_time() - began < 5.0

@@ -14,8 +14,8 @@ from tests.cluster.watching.small_api_server import serving
 from spotwright.cluster.api_client import Api, LoginFailed
 from spotwright.cluster.attempt_lookup import Lookups
 from spotwright.cluster.certificates import Authority
+from spotwright.cluster.kubernetes_login import ForwardRefused, PortForward
 from spotwright.cluster.mirror import ChangeKind, Mirror, Resource
-from spotwright.cluster.run_api_client import ForwardRefused, PortForward
 from spotwright.errors import StateError
 
 PODS = "/api/v1/pods"

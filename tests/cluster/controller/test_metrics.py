@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from tests.cluster.controller.processes import a_cluster, review, running, until
 from tests.cluster.watching.small_api_server import serving
 
 from spotwright.cluster.metrics import Metrics, serve_metrics
-from spotwright.cluster.unavailable_pools import Tally
+from spotwright.cluster.unavailable_pools import LeftOut, Tally
 from spotwright.errors import InputError
 from spotwright.scheduling.budgets import Pause
 
@@ -25,8 +24,8 @@ def values(text: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
-def a_metrics(tally: Tally, pauses: Mapping[str, Pause] | None = None) -> Metrics:
-    return Metrics(tally, lambda: pauses or {}, lambda: {"placed": 3, "too late": 1})
+def a_metrics(tally: Tally, *pauses: LeftOut) -> Metrics:
+    return Metrics(tally, lambda: pauses, lambda: {"placed": 3, "too late": 1}, lambda: [("team-b", "webhook")])
 
 
 def test_moves_waits_and_pools_that_are_left_out_are_told() -> None:
@@ -37,7 +36,8 @@ def test_moves_waits_and_pools_that_are_left_out_are_told() -> None:
     for uid, reason in (("1", "Unschedulable"), ("2", "Unschedulable"), ("3", ""), ("4", "Unschedulable")):
         tally.waits(uid, "team-a", reason)
     tally.waits_no_more("4")
-    text = a_metrics(tally, {"gpu-spot": Pause(2, 1_000.0, 1_800_000_600.0)}).text()
+    tally.unplaced = 7
+    text = a_metrics(tally, LeftOut("k", "", "gpu-spot", Pause(2, 1_000.0, 1_800_000_600.0))).text()
     assert values(text) == {
         "spotwright_leading": 1,
         'spotwright_moves_total{move="taken-back"}': 1,
@@ -45,10 +45,12 @@ def test_moves_waits_and_pools_that_are_left_out_are_told() -> None:
         'spotwright_moves_total{move="deleted"}': 1,
         'spotwright_pods_waiting{namespace="team-a",reason="Unschedulable"}': 2,
         'spotwright_pods_waiting{namespace="team-a",reason="NotScheduledYet"}': 1,
-        'spotwright_pool_left_out_until_seconds{pool="gpu-spot"}': 1_800_000_600,
-        'spotwright_pool_left_out_times{pool="gpu-spot"}': 2,
+        'spotwright_pool_left_out_until_seconds{namespace="",pool="gpu-spot"}': 1_800_000_600,
+        'spotwright_pool_left_out_times{namespace="",pool="gpu-spot"}': 2,
+        "spotwright_pods_unplaced_total": 7,
         'spotwright_reviews_total{verdict="placed"}': 3,
         'spotwright_reviews_total{verdict="too late"}': 1,
+        'spotwright_set_aside{by="webhook",namespace="team-b"}': 1,
     }
     assert "# TYPE spotwright_moves_total counter\n" in text
 
@@ -66,8 +68,8 @@ def test_a_replica_that_leads_no_more_says_nothing_of_what_waits() -> None:
 
 
 def test_names_with_quotes_and_line_ends_are_escaped() -> None:
-    text = a_metrics(Tally(), {'a"b\\c\nd': Pause(1, 0.0, 1.0)}).text()
-    assert r'spotwright_pool_left_out_times{pool="a\"b\\c\nd"} 1' in text.splitlines()
+    text = a_metrics(Tally(), LeftOut("k", "team-a", 'a"b\\c\nd', Pause(1, 0.0, 1.0))).text()
+    assert r'spotwright_pool_left_out_times{namespace="team-a",pool="a\"b\\c\nd"} 1' in text.splitlines()
 
 
 def test_a_port_that_is_taken_is_an_error_only_where_somebody_asked_for_it() -> None:

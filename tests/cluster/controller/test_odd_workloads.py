@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +11,36 @@ import pytest
 from tests.cluster.watching.days import JOBS, PODS, Day, day
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.mirror import Sharing
+from spotwright.cluster.kept_objects import Sharing
+from spotwright.cluster.mirror import Mirror
+from spotwright.cluster.observer import Recorder
+from spotwright.cluster.view import SeenPod
 from spotwright.model.attempts import Cause
 
 
-def test_an_odd_workload_ends_the_records_of_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_odd_workload_ends_the_records_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = Recorder.record
+
+    def broken(recorder: Recorder, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool) -> None:
+        if any(seen.pod["metadata"]["name"].startswith("odd") for seen in pods):
+            raise RuntimeError("nobody has thought of this workload")
+        real(recorder, pods, root, are_all=are_all)
+
+    monkeypatch.setattr(Recorder, "record", broken)
+
     async def test(made: Day) -> None:
         odd = job("odd", uid="odd-uid", parallelism=2)
-        labels = {"jobset.sigs.k8s.io/replicatedjob-name": "x", "jobset.sigs.k8s.io/job-index": "first"}
         made.put(JOBS, odd)
-        made.put(PODS, pod("odd-1", odd, node="n1", phase="Running", labels=labels))
+        made.put(PODS, pod("odd-1", odd, node="n1", phase="Running"))
         await made.start()
         await made.until(lambda: "odd-uid is not watched any more" in caplog.text, "the odd one is named")
         good = job("good", uid="good-uid")
         made.put(JOBS, good)
         made.put(PODS, pod("good-1", good, node="n1", phase="Failed", exit_code=3))
         await made.until(lambda: made.cause("good") is Cause.FAILED, "the good one is recorded")
-        made.put(PODS, pod("odd-1", odd, node="n1", phase="Failed", exit_code=3, labels=labels))
+        made.put(PODS, pod("odd-1", odd, node="n1", phase="Failed", exit_code=3))
         await made.until(lambda: made.is_recorded("good"), "it goes on")
 
     day(tmp_path, test)
@@ -36,17 +50,41 @@ def test_an_odd_workload_ends_the_records_of_no_other(tmp_path: Path, caplog: py
 def test_a_stream_that_ends_by_a_defect_ends_the_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever started it starts it again; a watcher without one of its streams would wait for ever."""
 
-    def broken(_sharing: Sharing, _item: dict[str, Any]) -> dict[str, Any]:
-        raise RuntimeError("nobody has thought of this pod")
+    async def broken(_mirror: Mirror) -> Any:
+        raise RuntimeError("nobody has thought of this list")
 
-    monkeypatch.setattr(Sharing, "shared", broken)
+    monkeypatch.setattr(Mirror, "_list_pages", broken)
 
     async def test(made: Day) -> None:
-        made.put(PODS, pod("one", job(), node="n1"))
         await made.start()
         assert made.task is not None
-        with pytest.raises(RuntimeError, match="nobody has thought of this pod"):
+        with pytest.raises(RuntimeError, match="nobody has thought of this list"):
             await asyncio.wait_for(made.task, 30)
         made.task = None
 
     day(tmp_path, test)
+
+
+def test_a_pod_that_nobody_has_thought_of_is_set_aside_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = Sharing.shared
+
+    def broken(sharing: Sharing, item: dict[str, Any]) -> dict[str, Any]:
+        if item["metadata"]["name"] == "odd":
+            raise RuntimeError("nobody has thought of this pod")
+        return real(sharing, item)
+
+    monkeypatch.setattr(Sharing, "shared", broken)
+
+    async def test(made: Day) -> None:
+        good = job("good", uid="good-uid")
+        made.put(JOBS, good)
+        made.put(PODS, pod("odd", good, node="n1"))
+        await made.start()
+        made.put(PODS, pod("odd", good, node="n1", phase="Running"))
+        made.put(PODS, pod("good-1", good, node="n1", phase="Failed", exit_code=3))
+        await made.until(lambda: made.cause("good") is Cause.FAILED, "the good one is recorded")
+
+    day(tmp_path, test)
+    assert caplog.text.count("the object a/odd is set aside") == 1

@@ -14,11 +14,13 @@ from tests.cluster.controller.processes import a_cluster, review, running, until
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
+from spotwright.cluster import attempt_lookup, state_folder_guard
 from spotwright.cluster.admit_objects import Verdict, admit_object
 from spotwright.cluster.admit_updates import Update, restore_object
 
 FIRST, SECOND = "one/spotwright", "two/spotwright"
 EVENTS = "/api/v1/namespaces/team-a/events"
+JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 
 
 def placed_by(name: str) -> dict[str, Any]:
@@ -60,17 +62,27 @@ def test_marks_that_name_no_controller_are_no_rivals() -> None:
     assert admit_object(job, a_config(), by=SECOND).rival == ""
 
 
-def test_a_controller_tells_of_another_one_in_an_event_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_controller_tells_once_of_another_one_whose_object_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level("INFO")
+    monkeypatch.setattr(state_folder_guard, "_MADE_AFTER", 0.05)
+    monkeypatch.setattr(attempt_lookup, "_FRESH", 0.0)
 
     async def scenario() -> SmallApiServer:
         async with serving() as server:
             a_cluster(server)
             server.objects[EVENTS] = {}
             async with running(server, tmp_path):
+                placed = placed_by("elsewhere/spotwright")
+                with pytest.raises(KeyError):  # there is no patch
+                    await review(caplog, server, placed)  # of an object that does not come to be: anybody may send it
+                await asyncio.sleep(0.2)
+                assert server.objects[EVENTS] == {}
+                server.put(JOBS, "train", **placed)
                 for _ in range(2):
-                    with pytest.raises(KeyError):  # there is no patch
-                        await review(caplog, server, placed_by("elsewhere/spotwright"))
+                    with pytest.raises(KeyError):
+                        await review(caplog, server, placed)
                 await until(lambda: server.objects[EVENTS])
             return server
 

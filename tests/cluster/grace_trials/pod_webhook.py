@@ -23,7 +23,8 @@ from spotwright.cluster.admission_server import AdmissionRequest, Webhook, start
 from spotwright.cluster.admit_pods import PodFacts
 from spotwright.cluster.certificates import ServedCertificate
 from spotwright.cluster.configurations import Configurations
-from spotwright.cluster.install import ENABLED_LABEL, webhook_configuration
+from spotwright.cluster.install import webhook_configuration
+from spotwright.cluster.watched import ENABLED_LABEL
 
 __all__ = ["LABEL", "serving"]
 

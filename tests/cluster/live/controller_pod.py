@@ -1,11 +1,12 @@
-"""The whole controller in a pod of the test bed, with the rights that it prints and nothing more, behind a Service.
+"""The controller in a pod of the test bed, as the chart installs it for all labelled namespaces, with the chart's rights alone.
 
-The nodes of the bed see the folders of this machine, so the pod takes the sources and the packages from there; on a cluster
-elsewhere they would be in an image. People reach it as they do anywhere: by a port-forward through the API server.
+The nodes of the bed see the folders of this machine, so the pod takes the sources and the packages from there and no image has to
+be made; the volume goes with the pod. People reach it as they do anywhere: by a port-forward through the API server.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,34 +14,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from testbed.building.images import BUSYBOX
+from tests.cluster.chart.rendered import Helm, Object, find_helm
 from tests.cluster.live.kube import Kube
 from tests.cluster.reading import on_the_bed
 from tests.cluster.reading.served import Printed, spotwright
 
-from spotwright.cluster.install import permissions
-
 __all__ = ["ControllerPod", "controller_pod"]
 
 _STARTS = 240.0  # seconds, on a busy machine
-_LABELS = {"app.kubernetes.io/name": "spotwright"}
+_STATE = "/var/lib/spotwright/state"
 
 
 @dataclass(frozen=True)
 class ControllerPod:
-    """A controller that runs in the pod ``controller`` of the namespace ``home``."""
+    """A controller that runs in the Deployment ``spotwright`` of the namespace ``home``."""
 
     kube: Kube
     home: str
 
     def log(self) -> str:
         """What it has written so far."""
-        return self.kube.run("logs", "controller", "-n", self.home)
+        return self.kube.run("logs", "deployment/spotwright", "-n", self.home)
 
     def inside(self, *words: str) -> str:
         """What a command of ours prints in the pod, beside the state folder."""
-        command = ["python3", "-m", "spotwright", *words, "--state", "/state"]
-        return self.kube.run("exec", "-n", self.home, "controller", "--", *command)
+        command = ["python3", "-m", "spotwright", *words, "--state", _STATE]
+        return self.kube.run("exec", "-n", self.home, "deployment/spotwright", "--", *command)
 
     def read(self, *words: str, kubeconfig: Path | None = None) -> Printed:
         """What a command prints to a person, as an admin unless a kubeconfig is given."""
@@ -49,47 +50,48 @@ class ControllerPod:
 
 
 @contextmanager
-def controller_pod(kube: Kube, config: str, *options: str) -> Iterator[ControllerPod]:
+def controller_pod(kube: Kube, config: str) -> Iterator[ControllerPod]:
     """A controller with this configuration for all labelled namespaces, ready to place, record and be read."""
+    program = find_helm()
+    if program is None:
+        pytest.skip("helm is not installed")
     home = f"controller-{uuid.uuid4().hex[:6]}"
+    values = {
+        "clusterWide": True,
+        "config": config,
+        "refusal": {"image": BUSYBOX},
+        "nodeSelector": {"kubernetes.io/hostname": "n1"},
+        "controller": {"verbose": True},
+    }
+    objects = [
+        with_our_code(each) for each in Helm(program).render(values, home) if each["kind"] != "PersistentVolumeClaim"
+    ]
     made = ControllerPod(kube, home)
-    rights = permissions(home, home, home)
     try:
-        kube.apply(on_the_bed.named("Namespace", "v1", home, ""), *rights)
-        text = {**on_the_bed.named("ConfigMap", "v1", "spotwright", home), "data": {"spotwright.yaml": config}}
-        kube.apply(text, _service(home))
-        kube.apply(_pod(home, options))
+        kube.apply(on_the_bed.named("Namespace", "v1", home, ""))
+        kube.apply(*objects)
         try:
-            kube.wait(lambda: on_the_bed.is_ready(kube, home), "the controller is ready", _STARTS)
+            kube.run("rollout", "status", "deployment/spotwright", "-n", home, f"--timeout={_STARTS:.0f}s")
             kube.wait(lambda: " ready\n" in made.log() or None, "the webhook is registered", _STARTS)
         except AssertionError as error:
-            raise AssertionError(kube.run("logs", "controller", "-n", home, "--ignore-errors")) from error
+            raise AssertionError(kube.run("logs", "deployment/spotwright", "-n", home, "--ignore-errors")) from error
         yield made
     finally:
-        kube.run("delete", "mutatingwebhookconfiguration", home, "--ignore-not-found")
+        items = {"apiVersion": "v1", "kind": "List", "items": objects}
+        kube.run("delete", "--ignore-not-found", "--wait=false", "-f", "-", text=json.dumps(items))
         kube.run("delete", "namespace", home, "--wait=false", "--ignore-not-found")
-        kube.run("delete", "clusterrole,clusterrolebinding", home, "--ignore-not-found")
-        kube.run("delete", "rolebinding", home, "-n", "kube-system", "--ignore-not-found")
-        kube.run("delete", "role,rolebinding", f"{home}-autoscalers", "-n", "kube-system", "--ignore-not-found")
 
 
-def _service(home: str) -> dict[str, Any]:
-    ports = [{"port": 443, "targetPort": 9443}]
-    return {**on_the_bed.named("Service", "v1", "spotwright", home), "spec": {"selector": _LABELS, "ports": ports}}
-
-
-def _pod(home: str, options: tuple[str, ...]) -> dict[str, Any]:
-    command = ["-m", "spotwright", "controller", "--state", "/state", "--name", home]
-    command += ["--listen", "0.0.0.0:9443", "--read-listen", "0.0.0.0:9444", "--refusal-image", BUSYBOX, "-v", *options]
-    probe = {"httpGet": {"scheme": "HTTPS", "path": "/readyz", "port": 9443}, "periodSeconds": 1, "timeoutSeconds": 5}
-    ports = [{"name": "webhook", "containerPort": 9443}, {"name": "reading", "containerPort": 9444}]
-    more = {"name": "controller", "ports": ports, "readinessProbe": probe}
-    spec = {
-        "serviceAccountName": home,
-        "nodeSelector": {"kubernetes.io/hostname": "n1"},
-        "terminationGracePeriodSeconds": 5,
-        "tolerations": [{"operator": "Exists"}],
-        **on_the_bed.with_our_code({**more, "command": on_the_bed.python(*command)}, state={"emptyDir": {}}),
-    }
-    pod = on_the_bed.named("Pod", "v1", "controller", home)
-    return {**pod, "metadata": {**pod["metadata"], "labels": _LABELS}, "spec": spec}
+def with_our_code(made: Object) -> Object:
+    """The object; the Deployment with this machine's code in the place of the image, and a volume that goes with the pod."""
+    if made["kind"] != "Deployment":
+        return made
+    spec: dict[str, Any] = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    ours = on_the_bed.with_our_code({"command": on_the_bed.python("-m", "spotwright", *container.pop("args"))})
+    (code,) = ours["containers"]
+    lists = {name: [*container[name], *code.pop(name)] for name in ("env", "volumeMounts")}
+    spec["containers"] = [{**container, **code, **lists}]
+    kept = [volume for volume in spec["volumes"] if volume["name"] != "state"]
+    spec["volumes"] = [*kept, *ours["volumes"], {"name": "state", "emptyDir": {}}]
+    return made

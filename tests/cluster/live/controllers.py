@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 from testbed.settings import Settings
+from tests.cluster.live.chart_account import login_of_the_chart, remove_rights_of
 from tests.cluster.live.kube import Kube
 
 from spotwright.engine.state import AttemptState, RunState
@@ -67,7 +68,7 @@ def controller(
     """A controller with this configuration for all labelled namespaces, while the block runs.
 
     ``before`` is Python code that its process runs first: to shorten a time that nobody can set. ``kubeconfig`` is that of a
-    user with fewer rights than the cluster's admin, who is the default.
+    user with other rights than the chart's account, which is the default.
     """
     home = f"controller-{uuid.uuid4().hex[:6]}"
     state, log_file = folder / "state", folder / "controller.log"
@@ -77,7 +78,7 @@ def controller(
     command = [sys.executable, *program, "controller", "--state", str(state), "--home", home]
     command += ["--name", home, "--listen", f"{HOST}:{PORT}", "--webhook-url", f"https://{HOST}:{PORT}", *options]
     inside = ["ip", "netns", "exec", bed.namespace, *command]
-    inside += ["--kubeconfig", str(kubeconfig or bed.inside_kubeconfig)]
+    inside += ["--kubeconfig", str(kubeconfig or login_of_the_chart(kube, bed, home, folder))]
     with log_file.open("wb") as log:
         process = subprocess.Popen(inside, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
 
@@ -94,6 +95,8 @@ def controller(
     finally:
         end()
         kube.run("delete", "namespace", home, "--wait=false")
+        if kubeconfig is None:
+            remove_rights_of(kube, home)
 
 
 def is_ready(made: Controller) -> bool:

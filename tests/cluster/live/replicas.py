@@ -50,7 +50,8 @@ class Controllers:
         command += ["--webhook-url", f"https://{NETWORK.control_plane}:{reached}", "--refusal-image", BUSYBOX]
         command += ["--log-limit", "0", *self.options]
         with (self.logs / f"controller-{number}.log").open("ab") as log:
-            self.processes[number] = subprocess.Popen(self._inside(*command), stdout=log, stderr=log)
+            inside = self._inside(*command)  # in a session of its own, so that it shares processors with no test
+            self.processes[number] = subprocess.Popen(inside, stdout=log, stderr=log, start_new_session=True)
 
     def wait(self) -> None:
         """Wait until every replica that runs says that it is ready."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from testbed.cluster import bring_down, bring_up, build
@@ -88,3 +90,16 @@ def test_the_control_plane_survives_the_end_of_one_of_its_processes(bed: Setting
     control_plane.restart(bed, name)
     wait_until(api.ready, "the API server is ready", 120)
     assert {node: item["metadata"]["uid"] for node, item in api.nodes().items()} == before
+
+
+def test_a_burst_of_connections_waits_for_a_relay_that_gets_no_processor(bed: Settings) -> None:
+    relay = Processes(bed).pid("relay")
+    assert relay is not None
+    os.kill(relay, signal.SIGSTOP)
+    try:
+        with ExitStack() as opened:
+            for _ in range(100):  # a connection for which there is no room would wait for a second try of the kernel
+                opened.enter_context(socket.create_connection(("127.0.0.1", bed.port), timeout=0.5))
+    finally:
+        os.kill(relay, signal.SIGCONT)
+    wait_until(Api(bed).ready, "the API server is reached", 60)

@@ -79,7 +79,7 @@ def test_where_being_made_again_would_count_a_pod_is_open_to_all_rungs_and_never
     time.sleep(3 * PENDING)
     (pod,) = kube.list("pods", namespace)
     assert "deletionTimestamp" not in pod["metadata"]
-    why_not = why_not_moved(pod, [kube.get("job", "counted", namespace) or {}])
+    why_not = why_not_moved(pod, [kube.get("job", "counted", namespace) or {}], is_admitted=True)
     assert "would count it against backoffLimit 0" in why_not
     annotations = pod["metadata"]["annotations"]
     assert annotations["spotwright.dev/rung"] == "empty,spot,system"

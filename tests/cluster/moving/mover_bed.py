@@ -10,14 +10,15 @@ from typing import Any
 
 import httpx2
 from aiohttp import web
+from tests.cluster.admissions import note_admission
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_objects import SPOT, job, node, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
+from spotwright.cluster.recording import watch_and_keep_logs
 from spotwright.cluster.run_store import RunStore, this_process
-from spotwright.cluster.unavailable_pools import Tally
-from spotwright.cluster.watcher import watch_and_keep_logs
+from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, Finding, Tally, read_findings
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
@@ -57,6 +58,7 @@ class Bed:
         if "node" not in more:
             condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/1 nodes"}
             made["status"]["conditions"] = [condition]
+        note_admission(self.folder, made)
         self.put(PODS, made)
         base = f"/api/v1/namespaces/team-a/pods/{name}"
         self.server.pages |= {f"{base}/eviction": self._deed("evict", name), base: self._deed("delete", name)}
@@ -101,6 +103,12 @@ class Bed:
         async with asyncio.timeout(30):
             while not holds():  # noqa: ASYNC110  # another process would have to tell
                 await asyncio.sleep(0.02)
+
+
+def findings(folder: Path) -> list[Finding]:
+    """The pauses of pools that the leader has found, whoever they hold for."""
+    found = read_findings(folder / LEFT_OUT_FILE)
+    return [one for by_namespace in found.values() for one in by_namespace.values()]
 
 
 def on_a_bed(folder: Path, scenario: Callable[[Bed], Coroutine[Any, Any, None]]) -> None:

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.descheduler import why_not_moved
+from spotwright.cluster import descheduler
+
+
+def why_not_moved(made: dict[str, Any], owners: list[dict[str, Any]], *, is_admitted: bool = True) -> str:
+    return descheduler.why_not_moved(made, owners, is_admitted=is_admitted)
+
 
 RULE = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
@@ -17,7 +22,7 @@ def rules(action: str) -> dict[str, Any]:
 
 
 def admitted(owner: dict[str, Any] | None, **labels: str) -> dict[str, Any]:
-    return pod("one", owner, annotations={"spotwright.dev/rung": "gpu-spot"}, labels=labels)
+    return pod("one", owner, labels=labels)
 
 
 def workflow() -> dict[str, Any]:
@@ -77,7 +82,8 @@ def test_a_bare_pod_is_left() -> None:
 
 
 def test_a_pod_whose_rung_nobody_enforces_is_left() -> None:
-    assert "no webhook has admitted it" in why_not_moved(pod("one", workflow()), [workflow()])
+    forged = pod("one", workflow(), annotations={"spotwright.dev/rung": "gpu-spot"})
+    assert "no webhook has admitted it" in why_not_moved(forged, [workflow()], is_admitted=False)
 
 
 def test_a_pod_of_a_queue_is_left_to_kueue() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.admissions import admission_of
 from tests.cluster.watching.watched_objects import BEGIN, job, pod
 
 from spotwright import config as configuration
@@ -50,7 +51,7 @@ class Waiting:
         return made
 
     def look(self, now: float, *pods: Mapping[str, Any]) -> None:
-        Recorder(self.run, self.view, now).record(
+        Recorder(self.run, self.view, now, admission=admission_of).record(
             [SeenPod(each, (self.owner,)) for each in pods], self.owner, are_all=False
         )
         self.run.commit()

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.cluster.moving.mover_bed import CONFIG, NODES, Bed, on_a_bed
+from tests.cluster.moving.mover_bed import CONFIG, NODES, Bed, findings, on_a_bed
 from tests.cluster.watching.watched_objects import node
 from tests.cluster.words import said
 
 from spotwright import config as configuration
 from spotwright.clouds.cluster_autoscaler import likely_group
 from spotwright.cluster import descheduler
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, read_pauses
 from spotwright.engine.waits import CANNOT_GROW, NO_NODE, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at
 from spotwright.model.attempts import Cause
 
@@ -90,7 +89,7 @@ def test_a_pod_whose_node_boots_longer_than_the_time_out_stays(tmp_path: Path) -
             bed.pod("one", node="n1", phase="Running")
             await bed.until(lambda: bed.attempts()[0].bound_at)
         assert bed.attempts()[0].taken_back is None
-        assert not read_pauses(tmp_path / LEFT_OUT_FILE)
+        assert not findings(tmp_path)
 
     on_a_bed(tmp_path, scenario)
 
@@ -120,7 +119,7 @@ def test_a_group_that_gets_into_backoff_moves_its_pod_at_once_and_is_left_out(tm
         [attempt] = bed.attempts()
         assert attempt.cause_why.startswith("no node can come on gpu-spot: ")
         assert "OUT_OF_RESOURCES" in attempt.cause_why
-        assert list(read_pauses(tmp_path / LEFT_OUT_FILE)) == ["gpu-spot"]
+        assert [one.pool for one in findings(tmp_path)] == ["gpu-spot"]
 
     on_a_bed(tmp_path, scenario)
 
@@ -133,7 +132,7 @@ def test_what_is_said_of_a_pod_alone_moves_it_and_leaves_out_no_pool_for_others(
             await bed.until(lambda: taken_back(bed))
         [attempt] = bed.attempts()
         assert attempt.waits.startswith(NO_SCALE_UP)
-        assert not read_pauses(tmp_path / LEFT_OUT_FILE)
+        assert not findings(tmp_path)
 
     on_a_bed(tmp_path, scenario)
 
@@ -194,7 +193,7 @@ def test_who_may_not_read_events_has_the_clock_alone_with_a_longer_default(
 
     on_a_bed(tmp_path, scenario)
     assert "autoscalers are heard only in part" in caplog.text
-    assert "--print-rbac" in caplog.text
+    assert "docs/how-to/cluster/install.md has the rights" in caplog.text
 
 
 def test_who_may_not_read_the_status_hears_events(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -253,7 +252,7 @@ def test_a_node_pool_without_offerings_moves_its_pod_at_once(tmp_path: Path) -> 
             hear(bed, said.of_karpenter("FailedScheduling", "incompatible requirements", time.time()))
             await bed.until(lambda: taken_back(bed))
         assert "NoCompatibleInstanceTypes" in bed.attempts()[0].cause_why
-        assert list(read_pauses(tmp_path / LEFT_OUT_FILE)) == ["gpu-spot"]
+        assert [one.pool for one in findings(tmp_path)] == ["gpu-spot"]
 
     on_a_bed(tmp_path, scenario)
 
@@ -266,7 +265,7 @@ def test_a_pod_whose_ordered_node_never_comes_is_moved_after_the_limit(tmp_path:
         async with bed.leader(order_limit=0.5):
             await bed.until(lambda: taken_back(bed))
         assert "is on its way for 0.5s, and none has come" in bed.attempts()[0].cause_why
-        assert list(read_pauses(tmp_path / LEFT_OUT_FILE)) == ["gpu-spot"]
+        assert [one.pool for one in findings(tmp_path)] == ["gpu-spot"]
 
     on_a_bed(tmp_path, scenario)
 
@@ -284,7 +283,7 @@ def test_an_open_pod_is_moved_where_karpenter_orders_the_same_node_for_ever(tmp_
         async with bed.leader(order_limit=0.5):
             await bed.until(lambda: taken_back(bed))
         assert bed.attempts()[0].is_open
-        assert not read_pauses(tmp_path / LEFT_OUT_FILE)
+        assert not findings(tmp_path)
 
     on_a_bed(tmp_path, scenario)
 

@@ -21,7 +21,7 @@ CODE = Path(package.__file__).parent.parent
 _PACKAGES = Path(sysconfig.get_path("purelib"))
 _LIBRARIES = Path("/lib") / str(sysconfig.get_config_var("MULTIARCH"))  # of the C library, which compiled packages need
 _NEEDED = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6")
-_LINK = f"mkdir -p /linked; for name in {' '.join(_NEEDED)}; do ln -sf /libraries/$name /linked/; done; exec python3 "
+_LINK = f"mkdir -p /tmp/linked; for name in {' '.join(_NEEDED)}; do ln -sf /libraries/$name /tmp/linked/; done; exec python3 "
 _RBAC = "rbac.authorization.k8s.io"
 CONFIG = """
 version: 1
@@ -154,7 +154,7 @@ def with_our_code(*containers: dict[str, Any], **volumes: dict[str, Any]) -> dic
     folders = {"code": CODE, "packages": _PACKAGES, "libraries": _LIBRARIES}
     made: list[dict[str, Any]] = [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()]
     made += [{"name": name, **volume} for name, volume in volumes.items()]
-    variables = {"PYTHONPATH": "/code:/packages", "LD_LIBRARY_PATH": "/linked", "PYTHONUNBUFFERED": "1"}
+    variables = {"PYTHONPATH": "/code:/packages", "LD_LIBRARY_PATH": "/tmp/linked", "PYTHONUNBUFFERED": "1"}  # noqa: S108  # of the pod
     common = {
         "image": PYTHON,
         "imagePullPolicy": "Never",

@@ -11,6 +11,7 @@ from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 from spotwright.records.state_folder import RunFolder, StateFolder
 
 KFP_RUN = "5b51d1a4-8c33-4a08-9a35-0f0a3f2d7b11"
+KFP_NAME = "my nightly iris"
 LOGS = {
     1: b"step 1\nstep 2\n",
     2: "Z\u00fcge \u2713\n".encode() + b"\xff broken",
@@ -65,6 +66,7 @@ def _workflow() -> dict[str, Any]:
         "uid": "uid-iris-0123",
         "creationTimestamp": "2027-01-15T08:00:00Z",
         "labels": {"pipeline/runid": KFP_RUN},
+        "annotations": {"pipelines.kubeflow.org/run_name": KFP_NAME},
     }
     status = {"phase": "Succeeded", "startedAt": "2027-01-15T08:00:00Z", "finishedAt": "2027-01-15T08:00:20Z"}
     return {"kind": "Workflow", "metadata": meta, "spec": {}, "status": status}

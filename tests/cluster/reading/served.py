@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
 
 import yaml
 from aiohttp import web
+from tests.cluster.granted_rights import is_allowed
 
 from spotwright.cli import main
 from spotwright.cluster.api_client import Api, connect, find_cluster
@@ -33,6 +35,7 @@ class Kubernetes:
         self.objects: dict[str, dict[str, Any]] = {}  # by path
         self.writes: list[str] = []  # methods of what was written
         self.refused: set[str] = set()  # tokens that have expired
+        self.served: tuple[str, ...] = ("team-a", "team-b")
 
     async def review_token(self, request: web.Request) -> web.Response:
         if self.is_down:
@@ -55,7 +58,14 @@ class Kubernetes:
         return web.json_response({"status": {"allowed": allowed}})
 
     async def show(self, request: web.Request) -> web.Response:
-        found = self.objects.get(request.path)
+        is_ours = request.headers.get("Authorization") == "Bearer t"  # the others have rights of their own
+        if is_ours and not is_allowed(f"GET {request.path_qs}", served=self.served):
+            return web.json_response({"message": "forbidden"}, status=403)
+        name = parse_qs(request.query.get("fieldSelector", "")).get("metadata.name", [""])[0]
+        if name:
+            path = f"/api/v1/namespaces/{name}"
+            return web.json_response({"items": [self.objects.get(path) or _namespace(path)]})
+        found = self.objects.get(request.path) or _namespace(request.path)
         return web.json_response(found or {"message": "not found"}, status=404 if found is None else 200)
 
     async def write(self, request: web.Request) -> web.Response:
@@ -77,6 +87,12 @@ class Kubernetes:
             ]
         )
         return app
+
+
+def _namespace(path: str) -> dict[str, Any] | None:
+    """The namespace that a path names: each one is there, as the one that the runs were recorded in."""
+    name = path.removeprefix("/api/v1/namespaces/")
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}} if name != path and "/" not in name else None
 
 
 class Served:

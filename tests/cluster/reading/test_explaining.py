@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cluster.reading.served import Printed, Served, serving, spotwright
 from tests.cluster.reading.waiting_pods import IGNORES, waiting_pod
-from tests.cluster.watching.watched_cluster import Cluster
+from tests.cluster.watching.watched_cluster import CONFIG, Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
+
+from spotwright.cluster.run_api_client import RemoteRuns
 
 TRAIN = job(backoffLimit=3)
 
@@ -57,6 +60,20 @@ pod two: attempt 2 of task train
   not enforced: the rung: no webhook has admitted this pod, so its own affinity alone decides where it may run
   not enforced: the budgets: they are counted, but no pod is made a refusal when one is spent
 """
+
+
+def test_a_deadline_of_its_policy_is_named_as_one_that_nothing_keeps(
+    certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONFIG, "policy", {"default": {"spot": "prefer", "deadline": "8h"}})
+    cluster = Cluster(tmp_path / "state")
+    alive = pod("two", TRAIN, node="n1", phase="Running")
+    cluster.look(TRAIN, alive)
+    cluster.store.close()
+    told = explain(certificates, tmp_path / "state", alive, "pod/two")
+    [line] = [each for each in told.out.splitlines() if "deadline" in each]
+    assert "not enforced: deadline (" in line
+    assert "has no effect on a cluster" in line
 
 
 def test_a_job_is_explained_by_its_live_pods(certificates: Path, tmp_path: Path, waiting: dict[str, Any]) -> None:
@@ -184,3 +201,22 @@ def test_a_pod_whose_volume_cannot_be_mounted_is_explained_by_its_events(
         told = spotwright("explain", "pod/two", "-n", "team-a", *served.options("admin"))
     assert "has not started on node n2" in told.out
     assert why in " ".join(told.out.split())
+
+
+def test_the_pools_that_are_left_out_are_told_with_until_when(
+    certificates: Path, tmp_path: Path, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    pauses = [
+        {"pool": "gpu-spot", "since": now, "until": now + 600, "times": 2},
+        {"pool": "gpu", "since": now, "until": now + 600, "times": 1, "namespace": "another-team"},
+        {"pool": "gpu", "since": now - 600, "until": now - 300, "times": 1},
+        {"pool": "others", "since": now, "until": now + 600, "times": 1},
+    ]
+    monkeypatch.setattr(RemoteRuns, "look_at_pools", lambda _: pauses)
+    told = explain(certificates, tmp_path / "state", waiting, "job/train")
+    pattern = r"\npool gpu-spot is left out until \d\d:\d\d:\d\d: attempts waited in vain for a node of it, 2 times in a row\n"
+    assert re.search(pattern, told.out), told.out
+    assert told.out.count(" is left out until ") == 1
+    found = json.loads(explain(certificates, tmp_path / "state", waiting, "job/train", "--json").out)["objects"][0]
+    assert [(one["pool"], one["times"]) for one in found["left_out"]] == [("gpu-spot", 2)]

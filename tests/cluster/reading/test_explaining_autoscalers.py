@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.left_out_pools import leave_out
 from tests.cluster.reading.served import Printed, serving, spotwright
 from tests.cluster.reading.waiting_pods import IGNORES, waiting_pod
 from tests.cluster.watching.watched_cluster import CONFIG
@@ -17,7 +18,7 @@ from tests.cluster.words import said
 
 from spotwright import config as configuration
 from spotwright.clouds.cluster_autoscaler import likely_group
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE
+from spotwright.scheduling.budgets import Pause
 
 STATUS = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 EVENTS, POOL_EVENTS = "/api/v1/namespaces/team-a/events", "/api/v1/namespaces/default/events"
@@ -80,11 +81,12 @@ def test_a_backoff_and_a_full_group_are_told_of_their_pools(certificates: Path, 
 
 def test_a_pool_that_is_passed_over_says_until_when(certificates: Path, tmp_path: Path) -> None:
     now = time.time()
-    folder = tmp_path / "state" / LEFT_OUT_FILE
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.write_text(json.dumps({"gpu-spot": {"times": 1, "since": now, "until": now + 300}}), encoding="utf-8")
+    pools = configuration.from_mapping(CONFIG).pools
+    leave_out(tmp_path / "state", "team-a", {"gpu-spot": Pause(1, now, now + 300)}, pools)
+    leave_out(tmp_path / "state", "team-b", {"gpu": Pause(1, now, now + 300)}, pools)
     out = told(certificates, tmp_path, {"spotwright.dev/rung": "gpu"}, {}).out
     assert re.search(rf"gpu-spot: out of capacity, passed over until {TIME}\n", out), out
+    assert out.count("passed over") == 1, "what another namespace has found holds for that one alone"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.cluster.reading.recorded import KFP_RUN, LOGS, record_two_teams
+from tests.cluster.left_out_pools import leave_out
+from tests.cluster.reading.recorded import KFP_NAME, KFP_RUN, LOGS, record_two_teams
 from tests.cluster.reading.served import Served, serving, spotwright
 
 from spotwright.cli.cluster import Place, open_run
 from spotwright.cluster.run_api_client import Controller
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE
+from spotwright.model.pools import Capacity, Pool
 from spotwright.records.reader import list_logs
 from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import Pause
@@ -62,8 +63,9 @@ def test_a_run_has_several_names(served: Served, train: str, name: str) -> None:
     assert json.loads(found.out)["run"] == train
 
 
-def test_a_run_of_kfp_is_found_by_its_id(served: Served) -> None:
-    found = spotwright("show", KFP_RUN, "--json", *served.options())
+@pytest.mark.parametrize("name", [KFP_RUN, KFP_NAME])
+def test_a_run_of_kfp_is_found_by_its_id_and_by_the_name_that_its_user_gave_it(served: Served, name: str) -> None:
+    found = spotwright("show", name, "--json", *served.options())
     assert json.loads(found.out)["pipeline"] == "Workflow team-a/iris"
     assert spotwright("show", "last", "--json", *served.options()).out == found.out
 
@@ -147,13 +149,16 @@ def test_runs_names_the_pools_that_attempts_pass_over(certificates: Path, tmp_pa
     state = tmp_path / "state"
     record_two_teams(state)
     now = time.time()
-    path = state / LEFT_OUT_FILE
-    path.parent.mkdir(exist_ok=True)
-    pauses = {"gpu-spot": Pause(2, now, now + 600.0), "tried-again": Pause(1, now - 400.0, now - 100.0)}
-    path.write_text(json.dumps({pool: pause._asdict() for pool, pause in pauses.items()}), encoding="utf-8")
+    pools = {name: Pool(name, Capacity.SPOT) for name in ("gpu-spot", "tried-again", "theirs", "hidden")}
+    leave_out(state, "team-a", {"gpu-spot": Pause(2, now, now + 600.0)}, pools)
+    leave_out(state, "team-a", {"tried-again": Pause(1, now - 400.0, now - 100.0)}, pools)
+    leave_out(state, "team-b", {"theirs": Pause(1, now, now + 600.0)}, pools)
+    for namespace in ("team-b", "team-c"):
+        leave_out(state, namespace, {"hidden": Pause(1, now, now + 600.0)}, pools)
     with serving(certificates, state) as served:
         printed = spotwright("runs", *served.options("anna"))
         as_json = spotwright("runs", "--json", *served.options("anna"))
     _, _, told = printed.out.partition("Pools left out, because attempts waited in vain for a node\n")
-    assert re.fullmatch(r"  gpu-spot until \d\d:\d\d:\d\d, 2 times in a row\n", told), printed
+    told_once = r"  gpu-spot in namespace team-a until \d\d:\d\d:\d\d, 2 times in a row\n"
+    assert re.fullmatch(told_once, told), "of other namespaces no name is told"
     assert all("run" in line for line in json.loads(as_json.out))

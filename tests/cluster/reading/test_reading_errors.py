@@ -15,7 +15,8 @@ from tests.cluster.reading.served import Served, serving, spotwright
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import done, job, pod
 
-from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.run_api_client import RemoteRuns, find_controller
 from spotwright.records.reader import follow_logs
 from spotwright.records.state_folder import StateFolder
 
@@ -50,7 +51,7 @@ def test_a_server_with_another_certificate_gets_no_login(
     told = spotwright("runs", *served.options())
     assert told.code == 2
     assert "its certificate is not the controller's" in told.err
-    assert "nothing was sent to it" in told.err
+    assert "nothing was sent to it; name the file with its authority in SPOTWRIGHT_CONTROLLER_CA" in told.err
 
 
 def test_a_token_that_has_expired_is_told_with_the_mend(served: Served) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_cluster import CONFIG
-from tests.cluster.watching.watched_objects import SPOT, node
+from tests.cluster.watching.watched_objects import SPOT, job, node, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
@@ -24,9 +24,11 @@ from spotwright.records.state_folder import StateFolder
 
 PODS, JOBS, NODES, NAMESPACES = "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/nodes", "/api/v1/namespaces"
 
+LABELS = {"spotwright.dev/enabled": "true"}
+
 
 class Day:
-    """A server with a namespace ``a``, and a watcher of all namespaces with the label."""
+    """A server with a namespace ``a``, and a watcher of all namespaces with the label, or of those that are listed."""
 
     def __init__(self, server: SmallApiServer, folder: Path) -> None:
         self.server, self.folder = server, folder
@@ -35,7 +37,7 @@ class Day:
         server.served = {"/apis/batch/v1": ["jobs"]}
         server.objects |= {PODS: {}, JOBS: {}, "/api/v1/events": {}}
         self.put(NODES, node("n1", **SPOT))
-        self.put(NAMESPACES, {"kind": "Namespace", "metadata": {"name": "a"}})
+        self.label()
 
     def put(self, collection: str, made: dict[str, Any]) -> None:
         """Add or change an object in the namespace ``a``."""
@@ -43,11 +45,28 @@ class Day:
         made = {**made, "metadata": {**meta, "namespace": "a"}}
         self.server.put(collection, meta["name"], uid=meta.get("uid", ""), **made)
 
-    async def start(self) -> None:
+    def label(self, **metadata: Any) -> None:
+        """Let the namespace ``a`` be served."""
+        self.put(NAMESPACES, {"kind": "Namespace", "metadata": {"name": "a", "labels": LABELS, **metadata}})
+
+    def unlabel(self) -> None:
+        """Take the label off the namespace ``a``."""
+        self.put(NAMESPACES, {"kind": "Namespace", "metadata": {"name": "a"}})
+
+    async def start(self, *namespaces: str) -> None:
         self.clients.append(httpx2.AsyncClient(base_url=self.server.url, timeout=60))
         store = RunStore(StateFolder.open(self.folder), configuration.from_mapping(CONFIG), this_process())
-        self.watcher = Watcher(Api(self.clients[-1]), store)
+        self.watcher = Watcher(Api(self.clients[-1]), store, namespaces)
         self.task = asyncio.create_task(self.watcher.run())
+
+    async def start_with_a_running_job(self, name: str, *namespaces: str) -> dict[str, Any]:
+        """Start once there is a Job whose only pod, ``one``, runs, and wait for its attempt. Returns the Job."""
+        made = job(name, uid=f"uid-{name}")
+        self.put(JOBS, made)
+        self.put(PODS, pod("one", made, node="n1", phase="Running"))
+        await self.start(*namespaces)
+        await self.until(lambda: self.is_recorded(name), "the attempt")
+        return made
 
     async def stop(self) -> None:
         if self.task is not None:
@@ -79,7 +98,7 @@ class Day:
 
 def day(folder: Path, test: Callable[[Day], Coroutine[Any, Any, None]]) -> None:
     async def within() -> None:
-        async with serving() as server, asyncio.timeout(120):
+        async with serving() as server, asyncio.timeout(60):
             made = Day(server, folder)
             try:
                 await test(made)

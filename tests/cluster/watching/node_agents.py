@@ -40,7 +40,7 @@ _ROLE: list[dict[str, Any]] = [
 
 
 @contextmanager
-def node_agent(kube: Kube, bed: Settings, folder: Path, number: int) -> Iterator[Path]:
+def node_agent(kube: Kube, bed: Settings, folder: Path, number: int, *, listen: str = "127.0.0.1:0") -> Iterator[Path]:
     """The log of a node agent that runs on a node while the block runs. ``folder`` is made for it.
 
     Its notices are deleted afterwards: the bed starts the machine again under the same Node object, and they are about that.
@@ -48,7 +48,7 @@ def node_agent(kube: Kube, bed: Settings, folder: Path, number: int) -> Iterator
     folder.mkdir()
     log, environment = folder / "agent.log", {**os.environ, "KUBERNETES_SERVICE_HOST": "10.89.0.1"}
     environment |= {"KUBERNETES_SERVICE_PORT": "6443", "SPOTWRIGHT_SERVICE_ACCOUNT": str(_account(kube, folder))}
-    options = ["node-agent", "--provider", bed.cloud, "--listen", "127.0.0.1:0", "--node", f"n{number}"]
+    options = ["node-agent", "--provider", bed.cloud, "--listen", listen, "--node", f"n{number}"]
     if bed.cloud == "aks":
         provider = Api(bed).get(f"/api/v1/nodes/n{number}")
         options += ["--provider-id", str((provider or {})["spec"]["providerID"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.cluster.admissions import admission_of
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, job, pod
 
@@ -60,7 +61,9 @@ class RecordedSet:
         cluster, owners = self.cluster, (self.job(role), self.object)
         cluster.view.clock += 10.0
         run = cluster.store.runs.get(self.uid) or cluster.store.create(self.object, templates_of(owners), (), 0.0)
-        Recorder(run, cluster.view, cluster.now).record([SeenPod(made, owners)], self.object, are_all=False)
+        Recorder(run, cluster.view, cluster.now, admission=admission_of).record(
+            [SeenPod(made, owners)], self.object, are_all=False
+        )
         run.commit()
 
     def begin(self, role: str, restart: int, index: int = 0, *, rung: str = "") -> None:

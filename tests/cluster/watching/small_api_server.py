@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from tests.cluster.json_patches import apply_patch
 
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 """Answers the requests for one path."""
@@ -37,7 +38,8 @@ class SmallApiServer:
         known = self.objects.setdefault(collection, {})
         kind = "MODIFIED" if name in known else "ADDED"
         metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(self.version)}
-        known[name] = {**more, "metadata": {"namespace": "a", **more.get("metadata", {}), **metadata}}
+        namespace = collection.partition("/namespaces/")[2].partition("/")[0] or "a"
+        known[name] = {**more, "metadata": {"namespace": namespace, **more.get("metadata", {}), **metadata}}
         self._remember(collection, kind, known[name])
         return known[name]
 
@@ -84,19 +86,31 @@ class SmallApiServer:
         collection, _, name = request.path.rpartition("/")
         if request.method in ("POST", "PUT"):
             return self._write(request, await request.json())
+        if request.method == "PATCH":
+            return self._patch(collection, name, await request.json())
         if name in self.objects.get(collection, ()):
             found = self.objects[collection][name]
             if request.method == "DELETE":
                 self.delete(collection, name)
             return web.json_response(found)
-        if request.path not in self.objects and name not in ("configmaps", "events"):
+        collections = {request.path, _of_all_namespaces(request.path)}
+        if not collections & self.objects.keys() and name not in ("configmaps", "events"):
             return web.json_response({"kind": "Status", "message": "not found"}, status=404)
-        items = sorted(self.objects.get(request.path, {}).values(), key=lambda each: str(each["metadata"]["name"]))
+        items = sorted(
+            (
+                each
+                for collection in collections
+                for each in self.objects.get(collection, {}).values()
+                if _is_asked_for(request, each)
+            ),
+            key=lambda each: str(each["metadata"]["name"]),
+        )
         start = int(request.query.get("continue") or 0)
-        more = str(start + self.page) if start + self.page < len(items) else ""
+        end = start + min(self.page, int(request.query.get("limit") or self.page))
+        more = str(end) if end < len(items) else ""
         metadata = {"resourceVersion": str(self.version), "continue": more}
         return web.json_response(
-            {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items[start : start + self.page]}
+            {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items[start:end]}
         )
 
     def _write(self, request: web.Request, body: dict[str, Any]) -> web.Response:
@@ -114,6 +128,17 @@ class SmallApiServer:
             return web.json_response({"kind": "Status", "message": "conflict"}, status=409)
         return web.json_response(self.put(collection, name, **body), status=201 if request.method == "POST" else 200)
 
+    def _patch(self, collection: str, name: str, operations: list[dict[str, Any]]) -> web.Response:
+        """Apply a JSON patch; 422 where a test of it fails, as the API server answers."""
+        known = self.objects.get(collection, {}).get(name)
+        if known is None:
+            return web.json_response({"kind": "Status", "message": "not found"}, status=404)
+        try:
+            patched = apply_patch(known, operations)
+        except AssertionError:
+            return web.json_response({"kind": "Status", "message": "a test of the patch fails"}, status=422)
+        return web.json_response(self.put(collection, name, **patched))
+
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         since = int(request.query["resourceVersion"])
         if since < self.oldest:
@@ -125,12 +150,29 @@ class SmallApiServer:
             while True:
                 changed = self._changed
                 for version, collection, kind, data in list(self.history):
-                    if version > since and collection == request.path:
-                        since = version
+                    if version <= since or collection not in (request.path, _of_all_namespaces(request.path)):
+                        continue
+                    since = version
+                    if kind == "BOOKMARK" or _is_asked_for(request, data):
                         await response.write(json.dumps({"type": kind, "object": data}).encode() + b"\n")
                 await changed.wait()
         finally:
             self._streams.discard(response)
+
+
+def _of_all_namespaces(path: str) -> str:
+    """The collection of all namespaces that a collection of one namespace is a part of."""
+    before, slash, rest = path.partition("/namespaces/")
+    return f"{before}/{rest.partition('/')[2]}" if slash and "/" in rest else path
+
+
+def _is_asked_for(request: web.Request, data: dict[str, Any]) -> bool:
+    """Whether an object is of the namespace and has the name that a request names."""
+    _, slash, rest = request.path.partition("/namespaces/")
+    _, is_named, name = request.query.get("fieldSelector", "").partition("metadata.name=")
+    meta = data["metadata"]
+    is_there = not slash or meta.get("namespace") == rest.partition("/")[0]
+    return is_there and (not is_named or meta["name"] == name)
 
 
 @contextlib.asynccontextmanager

@@ -45,4 +45,4 @@ def start_watcher(state: Path, namespace: str, *options: str) -> subprocess.Pope
 
 def states(state: Path) -> dict[str, RunState]:
     found = [RunReader(folder, lambda _: False).state for folder in StateFolder.open(state).runs()]
-    return {str(each.meta.arguments["name"]): each for each in found}
+    return {str(each.meta.arguments["name"]): each for each in found if each.events}  # one that begins has none yet

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from spotwright.cluster.controller import apart
+from spotwright.cluster.recording_process import apart
 from spotwright.errors import StateError
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -13,6 +14,8 @@ from aiohttp import web
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.api_client import Api, ApiFailed, find_cluster, wait_before
+from spotwright.cluster.bounded_json import ListPage
+from spotwright.cluster.kept_objects import Room
 from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource
 from spotwright.errors import InputError
 
@@ -23,10 +26,10 @@ PATH = "/api/v1/pods"
 class Watched:
     """A mirror that is followed, with what it reported."""
 
-    def __init__(self, server: SmallApiServer) -> None:
+    def __init__(self, server: SmallApiServer, **options: Any) -> None:
         self.server = server
         self.api = Api(httpx2.AsyncClient(base_url=server.url))
-        self.mirror = Mirror(self.api, PODS)
+        self.mirror = Mirror(self.api, PODS, **options)
         self.seen: list[Change] = []
 
     async def follow(self) -> None:
@@ -50,11 +53,11 @@ def _name(change: Change) -> str:
     return str(change.data.get("metadata", {}).get("name", ""))
 
 
-def watch(story: Callable[[Watched], Awaitable[None]]) -> Watched:
+def watch(story: Callable[[Watched], Awaitable[None]], **options: Any) -> Watched:
     async def play() -> Watched:
         async with serving() as server:
             server.put(PATH, "one")
-            watched = Watched(server)
+            watched = Watched(server, **options)
             task = asyncio.ensure_future(watched.follow())
             await watched.until((ChangeKind.SYNCED, ""))
             await story(watched)
@@ -64,6 +67,84 @@ def watch(story: Callable[[Watched], Awaitable[None]]) -> Watched:
             return watched
 
     return asyncio.run(play())
+
+
+LARGE: dict[str, Any] = {"spec": {"x": [[]] * 300_000}, "status": {"phase": "Failed"}}
+
+
+def test_an_object_of_too_many_values_stays_as_it_was_known_and_its_deletion_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(watched: Watched) -> None:
+        for _ in range(2):
+            watched.server.put(PATH, "one", **LARGE)
+            watched.server.put(PATH, "two", **LARGE)
+        watched.server.put(PATH, "three")
+        await watched.until((ChangeKind.PUT, "three"))
+        assert "spec" not in watched.mirror.objects["a", "one"]
+        assert ("a", "two") not in watched.mirror.objects
+        watched.mirror.list_again()
+        await watched.server.cut()
+        await watched.until((ChangeKind.SYNCED, ""), (ChangeKind.SYNCED, ""))
+        assert [name for _, name in watched.mirror.objects] == ["one", "three"]
+        watched.server.delete(PATH, "one")
+        await watched.until((ChangeKind.DELETED, "one"))
+
+    watch(story)
+    assert caplog.text.count("a/one is set aside, because it would take more than 4 MB of memory") == 1
+
+
+def test_an_update_of_too_many_values_is_no_news_and_the_next_watch_begins_after_it() -> None:
+    async def story(watched: Watched) -> None:
+        watched.server.put(PATH, "two")
+        watched.server.put(PATH, "one", **LARGE)
+        newest = watched.server.version
+        watched.server.put(PATH, "two", phase="Failed")  # what follows it is seen
+        await watched.until((ChangeKind.PUT, "two"), (ChangeKind.PUT, "two"))
+        watched.server.put(PATH, "one", **LARGE)
+        last = watched.server.version
+        async with asyncio.timeout(60):
+            while watched.mirror._version != str(last):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        await watched.server.cut()
+        watched.server.put(PATH, "three")
+        await watched.until((ChangeKind.PUT, "three"))
+        begun = [int(each.rpartition("resourceVersion=")[2].partition("&")[0]) for each in watched.server.asked[1:]]
+        assert last in begun
+        assert begun == sorted(begun), begun
+        known = watched.mirror.objects["a", "one"]
+        assert int(known["metadata"]["resourceVersion"]) < newest  # a write with this version is refused
+
+    changes = [(change.kind, _name(change)) for change in watch(story).seen]
+    assert changes.count((ChangeKind.PUT, "one")) == 1
+    assert changes.count((ChangeKind.PUT, "two")) == 2
+
+
+@pytest.mark.parametrize("room", [None, Room(limit=2_000)], ids=["too large", "no room"])
+def test_the_state_of_a_deleted_object_never_stands_for_a_large_one_of_its_name(room: Room | None) -> None:
+    async def story(watched: Watched) -> None:
+        watched.server.objects[PATH].pop("one")  # deleted and made again in a history that nobody has any more
+        watched.server.expire()
+        watched.server.put(PATH, "one", uid="another", **({"spec": {"x": "y" * 5_000}} if room else LARGE))
+        await watched.server.cut()
+        await watched.until((ChangeKind.DELETED, "one"), (ChangeKind.SYNCED, ""))
+        assert watched.mirror.objects == {}
+
+    deleted = [each for each in watch(story, room=room).seen if each.kind is ChangeKind.DELETED]
+    assert [each.data["metadata"]["uid"] for each in deleted] == ["uid-one"]
+
+
+def test_of_an_object_of_too_many_values_its_main_fields_are_read_where_they_are_wanted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(watched: Watched) -> None:
+        watched.server.put(PATH, "two", **LARGE)
+        await watched.until((ChangeKind.PUT, "two"))
+
+    watched = watch(story, shortens=True)
+    found = watched.mirror.objects["a", "two"]
+    assert (found["metadata"]["uid"], found["spec"], found["status"]) == ("uid-two", {}, {"phase": "Failed"})
+    assert "a/two is read without its steps" in caplog.text
 
 
 def test_changes_and_deletions_come_in_order() -> None:
@@ -194,3 +275,31 @@ def test_a_server_that_calls_each_list_too_old_is_not_asked_without_end(monkeypa
             return sum("/api/v1/pods?limit" in line for line in server.asked)
 
     assert asyncio.run(scenario()) == 2
+
+
+def test_a_page_of_large_objects_is_read_in_parts() -> None:
+    """Who may make 500 pods of 1 MB filled the memory with one page of a list."""
+
+    async def play() -> list[int]:
+        largest: list[int] = []
+        async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
+            for number in range(40):
+                server.put(PATH, f"p{number:02}", spec={"padding": "x" * 1_000_000})
+            api = Api(client)
+            get_page = api.get_page
+
+            async def counted(*arguments: Any, **more: Any) -> ListPage:
+                found = await get_page(*arguments, **more)
+                largest.append(sum(memoryview(each).nbytes for each in found.items or ()))
+                return found
+
+            api.get_page = counted  # type: ignore[method-assign]
+            mirror = Mirror(api, PODS, slim=lambda item: {"metadata": item["metadata"]})
+            async with asyncio.timeout(60), aclosing(mirror.changes()) as changes:  # type: ignore[type-var]
+                async for change in changes:
+                    if change.kind is ChangeKind.SYNCED:
+                        break
+            assert len(mirror.objects) == 40
+        return largest
+
+    assert max(asyncio.run(play())) < 10_000_000

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripts.make_recorded_deaths import RecordedMoment, read_deaths
+from tests.cluster.admissions import admission_of
 from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster.observer import Recorder
@@ -45,6 +47,15 @@ class Set:
             moment = MOMENTS[death, self.workload, "lost" if death == "power-cut" else "ended"]
             self._look(moment, restart, index + number)
 
+    def start_again(self, restart: int, index: int) -> None:
+        """Show a member whose pod has stayed and has started its container again, as with JobSet's InPlaceRestart."""
+        moment = MOMENTS["exit-1", self.workload, "ended"]
+        pod: dict[str, Any] = copy.deepcopy(dict(moment.seen.pod))
+        pod["status"] |= {"phase": "Running"}
+        (main,) = pod["status"]["containerStatuses"]
+        main |= {"restartCount": 1, "lastState": main["state"], "state": {"running": {}}}
+        self._look(replace(moment, seen=replace(moment.seen, pod=pod)), restart, index)
+
     def _look(self, moment: RecordedMoment, restart: int, index: int) -> None:
         owners = self._owners(moment)
         pod: dict[str, Any] = copy.deepcopy(dict(moment.seen.pod))
@@ -59,7 +70,7 @@ class Set:
             owners[-1], templates_of(owners), (), cluster.now
         )
         seen = SeenPod(pod, owners, is_gone=moment.seen.pod_gone)
-        Recorder(run, cluster.view, cluster.now).record([seen], owners[-1], are_all=False)
+        Recorder(run, cluster.view, cluster.now, admission=admission_of).record([seen], owners[-1], are_all=False)
         run.commit()
 
     def _owners(self, moment: RecordedMoment) -> list[dict[str, Any]]:
@@ -139,6 +150,17 @@ def test_a_pod_that_is_replaced_within_a_restart_is_charged_for_itself(gang: Set
     }
     pod["metadata"]["uid"] = f"pod-{restart}-{index}-again"
     gang.cluster.view.clock += 10.0
-    Recorder(run, gang.cluster.view, gang.cluster.now).record([SeenPod(pod, owners)], owners[-1], are_all=False)
+    Recorder(run, gang.cluster.view, gang.cluster.now, admission=admission_of).record(
+        [SeenPod(pod, owners)], owners[-1], are_all=False
+    )
     run.commit()
     assert gang.spent == {BudgetUse(interruptions=2)}
+
+
+def test_pods_that_stay_and_start_again_for_a_lost_peer_are_charged_with_it_once(gang: Set) -> None:
+    gang.end(0, "power-cut")
+    for index in (1, 2):
+        gang.start_again(0, index)
+    tasks = gang.cluster.state().tasks
+    assert [len(task.attempts) for task in tasks.values()] == [1, 2, 2]
+    assert gang.spent == {BudgetUse(interruptions=1)}

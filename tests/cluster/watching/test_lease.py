@@ -249,3 +249,36 @@ def test_times_that_would_leave_two_holders_are_refused() -> None:
             bench.replica("first", lasts=10.0)
 
     run(test)
+
+
+def test_a_lease_that_nobody_has_changed_is_renewed_by_one_request() -> None:
+    async def test(bench: Bench) -> None:
+        first = bench.replica("first")
+        await first.acquire()
+        for _ in range(3):
+            bench.server.asked.clear()
+            assert await first._try("renew")
+            assert [line.partition(" ")[0] for line in bench.server.asked] == ["PUT"]
+        held = bench.server.objects[LEASES]["watcher"]
+        bench.server.put(LEASES, "watcher", **{**held, "metadata": {**held["metadata"], "labels": {"by": "hand"}}})
+        bench.server.asked.clear()
+        assert await first._try("renew")
+        assert [line.partition(" ")[0] for line in bench.server.asked] == ["PUT", "GET", "PUT"]
+        assert bench.server.objects[LEASES]["watcher"]["metadata"]["labels"] == {"by": "hand"}
+
+    run(test)
+
+
+def test_each_renewal_says_until_when_the_lease_is_held() -> None:
+    async def test(bench: Bench) -> None:
+        first, told = bench.replica("first"), list[float]()
+        first.on_renewed = told.append
+        await first.acquire()
+        bench.pass_time(7.0)
+        assert await first._try("renew")
+        assert told == [1100.0, 1107.0]
+        assert first.held_until == 1107.0
+        await first.give_up()
+        assert first.held_until == 0.0
+
+    run(test)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.cluster.mirror import Sharing
+from spotwright.cluster.kept_objects import Sharing
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(0, 2) | st.floats(0, 2) | st.sampled_from(["", "a", "1"]),

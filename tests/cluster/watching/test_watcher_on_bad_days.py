@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.watching.days import JOBS, NAMESPACES, NODES, PODS, Day, day
+from tests.cluster.watching.days import JOBS, LABELS, NAMESPACES, NODES, PODS, Day, day
 from tests.cluster.watching.watched_cluster import CONFIG
 from tests.cluster.watching.watched_objects import SPOT, at, done, job, node, pod
 
 from spotwright import config as configuration
-from spotwright.cluster import run_store, watcher
+from spotwright.cluster import run_store, watcher, workload_recorder
 from spotwright.cluster.mirror import Change, ChangeKind
 from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.watch_streams import Stream
 from spotwright.engine.events import RunStatus
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
@@ -30,7 +31,7 @@ from spotwright.records.state_folder import StateFolder
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher, "_RETRY", 0.05)
+    monkeypatch.setattr(workload_recorder, "_RETRY", 0.05)
     monkeypatch.setattr(watcher, "_CLOSES", 0.2)
 
 
@@ -58,11 +59,7 @@ def test_what_happens_while_the_disk_is_full_is_written_when_it_has_room(
     caplog.set_level(logging.WARNING)
 
     async def test(day: Day) -> None:
-        old, new = job("old", uid="uid-old"), job("new", uid="uid-new")
-        day.put(JOBS, old)
-        day.put(PODS, pod("one", old, node="n1", phase="Running"))
-        await day.start()
-        await day.until(lambda: day.is_recorded("old"), "the first attempt")
+        old, new = await day.start_with_a_running_job("old"), job("new", uid="uid-new")
         disk["full"] = True
         day.put(PODS, pod("one", old, node="n1", phase="Failed", exit_code=3))
         day.put(PODS, pod("two", old, made=20, node="n1", phase="Running"))
@@ -71,7 +68,7 @@ def test_what_happens_while_the_disk_is_full_is_written_when_it_has_room(
         await day.until(lambda: "store" in day.watcher.problems, "the problem")
         day.server.delete(PODS, "one")  # Kubernetes forgets it; the watcher has seen how it ended
         day.server.bookmark(PODS)
-        await day.until(lambda: len(day.watcher._unwritten) == 2, "both workloads wait")
+        await day.until(lambda: len(day.watcher._recorder._unwritten) == 2, "both workloads wait")
         disk["full"] = False
         await day.until(lambda: day.cause("new") is Cause.SUCCEEDED, "the second run")
         await day.until(lambda: "store" not in day.watcher.problems, "the end of the problem")
@@ -110,11 +107,7 @@ def test_runs_that_cannot_be_written_when_the_watcher_starts_are_taken_up_later(
     tmp_path: Path, disk: dict[str, bool]
 ) -> None:
     async def test(day: Day) -> None:
-        train = job("train", uid="uid-train")
-        day.put(JOBS, train)
-        day.put(PODS, pod("one", train, node="n1", phase="Running"))
-        await day.start()
-        await day.until(lambda: day.is_recorded("train"), "the attempt")
+        train = await day.start_with_a_running_job("train")
         await day.stop()
         disk["full"] = True
         day.put(PODS, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
@@ -129,16 +122,12 @@ def test_runs_that_cannot_be_written_when_the_watcher_starts_are_taken_up_later(
 
 def test_a_namespace_that_loses_its_label_ends_no_attempt(tmp_path: Path) -> None:
     async def test(day: Day) -> None:
-        train = job("train", uid="uid-train")
-        day.put(JOBS, train)
-        day.put(PODS, pod("one", train, node="n1", phase="Running"))
-        await day.start()
-        await day.until(lambda: day.is_recorded("train"), "the attempt")
-        day.server.delete(NAMESPACES, "a")  # what a watch by label hears when the label goes
+        train = await day.start_with_a_running_job("train")
+        day.unlabel()
         await day.until(lambda: day.runs()["train"].notes, "the note")
         day.server.expire()  # the streams list again, and the pods are not theirs any more
         await day.server.cut()
-        day.put(NAMESPACES, {"kind": "Namespace", "metadata": {"name": "a"}})
+        day.label()
         day.put(PODS, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
         await day.until(lambda: day.cause("train") is Cause.SUCCEEDED, "the end")
         state = day.runs()["train"]
@@ -150,19 +139,15 @@ def test_a_namespace_that_loses_its_label_ends_no_attempt(tmp_path: Path) -> Non
 
 def test_a_list_from_before_a_namespace_came_back_says_nothing_of_its_pods(tmp_path: Path) -> None:
     async def test(day: Day) -> None:
-        train = job("train", uid="uid-train")
-        day.put(JOBS, train)
-        day.put(PODS, pod("one", train, node="n1", phase="Running"))
-        await day.start()
-        await day.until(lambda: day.is_recorded("train"), "the attempt")
-        day.server.delete(NAMESPACES, "a")
+        train = await day.start_with_a_running_job("train")
+        day.unlabel()
         await day.until(lambda: day.runs()["train"].notes, "the note")
         day.put(PODS, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
-        queue, streams = day.watcher._queue, dict(day.watcher._tasks)
-        namespace = {"kind": "Namespace", "metadata": {"name": "a"}}
-        queue.put_nowait(("Namespace", Change(ChangeKind.PUT, namespace), streams["Namespace"]))
+        queue, streams = day.watcher._streams._queue, dict(day.watcher._streams._tasks)
+        namespace = {"kind": "Namespace", "metadata": {"name": "a", "labels": LABELS}}
+        await queue.put((Stream("Namespace"), Change(ChangeKind.PUT, namespace), streams[Stream("Namespace")]))
         for kind in ("Job", "Pod"):
-            queue.put_nowait((kind, Change(ChangeKind.SYNCED, {}), streams[kind]))
+            await queue.put((Stream(kind), Change(ChangeKind.SYNCED, {}), streams[Stream(kind)]))
         await day.until(lambda: day.cause("train") is not None, "the end")
         assert day.cause("train") is Cause.SUCCEEDED
 
@@ -177,8 +162,7 @@ def test_a_namespace_that_is_deleted_under_way_ends_its_runs(tmp_path: Path) -> 
             day.put(PODS, pod(name, each, node="n1", phase="Running"))
         await day.start()
         await day.until(lambda: day.is_recorded("train") and day.is_recorded("idle"), "the attempts")
-        gone = {"name": "a", "deletionTimestamp": at(60)}
-        day.put(NAMESPACES, {"kind": "Namespace", "metadata": gone})
+        day.label(deletionTimestamp=at(60))
         day.server.delete(PODS, "one")
         day.server.delete(JOBS, "train")
         day.server.delete(NAMESPACES, "a")  # of the other Job nothing comes any more
@@ -191,13 +175,8 @@ def test_a_namespace_that_is_deleted_under_way_ends_its_runs(tmp_path: Path) -> 
 
 def test_a_job_that_fails_because_its_namespace_is_deleted_is_cancelled(tmp_path: Path) -> None:
     async def test(day: Day) -> None:
-        train = job("train", uid="uid-train")
-        day.put(JOBS, train)
-        day.put(PODS, pod("one", train, node="n1", phase="Running"))
-        await day.start()
-        await day.until(lambda: day.is_recorded("train"), "the attempt")
-        meta = {"name": "a", "labels": {"spotwright.dev/enabled": "true"}, "deletionTimestamp": at(60)}
-        day.put(NAMESPACES, {"kind": "Namespace", "metadata": meta})
+        train = await day.start_with_a_running_job("train")
+        day.label(deletionTimestamp=at(60))
         day.put(PODS, pod("one", train, node="n1", phase="Failed", exit_code=137))
         failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
         day.put(JOBS, {**train, "status": {"conditions": [failed]}})
@@ -212,14 +191,15 @@ def test_a_job_that_fails_because_its_namespace_is_deleted_is_cancelled(tmp_path
 def test_a_watcher_ends_also_where_a_change_comes_in_the_same_moment(tmp_path: Path) -> None:
     async def test(day: Day) -> None:
         await day.start()
-        await day.until(lambda: day.watcher._queue.empty() and not day.watcher._waiting, "all streams are complete")
+        streams = day.watcher._streams
+        await day.until(lambda: streams._queue.empty() and not streams.waiting, "all streams are complete")
         assert day.task is not None
-        change = ("Event", Change(ChangeKind.DELETED, {"metadata": {"name": "one", "namespace": "a"}}), None)
+        change = (Stream("Event"), Change(ChangeKind.DELETED, {"metadata": {"name": "one", "namespace": "a"}}), None)
         day.watcher._closing["b"] = time.monotonic() + 60  # it waits for a moment as well as for a change
-        day.watcher._queue.put_nowait(change)
-        await day.until(day.watcher._queue.empty, "it waits again")
+        await streams._queue.put(change)
+        await day.until(streams._queue.empty, "it waits again")
         await asyncio.sleep(0.1)
-        day.watcher._queue.put_nowait(change)
+        await streams._queue.put(change)
         day.task.cancel()
         await asyncio.wait({day.task}, timeout=30)
         assert day.task.cancelled()
@@ -229,11 +209,7 @@ def test_a_watcher_ends_also_where_a_change_comes_in_the_same_moment(tmp_path: P
 
 def test_ends_are_recorded_while_changes_come_without_a_pause(tmp_path: Path) -> None:
     async def test(day: Day) -> None:
-        train = job("train", uid="uid-train")
-        day.put(JOBS, train)
-        day.put(PODS, pod("one", train, node="n1", phase="Running"))
-        await day.start()
-        await day.until(lambda: day.is_recorded("train"), "the attempt")
+        train = await day.start_with_a_running_job("train")
         day.put(PODS, pod("one", train, node="n1", phase="Running", deletionTimestamp=at(30)))
         day.server.delete(PODS, "one")
         changes = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.admissions import admission_of
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
 from spotwright import config as configuration
@@ -52,14 +53,22 @@ class Cluster:
         self, root: dict[str, Any], *pods: dict[str, Any], gone: tuple[str, ...] = (), deleted: bool = False
     ) -> None:
         """Look at a workload as a whole; the API has no pods but these, less those that are ``gone``."""
-        uid = root["metadata"]["uid"]
         owners = () if root["kind"] == "Pod" else (root,)
-        self.view.clock += 10.0
         seen = [SeenPod(each, owners, is_gone=each["metadata"]["name"] in gone) for each in pods]
+        self.look_at(seen, root, deleted=deleted)
+
+    def look_at(self, seen: list[SeenPod], root: dict[str, Any], *, deleted: bool = False) -> None:
+        """Look at a workload that has these pods, with owners of their own."""
+        uid = root["metadata"]["uid"]
+        self.view.clock += 10.0
         if self.store.is_over(uid):
             return
-        run = self.store.runs.get(uid) or self.store.create(root, templates_of(owners), (), self.now)
-        Recorder(run, self.view, self.now).record(seen, None if deleted else root, are_all=True)
+        owners = seen[0].owners if seen else (root,)
+        run = self.store.runs.get(uid) or self.store.create(
+            root, templates_of(owners), (), self.now, f"uid-{root['metadata']['namespace']}"
+        )
+        recorder = Recorder(run, self.view, self.now, admission=admission_of)
+        recorder.record(seen, None if deleted else root, are_all=True)
         run.commit()
         if run.is_over:
             self.store.finish(run)

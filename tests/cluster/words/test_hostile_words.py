@@ -119,12 +119,14 @@ def test_a_name_with_control_characters_stays_in_one_line() -> None:
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autoscaler_words, "_KEPT", 100)
+    monkeypatch.setattr(autoscaler_words, "_KEPT_OF_NAMESPACE", 100)
     words = AutoscalerWords()
     for number in range(500):
         words.put_event(event("TriggeredScaleUp", about={"kind": "Pod", "uid": f"uid-{number}"}))
         words.put_event(no_offering(f"pool-{number}"))
-    assert len(words._words) == len(words._refusals) == 100
-    assert ("uid-499", autoscaler_words.SCALER) in words._words
+    (of_namespace,) = words._words.values()
+    assert len(of_namespace) == len(words._refusals) == 100
+    assert ("uid-499", autoscaler_words.SCALER) in of_namespace
 
 
 def test_many_groups_are_read_up_to_a_limit() -> None:

@@ -80,7 +80,10 @@ def test_the_cluster_autoscaler_on_a_pod_of_one_pool(heard: list[Any], expected:
     ("groups", "expected"),
     [
         ((BACKOFF, group(GROUP)), None),
-        ((BACKOFF, group(GROUP, target=3, ready=3, most=3)), CANNOT_GROW),
+        # each of them is left out for every namespace only if the provider refuses a node of each of them
+        ((BACKOFF, group(GROUP, target=3, ready=3, most=3)), NO_SCALE_UP),
+        ((BACKOFF, group(GROUP, state="Backoff", since=15)), CANNOT_GROW),
+        ((BACKOFF,), NO_SCALE_UP),
         ((BACKOFF, group(GROUP, target=1, state="InProgress", since=10)), NODE_ORDERED),
     ],
 )

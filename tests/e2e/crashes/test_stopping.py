@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.building import Of, step
 from tests.e2e.crashes.soundness import assert_sound
-from tests.e2e.inside import alone, attempt, hold, note, raise_file
+from tests.e2e.inside import alone, attempt, hold, note, progress, raise_file
 from tests.e2e.project import QUICK, Project, RunningCommand, eventually
 from tests.sampling import every
 
@@ -51,6 +51,16 @@ def saves_when_told() -> int:
         note("told")
         time.sleep(0.2)  # what it takes to save
         note("saved")
+    return attempt()
+
+
+def saves_half_way_when_told() -> int:
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    progress(0.5)
+    raise_file("holding")
+    while attempt() == 1 and not told:
+        time.sleep(0.005)
     return attempt()
 
 
@@ -125,6 +135,15 @@ def test_an_attempt_that_finishes_while_its_run_is_stopped_is_not_run_again(proj
     assert project.spotwright("resume", "r").code == 0
     assert project.causes("it") == ["succeeded"]
     assert project.noted("saved") == [1]
+
+
+def test_an_attempt_that_returns_with_work_left_while_its_run_is_stopped_is_run_again(project: Project) -> None:
+    started = held(project, project.pipeline({"it": step(saves_half_way_when_told)}))
+    started.send(signal.SIGINT)
+    assert started.wait().code == 130
+    assert project.spotwright("resume", "r").code == 0
+    assert project.causes("it") == ["cancelled", "succeeded"]
+    assert project.show()["outputs"]["it.Output"]["value"] == 2
 
 
 def test_an_attempt_that_finishes_while_its_run_is_cancelled_is_cancelled(project: Project) -> None:
@@ -212,7 +231,9 @@ def test_a_run_that_has_ended_cannot_be_cancelled(project: Project) -> None:
 
 @pytest.mark.parametrize("reached", every(2, ["both", "the command", "the compiler"]))
 def test_ctrl_c_during_compilation_prints_nothing_and_starts_no_run(project: Project, reached: str) -> None:
-    pipeline = project.write("slow.py", "import pathlib, time\npathlib.Path('compiling').touch()\ntime.sleep(60)\n")
+    pipeline = project.write(
+        "slow.py", "import kfp, pathlib, time\npathlib.Path('compiling').touch()\ntime.sleep(60)\n"
+    )
     started = project.start("run", str(pipeline))
     eventually((project.folder / "compiling").exists)
     compiler = [pid for pid in project.processes() if pid != started.pid]

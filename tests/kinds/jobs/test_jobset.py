@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.kinds.schemas import load, strange
-from tests.placing.placed import PREFER, SHARED, at_path, place, refusal
+from tests.placing.placed import FILE, PREFER, SHARED, a_config, at_path, place, refusal
+
+from spotwright.manifests.files import place_text
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import References
+from spotwright.placing.enforcement import Mechanism
 
 DISRUPTION_CONDITION = [{"type": "DisruptionTarget", "status": "True"}]
 FAIL = {"action": "FailJob", "onPodConditions": DISRUPTION_CONDITION}
@@ -210,8 +215,60 @@ def test_a_child_that_ignores_interruptions_is_left_and_named() -> None:
     )
 
 
+IN_PLACE = "\n  failurePolicy: {restartStrategy: InPlaceRestart}"
+AGENT = """
+            initContainers:
+            - name: agent
+              image: agent:1
+              restartPolicy: Always
+              restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}]"""
+
+
+def test_a_set_whose_pods_restart_in_place_says_what_that_needs_and_what_happens_without_it() -> None:
+    outcome = place(a_jobset("workers", spec=IN_PLACE, pod=AGENT))
+
+    said = outcome.roles["mnist/workers"]
+    assert said.after_interruption == (
+        "this pod alone is made again, and the others stay and start their containers again, counted, with errors, "
+        "against maxRestarts 10"
+    )
+    assert said.mechanism is Mechanism.SET_IN_PLACE
+    assert outcome.reports("JobSet 0.11 or newer with its feature gate InPlaceRestart", "all its pods are made again")
+    assert not outcome.reports("needs JobSet's agent")
+
+
+def test_pods_that_restart_in_place_without_the_agent_are_named() -> None:
+    outcome = place(a_jobset("workers", spec=IN_PLACE))
+
+    assert outcome.reports("workers: InPlaceRestart needs JobSet's agent in each pod", "the whole set restarts")
+    assert outcome.roles["mnist/workers"].mechanism is Mechanism.SET_ALONE
+
+
+def test_a_rule_that_fails_the_job_restarts_the_whole_set_also_in_place() -> None:
+    own = "\n        podFailurePolicy: {rules: [{action: FailJob, onPodConditions: [{type: DisruptionTarget}]}]}"
+    outcome = place(a_jobset("workers", spec=IN_PLACE, job=own, pod=AGENT))
+
+    said = outcome.roles["mnist/workers"]
+    assert (said.mechanism, said.after_interruption) == (
+        Mechanism.SET_RESTARTS,
+        "the whole set restarts, counted, with errors, against maxRestarts 10",
+    )
+
+
+def test_restarts_in_place_leave_no_room_for_moves_as_nobody_refuses_pods_that_stay() -> None:
+    never = "\n            restartPolicy: Never"
+    options = PlaceOptions(has_webhook=True)
+    whole, in_place = (
+        place_text(a_jobset("workers", spec=spec, pod=never + AGENT), FILE, a_config(PREFER), References([]), options)
+        for spec in ("", IN_PLACE)
+    )
+    assert "maxRestarts: 30" in whole.text
+    assert "maxRestarts: 10" in in_place.text
+    assert any("maxRestarts 10 counts interruptions" in str(one) for one in in_place.findings)
+
+
 def test_pods_that_restart_in_place_keep_the_job_fields_that_need_it() -> None:
-    outcome = place(a_jobset("workers", spec="\n  failurePolicy: {restartStrategy: InPlaceRestart}"))
+    outcome = place(a_jobset("workers", spec=IN_PLACE))
 
     assert set(at_path(outcome.value, "spec.replicatedJobs.0.template.spec")) == {"template"}
     assert at_path(outcome.value, "spec.failurePolicy.maxRestarts") == 10

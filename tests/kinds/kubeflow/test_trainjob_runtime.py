@@ -215,6 +215,13 @@ def test_a_failure_policy_of_the_runtime_stays_and_needs_no_copy() -> None:
     )
 
 
+def test_a_runtime_whose_pods_restart_in_place_is_named_so() -> None:
+    in_place = SETTLED.replace("maxRestarts:", "restartStrategy: InPlaceRestart, maxRestarts:")
+    assert in_place != SETTLED
+    said = placed(runtime=in_place).roles["mnist/node"].after_interruption
+    assert "decides (InPlaceRestart: the pods that are not lost stay" in said
+
+
 def test_a_failure_policy_of_the_runtime_is_replaced_in_a_copy_when_that_is_asked_for() -> None:
     outcome = placed(runtime=SETTLED, replace_retries=True)
 

@@ -96,23 +96,6 @@ def _evicted_workers(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         )
 
 
-def _rendezvous(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    """An elastic job without a master: the rendezvous is worker 0, which is on spot as the others are."""
-    if subject.kind != "PyTorchJob" or not subject.mapping("spec", "elasticPolicy"):
-        return
-    backend = str(subject.get("spec", "elasticPolicy", "rdzvBackend", default="c10d"))
-    roles = subject.mapping("spec", "pytorchReplicaSpecs")
-    tolerations = mapping_at(roles, "Worker", "template", "spec").get("tolerations")
-    if (
-        backend == "c10d"
-        and "Master" not in roles
-        and tolerations
-        and not subject.get("spec", "elasticPolicy", "rdzvHost")
-    ):
-        text = f"{subject.label} meets at worker 0, which is on spot: if it is taken, every pod starts again"
-        yield Problem(subject.at("spec", "elasticPolicy"), text)
-
-
 def _trial_metadata(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     if subject.outer is None or subject.outer.kind != "Experiment":
         return
@@ -206,32 +189,6 @@ RULES = (
         checks=Checks(pods=_evicted_workers),
         place_says=True,
         source="kubeflow/mpi-operator#647",
-    ),
-    Rule(
-        id="rendezvous-on-spot",
-        severity=Severity.WARNING,
-        title="Elastic training that meets at a pod on spot",
-        why="With the backend c10d the first worker keeps the rendezvous. If its node is taken, all others start "
-        "again, not only the one that was lost.",
-        fix="Add a Master on on-demand and set rdzvHost to it, or use etcd.",
-        fails=training_job(
-            ON_SPOT,
-            role=_EXIT,
-            kind="PyTorchJob",
-            container="pytorch",
-            spec="elasticPolicy: {minReplicas: 1, maxReplicas: 4, rdzvBackend: c10d}\n",
-        ),
-        passes=training_job(
-            ON_SPOT,
-            role=_EXIT,
-            kind="PyTorchJob",
-            container="pytorch",
-            spec="elasticPolicy: {minReplicas: 1, maxReplicas: 4, rdzvBackend: c10d, rdzvHost: mnist-master-0}\n",
-        )
-        + _MASTER.format(replicas=1),
-        checks=Checks(objects=_rendezvous),
-        place_says=True,
-        source="kubeflow/trainer#1638",
     ),
     Rule(
         id="trial-has-name",

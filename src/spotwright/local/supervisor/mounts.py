@@ -38,6 +38,7 @@ __all__ = [
 
 
 _NEWNS, _NEWUTS, _NEWUSER = 0x00020000, 0x04000000, 0x10000000
+HOSTS = "/etc/hosts"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _RDONLY, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _DETACH = 2
@@ -129,15 +130,18 @@ def unshare(*, user_namespace: bool = True) -> bool:
     return has_user_namespace
 
 
-def become_host(name: str, boot_id: str) -> None:
+def become_host(name: str, boot_id: str, hosts: str) -> None:
     """Give this process a host name and a boot id of its own, as a pod on another machine has them. Raises ``OSError``.
 
-    ``boot_id`` is a file with the text. Source: uts_namespaces(7), proc_sys_kernel(5).
+    ``boot_id`` is a file with the text, ``hosts`` one that takes the place of ``/etc/hosts``, where there is such a file: a
+    program such as torchrun asks for the address of its own host. Source: uts_namespaces(7), proc_sys_kernel(5), hosts(5).
     """
     _call(_unshare, _NEWNS | _NEWUTS)
     text = name.encode()
     _call(_libc.sethostname, text, len(text))
     bind(boot_id, _BOOT_ID)
+    if os.path.exists(HOSTS):  # noqa: PTH110 (as in process_identity.py)
+        bind(hosts, HOSTS)
 
 
 def drop_capabilities() -> None:

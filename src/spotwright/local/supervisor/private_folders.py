@@ -354,6 +354,14 @@ _SCRATCH = "/var/tmp"  # noqa: S108 (on disk, unlike /tmp on many machines)
 _TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
 
 
+def _known_hosts() -> bytes:
+    """The machine's table of hosts; empty where there is none."""
+    try:
+        return process_identity.read(mounts.HOSTS).rstrip(b"\n") + b"\n"
+    except OSError:
+        return b""
+
+
 def why_incomplete() -> str:
     """What attempts share with this machine because it cannot be isolated, and why; empty if nothing. Tried in a child process.
 
@@ -421,7 +429,11 @@ class PrivateFolders:
             boot_id = f"{directory}/boot_id"
             with open(boot_id, "w", encoding="ascii") as file:
                 file.write(f"{uuid.uuid4()}\n")
-            mounts.become_host(host, boot_id)
+            hosts = f"{directory}/hosts"
+            with open(hosts, "wb") as file:
+                file.write(_known_hosts() + f"127.0.0.1 {host}\n".encode())  # as a pod knows its own name
+            mounts.become_host(host, boot_id, hosts)
+            os.unlink(hosts)
             os.unlink(boot_id)  # the mount keeps the file
         if len(self._namespaces) > 1:
             mounts.drop_capabilities()

@@ -1,4 +1,4 @@
-"""On the test bed: ``kubectl apply`` of one file twice changes nothing, client-side and server-side, for every kind it has."""
+"""On the test bed: ``kubectl apply`` of one file twice changes nothing, client-side and server-side, for each kind served."""
 
 from __future__ import annotations
 
@@ -116,7 +116,10 @@ def an_object(api_version: str, kind: str, spec: Object, name: str = "work") -> 
 def test_the_same_file_applied_twice_changes_nothing(kube: Kube, leader: Controller, namespace: str, way: str) -> None:
     leader.enable(namespace)
     problems = {}
-    for kind, made in objects(kube, namespace).items():
+    versions = kube.run("api-versions").split()
+    here = {kind: made for kind, made in objects(kube, namespace).items() if made["apiVersion"] in versions}
+    assert here.keys() >= {"Job", "CronJob", "PipelineRun", "Pod"}  # other kinds come with controllers of the bed
+    for kind, made in here.items():
         first = applied(kube, way, made)
         is_placed = "spotwright.dev/admitted" in first["metadata"].get("annotations", {})
         assert is_placed == bool(kind), f"{kind} is not placed"

@@ -11,7 +11,8 @@ from typing import Any
 from testbed.settings import Settings
 from tests.cluster.live.kube import Kube, Object
 
-from spotwright.cluster.install import permissions
+from spotwright.cluster import permissions
+from spotwright.cluster.permissions import Right
 
 __all__ = ["blind_user"]
 
@@ -47,12 +48,19 @@ def blind_user(kube: Kube, bed: Settings, folder: Path) -> Iterator[Path]:
 
 
 def _rules() -> list[Object]:
-    """The controller's rights in the whole cluster and at home, in every namespace: the tests' homes have names by chance."""
-    objects = permissions("default", _NAME, _NAME)
-    roles = [one for one in objects if one["kind"] in ("Role", "ClusterRole")]
-    rules = [rule for role in roles if role["metadata"].get("namespace") != "kube-system" for rule in role["rules"]]
-    return [rule if _is_of_config_maps(rule) else {**rule, "resourceNames": []} for rule in rules]
+    """The controller's rights in the whole cluster and at home, in every namespace: the tests' homes have names by chance.
 
-
-def _is_of_config_maps(rule: Object) -> bool:
-    return bool(rule.get("resources") == ["configmaps"])
+    It makes what the chart makes for a controller in a pod: its registration, and what it writes at home.
+    """
+    rights = (*permissions.CLUSTER, permissions.NAMESPACES, *permissions.SERVED, *permissions.HOME)
+    made = [
+        Right("", ("configmaps",), ("create",), "made by the chart"),
+        Right("coordination.k8s.io", ("leases",), ("create", "get", "update"), "made by the chart"),
+        Right(
+            "admissionregistration.k8s.io",
+            ("mutatingwebhookconfigurations",),
+            ("create", "get", "update", "patch", "delete"),
+            "made by the chart",
+        ),
+    ]
+    return permissions.rules([*rights, *made])

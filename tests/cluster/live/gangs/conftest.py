@@ -1,9 +1,10 @@
-"""Fixtures for gangs on the test bed: a controller with a checkpointing policy, and the volume in which they save."""
+"""Fixtures for gangs on the test bed: a controller with a checkpointing policy, the volume of their saves, a table of faults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
@@ -27,6 +28,43 @@ CONFIGURATION = {
         }
     },
 }
+
+
+class Taken(NamedTuple):
+    """What a fault has cost: steps that were done and are done again, and the seconds from the fault to the first step after."""
+
+    steps: int
+    seconds: float
+
+
+Compared = Callable[[str, str, Taken], None]
+"""Notes what a fault has cost a training that is kept in some way: the table of all stands at the end of the suite."""
+
+_COSTS = pytest.StashKey[dict[str, dict[str, Taken]]]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show what faults have cost, in a row for each fault and a column for each way to keep a training."""
+    costs = config.stash.get(_COSTS, {})
+    if not costs:
+        return
+    ways = list(dict.fromkeys(way for row in costs.values() for way in row))
+    terminalreporter.section("steps lost, and seconds from the last step before the fault to the first one after it")
+    terminalreporter.write_line(" | ".join([f"{'fault':<48}", *(f"{way:<24}" for way in ways)]))
+    for fault, row in costs.items():
+        cells = (f"{row[way].steps} steps, {row[way].seconds:.1f} s" if way in row else "-" for way in ways)
+        terminalreporter.write_line(" | ".join([f"{fault:<48}", *(f"{cell:<24}" for cell in cells)]))
+
+
+@pytest.fixture
+def compared(pytestconfig: pytest.Config) -> Compared:
+    """Notes what a fault has cost for the end of the suite."""
+    costs = pytestconfig.stash.setdefault(_COSTS, {})
+
+    def note(fault: str, way: str, taken: Taken) -> None:
+        costs.setdefault(fault, {})[way] = taken
+
+    return note
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.cluster.live.gangs.a_gang import (
 from tests.cluster.live.idle_autoscaler import idle_autoscaler
 from tests.cluster.live.kube import Kube, Object, pod, pod_spec
 
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, read_pauses
+from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, read_findings
 from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, Pause
@@ -156,7 +156,8 @@ def taken_back(leader: Controller) -> list[AttemptState]:
 
 
 def pauses(leader: Controller) -> dict[str, Pause]:
-    return dict(read_pauses(leader.state / LEFT_OUT_FILE))
+    found = read_findings(leader.state / LEFT_OUT_FILE)
+    return {one.pool: one.pause for by_namespace in found.values() for one in by_namespace.values()}
 
 
 def later(leader: Controller, before: Pause) -> Pause | None:

@@ -86,7 +86,7 @@ function One({ run, task, n, of }) {
   return html`<section class="view view-attempt" aria-label="Attempt">
     ${problem}
     <div class="title">
-      <h2><code>${task}</code>, attempt ${attempt.number} of ${Math.max(of, attempt.number)} <${Cause} cause=${attempt.cause ?? (attempt.bound_at === null ? "pending" : "running")} /></h2>
+      <h2><code>${task}</code>, attempt ${attempt.number} of ${Math.max(of, attempt.number)} <${Cause} cause=${attempt.cause ?? (attempt.status === "pending" ? "pending" : "running")} /></h2>
       <nav class="links" aria-label="Attempts of the task">
         ${answer.log && html`<a href=${href("log", run.name, { task, n: attempt.number })}>Log in full</a>`}
         ${run.head.value?.artifacts.some((each) => each.task === task) && html`<a href=${href("about", run.name, { task })}>Artifacts</a>`}

@@ -1,0 +1,176 @@
+{{/* The name of what is not in the release's namespace: another controller has another namespace. */}}
+{{- define "spotwright.name" -}}
+{{- if eq .Release.Namespace "spotwright" }}spotwright{{ else }}{{ printf "spotwright-%s" .Release.Namespace | trunc 63 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "spotwright.selector" -}}
+app.kubernetes.io/name: spotwright
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{/* The labels of every object. */}}
+{{- define "spotwright.labels" -}}
+helm.sh/chart: {{ printf "spotwright-%s" .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: spotwright
+{{- end }}
+
+{{/* Nothing but a name in the release's namespace, and the labels. */}}
+{{- define "spotwright.metadata" -}}
+name: spotwright
+namespace: {{ .Release.Namespace }}
+labels:
+  {{- include "spotwright.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "spotwright.image" -}}
+{{- with .Values.image -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* What is wrong with the values, as sentences: a schema would name a pattern. Every value that is no map or list of its own kind
+     in Kubernetes has its form here, so none can bring other YAML into a manifest. */}}
+{{- define "spotwright.check" -}}
+{{- $values := .Values }}
+{{- $name := "[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?" }}
+{{- $namespace := "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?" }}
+{{- $forms := list
+  (list "image.repository" $values.image.repository "([a-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?/)?[a-z0-9]([a-z0-9._/-]*[a-z0-9])?" "the name of an image without tag and digest, such as registry.example.com/spotwright")
+  (list "image.digest" $values.image.digest "(sha256:[0-9a-f]{64})?" "a digest: sha256: and 64 hexadecimal digits")
+  (list "image.tag" $values.image.tag "([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?" "a tag, such as 0.1.0")
+  (list "store.size" $values.store.size "[1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?" "a quantity, such as 20Gi")
+  (list "store.storageClass" $values.store.storageClass (printf "(%s)?" $name) "the name of a StorageClass")
+  (list "store.existingClaim" $values.store.existingClaim (printf "(%s)?" $name) "the name of a PersistentVolumeClaim")
+  (list "certificates.secret" $values.certificates.secret (printf "(%s)?" $name) "the name of a Secret")
+  (list "certificates.issuer.name" $values.certificates.issuer.name (printf "(%s)?" $name) "the name of an Issuer")
+  (list "checkpoints.claimSize" $values.checkpoints.claimSize "([1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?)?" "a quantity, such as 20Gi")
+  (list "checkpoints.claimClass" $values.checkpoints.claimClass (printf "(%s)?" $name) "the name of a StorageClass")
+  (list "controller.logLimit" $values.controller.logLimit "[0-9]+(\\.[0-9]+)?(k|M|G|Ki|Mi|Gi)?" "a size, such as 64Mi")
+  (list "controller.namespaceLogLimit" $values.controller.namespaceLogLimit "[0-9]+(\\.[0-9]+)?(k|M|G|T|Ki|Mi|Gi|Ti)?" "a size, such as 5Gi")
+  (list "controller.maxNodeProvisionTime" $values.controller.maxNodeProvisionTime "([0-9]+(\\.[0-9]+)?(s|m|h|d))+" "a duration, such as 15m")
+  (list "refusal.image" $values.refusal.image "([a-zA-Z0-9][a-zA-Z0-9._:/@-]*)?" "the name of an image")
+  (list "priorityClassName" $values.priorityClassName (printf "(%s)?" $name) "the name of a PriorityClass")
+  (list "test.namespace" $values.test.namespace (printf "(%s)?" $namespace) "the name of a namespace")
+}}
+{{- range $values.namespaces }}{{- $forms = append $forms (list "namespaces" . $namespace "names of namespaces, in lower case") }}{{- end }}
+{{- range $values.image.pullSecrets }}{{- $forms = append $forms (list "image.pullSecrets" . $name "names of Secrets") }}{{- end }}
+{{- range $values.refusal.argoExecutorImages }}{{- $forms = append $forms (list "refusal.argoExecutorImages" . "[a-zA-Z0-9][a-zA-Z0-9._:/@-]*" "names of images") }}{{- end }}
+{{- range $values.networkPolicy.apiServer.cidrs }}{{- $forms = append $forms (list "networkPolicy.apiServer.cidrs" . "[0-9a-fA-F.:]+/[0-9]{1,3}" "blocks of addresses, such as 10.0.0.1/32") }}{{- end }}
+{{- range $forms }}
+{{- if not (regexMatch (printf "^(%s)$" (index . 2)) (index . 1)) }}
+{{- fail (printf "%s: expected %s, found %q" (index . 0) (index . 3) (index . 1)) }}
+{{- end }}
+{{- end }}
+{{- with $values }}
+{{- if and .clusterWide .namespaces }}
+{{- fail "namespaces: clusterWide serves every labelled namespace: leave out the list, or clusterWide" }}
+{{- end }}
+{{- if not (or .clusterWide .namespaces) }}
+{{- fail "namespaces: none is served: list them, as in --set 'namespaces={team-a,team-b}', or set clusterWide=true for all with the label spotwright.dev/enabled=true" }}
+{{- end }}
+{{- range .namespaces }}
+{{- if has . (list $.Release.Namespace "kube-system" "kube-public" "kube-node-lease") }}
+{{- fail (printf "namespaces: %s cannot be served: it has the controller's or Kubernetes' own work, which must not be on spot nodes" .) }}
+{{- end }}
+{{- end }}
+{{- if and .image.tag .image.digest }}
+{{- fail "image: the digest names the image already: leave out the tag" }}
+{{- end }}
+{{- if and .store.existingClaim .store.storageClass }}
+{{- fail "store: existingClaim has a StorageClass already: leave out storageClass" }}
+{{- end }}
+{{- with .certificates }}
+{{- if and .certManager .secret }}
+{{- fail "certificates: cert-manager makes the Secret itself: leave out `secret`, or certManager" }}
+{{- end }}
+{{- if and .certManager .authority }}
+{{- fail "certificates: cert-manager writes the authority into the registration itself: leave out `authority`" }}
+{{- end }}
+{{- if and .secret (not .authority) }}
+{{- fail "certificates: API servers need the authority that signed the certificate in `secret`: --set-file certificates.authority=ca.crt" }}
+{{- end }}
+{{- if and .authority (not .secret) }}
+{{- fail "certificates: `authority` belongs to a certificate of yours: name its Secret in `secret`" }}
+{{- end }}
+{{- if and .authority (not (contains "-----BEGIN CERTIFICATE-----" .authority)) }}
+{{- fail "certificates: `authority` is the text of a PEM file, with -----BEGIN CERTIFICATE-----: --set-file certificates.authority=ca.crt" }}
+{{- end }}
+{{- if and .clientAuthority (not (contains "-----BEGIN CERTIFICATE-----" .clientAuthority)) }}
+{{- fail "certificates: `clientAuthority` is the text of a PEM file, with -----BEGIN CERTIFICATE-----: --set-file certificates.clientAuthority=clients.crt" }}
+{{- end }}
+{{- if and .issuer.name (not .certManager) }}
+{{- fail "certificates: only cert-manager has an issuer: set certificates.certManager=true" }}
+{{- end }}
+{{- end }}
+{{- if and .checkpoints.claimClass (not .checkpoints.claimSize) }}
+{{- fail "checkpoints: claimClass belongs to claims that are made: set claimSize" }}
+{{- end }}
+{{- if and .test.namespace .namespaces (not (has .test.namespace .namespaces)) }}
+{{- fail (printf "test.namespace: %s is not served: name one of `namespaces`" .test.namespace) }}
+{{- end }}
+{{- range $key, $value := .nodeSelector }}
+{{- if has $value (index ($.Files.Get "files/spot.yaml" | fromYaml) $key | default list) }}
+{{- fail (printf "nodeSelector: %s=%s selects spot nodes, on which the controller would go with what it has to save" $key $value) }}
+{{- end }}
+{{- end }}
+{{- range $key, $value := .podLabels }}
+{{- if hasPrefix "app.kubernetes.io/" $key }}
+{{- fail (printf "podLabels: %s is the chart's: by it the Service, the NetworkPolicy and readers find the pod" $key) }}
+{{- end }}
+{{- end }}
+{{- range $key, $value := .podAnnotations }}
+{{- if or (contains "apparmor" $key) (contains "seccomp" $key) }}
+{{- fail (printf "podAnnotations: %s would change the container's security, which is no value" $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The two halves of `restricted`; every pod has both. */}}
+{{- define "spotwright.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "spotwright.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* On nodes that nobody takes away, by the labels of files/spot.yaml. */}}
+{{- define "spotwright.affinity" -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+    - matchExpressions:
+      {{- range $key, $values := .Files.Get "files/spot.yaml" | fromYaml }}
+      - {key: {{ $key | quote }}, operator: NotIn, values: {{ toJson $values }}}
+      {{- end }}
+{{- end }}
+
+{{/* Whether somebody else makes the serving certificate. */}}
+{{- define "spotwright.givenCertificate" -}}
+{{- if or .Values.certificates.certManager .Values.certificates.secret }}true{{ end }}
+{{- end }}
+
+{{- define "spotwright.certificateSecret" -}}
+{{- .Values.certificates.secret | default "spotwright-serving" }}
+{{- end }}
+
+{{/* Of what is there for `helm test` alone. */}}
+{{- define "spotwright.hook" }}
+  annotations:
+    helm.sh/hook: test
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+    helm.sh/hook-output-log-policy: hook-succeeded,hook-failed
+{{- end }}

@@ -1,0 +1,182 @@
+"""Looks at our Python, the chart and the Dockerfiles with the tools of others: `make audit`.
+
+bandit reads the sources; checkov reads the Dockerfiles and what `helm template` prints; kube-score reads the latter too. What a
+tool finds and we leave stands in scripts/audit.yaml with its reason. Any other finding fails, and so does a reason that nothing
+needs any more, so the list stays true. The tools come from the package index and the Go proxy into folders of their own: the
+locked set `audit` into build/audit, Helm and kube-score into the cache of the test bed. Where Go or a module is out of reach, one
+line says which part was left out.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from testbed.building.builds import Cache, build_all  # noqa: E402  # the line above finds it
+from testbed.errors import TestbedError  # noqa: E402
+from testbed.settings import Settings  # noqa: E402
+
+ACCEPTED = ROOT / "scripts" / "audit.yaml"
+CHART = ROOT / "charts" / "spotwright"
+FORMS = {  # how the chart is rendered: the default, and the choices that add rights or objects
+    "namespaces": ["--set", "namespaces={team-a,team-b}"],
+    "cluster-wide": ["--set", "clusterWide=true"],
+}
+DIGEST = "sha256:" + "0" * 64  # a release names its image by digest; what is rendered from a clone has none
+
+
+class Finding(NamedTuple):
+    """What a tool says: ``where`` is a file of ours, or Kind/name of an object that the chart renders."""
+
+    tool: str
+    check: str
+    where: str
+    text: str
+
+
+class RefusalError(Exception):
+    """The audit cannot be made; the text is for the user."""
+
+
+def environment() -> Path:
+    """The programs of the locked set `audit`, installed once into a folder of their own."""
+    folder, lock = ROOT / "build" / "audit", ROOT / "requirements" / "audit.txt"
+    stamp, wanted = folder / "audit.txt", lock.read_text(encoding="utf-8")
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+        print("audit: installing bandit and checkov", flush=True)
+        run([sys.executable, "-m", "venv", "--clear", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        run([*pip, "-r", str(ROOT / "requirements" / "build.txt")])
+        run([*pip, "--no-build-isolation", "--use-pep517", "-r", str(lock)])
+        stamp.write_text(wanted, encoding="utf-8")
+    return folder / "bin"
+
+
+def run(command: list[str]) -> None:
+    """Run one step with its output shown. Raises RefusalError if it fails."""
+    if subprocess.run(command, check=False).returncode != 0:
+        raise RefusalError(f"audit: `{' '.join(command[:4])} …` fails; mend what it names and start this again")
+
+
+def asked(command: list[str], *codes: int) -> str:
+    """What a tool prints; it may end with one of these codes when it finds something."""
+    quiet = {**os.environ, "LOG_LEVEL": "ERROR"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=quiet, cwd=ROOT)
+    if done.returncode not in codes:
+        raise RefusalError(f"audit: {Path(command[0]).name} ends with {done.returncode}: {done.stderr.strip()[-600:]}")
+    return done.stdout
+
+
+def of_bandit(programs: Path) -> Iterator[Finding]:
+    """What bandit says of our Python."""
+    found = json.loads(asked([str(programs / "bandit"), "-q", "-r", "src", "scripts", "-f", "json"], 0, 1))
+    if found["errors"]:
+        raise RefusalError(f"audit: bandit cannot read {found['errors']}")
+    for one in found["results"]:
+        yield Finding("bandit", one["test_id"], one["filename"], f"line {one['line_number']}: {one['issue_text']}")
+
+
+def of_checkov(programs: Path, framework: str, files: list[Path]) -> Iterator[Finding]:
+    """What checkov says of Dockerfiles or of rendered manifests."""
+    command = [str(programs / "checkov"), "--framework", framework, "--quiet", "--skip-download", "-o", "json"]
+    found = json.loads(asked([*command, *(part for file in files for part in ("-f", str(file)))], 0, 1))
+    for report in found if isinstance(found, list) else [found]:
+        for one in report.get("results", {}).get("failed_checks", ()):
+            kind, _, rest = one["resource"].partition(".")
+            where = Path(one["file_path"]).name if framework == "dockerfile" else f"{kind}/{rest.rpartition('.')[2]}"
+            yield Finding("checkov", one["check_id"], where, one["check_name"])
+
+
+def of_kube_score(program: Path, file: Path) -> Iterator[Finding]:
+    """What kube-score says of rendered manifests."""
+    for one in json.loads(asked([str(program), "score", "-o", "json", str(file)], 0, 1)) or ():
+        where = f"{one['type_meta']['kind']}/{one['object_meta']['name']}"
+        for check in one["checks"] or ():
+            if check["grade"] < 10 and not check["skipped"]:
+                comments = "; ".join(comment["summary"] for comment in check["comments"] or ())
+                yield Finding("kube-score", check["check"]["id"], where, comments or check["check"]["name"])
+
+
+def go_programs() -> tuple[Path | None, Path | None]:
+    """Helm and kube-score of the test bed's cache, built if they are not there; None where that cannot be."""
+    cache = Cache(Settings.from_environment().cache)
+    found: list[Path | None] = []
+    for name in ("helm", "kube-score"):
+        try:
+            if not cache.program(name).exists():
+                build_all(cache, (name,), lambda line: print(f"audit: {line}", flush=True))
+            found.append(cache.program(name))
+        except (TestbedError, OSError) as error:
+            print(f"audit: {name} cannot be had here: {str(error).splitlines()[0]}")
+            found.append(None)
+    return found[0], found[1]
+
+
+def of_chart(programs: Path) -> Iterator[Finding]:
+    """What checkov and kube-score say of the chart in each of its forms."""
+    helm, kube_score = go_programs()
+    if helm is None:
+        print("audit: the chart is not looked at")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        for form, options in FORMS.items():
+            file = Path(name) / f"{form}.yaml"
+            command = [str(helm), "template", "spotwright", str(CHART), "-n", "spotwright", *options]
+            file.write_text(asked([*command, "--set", f"image.digest={DIGEST}"], 0), encoding="utf-8")
+            yield from of_checkov(programs, "kubernetes", [file])
+            if kube_score is not None:
+                yield from of_kube_score(kube_score, file)
+
+
+def judge(findings: set[Finding], accepted: list[dict[str, str]], tools: set[str]) -> list[str]:
+    """What is wrong: findings without a reason, and reasons without a finding of a tool that ran."""
+    used: set[int] = set()
+    wrong = []
+    for finding in sorted(findings):
+        fits = [
+            number
+            for number, one in enumerate(accepted)
+            if (one["tool"], one["check"]) == finding[:2] and fnmatch.fnmatchcase(finding.where, one["where"])
+        ]
+        used.update(fits)
+        if not fits:
+            wrong.append(f"{finding.tool} {finding.check} {finding.where}: {finding.text}")
+    for number, one in enumerate(accepted):
+        if number not in used and one["tool"] in tools:
+            wrong.append(f"scripts/audit.yaml: nothing needs {one['tool']} {one['check']} {one['where']} any more")
+    return wrong
+
+
+def main() -> int:
+    """Ask every tool. Returns the exit code."""
+    try:
+        programs = environment()
+        findings = {*of_bandit(programs)}
+        files = sorted(ROOT.glob("Dockerfile*"))
+        findings |= {*of_checkov(programs, "dockerfile", files)}
+        of_objects = {*of_chart(programs)}
+        findings |= of_objects
+    except (RefusalError, OSError) as error:
+        print(str(error), file=sys.stderr)
+        return 1
+    accepted = yaml.safe_load(ACCEPTED.read_text(encoding="utf-8"))
+    ran = {"bandit", "checkov", "kube-score"} if {one.tool for one in of_objects} >= {"kube-score"} else {"bandit"}
+    wrong = judge(findings, accepted, ran)
+    print("\n".join(wrong) if wrong else f"audit: {len(findings)} findings, each with its reason")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,104 @@
+"""Write the files of the chart that follow from the code: rights, the registration of the webhook, and labels of spot nodes.
+
+`charts/spotwright/files` has them as data, which templates read; the page on security has the rights with their reasons. A test
+holds both equal. Without arguments it writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spotwright.clouds.providers import SPOT_LABELS
+from spotwright.cluster import permissions
+from spotwright.cluster.install import webhook_configuration
+
+__all__ = ["FILES", "FOLDER", "PAGE", "with_rights"]
+
+FOLDER = Path(__file__).resolve().parent.parent / "charts" / "spotwright" / "files"
+PAGE = FOLDER.parents[2] / "docs" / "explanation" / "security.md"
+_BEGIN = "<!-- Written by scripts/make_chart.py from src/spotwright/cluster/permissions.py; change that. -->"
+_END = "<!-- End of the written part. -->"
+_HEAD = "# Written by scripts/make_chart.py from {source}; change that.\n"
+_CHOSEN = ("clientConfig", "namespaceSelector")
+"""Fields of a webhook that the chart's values decide on."""
+
+
+def rights() -> Mapping[str, Any]:
+    """The rules of the chart's roles."""
+    return {
+        "cluster": permissions.rules(permissions.CLUSTER),
+        "namespaces": permissions.rules([permissions.NAMESPACES]),
+        "served": permissions.rules(permissions.SERVED),
+        "library": permissions.rules(permissions.LIBRARY),
+        "claims": permissions.rules(permissions.CLAIMS),
+        "home": permissions.rules(permissions.HOME),
+        "default": permissions.rules(permissions.DEFAULT),
+        "kubeSystem": permissions.rules(permissions.KUBE_SYSTEM),
+        "registration": permissions.rules(permissions.REGISTRATION),
+    }
+
+
+def webhooks() -> Mapping[str, Any]:
+    """The webhooks of the registration, without what the chart's values decide on."""
+    made = webhook_configuration("", ("", ""), b"")["webhooks"]
+    return {"webhooks": [{key: each[key] for key in each if key not in _CHOSEN} for each in made]}
+
+
+def spot_labels() -> Mapping[str, Any]:
+    """The labels of spot nodes, which the controller's pod keeps away from."""
+    return {key: list(values) for key, values in sorted(SPOT_LABELS.items())}
+
+
+FILES: Mapping[str, str] = {
+    name: _HEAD.format(source=source) + yaml.safe_dump(data, sort_keys=False, width=1000)
+    for name, source, data in (
+        ("rights.yaml", "src/spotwright/cluster/permissions.py", rights()),
+        ("webhooks.yaml", "src/spotwright/cluster/install.py", webhooks()),
+        ("spot.yaml", "src/spotwright/clouds/providers.py", spot_labels()),
+    )
+}
+"""The text of each file."""
+
+_WHERE: Mapping[str, tuple[permissions.Right, ...]] = {
+    "In each namespace that is served": permissions.SERVED,
+    "there too, with `checkpoints.library`": permissions.LIBRARY,
+    "there too, with `checkpoints.claimSize`": permissions.CLAIMS,
+    "On the served namespaces themselves, by name": (permissions.NAMESPACES,),
+    "On what has no namespace": permissions.CLUSTER,
+    "In its own namespace": permissions.HOME,
+    "In `default`": permissions.DEFAULT,
+    "In `kube-system`": permissions.KUBE_SYSTEM,
+    "On the chart's registration, unless a certificate is given": permissions.REGISTRATION,
+}
+
+
+def with_rights(page: str) -> str:
+    """The page on security with the rights of today between its two marks."""
+    before, _, rest = page.partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    return f"{before}{_BEGIN}\n{''.join(_table(where, rights) for where, rights in _WHERE.items())}{_END}{after}"
+
+
+def _table(where: str, rights: tuple[permissions.Right, ...]) -> str:
+    rows = [f"| {_objects(right)} | {', '.join(right.verbs)} | {right.reason} |" for right in rights]
+    return "\n".join([f"\n{where}:\n", "| objects | verbs | why |", "|---|---|---|", *rows, ""])
+
+
+def _objects(right: permissions.Right) -> str:
+    names = f" named {', '.join(f'`{_name(name)}`' for name in right.names)}" if right.names else ""
+    group = f" of `{right.group}`" if right.group else ""
+    return f"{', '.join(f'`{resource}`' for resource in right.resources)}{group}{names}"
+
+
+def _name(name: str) -> str:
+    return "spotwright" if name == permissions.LEASE else name
+
+
+if __name__ == "__main__":
+    for name, text in FILES.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    PAGE.write_text(with_rights(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,545 @@
+"""Lets all ranks of a training save the same step, after a notice that only one of them has, without a collective per step.
+
+A thread in each rank waits for the next *event*. The rank that asks for a save makes the event; then every thread publishes the
+first step at whose end its rank can save, and the one that asked decides: the highest of them. A main thread holds only where it
+would pass its own published step before the decision, so that no rank is beyond the step when it is known. A rank that does not
+publish in time (it is frozen, or dead) lets the decision be that nobody saves; only where some ranks hold the whole state by
+themselves do those save without it. Each decision is one write that only one rank can make, so it is the same for all.
+
+The ranks talk through *keys* that are written once: in the store of the process group, or where it has none, in the place of the
+checkpoints.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import math
+import os
+import queue
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn, Self
+
+import torch
+import torch.distributed as dist
+
+from spotwright.checkpoint.errors import CheckpointError
+from spotwright.checkpoint.rank_keys import LOST_AFTER, GroupKeys, Keys, PlaceKeys
+from spotwright.checkpoint.store import Store
+from spotwright.checkpoint.termination import EXIT
+
+__all__ = ["Agreement"]
+
+_LIMIT = 2.0  # seconds until a decision without the ranks that have not published
+_SHARE_OF_NOTICE = 0.25
+_MARGIN = 1.0  # seconds for which the other ranks let the one that asked decide first
+_REPEAT = 5.0  # seconds until an ask in vain is repeated, each time twice as many, as each may hold a step
+_BLOCKED_AFTER = 1.0  # seconds without a step after which a rank of an ended training ends itself
+_GONE_AFTER = 3.0  # the same, at least, where the announced end of another rank is over
+_WATCHED = 120.0  # seconds for which it is watched whether a rank goes later than was announced
+
+_log = logging.getLogger("spotwright.checkpoint")
+
+
+class _Decision:
+    """Which ranks save, and at which step. ``step`` is ``None`` for the next one of each; nobody saves without ``ranks``."""
+
+    __slots__ = ("ranks", "reason", "step")
+
+    def __init__(self, step: int | None, ranks: Sequence[int], reason: str = "") -> None:
+        self.step, self.ranks, self.reason = step, ranks, reason
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether nobody saves because some ranks do not answer, which may be over soon."""
+        return not self.ranks and self.reason.startswith("ranks ")
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"step": self.step, "ranks": list(self.ranks), "reason": self.reason}).encode()
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Self:
+        data = json.loads(text)
+        return cls(data["step"], data["ranks"], data["reason"])
+
+
+class _Round:
+    """One event that asks for a save, in this rank."""
+
+    __slots__ = ("decision", "ends", "is_urgent", "number", "why")
+
+    def __init__(self, number: int, why: str, *, is_urgent: bool = False, ends: float | None = None) -> None:
+        self.number, self.why, self.is_urgent = number, why, is_urgent
+        self.ends = ends  # when this rank ends, which has asked for that reason
+        self.decision: _Decision | None = None
+
+
+class Agreement:
+    """What the ranks of a process group agree on: the step that they save. Made by :meth:`of_group`.
+
+    Of these methods, the main thread calls :meth:`step_done` and :meth:`saved`, and any thread the others; :meth:`ask` may be
+    called in a signal handler too.
+    """
+
+    def __init__(self, keys: Keys | None, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.why = ""
+        """Why the save is due: the words of the rank that asked first."""
+        self.needed: Callable[[], float] = lambda: 0.0
+        """Seconds that this rank reserves for a save. If the most of any rank is not left any more, nobody saves."""
+        self.replicas: Sequence[Sequence[int]] = ()
+        """Sets of ranks of which each holds the whole state: one such set saves alone where other ranks are dead."""
+        self.savers: Sequence[int] = range(size)
+        """The ranks of the save that :meth:`step_done` has told, until :meth:`saved`: all, or one set of :attr:`replicas`."""
+        self.is_writing: Callable[[], bool] = lambda: False
+        """Whether a save of this rank is under way in another thread, which a rank that is blocked ends before itself."""
+        self.on_missing: Callable[[], None] = lambda: None
+        """Called in a thread when a decision leaves ranks out, or none can be made: some are dead, or out of reach."""
+        self.decided_at = 0.0
+        """When this rank learned the last decision, in Unix seconds."""
+        self.reason = ""
+        """Why the last round was decided against a save; empty after one that was decided for it."""
+        self._keys = keys
+        self._condition = threading.Condition()  # its lock may be taken again in a signal handler
+        self._done: int | None = None
+        self._calls = 0  # of step_done
+        self._called_at: float | None = None
+        self._slowest = 0.0  # seconds between two calls, of the recent ones
+        self._ends: dict[int, float] = {}  # when other ranks' ends were announced for
+        self._rounds: deque[_Round] = deque()
+        self._saving: _Round | None = None
+        self._decided: int | None = None  # number of the last round whose steps were published
+        self._called: int | None = None  # number of the last call that this rank has made for answers
+        self._together = 0  # saves of all ranks without a round
+        self._next = 0  # number of the next event
+        self._wish: tuple[str, float] | None = None  # an ask that no event stands for yet, and when its rank ends
+        self._unanswered: tuple[str, float, float] | None = None  # the same of an ask in vain, and when it is repeated
+        self._in_vain = 0  # asks in a row without a save
+        self._urgent: int | None = None  # number of the last event that grants an ask of this rank whose end is near
+        self._hurried = False  # this rank's end is near, and the round that it has asked for has not begun
+        self._holding = False  # the main thread is at the end of a step, and waits for that round
+        self._asks: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._closed = self._lost = False
+        self._ended = threading.Event()
+        self._told_end = False
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        if keys is not None:
+            self._thread = threading.Thread(target=self._follow, args=(keys,), name="spotwright-agreement", daemon=True)
+            self._thread.start()
+            threading.Thread(target=self._answer_asks, args=(keys,), name="spotwright-asking", daemon=True).start()
+            self._at_exit = _closing_at_exit(weakref.ref(self))
+
+    @classmethod
+    def of_group(cls, group: Any = None, *, store: Store | None = None) -> Self:
+        """Return the agreement of a process group; all its ranks must call this, as it is a collective operation.
+
+        ``group`` defaults to the group of all ranks. Without any, or with one rank, each :meth:`ask` is granted at the next step.
+        ``store`` is the place of the checkpoints, which is used where the group has no store of its own. Call it again after
+        the process group was destroyed and made again. Raises :class:`CheckpointError` if there is no store at all.
+        """
+        if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(group) <= 1:
+            return cls(None, 0, 1)
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+        prefix = _common_name(group)
+        try:
+            store_of_group = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # PyTorch has no public way to it
+            return cls(GroupKeys(store_of_group, f"spotwright/{prefix}", rank, size), rank, size)
+        except (AttributeError, NotImplementedError, RuntimeError) as error:
+            if store is None:
+                raise CheckpointError(
+                    f"this process group has no store for ranks to talk through ({error}); pass the place of the checkpoints"
+                ) from error
+        return cls(PlaceKeys(store, prefix, rank), rank, size)
+
+    # -- asking
+
+    def ask(self, why: str, left: float = math.inf) -> None:
+        """Ask for a save of all ranks. ``why`` is for people; ``left`` is the number of seconds until this rank's end.
+
+        Returns at once. An ask while the ranks decide is granted with the one under way, and one during a save after it.
+        """
+        ends = time.monotonic() + left
+        with self._condition:
+            if self._rounds:
+                self._rounds[-1].is_urgent |= math.isfinite(left)
+            if self._closed or self._rounds or (self._wish is not None and self._wish[1] <= ends):
+                return
+            self._wish = (why, ends)
+            self._hurried = self._keys is not None and not self._saving and math.isfinite(left)
+            if not self._saving:
+                self._asks.put(True)  # in a signal handler nothing else may wake a thread
+
+    def _answer_asks(self, keys: Keys) -> None:
+        """Make an event of each wish, in a thread of its own, as the other one waits."""
+        try:
+            while self._asks.get():
+                self._announce(keys)
+        except (RuntimeError, CheckpointError) as error:
+            self.lose(error)
+
+    def _announce(self, keys: Keys) -> None:
+        while True:
+            with self._condition:
+                if self._wish is None or self._closed or self._lost:
+                    return
+                (why, ends), number = self._wish, self._next
+            left = max(0.0, ends - time.monotonic())
+            event = {"kind": "save", "rank": self.rank, "why": why, "limit": min(_LIMIT, left * _SHARE_OF_NOTICE)}
+            if math.isfinite(left):
+                event["left"] = left
+            made = json.loads(keys.announce(number, json.dumps(event).encode()))
+            with self._condition:
+                self._next = max(self._next, number + 1)
+                if made["kind"] == "save":
+                    self._wish = None
+                    if math.isfinite(left):
+                        self._urgent = (
+                            number  # also where the event is that of a rank which merely asked for a due save
+                        )
+                        for each in self._rounds:
+                            each.is_urgent |= each.number == number
+
+    def alive(self, within: float = _LIMIT, unless: threading.Event | None = None) -> set[int]:
+        """Return the ranks whose processes answer within these seconds, or until an event is set, this one included."""
+        if self._keys is None or self._lost:
+            return {self.rank}
+        number = self._make({"kind": "call", "rank": self.rank})
+        end = time.monotonic() + within
+        missing = set(range(self.size)) - {self.rank}
+        while missing and time.monotonic() < end and not (unless is not None and unless.is_set()):
+            missing = {rank for rank in missing if self._keys.read(f"{number}/step/{rank}") is None}
+            time.sleep(0.005)
+        if self._called is not None:  # so long ago that no other rank reads its answers any more
+            self._keys.remove([f"{self._called}/step/{rank}" for rank in range(self.size)])
+        self._called = number
+        return set(range(self.size)) - missing
+
+    def end(self, code: int) -> None:
+        """Say that this rank ends before the work is done, so that no other one waits for it.
+
+        A rank that makes no step and no save in the next second, perhaps blocked in a collective operation until its time-out, is
+        ended with this exit code.
+        """
+        if self._keys is not None and not (self._lost or self._closed or self._told_end):
+            self._told_end = True
+            try:
+                self._make({"kind": "end", "rank": self.rank, "code": code})
+            except (RuntimeError, CheckpointError) as error:
+                self.lose(error)
+
+    def _make(self, event: dict[str, Any]) -> int:
+        """Make an event of a kind that is not granted with another one's; return its number."""
+        while self._keys is not None:
+            with self._condition:
+                number = self._next
+            made = json.loads(self._keys.announce(number, json.dumps(event).encode()))
+            with self._condition:
+                self._next = max(self._next, number + 1)
+            if made["kind"] == event["kind"]:
+                break
+        return number
+
+    def end_if_blocked(self, why: str, code: int, after: float = _BLOCKED_AFTER) -> None:
+        """End the process with this exit code, from a thread, unless it goes on within ``after`` seconds, again and again.
+
+        For a collective operation that will never return: Python handles no signal inside it.
+        """
+        threading.Thread(
+            target=self._end_if_blocked, args=(why, code, after), name="spotwright-end", daemon=True
+        ).start()
+
+    def _end_if_blocked(self, why: str, code: int, after: float) -> None:
+        calls = -1
+        while self._calls != calls or self._saving is not None or self.is_writing():
+            calls = self._calls
+            if self._ended.wait(after):
+                return
+        self._leave(why, code)
+
+    def _leave(self, why: str, code: int) -> NoReturn:
+        _log.error("%s, so rank %d ends too: the training cannot go on", why, self.rank)
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # whatever the program has made of it
+                stream.flush()
+        os._exit(code)
+
+    def _expect_end(self, event: dict[str, Any]) -> None:
+        """Watch the announced end of another rank, in a thread, if an event announces one."""
+        rank = event["rank"]
+        if "left" not in event or rank == self.rank:
+            return
+        is_watched, self._ends[rank] = rank in self._ends, time.monotonic() + event["left"]
+        if not is_watched:
+            threading.Thread(target=self._watch_end, args=(rank,), name="spotwright-gone", daemon=True).start()
+
+    def _watch_end(self, rank: int) -> None:
+        """End this rank where it is blocked after the announced end of another one, which does not answer.
+
+        A node that loses its power closes no connection, so the collective operation would wait for its own time-out.
+        """
+        while (left := self._ends[rank] - time.monotonic()) > 0:
+            if self._ended.wait(left):
+                return
+        calls = -1
+        while self._calls != calls or self._saving is not None or self.is_writing() or self._answers(rank):
+            if time.monotonic() > self._ends[rank] + _WATCHED:
+                break
+            calls = self._calls
+            if self._ended.wait(max(_GONE_AFTER, 2 * self._slowest)):
+                return
+        else:
+            self._leave(f"rank {rank} has gone with its node", EXIT)
+        del self._ends[rank]
+
+    def _answers(self, rank: int) -> bool:
+        try:
+            return rank in self.alive()
+        except (RuntimeError, CheckpointError):  # the rank that has gone may have had the store of the group
+            return False
+
+    # -- in the main thread
+
+    def step_done(self, step: int) -> bool:
+        """Return True if this rank saves now. ``step`` is the number of optimizer steps that are done.
+
+        It is True at the same step in all ranks. Save then, and call :meth:`saved`. It waits only if a rank has asked and the
+        ranks have not decided yet, for at most 2 s or a quarter of the notice, and 10 s if the store of the group is silent.
+        """
+        with self._condition:
+            self._done = step
+            self._calls += 1
+            now = time.monotonic()
+            if self._called_at is not None:
+                self._slowest = max(now - self._called_at, 0.9 * self._slowest)
+            self._called_at = now
+            if self._keys is None or self._lost:
+                return self._grant_alone()
+            self._ask_again()
+            if self._hurried:
+                self._holding = True  # this step can still be the one that is saved
+                self._condition.wait_for(lambda: not self._hurried or self._lost, _LIMIT)
+                self._holding = self._hurried = False  # whoever is silent holds one step, and no other
+            while self._rounds:
+                first = self._rounds[0]
+                decision = self._await_decision(first)
+                if decision is not None and self.rank in decision.ranks:
+                    if decision.step is not None and step < decision.step:
+                        return False
+                    self._saving = self._rounds.popleft()
+                    self.savers, self.reason = decision.ranks, ""
+                    return True
+                if first in self._rounds:
+                    self._rounds.remove(first)
+            return False
+
+    def _grant_alone(self) -> bool:
+        if self.size > 1 or self._wish is None:
+            return False
+        self.why, self._wish = self._wish[0], None
+        self._saving = _Round(0, self.why)
+        return True
+
+    def _repeat_later(self, over: _Round) -> None:
+        """Note that an ask of this rank was in vain, if its end is near. The lock is held."""
+        if over.ends is not None:
+            now = time.monotonic()
+            pause = min(_REPEAT, (over.ends - now) / 8) * 2**self._in_vain
+            self._in_vain += 1
+            self._unanswered = over.why, over.ends, now + pause
+
+    def _ask_again(self) -> None:
+        """Repeat an ask that was in vain, as this rank's end is still near. The lock is held."""
+        now = time.monotonic()
+        if self._unanswered is None or self._rounds or now < self._unanswered[2]:
+            return
+        (why, ends, _), self._unanswered = self._unanswered, None
+        if (left := ends - now) > self.needed():
+            self.ask(why, left)
+
+    def _await_decision(self, current: _Round) -> _Decision | None:
+        """Wait for a decision, with the lock held. A store that is silent for long counts as lost."""
+        end = time.monotonic() + _LIMIT + LOST_AFTER
+        while current.decision is None and not self._lost:
+            if not self._condition.wait(end - time.monotonic()) and current.decision is None:
+                self.lose(RuntimeError(f"no answer in {_LIMIT + LOST_AFTER:.0f} s"))
+        return current.decision
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the save that :meth:`step_done` has told was asked for because a rank's end is near.
+
+        It is that of the first rank that has asked, or of this one.
+        """
+        return self._saving is not None and self._saving.is_urgent
+
+    @property
+    def keys(self) -> Keys | None:
+        """The keys of these ranks, for what a save tells; ``None`` for one rank."""
+        return self._keys
+
+    def begin_save(self) -> str:
+        """Return a name for keys of the save that begins, the same on all its ranks.
+
+        It is the save which :meth:`step_done` has told, or one that all ranks make at a step that they know without it.
+        """
+        with self._condition:
+            if self._saving is not None:
+                return f"{self._saving.number}"
+            self._together += 1
+            return f"together/{self._together}"
+
+    def saved(self, *, committed: bool = True) -> None:
+        """Say that this rank's main thread goes on after a save, so that the next round may begin.
+
+        Where a save is not ``committed`` for which this rank has asked because its end is near, it asks again later.
+        """
+        with self._condition:
+            over, self._saving = self._saving, None
+            if committed:
+                self._in_vain = 0
+            elif over is not None:
+                self._repeat_later(over)
+            self.savers = range(self.size)
+            wish: tuple[str, float] | None = None
+            if over is not None:
+                wish, self._wish = self._wish, None
+        if wish is not None:
+            why, ends = wish
+            self.ask(why, ends - time.monotonic())
+
+    def close(self) -> None:
+        """End the thread of the agreement. Later asks are not granted."""
+        with self._condition:
+            if self._closed or os.getpid() != self._process:  # a forked child has no thread
+                return
+            self._closed = True
+            self._ended.set()
+            self._asks.put(False)
+            self._condition.notify_all()
+        if self._keys is not None and self._thread is not None:
+            atexit.unregister(self._at_exit)
+            self._keys.close()
+            if self._thread is not threading.current_thread():
+                self._thread.join(_BLOCKED_AFTER)
+
+    # -- in the thread
+
+    def _follow(self, keys: Keys) -> None:
+        """Take part in each event until the end."""
+        number = 0
+        try:
+            while (event := keys.next_event(number)) is not None:
+                self._take_part(keys, number, json.loads(event))
+                number += 1
+        except (RuntimeError, CheckpointError) as error:
+            self.lose(error)
+        except Exception as error:  # noqa: BLE001  # the training goes on, without agreements
+            _log.exception("the ranks can agree on no more saves")
+            self.lose(error)
+
+    def _take_part(self, keys: Keys, number: int, event: dict[str, Any]) -> None:
+        with self._condition:
+            self._next = max(self._next, number + 1)
+        if event["kind"] == "end":
+            self._take_end(event)
+            return
+        ends = time.monotonic() + event["left"] if event["rank"] == self.rank and "left" in event else None
+        is_urgent = "left" in event or number == self._urgent
+        current = _Round(number, event.get("why", ""), is_urgent=is_urgent, ends=ends)
+        with self._condition:
+            first = None if self._done is None else self._done + (not self._holding)
+            if event["kind"] == "save":
+                if self._rounds and (pending := self._rounds[-1].decision) is not None and pending.step is not None:
+                    first = max(first or 0, pending.step + 1)  # its main thread goes to that step in any case
+                self._rounds.append(current)
+                self.why, self._hurried = current.why, False
+                self._condition.notify_all()
+        mine = json.dumps([first, self.needed()]).encode()
+        keys.create(f"{number}/step/{self.rank}", mine)
+        if event["kind"] == "save":
+            self._expect_end(event)
+            decision = self._decide(keys, number, event)
+            with self._condition:
+                current.decision, self.decided_at = decision, time.time()
+                if self.rank not in decision.ranks:
+                    self.reason = decision.reason
+                    if decision.is_unanswered:
+                        self._repeat_later(current)
+                    if current in self._rounds:
+                        self._rounds.remove(current)
+                self._condition.notify_all()
+            if len(decision.ranks) < self.size:
+                self.on_missing()
+            if event["rank"] == self.rank and self._decided is not None:
+                keys.remove([f"{self._decided}/step/{rank}" for rank in range(self.size)])
+            self._decided = number
+
+    def _take_end(self, event: dict[str, Any]) -> None:
+        if event["rank"] != self.rank:
+            self.end_if_blocked(f"rank {event['rank']} has ended", int(event["code"]))
+
+    def _decide(self, keys: Keys, number: int, event: dict[str, Any]) -> _Decision:
+        """Return the decision of a round: make it, if this rank has asked or the one that has is late."""
+        steps = [f"{number}/step/{rank}" for rank in range(self.size)]
+        if event["rank"] == self.rank:
+            keys.wait(steps, event["limit"])
+        elif keys.wait([f"{number}/decision"], event["limit"] + _MARGIN):
+            return _Decision.from_bytes(keys.read(f"{number}/decision") or b"")
+        published = {
+            rank: json.loads(found) for rank, name in enumerate(steps) if (found := keys.read(name)) is not None
+        }
+        proposal = self._propose(published, event.get("left", math.inf))
+        return _Decision.from_bytes(keys.create(f"{number}/decision", proposal.to_bytes()))
+
+    def _propose(self, published: dict[int, tuple[int | None, float]], left: float) -> _Decision:
+        ranks: Sequence[int] = range(self.size)
+        missing = [rank for rank in ranks if rank not in published]
+        if missing:
+            whole = [replica for replica in self.replicas if published.keys() >= set(replica)]
+            if not whole:
+                return _Decision(None, (), f"ranks {missing} do not answer")
+            ranks = max(whole, key=lambda replica: max(published[rank][0] or 0 for rank in replica))
+        needed = max(published[rank][1] for rank in ranks)
+        if needed > left:
+            return _Decision(None, (), f"a save takes {needed:.1f} s, and {left:.1f} s are left")
+        steps = [step for rank in ranks if (step := published[rank][0]) is not None]
+        return _Decision(max(steps, default=None), ranks)
+
+    def lose(self, error: Exception) -> None:
+        """Give up, once, as the keys cannot be reached any more: a decision without them would not be that of all."""
+        with self._condition:
+            if self._closed or self._lost:
+                return
+            self._lost = True
+            self._rounds.clear()
+            self._condition.notify_all()
+        self.on_missing()
+        _log.warning("the ranks can agree on no more saves: %s", str(error).strip().partition("\n")[0])
+
+
+def _common_name(group: Any) -> str:
+    """Return a name that all ranks of the group know, and that no earlier group has: random bytes of its first rank."""
+    device = dist.distributed_c10d._get_object_coll_device(group)  # noqa: SLF001  # where its collectives take tensors
+    name = torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8).to(device)
+    dist.broadcast(name, group=group, group_src=0)
+    return bytes(name.tolist()).hex()
+
+
+def _closing_at_exit(agreement: weakref.ref[Agreement]) -> Callable[[], None]:
+    """Close an agreement before the interpreter ends: a thread inside PyTorch would abort the process then."""
+
+    def close() -> None:
+        if (found := agreement()) is not None:
+            found.close()
+
+    atexit.register(close)
+    return close

@@ -1,0 +1,96 @@
+"""Saves that fill a folder in the way of a framework, by all processes of a training: each is whole, or gone with a warning.
+
+A disk that is full may let the write of one process fail, while the others have written their part. So all processes tell each
+other how it went, twice: after their files, and after the mark. The folder of a failed save is removed, because it would keep the
+disk full; the checkpoint before it counts.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spotwright.checkpoint import marked_folder
+from spotwright.checkpoint.attended_training import AttendedTraining
+from spotwright.checkpoint.errors import SaveFailed
+from spotwright.checkpoint.marked_folder import MarkedFolders
+from spotwright.checkpoint.refused_write import what_refused
+
+__all__ = ["FolderSaves", "is_replicated"]
+
+
+def is_replicated(accelerator: Any) -> bool:
+    """True if every process of accelerate's ``Accelerator`` has the whole model, so that writing needs no other process."""
+    kind = str(accelerator.distributed_type.value)
+    return kind == "NO" or kind.startswith("MULTI_")
+
+
+class FolderSaves:
+    """The saves of one training. All its processes make one, and call :meth:`save` at the same steps.
+
+    ``accelerator`` is that of accelerate. ``marks`` is True in the process that marks folders as whole.
+    """
+
+    def __init__(self, folders: MarkedFolders, training: AttendedTraining, accelerator: Any, *, marks: bool) -> None:
+        self._folders, self._training, self._accelerator, self._marks = folders, training, accelerator, marks
+
+    def save(
+        self, step: int, write: Callable[[], object], facts: Mapping[str, Any], *, is_independent: bool = True
+    ) -> bool:
+        """Let ``write`` fill the folder of a step, and mark it as whole. Returns whether it is.
+
+        If it is, call :meth:`AttendedTraining.end_save`; otherwise the training knows that the save has failed.
+        ``is_independent`` says that ``write`` waits for no other process, so that all can go on after a failure. Raises
+        :class:`StaleWriter`, and :class:`SaveFailed` if nothing was saved before, or others wait inside ``write``.
+        """
+        folder = self._folders.folder_of(step)
+        self._training.begin_save()
+        if self._marks:
+            self._folders.check()
+        problem = _problem_of(lambda: self._fill(folder, write), folder)
+        if problem and not is_independent and self._accelerator.num_processes > 1:
+            raise SaveFailed(f"{problem}; the other processes wait in the middle of this save, so the training ends")
+        has_failed = self._is_of_any(bool(problem))
+        saved_before = False
+        if self._marks:
+            problem = problem or ("" if has_failed else _problem_of(lambda: self._commit(folder, facts), folder))
+            has_failed = has_failed or bool(problem)
+            if has_failed:
+                shutil.rmtree(folder, ignore_errors=True)
+                saved_before = self._folders.newest() is not None
+        has_failed = self._is_of_any(has_failed)  # a process that leaves before this takes the others with it
+        if has_failed:
+            self._training.fail_save(problem, saved_before=self._is_of_any(saved_before))
+        return not has_failed
+
+    def _fill(self, folder: Path, write: Callable[[], object]) -> None:
+        if self._marks:
+            marked_folder.unmark(folder)
+        write()
+        marked_folder.sync_files(folder)
+
+    def _commit(self, folder: Path, facts: Mapping[str, Any]) -> None:
+        self._folders.check()
+        marked_folder.mark_whole(folder, facts)
+
+    def _is_of_any(self, mine: bool) -> bool:
+        """True if this is true in any process."""
+        if self._training.is_alone:
+            return mine
+        value = torch.tensor([int(mine)], device=self._accelerator.device)
+        return bool(self._accelerator.gather(value).max().item())
+
+
+def _problem_of(act: Callable[[], object], folder: Path) -> str:
+    """Return why something could not be written, in words; empty if it was."""
+    try:
+        act()
+    except Exception as error:
+        if (refused := what_refused(error, folder)) is None:
+            raise
+        return refused
+    return ""

@@ -1,0 +1,241 @@
+"""Hugging Face's ``Trainer`` on spot nodes: one line resumes, saves after a notice, and ends with 143 after SIGTERM.
+
+::
+
+    trainer = Trainer(model=model, args=args, train_dataset=data, callbacks=[SpotCallback()])
+    trainer.train(resume_from_checkpoint=True)  # at the first attempt too
+
+Checkpoints are the folders ``checkpoint-STEP`` of transformers, saved by its own schedule (``save_strategy``) and, beside that,
+after a notice. A checkpoint counts when its mark is written. In an attempt of Spotwright they are below
+``SPOTWRIGHT_CHECKPOINT``, because ``output_dir`` goes with the attempt; elsewhere they are in ``output_dir``. If that is an
+object store, an absolute ``output_dir`` is used, and any other is refused.
+
+transformers gives a callback neither the trainer nor a word before it looks for a checkpoint, and refuses
+``resume_from_checkpoint=True`` without one (``Trainer.train`` in ``transformers/trainer.py``). Therefore this module puts a
+function before ``Trainer.train``. It does nothing for trainers without a :class:`SpotCallback`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+try:
+    import torch
+    from accelerate import Accelerator
+    from transformers import Trainer, TrainerCallback
+    from transformers.trainer_callback import TrainerControl, TrainerState
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+    from transformers.training_args import TrainingArguments
+except ImportError as error:
+    raise ImportError(
+        f"spotwright.checkpoint.huggingface needs transformers with PyTorch ({error}): pip install 'transformers[torch]'"
+    ) from error
+
+from spotwright.checkpoint import marked_folder, random_states
+from spotwright.checkpoint.attended_training import AttendedTraining
+from spotwright.checkpoint.errors import PlaceError
+from spotwright.checkpoint.folder_saves import FolderSaves, is_replicated
+from spotwright.checkpoint.marked_folder import MarkedFolders
+from spotwright.checkpoint.termination import EXIT
+
+__all__ = ["SpotCallback"]
+
+
+class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not there when types are checked
+    """The callback for ``Trainer(callbacks=[SpotCallback()])``.
+
+    ``every`` is the seconds between two saves beside those of ``save_strategy``; by default there are none. Raises
+    :class:`ValueError` for arguments with which a training cannot resume.
+    """
+
+    def __init__(self, *, every: float | None = None) -> None:
+        self._every = every
+        self._training: AttendedTraining | None = None
+        self._folders: MarkedFolders | None = None
+        self._facts: dict[str, Any] = {}
+        self._keep: int | None = None
+        self._random: dict[str, Any] | None = None
+        self._is_whole = False
+
+    # -- called by transformers
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Raise :class:`ValueError` or :class:`PlaceError` for arguments with which a training cannot resume."""
+        if getattr(args, "enable_jit_checkpoint", False):
+            raise ValueError(
+                "enable_jit_checkpoint=True beside SpotCallback: it ends an interrupted training with exit 0, which counts as "
+                "a success; remove it, because SpotCallback saves after SIGTERM and ends with 143"
+            )
+        if "://" in str(args.output_dir):
+            raise PlaceError(
+                f"output_dir={args.output_dir}: transformers saves into folders, and takes this for the name of one: mount a "
+                "volume and name a folder there, or train in a loop of your own with spotwright.checkpoint.Checkpoint"
+            )
+        if args.save_only_model:
+            raise ValueError(
+                "save_only_model=True beside SpotCallback: without the optimizer no training resumes; remove it"
+            )
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Handle SIGTERM and notices from here on."""
+        self.close()
+        if self._folders is not None and not state.is_hyper_param_search:  # a search has a folder for each trial
+            self._training = AttendedTraining(
+                state.global_step, state.max_steps, saves_when_due=self._every is not None, every=self._every
+            )
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Save at the agreed step."""
+        if self._training is not None:
+            if self._training.step_done(state.global_step):
+                control.should_save = True
+            self._keep_random(control)
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Prepare for an evaluation."""
+        if self._training is not None:
+            self._keep_random(control)
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Let the evaluation draw no random number of the training, which a resumed one would not draw again."""
+        if self._random is not None:
+            random_states.put_back(self._random)
+            self._random = None
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Remove old checkpoints after a whole one, and end with 143 after SIGTERM."""
+        if self._training is None or self._folders is None or not self._is_whole:
+            return
+        if args.should_save:
+            rotate_checkpoints(str(self._folders.place), self._keep, state.best_model_checkpoint, use_mtime=True)
+        self._training.end_save()
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+        """Report that the training is complete."""
+        if self._training is not None and (state.global_step >= state.max_steps or not self._training.is_unfinished):
+            self._training.finish()
+
+    # -- inside
+
+    @contextmanager
+    def attend(self, trainer: Trainer) -> Iterator[None]:
+        """Keep the checkpoints of a ``Trainer.train`` in the place that survives, from before it looks for one to its end."""
+        args = trainer.args
+        before = args.output_dir, args.save_total_limit
+        self._folders = MarkedFolders(_place(args.output_dir), f"{PREFIX_CHECKPOINT_DIR}-", _looks_whole)
+        self._facts = {"processes": args.world_size, **marked_folder.model_facts([trainer.model])}
+        self._keep = args.save_total_limit
+        args.output_dir = str(self._folders.place)
+        args.save_total_limit = None  # transformers removes the last whole checkpoint before the new one is whole
+        save = trainer._save_checkpoint  # noqa: SLF001  # no callback is called around it
+        trainer._save_checkpoint = functools.partial(self._save, trainer, save)  # noqa: SLF001
+        try:
+            if args.should_save:
+                for line in self._folders.claim():
+                    _warn("%s: %s", self._folders.place, line)
+            args.distributed_state.wait_for_everyone()
+            yield
+            self._end_if_unfinished()
+        except BaseException:
+            if self._training is not None:
+                self._training.abandon()
+            raise
+        finally:
+            args.output_dir, args.save_total_limit = before
+            trainer._save_checkpoint = save  # noqa: SLF001
+            self.close()
+            self._folders = None
+
+    def _end_if_unfinished(self) -> None:
+        if self._training is not None and self._training.is_unfinished:
+            raise SystemExit(EXIT)
+
+    def newest(self, accelerator: Accelerator) -> str | None:
+        """Return the newest whole checkpoint; ``None`` without one. Raises :class:`OtherProgram` for that of another model."""
+        if self._folders is None:
+            return None
+        found = self._folders.newest_of(self._facts, self._facts["processes"])
+        step = 0 if found is None else marked_folder.facts_of(found).get("step", 0)
+        steps = accelerator.gather(torch.tensor([step], device=accelerator.device))
+        marked_folder.check_one_place(self._folders.place, steps.tolist())
+        return None if found is None else str(found)
+
+    def close(self) -> None:
+        """Stop handling SIGTERM and notices."""
+        if self._training is not None:
+            self._training.close()
+            self._training = None
+
+    def _keep_random(self, control: TrainerControl) -> None:
+        if control.should_evaluate:  # it comes before the save
+            self._random = random_states.capture()
+
+    def _save(self, trainer: Trainer, save: Callable[..., None], *values: Any) -> None:
+        """Let transformers write a checkpoint, and commit it."""
+        if self._training is None or self._folders is None:
+            save(*values)
+            return
+        state = trainer.state
+        best = state.best_model_checkpoint
+        saves = FolderSaves(self._folders, self._training, trainer.accelerator, marks=trainer.args.should_save)
+        self._is_whole = saves.save(
+            state.global_step,
+            lambda: save(*values),
+            {**self._facts, "step": state.global_step},
+            is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # which is waited for
+        )
+        if not self._is_whole:
+            state.best_model_checkpoint = best
+
+
+_train = Trainer.train
+
+
+@functools.wraps(_train)
+def _train_on_spot(self: Trainer, resume_from_checkpoint: Any = None, *values: Any, **options: Any) -> Any:
+    spot = next((each for each in self.callback_handler.callbacks if isinstance(each, SpotCallback)), None)
+    if spot is None:
+        return _train(self, resume_from_checkpoint, *values, **options)
+    with spot.attend(self):
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = spot.newest(self.accelerator)
+        return _train(self, resume_from_checkpoint, *values, **options)
+
+
+Trainer.train = _train_on_spot
+
+
+def _place(output_dir: str) -> Path:
+    """The folder of the checkpoints: below the attempt's place, unless ``output_dir`` is there already."""
+    wanted = Path(os.path.abspath(output_dir))
+    if not os.environ.get("SPOTWRIGHT_CHECKPOINT"):
+        return wanted
+    try:
+        place = marked_folder.folder_at()
+    except PlaceError as error:
+        if not os.path.isabs(output_dir):
+            raise PlaceError(f"{error}; {wanted}, the output_dir, goes with this node") from error
+        _warn("%s; the checkpoints stay in %s, which must be on such a volume", error, wanted)
+        return wanted
+    return wanted if wanted.is_relative_to(place) else place / wanted.name
+
+
+def _looks_whole(folder: Path) -> bool:
+    """Whether a folder from before Spotwright was filled to its end: transformers writes the state of the trainer last."""
+    try:
+        state = json.loads((folder / "trainer_state.json").read_bytes()[: 64 << 20])
+        return isinstance(state["global_step"], int)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _warn(message: str, *values: object) -> None:
+    import logging
+
+    logging.getLogger("spotwright.checkpoint").warning(message, *values)

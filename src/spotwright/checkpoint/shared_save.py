@@ -1,0 +1,189 @@
+"""One save that several ranks make together: what they tell one another, in the main thread or in another one.
+
+They tell it through keys (:mod:`spotwright.checkpoint.rank_keys`), as a collective operation of a second thread would mix with
+those of the training, and would wait for half an hour where a rank is frozen. Here a rank waits as long as the process of the one
+that it waits for answers. The first of the ranks says how to begin and, at the end, whether the save is committed; the others say
+their parts. What goes wrong in one of them is an error in all.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from spotwright.checkpoint import errors
+from spotwright.checkpoint.agreement import Agreement
+from spotwright.checkpoint.errors import CheckpointError, SaveFailed
+
+__all__ = ["SaveInThread", "SharedSave", "SilentRank"]
+
+_PATIENCE = 5.0
+"""Seconds until a rank that is waited for is asked whether its process answers, and for which its answer is awaited."""
+
+_LEAST_PATIENCE = 0.5  # the same near the end of this rank: a rank that writes answers later than one that waits
+_SHORT_PATIENCE = 1.0  # the same when the training has ended, so that the next attempt may begin
+
+_LARGEST_KEY = 4 << 20  # bytes; PyTorch's TCPStore takes 8 MiB ("max: 8388608" in TCPStoreLibUvBackend.cpp)
+_LARGEST_PART = 256 << 20  # bytes of JSON
+_GIVEN_UP = 2.0  # seconds until a thread that was told to give up has ended, unless it writes
+
+
+class SilentRank(SaveFailed):
+    """A rank that a save needs does not answer: it is dead, frozen, or out of reach."""
+
+
+class SharedSave:
+    """A save, for one rank. ``name`` is that of :meth:`Agreement.begin_save`; ``left`` returns the seconds until this rank's end.
+
+    Methods raise :class:`SaveFailed` where the ranks cannot reach one another, and :class:`SilentRank` for one that is silent.
+    """
+
+    def __init__(self, agreement: Agreement, name: str, savers: Sequence[int], left: Callable[[], float]) -> None:
+        self._agreement, self._name, self.left = agreement, name, left
+        self.savers = list(savers)
+        self.first = self.savers[0]
+        self.given_up = threading.Event()
+        """Set it to let a rank wait no longer for others."""
+        self.hurried = threading.Event()
+        """Set it to let a rank ask sooner whether those that it waits for still answer."""
+        self.has_all_parts = False
+        """Whether every other rank has told its part."""
+        self._known: set[str] = set()  # the keys that this rank has written or read
+
+    @contextmanager
+    def telling_errors(self) -> Iterator[None]:
+        """Tell the other ranks what is raised in the block."""
+        try:
+            yield
+        except BaseException as error:
+            rank = self._agreement.rank
+            kind, text = type(error).__name__, str(error)
+            if not isinstance(error, CheckpointError):
+                kind, text = SaveFailed.__name__, f"rank {rank}: {kind}: {text}"
+            with suppress(SaveFailed):  # the error above matters
+                for what in ("begin", "saved") if rank == self.first else (f"part/{rank}",):
+                    self.tell(what, {"error": [kind, text]})
+            raise
+
+    def tell(self, what: str, value: Any) -> None:
+        """Tell a value of JSON, unless this was told already."""
+        if (keys := self._agreement.keys) is None:
+            return
+        text = base64.b64encode(zlib.compress(json.dumps(value).encode(), 1))
+        pieces = [text[start : start + _LARGEST_KEY] for start in range(0, len(text), _LARGEST_KEY)]
+        self._note(what, len(pieces))
+        for number, piece in enumerate(pieces[1:], start=1):
+            self._call(keys.create, f"{self._key(what)}/{number}", piece)
+        self._call(
+            keys.create, self._key(what), f"{len(pieces)} ".encode() + pieces[0]
+        )  # last: the others are there then
+
+    def hear(self, what: str, rank: int, *, reserve: float = 0.0) -> Any:
+        """Return what a rank tells, or raise the error that it tells. It is waited for until ``reserve`` seconds are left."""
+        began, pause = time.monotonic(), 0.001
+        while (found := self._read(what)) is None:
+            if self.given_up.is_set():
+                raise SaveFailed(f"the save was given up, as rank {rank} was not done with its part in time")
+            if (left := self.left() - reserve) <= 0:
+                raise SaveFailed(f"rank {rank} was not done with its part of the save before the end of this one")
+            patience = min(_SHORT_PATIENCE if self.hurried.is_set() else _PATIENCE, max(left / 4, _LEAST_PATIENCE))
+            if time.monotonic() - began > patience:
+                alive = self._call(self._agreement.alive, patience, self.given_up)
+                if self.given_up.is_set():
+                    continue
+                if rank not in alive and self._read(what) is None:
+                    raise SilentRank(f"rank {rank} does not answer, and its part of the save is missing")
+                began = time.monotonic()
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.05)
+        if isinstance(found, dict) and "error" in found:
+            kind, text = found["error"]
+            raise getattr(errors, kind, SaveFailed)(text)
+        return found
+
+    def hear_parts(self, *, reserve: float = 0.0) -> list[Any]:
+        """Return what each rank but the first tells as its part; ``reserve`` is as in :meth:`hear`."""
+        parts = [self.hear(f"part/{rank}", rank, reserve=reserve) for rank in self.savers[1:]]
+        self.has_all_parts = True
+        return parts
+
+    def elect(self) -> int:
+        """Return the rank that saves in the place of the first one, which is silent: the same in all of them."""
+        keys, rank = self._agreement.keys, self._agreement.rank
+        return rank if keys is None else int(self._call(keys.create, self._key("writer"), str(rank).encode()))
+
+    def forget(self) -> None:
+        """Remove the keys of a save that all its ranks are done with."""
+        if (keys := self._agreement.keys) is not None:
+            self._call(keys.remove, sorted(self._known))
+
+    def _read(self, what: str) -> Any:
+        if (keys := self._agreement.keys) is None:
+            return None
+        if (found := self._call(keys.read, self._key(what))) is None:
+            return None
+        count, _, text = found.partition(b" ")
+        self._note(what, int(count))
+        for number in range(1, int(count)):
+            text += self._call(keys.read, f"{self._key(what)}/{number}") or b""
+        inflate = zlib.decompressobj()
+        return json.loads(inflate.decompress(base64.b64decode(text), _LARGEST_PART))
+
+    def _note(self, what: str, pieces: int) -> None:
+        self._known |= {self._key(what), *(f"{self._key(what)}/{number}" for number in range(1, pieces))}
+
+    def _key(self, what: str) -> str:
+        return f"{self._name}/{what}"
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except RuntimeError as error:
+            self._agreement.lose(error)
+            raise SaveFailed(
+                f"the ranks cannot reach one another for a save: {str(error).partition(chr(10))[0]}"
+            ) from error
+
+
+class SaveInThread:
+    """A save whose state is copied, made in a thread while the training goes on. The interpreter does not end before it."""
+
+    def __init__(self, save: SharedSave, work: Callable[[], None]) -> None:
+        self._save, self._work = save, work
+        self.began = time.monotonic()
+        self.seconds = 0.0
+        self.error: CheckpointError | None = None
+        """Why it failed, once it has."""
+        self._thread = threading.Thread(target=self._run, name="spotwright-save")
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except CheckpointError as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001  # it is told to the main thread
+            self.error = SaveFailed(f"a save in a thread failed: {type(error).__name__}: {error}")
+            self.error.__cause__ = error
+        self.seconds = time.monotonic() - self.began
+
+    @property
+    def is_over(self) -> bool:
+        """True once it has ended."""
+        return not self._thread.is_alive()
+
+    def end(self, seconds: float, *, hurried: bool = False) -> bool:
+        """Wait for its end, and let it give up after so many seconds. Returns whether it has ended."""
+        if hurried:
+            self._save.hurried.set()
+        self._thread.join(min(max(0.0, seconds), threading.TIMEOUT_MAX))
+        if not self.is_over:
+            self._save.given_up.set()
+            self._thread.join(_GIVEN_UP)
+        return self.is_over

@@ -1,0 +1,164 @@
+"""Places a pod whose Job, JobSet, Workflow or training job was created while nobody answered reviews.
+
+Such an object has no placement, and its pods have no policy: without this module none of its attempts would ever be placed. So
+its owners are read, the object is placed in memory, and the pod gets the policy of its role, as a pod. What only the object
+could say is lost: its own retries end it, so such a pod is never refused. Left alone are the pods of objects that were
+placed, that ask to be left alone, that no pool fits, or that are too large to be read; and those in a queue of Kueue, whose
+flavor has chosen their nodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from spotwright.cluster.admit_objects import (
+    Outcome,
+    Verdict,
+    as_warnings,
+    controller_of,
+    is_ignored,
+    is_placed,
+    place_as_new,
+    policy_of_templates,
+    reason_to_leave,
+)
+from spotwright.cluster.api_defaults import dependent_defaults
+from spotwright.cluster.signals import mapping
+from spotwright.cluster.workloads import RUN_KINDS, argo_template, metadata, task_name
+from spotwright.config import Config, require_pools
+from spotwright.errors import InputError
+from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
+from spotwright.kinds.kind import SERVED
+from spotwright.manifests.objects import place_object
+from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, RoleReport
+from spotwright.placing.patch import Steps
+from spotwright.placing.pods import Role, place_pod
+
+__all__ = ["OWNER_KINDS", "is_of_a_run", "place_at_pod", "why_left", "why_unplaced_retries"]
+
+
+OWNER_KINDS: frozenset[tuple[str, str]] = frozenset(
+    (SERVED[kind].rpartition("/")[0], kind) for kind in RUN_KINDS if kind in SERVED
+)
+"""The controllers, by group and kind, whose pods are placed one by one where the object was not. None of them serves."""
+
+_QUEUED = "is in a queue of Kueue"
+_NO_ROLE = "its owner places no such pod"
+_OWN_FIELDS = ("apiVersion", "kind", "metadata", "spec")
+_RETRY = re.compile(r"\([0-9]{1,9}\)$")  # the number of a try, at the end of an Argo node's name
+_ARGO_NODE = "workflows.argoproj.io/node-name"
+_LONGEST_NAME = 100  # characters of a name in a sentence
+
+
+def is_of_a_run(pod: Mapping[str, Any]) -> bool:
+    """Whether a new pod has no policy, and a controller that is a run or a part of one."""
+    owner = controller_of(pod)
+    if pod.get("kind") != "Pod" or owner is None or owner[:2] not in OWNER_KINDS:
+        return False
+    return not is_ignored(pod) and POLICY_ANNOTATION not in (metadata(pod).get("annotations") or {})
+
+
+def why_left(owners: Sequence[Mapping[str, Any]]) -> str:
+    """Why the pods of these owners are left alone, as a verdict; empty if the last one, the run, may be placed at its pods."""
+    if not owners:
+        return "its owner cannot be read"
+    if any(is_ignored(owner) for owner in owners):
+        return Verdict.IGNORED
+    if any(is_placed(owner) or policy_of_templates(owner) for owner in owners):
+        return Verdict.ALREADY_PLACED
+    return ""
+
+
+def place_at_pod(
+    pod: Mapping[str, Any],
+    owners: Sequence[Mapping[str, Any]],
+    config: Config,
+    beside: Sequence[Mapping[str, Any]],
+    *,
+    steps: Steps | None = None,
+) -> Outcome:
+    """Place a pod of an object that was not placed; nothing given is changed. ``steps`` limits the work.
+
+    ``owners`` are the pod's, nearest first; the last one is the run. ``beside`` are the objects that the placement of the run
+    reads. The outcome has the placed pod only if there is a placement.
+    """
+    left = why_left(owners)
+    root = {} if left else {name: owners[-1][name] for name in _OWN_FIELDS if name in owners[-1]}
+    left = left or reason_to_leave(root, config, beside)[0]
+    if left:
+        return Outcome(left)
+    try:
+        role = _role_of(pod, owners, _roles(root, config, beside, steps))
+        if role is None or role.policy.spot is None:
+            return Outcome(_NO_ROLE if role is None else Verdict.NOTHING_TO_DO)
+        if role.queue:
+            return Outcome(_QUEUED)
+        placed = place_object(pod, config, place=_rules(pod, root, role), steps=steps)
+    except InputError as error:
+        return Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([f"not placed: {str(error).splitlines()[0]}"]))
+    if not placed.patch:
+        return Outcome(Verdict.NOTHING_TO_DO)
+    return Outcome(Verdict.PLACED, [*placed.patch, *dependent_defaults(pod, placed.data)], placed=placed.data)
+
+
+def why_unplaced_retries(root: Mapping[str, Any]) -> str:
+    """A clause for the people who read a pod's reason: what of the policy does not hold, because it stands in the object."""
+    spec, kind = mapping(root.get("spec")), str(root.get("kind"))
+    own = [
+        f"{name} {spec[name]}" for name in ("backoffLimit", "backoffLimitPerIndex") if isinstance(spec.get(name), int)
+    ]
+    own += ["podFailurePolicy"] if spec.get("podFailurePolicy") else []
+    name = str(metadata(root).get("name", ""))[:_LONGEST_NAME]
+    retries = f"its own retries ({', '.join(own)})" if own else "its own retries"
+    return f"{kind} {name} was created while nobody placed it, so {retries} end it, and not the policy's budgets"
+
+
+def _rules(pod: Mapping[str, Any], root: Mapping[str, Any], role: RoleReport) -> Any:
+    """The function that places the pod by what was decided about its role."""
+    identity = {name: _filled_in(text, pod, root) for name, text in role.identity.items()}
+
+    def place(ctx: PlaceContext) -> None:
+        own = Role(role.name, role.policy_path, ctx.at("spec"), ctx.base, role.on_demand_reason, **identity)  # type: ignore[arg-type]
+        place_pod(ctx, own, role.policy)
+
+    return place
+
+
+def _filled_in(text: str, pod: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    """What Argo would have filled in for an expression in a template: the workflow's name, and the digest of the node's."""
+    if "{{workflow.name}}" in text:
+        return text.replace("{{workflow.name}}", str(metadata(root).get("name", "")))
+    if "{{" not in text:
+        return text
+    node = str((metadata(pod).get("annotations") or {}).get(_ARGO_NODE, ""))
+    return hashlib.sha256(_RETRY.sub("", node).encode(errors="replace")).hexdigest()[:12]
+
+
+def _roles(
+    root: Mapping[str, Any], config: Config, beside: Sequence[Mapping[str, Any]], steps: Steps | None
+) -> Sequence[RoleReport]:
+    """The roles of a run, as its placement decides about them. Raises :class:`InputError`."""
+    if not is_backend_workflow(root):
+        return place_as_new(root, config, beside, steps=steps)[1].roles
+    require_pools(config)
+    tasks: list[RoleReport] = []
+    place_object(root, config, place=partial(place_workflow, reports=tasks), steps=steps)
+    return tasks
+
+
+def _role_of(
+    pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], every: Sequence[RoleReport]
+) -> RoleReport | None:
+    """The role of the run that the pod has; None where the placement of the run has none for it, as for KFP's drivers."""
+    root, task = owners[-1], task_name(pod, owners)
+    if is_backend_workflow(root):
+        return next((role for role in every if task.template in (path.replace("/", ".") for path in role.tasks)), None)
+    if root.get("kind") == "Workflow":
+        name = argo_template(pod)
+        return next((role for role in every if role.name == name), None)
+    named = next((role for role in every if role.name.lower() == task.template.lower()), None)
+    return every[0] if named is None and len(every) == 1 else named

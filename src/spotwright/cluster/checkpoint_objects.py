@@ -1,0 +1,126 @@
+"""Makes in each served namespace what pods mount for checkpoints: the library's ConfigMap, and the claims that policies name.
+
+A module of its own, because it is the one part of the controller that makes objects in others' namespaces, and a choice: off, it
+needs no right. It asks for ``create`` alone, so it changes nothing that is there; a new version of the library has a ConfigMap of
+a new name, beside the one that pods of the version before mount. Where it may not, people make both as the messages say, and
+nothing else changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from spotwright.checkpoint_file import config_map
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.configurations import Configurations
+from spotwright.cluster.missing_claims import claims_of
+from spotwright.cluster.watched import ENABLED_LABEL
+
+__all__ = ["CheckpointObjects", "ClaimForm"]
+
+_LOG = logging.getLogger(__name__)
+_EVERY = 30.0  # seconds between two looks at the namespaces
+_SURE = 600.0  # seconds for which an object counts as there, or as one that may not be made
+_LABELS = {"app.kubernetes.io/managed-by": "spotwright"}
+
+
+class ClaimForm(NamedTuple):
+    """How claims are made: ``size`` is a quantity of Kubernetes, an empty ``storage_class`` the cluster's default.
+
+    Pods of several nodes write into one claim, so a claim that one node alone may write to makes them wait for each other.
+    """
+
+    size: str
+    storage_class: str = ""
+    access_mode: str = "ReadWriteMany"
+
+
+class CheckpointObjects:
+    """Await :meth:`follow`. ``namespaces`` are those that are served; none: all that are labelled.
+
+    ``claims``: how claims are made; None: none are. ``clock`` is monotonic.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        configurations: Configurations,
+        namespaces: Sequence[str] = (),
+        *,
+        library: bool = True,
+        claims: ClaimForm | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api, self._configurations, self._namespaces = api, configurations, tuple(namespaces)
+        self._library, self._claims, self._clock = library, claims, clock
+        self._done: dict[
+            tuple[str, str, str], float
+        ] = {}  # namespace with its UID, path and name: when it was asked for
+
+    async def follow(self) -> None:
+        """Make what is missing, again and again, until cancelled."""
+        while True:
+            try:
+                await self.make()
+            except ApiFailed as error:
+                _LOG.warning("what checkpoints need is not made: %s", error)
+            await asyncio.sleep(_EVERY)
+
+    async def make(self) -> None:
+        """Make what is missing now. Raises :class:`ApiFailed` where the namespaces cannot be listed."""
+        now = self._clock()
+        self._done = {key: at for key, at in self._done.items() if now - at < _SURE}
+        for namespace, uid in await self._served():
+            for plural, made in self._wanted(namespace):
+                key = f"{namespace}/{uid}", plural, str(made["metadata"]["name"])
+                if key not in self._done and await self._create(namespace, plural, made):
+                    self._done[key] = now
+
+    async def _served(self) -> list[tuple[str, str]]:
+        """The served namespaces with their UIDs, as far as those are known: a new namespace may have the name of an old one."""
+        if self._namespaces:
+            return [(name, "") for name in self._namespaces]
+        found = await self._api.get("/api/v1/namespaces", {"labelSelector": f"{ENABLED_LABEL}=true"})
+        metadata = [each.get("metadata") or {} for each in found.get("items") or ()]
+        return [(str(each["name"]), str(each.get("uid", ""))) for each in metadata if "deletionTimestamp" not in each]
+
+    def _wanted(self, namespace: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        if self._library:
+            made = config_map()
+            yield "configmaps", {**made, "metadata": {**made["metadata"], "labels": _LABELS}}
+        if self._claims is not None:
+            for name in claims_of(self._configurations.of(namespace)):
+                yield "persistentvolumeclaims", _claim(name, self._claims)
+
+    async def _create(self, namespace: str, plural: str, made: dict[str, Any]) -> bool:
+        """Create an object unless it is there. False: try again soon."""
+        name = made["metadata"]["name"]
+        try:
+            await self._api.send("POST", f"/api/v1/namespaces/{namespace}/{plural}", made)
+        except ApiFailed as error:
+            if error.status == _NO_NAMESPACE:
+                return False
+            if error.status != _EXISTS:
+                _LOG.warning("%s %s/%s is not made: %s", made["kind"], namespace, name, error)
+            return not error.may_pass
+        _LOG.info("%s %s/%s is made: pods mount it for checkpoints", made["kind"], namespace, name)
+        return True
+
+
+_NO_NAMESPACE, _EXISTS = 404, 409
+
+
+def _claim(name: str, form: ClaimForm) -> dict[str, Any]:
+    spec: dict[str, Any] = {"accessModes": [form.access_mode], "resources": {"requests": {"storage": form.size}}}
+    if form.storage_class:
+        spec["storageClassName"] = form.storage_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "labels": _LABELS},
+        "spec": spec,
+    }

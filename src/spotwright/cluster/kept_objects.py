@@ -1,0 +1,196 @@
+"""What is kept of the objects of strangers: equal parts once, so much of a namespace as it may have, and nothing unreadable.
+
+So ten thousand pods fit into a few dozen megabytes, and nobody's objects end the process of all.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Room", "SetAside", "Sharing"]
+
+
+_LOG = logging.getLogger(__name__)
+_SAID = 1_000  # objects of which is remembered that the log has them
+_LONGEST_NAME = 253  # characters of a name: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+
+
+class SetAside:
+    """Says in the log that an object cannot be read: once for each, however often it comes.
+
+    An unexpected error is told with its traceback the first time that it comes from its line, and counted after that.
+    """
+
+    def __init__(self) -> None:
+        self._said: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._defects: Counter[str] = Counter()  # by the place in the code: there are as many as lines that fail
+
+    def say(
+        self,
+        what: str,
+        item: Any,
+        why: str = "is set aside, because it cannot be read",
+        *,
+        because: Exception | None = None,
+    ) -> None:
+        """Say it of an object of this kind or path. ``because`` is the unexpected error, if one was the reason."""
+        meta = item.get("metadata") if isinstance(item, Mapping) else None
+        names = meta if isinstance(meta, Mapping) else {}
+        key = (what, *(str(names.get(part, ""))[:_LONGEST_NAME] for part in ("namespace", "name", "uid")))
+        if because is not None:
+            self._tell(key, why, because)
+        elif key not in self._said:
+            _LOG.warning("%s: the object %s/%s %s", key[0], key[1], key[2], why)
+        self._said[key] = None
+        self._said.move_to_end(key)
+        if len(self._said) > _SAID:
+            self._said.popitem(last=False)
+
+    def _tell(self, key: tuple[str, ...], why: str, error: Exception) -> None:
+        place = _place_of(error)
+        self._defects[place] += 1
+        times = self._defects[place]
+        if times == 1:
+            text = "%s: the object %s/%s %s: a defect in Spotwright, of which only the number is told from now on"
+            _LOG.error(text, *key[:3], why, exc_info=error)
+        elif key not in self._said:
+            _LOG.warning("%s: the object %s/%s %s (%s, %d times)", *key[:3], why, place, times)
+
+
+def _place_of(error: Exception) -> str:
+    """The kind of an error and the line that it comes from."""
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    return " ".join([type(error).__name__, *(f"in {Path(each.filename).name}:{each.lineno}" for each in frame)])
+
+
+_ROOM = 96 * 1024 * 1024  # bytes, beside a limit of 768 MiB for the whole pod
+_VALUE = 64  # bytes that a value takes in Python beside its characters, about
+_NO_TEXT = sys.getsizeof("")
+
+
+def _bytes_of(text: Any) -> int:
+    """The bytes of a text's characters: up to four for each, because the widest one decides for all."""
+    return sys.getsizeof(text) - _NO_TEXT if isinstance(text, str) else 0
+
+
+class Room:
+    """How much of the memory the objects of a namespace may take, so that nobody's objects end the process of all.
+
+    ``on_full`` hears of a namespace, each time that an object of it finds no room. ``limit`` is in bytes, as estimated from the
+    characters and the values of objects. ``weigh`` estimates an object; by default each counts as if it shared no part.
+    """
+
+    def __init__(
+        self,
+        on_full: Callable[[str], None] = lambda _namespace: None,
+        weigh: Callable[[Mapping[str, Any]], int] | None = None,
+        limit: int = _ROOM,
+    ) -> None:
+        self._on_full, self._weigh, self._limit = on_full, weigh or _weight, limit
+        self._sizes: dict[tuple[str, str, str], int] = {}  # by path, namespace and name
+        self._taken: Counter[str] = Counter()  # by namespace
+
+    def take(self, key: tuple[str, str, str], item: Mapping[str, Any]) -> bool:
+        """Whether there is room for an object, in the place of what it was before; if so, it has it."""
+        namespace, before, size = key[1], self._sizes.get(key, 0), self._weigh(item)
+        if namespace and size > before and self._taken[namespace] - before + size > self._limit:
+            self._on_full(namespace)
+            return False
+        self._sizes[key] = size
+        self._taken[namespace] += size - before
+        return True
+
+    def leave(self, key: tuple[str, str, str]) -> None:
+        """An object is gone."""
+        self._taken[key[1]] -= self._sizes.pop(key, 0)
+        if self._taken[key[1]] <= 0:
+            del self._taken[key[1]]
+
+
+def _weight(item: Mapping[str, Any]) -> int:
+    size, rest = 0, [item]
+    while rest:
+        value: Any = rest.pop()
+        size += _VALUE
+        if isinstance(value, str):
+            size += _bytes_of(value)
+        elif isinstance(value, Mapping):
+            size += sum(map(_bytes_of, value))
+            rest.extend(value.values())
+        elif isinstance(value, list):
+            rest.extend(value)
+    return size
+
+
+_KEPT = 50_000  # parts that are remembered; after that the table begins anew, and costs one more copy of each
+_KEPT_TEXT = 16_000_000  # bytes of their texts: parts of pods that are gone stay as long as the table
+_FIELDS = ("spec", "status")
+_METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
+
+
+class Sharing:
+    """A table of the parts that were seen. For one thread."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._kept = kept
+        self._known: dict[Any, Any] = {}
+        self._size = 0  # bytes of texts
+        self._cost = 0  # bytes, of the last object
+
+    def cost(self, _item: Mapping[str, Any]) -> int:
+        """About how many bytes the object takes that was shared last, beside what it shares with earlier ones."""
+        return self._cost
+
+    def shared(self, item: dict[str, Any]) -> dict[str, Any]:
+        """The same object, whose parts are those of earlier objects where they are equal. The object itself is changed."""
+        if len(self._known) > self._kept or self._size > _KEPT_TEXT:
+            self._known.clear()
+            self._size = 0
+        self._cost = _VALUE * len(item)
+        for name in _FIELDS:
+            part = item.get(name)
+            if isinstance(part, dict):
+                self._cost += _VALUE * len(part)
+                item[name] = {key: self._of(value) for key, value in part.items()}
+        metadata = item.get("metadata")
+        if isinstance(metadata, dict):
+            for name in _METADATA:
+                if name in metadata:
+                    metadata[name] = self._of(metadata[name])
+        return item
+
+    def _of(self, value: Any) -> Any:
+        """The first part that was equal to this one. Equal means of the same types too: ``True`` is no 1."""
+        if isinstance(value, str):
+            known = self._known.setdefault(value, value)
+            if known is value:
+                self._size += _bytes_of(value)
+                self._cost += _bytes_of(value) + _VALUE
+            return known
+        if isinstance(value, dict):
+            value = {key: self._of(each) for key, each in value.items()}
+            name = (dict, *((key, _name_of(each)) for key, each in value.items()))
+            return self._first(name, value, sum(map(_bytes_of, value)))
+        if isinstance(value, list):
+            value = [self._of(each) for each in value]
+            return self._first((list, *map(_name_of, value)), value)
+        return value
+
+    def _first(self, name: tuple[Any, ...], value: Any, keys: int = 0) -> Any:
+        """The first part of this name; ``keys`` are the bytes of its keys."""
+        known = self._known.setdefault(name, value)
+        if known is value:
+            self._size += keys
+            self._cost += _VALUE * len(name) + keys
+        return known
+
+
+def _name_of(value: Any) -> Any:
+    """What stands for a part in the name of what holds it. A part that is in the table lives as long as that name."""
+    return id(value) if isinstance(value, (str, dict, list)) else (type(value), value)

@@ -1,0 +1,417 @@
+"""Listens for the controller's HTTP servers, so that no client keeps others out or fills the memory.
+
+Every pod of a cluster can open connections to these ports, and aiohttp by itself accepts any number of them, waits an hour for
+the first byte, and holds as many unfinished bodies as come. Here a connection counts from the moment at which it is accepted,
+before TLS. A request has seconds to arrive. Where all places are taken, a newcomer gets that of a client that only waits: of one
+that has sent no request yet, and of the address that holds most. So an API server, which sends whole requests at once, gets
+through while a pod holds all that it can. Bodies that are being received or answered share one amount of memory.
+
+One gate serves one port: :func:`serve` makes it, and handlers read bodies through :func:`read_body`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from asyncio import sslproto
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple, cast
+
+from aiohttp import web
+
+__all__ = ["Limits", "read_body", "serve"]
+
+
+_LOG = logging.getLogger(__name__)
+_RECORD = (
+    32 * 1024
+)  # bytes that a TLS connection reads at once; asyncio takes 256 KiB for each, and a record has at most 16
+sslproto.SSLProtocol.max_size = _RECORD
+
+
+class Limits(NamedTuple):
+    """What the clients of one port may hold.
+
+    ``connections`` in all; ``arrival``: seconds for a request to arrive, TLS and headers included; ``idle``: seconds between two
+    requests of a connection; ``memory``: bytes of all bodies together; ``body``: bytes of one.
+    """
+
+    connections: int = 512
+    arrival: float = 3.0
+    idle: float = 60.0
+    memory: int = 64 * 1024 * 1024
+    body: int = 64 * 1024
+
+
+class _State(Enum):
+    NEW = "has sent no request yet"
+    ARRIVING = "sends a request"
+    BODY = "sends its body"
+    ANSWERING = "waits for an answer"
+    IDLE = "has got an answer"
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    address: str
+    since: float  # of its state, by the loop's clock
+    state: _State = _State.NEW
+    task: asyncio.Task[None] | None = None
+    transport: asyncio.Transport | None = None
+    held: int = 0  # bytes of the body
+    head: int = 0  # bytes since the last answer, until a handler has the request
+
+    def drop(self) -> None:
+        """Close it at once."""
+        if self.transport is not None:
+            self.transport.abort()
+        elif self.task is not None:
+            self.task.cancel()
+
+
+_HEAD = 256 * 1024  # bytes of headers and of what comes with them in the same moment
+_YOUNG = 0.25  # seconds in which a newcomer may send its request before its place is given to another
+_SWEEP = 0.25  # seconds between two looks at what takes too long
+_PAUSE = 0.1  # seconds until the next try where the process has no descriptor left
+_GATE: web.AppKey[_Gate] = web.AppKey("gate", cast("type[_Gate]", object))
+
+
+@dataclass(eq=False, slots=True)
+class _Gate:
+    """The connections of one port."""
+
+    limits: Limits
+    loop: asyncio.AbstractEventLoop
+    connections: set[_Connection] = field(default_factory=set)
+    held: int = 0
+    on_place: Callable[[], None] = lambda: None  # is called when a connection has ended
+    _by_transport: dict[Any, _Connection] = field(default_factory=dict)
+
+    def add(self, address: str) -> _Connection:
+        connection = _Connection(address, self.loop.time())
+        self.connections.add(connection)
+        return connection
+
+    def opened(self, connection: _Connection, transport: asyncio.Transport) -> None:
+        connection.transport = transport
+        self._by_transport[transport] = connection
+
+    def ended(self, connection: _Connection) -> None:
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._by_transport.pop(connection.transport, None)
+            self.release(connection)
+            self.on_place()
+
+    def of(self, request: web.BaseRequest) -> _Connection:
+        """The connection of a request. Raises :class:`ConnectionError` if it has ended."""
+        found = self._by_transport.get(request.transport)
+        if found is None:
+            raise ConnectionResetError("the client has gone")
+        return found
+
+    def enter(self, connection: _Connection, state: _State) -> None:
+        if connection.state is not state:
+            connection.state, connection.since = state, self.loop.time()
+
+    def received(self, connection: _Connection, size: int) -> None:
+        """Note bytes of a client; headers without an end are ended."""
+        if connection.state is _State.IDLE:
+            self.enter(connection, _State.ARRIVING)
+        connection.head += size
+        if connection.head > _HEAD and connection.state in (_State.NEW, _State.ARRIVING):
+            connection.drop()
+
+    def hold(self, connection: _Connection, size: int) -> None:
+        """Count bytes of a body, for which others may have to go.
+
+        Raises :class:`web.HTTPServiceUnavailable` if there is no room.
+        """
+        while self.held + size > self.limits.memory:
+            holding = [one for one in self.connections if one.held]
+            total = Counter[str]()
+            for one in holding:
+                total[one.address] += one.held
+            waiting = [one for one in holding if one.state is not _State.ANSWERING]
+            victim = max(waiting, key=lambda one: (total[one.address], -one.since), default=None)
+            if victim is None or victim is connection:  # then one that is being answered, of an address that holds more
+                more = [one for one in holding if total[one.address] > total[connection.address] + size]
+                victim = max(more, key=lambda one: (total[one.address], -one.since), default=None)
+            if victim is None:
+                raise web.HTTPServiceUnavailable(text="too many bodies at once")
+            self.release(victim)
+            victim.drop()
+        self.held += size
+        connection.held += size
+
+    def release(self, connection: _Connection) -> None:
+        self.held -= connection.held
+        connection.held = 0
+
+    def make_room(self) -> bool:
+        """Whether there is a place for one more connection; one that waits for too long loses its own."""
+        if len(self.connections) < self.limits.connections:
+            return True
+        now = self.loop.time()
+        waiting = [one for one in self.connections if one.state is not _State.ANSWERING and now - one.since > _YOUNG]
+        if not waiting:
+            return False
+        most = Counter(one.address for one in self.connections)
+        victim = min(waiting, key=lambda one: (one.state is _State.IDLE, -most[one.address], one.since))
+        self._let_go(victim)
+        return True
+
+    def sweep(self) -> None:
+        """End what takes too long."""
+        now = self.loop.time()
+        for one in list(self.connections):
+            longest = self.limits.idle if one.state is _State.IDLE else self.limits.arrival
+            if one.state is not _State.ANSWERING and now - one.since > longest:
+                self._let_go(one)
+
+    def _let_go(self, connection: _Connection) -> None:
+        connection.drop()
+        self.ended(connection)
+
+
+class _Guard(asyncio.Protocol):
+    """Stands between a transport and aiohttp's protocol, and tells the gate what happens."""
+
+    def __init__(self, gate: _Gate, connection: _Connection, inner: asyncio.Protocol) -> None:
+        self._gate, self._connection, self._inner = gate, connection, inner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._gate.opened(self._connection, cast("asyncio.Transport", transport))
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._gate.received(self._connection, len(data))
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gate.ended(self._connection)
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+
+class _Listener(asyncio.AbstractServer):
+    """Accepts connections while there are places; else they wait in the queue of the system."""
+
+    def __init__(
+        self, gate: _Gate, sockets: list[socket.socket], context: ssl.SSLContext | None, make: Callable[[], Any]
+    ) -> None:
+        self._gate, self.sockets, self._context, self._make = gate, sockets, context, make
+        self._is_open = True
+        self._handle: asyncio.TimerHandle | None = None
+        gate.on_place = self._listen
+        self._listen()
+        self._sweep()
+
+    def close(self) -> None:
+        """Accept no connection any more; those that are open go on."""
+        if self._is_open:
+            self._is_open = False
+            if self._handle is not None:
+                self._handle.cancel()
+            for listener in self.sockets:
+                self._gate.loop.remove_reader(listener)
+                listener.close()
+
+    async def wait_closed(self) -> None:
+        """Nothing is left to wait for."""
+
+    def is_serving(self) -> bool:
+        """Whether it accepts connections."""
+        return self._is_open
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+        return self._gate.loop
+
+    async def start_serving(self) -> None:
+        """It has begun already."""
+
+    async def serve_forever(self) -> None:
+        """Serve until cancelled, and close then, as asyncio's own servers do."""
+        try:
+            await self._gate.loop.create_future()
+        finally:
+            self.close()
+
+    def _sweep(self) -> None:
+        self._gate.sweep()
+        self._listen()
+        self._handle = self._gate.loop.call_later(_SWEEP, self._sweep)
+
+    def _listen(self) -> None:
+        for listener in self.sockets if self._is_open else ():
+            self._gate.loop.add_reader(listener, self._accept, listener)
+
+    def _wait(self) -> None:
+        """Leave newcomers in the system's queue until a place is free, or the next sweep."""
+        for listener in self.sockets:
+            self._gate.loop.remove_reader(listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(16):  # then others have their turn
+            if not self._gate.make_room():
+                self._wait()
+                return
+            try:
+                accepted, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionError):
+                return
+            except OSError as error:
+                _LOG.warning("no connection can be accepted now: %s", error)
+                self._wait()
+                return
+            accepted.setblocking(False)
+            connection = self._gate.add(str(address[0]))
+            connection.task = self._gate.loop.create_task(self._open(accepted, connection))
+
+    async def _open(self, accepted: socket.socket, connection: _Connection) -> None:
+        times = {} if self._context is None else {"ssl_handshake_timeout": self._gate.limits.arrival}
+        try:
+            await self._gate.loop.connect_accepted_socket(
+                lambda: _Guard(self._gate, connection, self._make()), accepted, ssl=self._context, **times
+            )
+        except (OSError, asyncio.CancelledError):  # no TLS, none that we speak, or none in time
+            self._gate.ended(connection)
+            accepted.close()
+
+
+class _Site(web.BaseSite):
+    """A port of a runner behind a gate."""
+
+    def __init__(self, runner: web.AppRunner, gate: _Gate, host: str | None, port: int, context: Any) -> None:
+        super().__init__(runner, ssl_context=context, backlog=_BACKLOG)
+        self._gate, self._host, self._port = gate, host, port
+
+    @property
+    def name(self) -> str:
+        """The address, for messages of aiohttp."""
+        return f"{'https' if self._ssl_context else 'http'}://{self._host or '*'}:{self._port}"
+
+    async def start(self) -> None:
+        """Listen. Raises :class:`OSError`."""
+        sockets = await _bound(self._gate.loop, self._host, self._port)
+        await super().start()
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError("the runner was not set up")
+        self._server = _Listener(self._gate, sockets, self._ssl_context, server)
+
+
+_BACKLOG = 512
+
+
+async def _bound(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -> list[socket.socket]:
+    """Listening sockets for every address of a host, or for all addresses of the machine."""
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(found):
+            try:
+                listener = socket.socket(family, socket.SOCK_STREAM)
+            except OSError:  # no IPv6 here
+                continue
+            sockets.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.setblocking(False)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+    except OSError:
+        for listener in sockets:
+            listener.close()
+        raise
+    if not sockets:
+        raise OSError(f"{host}: no address to listen at")
+    return sockets
+
+
+async def serve(
+    app: web.Application,
+    *,
+    host: str | None,
+    port: int,
+    context: ssl.SSLContext | None = None,
+    limits: Limits | None = None,
+    shutdown_timeout: float = 1.0,
+) -> web.AppRunner:
+    """Serve an application on a port; ``await runner.cleanup()`` ends it. ``host``: by default all addresses.
+
+    ``context`` makes it TLS. Raises :class:`OSError` where the port cannot be listened on.
+    """
+    limits = limits or Limits()
+    gate = _Gate(limits, asyncio.get_running_loop())
+    app[_GATE] = gate
+    app.middlewares.insert(0, _counted)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=shutdown_timeout,
+        keepalive_timeout=limits.idle + limits.arrival,  # the gate ends what is idle
+        lingering_time=limits.arrival,
+        max_headers=64,
+        auto_decompress=False,  # a few bytes would become megabytes
+    )
+    await runner.setup()
+    try:
+        await _Site(runner, gate, host, port, context).start()
+    except OSError:
+        await runner.cleanup()
+        raise
+    return runner
+
+
+@web.middleware
+async def _counted(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    gate = request.app[_GATE]
+    connection = gate.of(request)
+    connection.head = 0
+    gate.enter(connection, _State.BODY if request.can_read_body else _State.ANSWERING)
+    try:
+        return await handler(request)
+    finally:
+        gate.release(connection)
+        gate.enter(connection, _State.IDLE)
+
+
+async def read_body(request: web.Request) -> bytearray:
+    """The body of a request, within the limits of its port.
+
+    Raises :class:`web.HTTPException` for one that is too large or for which there is no room, :class:`ConnectionError` and
+    :class:`web.RequestPayloadError` for one that does not come to its end.
+    """
+    gate = request.app[_GATE]
+    connection, limits = gate.of(request), gate.limits
+    length = request.content_length or 0
+    if length > limits.body:
+        raise web.HTTPRequestEntityTooLarge(max_size=limits.body, actual_size=length)
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        gate.hold(connection, len(chunk))
+        if len(body) + len(chunk) > limits.body:
+            raise web.HTTPRequestEntityTooLarge(max_size=limits.body, actual_size=len(body) + len(chunk))
+        body += chunk
+    with suppress(ConnectionError):
+        gate.enter(gate.of(request), _State.ANSWERING)
+    return body

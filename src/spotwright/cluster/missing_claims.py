@@ -1,0 +1,178 @@
+"""Leaves checkpoints out of default policies where their claim is missing: Kubernetes would let each pod wait for it for ever.
+
+A pod's mount of a claim cannot be optional. Whoever asks for a checkpoint on an object itself waits for its claim, as for any
+other that they name; an object that asks for none is not held up by what its namespace's configuration says. Where claims may
+not be read, all count as there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from spotwright.cluster.admit_objects import own_policy
+from spotwright.cluster.api_client import Api, ApiFailed, object_path
+from spotwright.config import Config
+from spotwright.model.policy import Layer
+from spotwright.placing.environment import PVC
+
+__all__ = [
+    "ClaimLookup",
+    "asks_for_a_checkpoint",
+    "claim_of",
+    "claims_not_in",
+    "claims_of",
+    "left_out_claims",
+    "none_is_missing",
+    "why_without_checkpoint",
+    "without_claims",
+]
+
+
+_LOG = logging.getLogger(__name__)
+_FRESH = 3.0  # seconds in which an answer is given again
+_KEPT = 1_000  # answers
+_LARGEST = 64 * 1024  # bytes of a claim
+_FIELD = "checkpoint"
+_MOST = 10  # claims of one namespace: its configuration is its tenants'
+_SHOWN = 3  # names of claims in a message
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+def claims_of(config: Config | None) -> list[str]:
+    """The claims that the policies of a configuration name (``checkpoint: pvc://NAME/FOLDER``), at most the first ten."""
+    return [] if config is None else _named(config)[:_MOST]
+
+
+def left_out_claims(config: Config) -> str:
+    """What to tell the author of a configuration whose policies name more claims than are looked for; empty if all are."""
+    names = _named(config)
+    if len(names) <= _MOST:
+        return ""
+    rest = names[_MOST:]
+    shown = ", ".join(rest[:_SHOWN]) + (f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else "")
+    return (
+        f"the policies name {len(names)} claims for checkpoints, and only the first {_MOST} are looked for and made: pods wait "
+        f"for the others until they are there ({shown}); name folders of one claim instead (pvc://NAME/FOLDER)"
+    )
+
+
+def _named(config: Config) -> list[str]:
+    layers = [
+        *([] if config.policy_default is None else [config.policy_default]),
+        *(one for _, one in config.policy_tasks),
+    ]
+    return [name for name in dict.fromkeys(map(claim_of, layers)) if _NAME.fullmatch(name)]
+
+
+def claim_of(layer: Layer) -> str:
+    """The claim of a layer of policy; empty where it names none."""
+    place = str(layer.values.get("checkpoint") or "")
+    return place.removeprefix(PVC).strip("/").partition("/")[0] if place.startswith(PVC) else ""
+
+
+class ClaimLookup:
+    """Finds the claims of a namespace's configuration that are not there. ``clock`` is monotonic."""
+
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._clock = api, clock
+        self._answers: OrderedDict[tuple[str, str], tuple[float, bool]] = OrderedDict()
+        self._readings: dict[tuple[str, str], asyncio.Task[bool]] = {}  # those under way, for all who ask meanwhile
+        self._said: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    async def missing(self, config: Config, namespace: str) -> Sequence[str]:
+        """The names of these claims, up to three seconds old."""
+        names = claims_of(config)
+        are_there = await asyncio.gather(*(self._is_there(namespace, name) for name in names))
+        return [name for name, is_there in zip(names, are_there, strict=True) if not is_there]
+
+    async def _is_there(self, namespace: str, name: str) -> bool:
+        key = namespace, name
+        read_at, is_there = self._answers.get(key, (float("-inf"), True))
+        if self._clock() - read_at <= _FRESH:
+            return is_there
+        if key not in self._readings:
+            self._readings[key] = asyncio.create_task(self._ask(key), name="look for a claim")
+        return await asyncio.shield(self._readings[key])  # whoever has no more time leaves it to the others
+
+    async def _ask(self, key: tuple[str, str]) -> bool:
+        now = self._clock()
+        try:
+            is_there = await self._read(*key)
+            _keep(self._answers, key, (now, is_there))
+        finally:
+            del self._readings[key]
+        return is_there
+
+    async def _read(self, namespace: str, name: str) -> bool:
+        try:
+            path = object_path("v1", "PersistentVolumeClaim", name, namespace)
+            found = await self._api.get_or_none(path, at_most=_LARGEST)
+        except ApiFailed as error:
+            if (namespace, name) not in self._said:
+                _LOG.warning("claims of namespace %s count as there, because they cannot be read: %s", namespace, error)
+            _keep(self._said, (namespace, name), None)
+            return True
+        if found is None and (namespace, name) not in self._said:
+            _LOG.warning("namespace %s: %s", namespace, why_without_checkpoint([name], namespace))
+            _keep(self._said, (namespace, name), None)
+        elif found is not None:
+            self._said.pop((namespace, name), None)
+        return found is not None
+
+
+async def none_is_missing(_config: Config, _namespace: str) -> Sequence[str]:
+    """Claims that somebody makes soon count as there."""
+    return ()
+
+
+def without_claims(config: Config, missing: Sequence[str]) -> Config:
+    """The configuration whose policies name no checkpoint in these claims."""
+
+    def without(layer: Layer) -> Layer:
+        if claim_of(layer) not in missing:
+            return layer
+        return Layer(layer.source, {key: value for key, value in layer.values.items() if key != _FIELD})
+
+    if not missing:
+        return config
+    default = config.policy_default
+    tasks = tuple((name, without(layer)) for name, layer in config.policy_tasks)
+    return replace(config, policy_default=None if default is None else without(default), policy_tasks=tasks)
+
+
+def claims_not_in(placed: Mapping[str, Any], config: Config) -> Sequence[str]:
+    """The claims of a configuration that an object does not mount: whoever updates it gets the placement that it has."""
+    names = claims_of(config)
+    text = msgspec.json.encode(placed) if names else b""
+    return [name for name in names if b'"claimName":%b' % msgspec.json.encode(name) not in text]
+
+
+def asks_for_a_checkpoint(data: Mapping[str, Any]) -> bool:
+    """Whether the object's own policy names a checkpoint."""
+    return _FIELD in str(own_policy(data))
+
+
+def why_without_checkpoint(missing: Sequence[str], namespace: str) -> str:
+    """The sentence for the author of an object that has no checkpoint because these claims are missing."""
+    claims = " and ".join(missing)
+    return (
+        f"what is created keeps no checkpoint: the policy of the configuration names the claim {claims}, and namespace "
+        f"{namespace} has none of that name; make the claim (the chart's checkpoints.claimSize makes such claims), and "
+        "create the object again"
+    )
+
+
+def _keep(kept: OrderedDict[Any, Any], key: object, value: object) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > _KEPT:
+        kept.popitem(last=False)

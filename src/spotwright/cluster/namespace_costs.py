@@ -1,0 +1,329 @@
+"""What each namespace costs the controller, and whose turn it is: no namespace holds up the others.
+
+An object of a tenant should cost milliseconds. One that costs more than is allowed is paid for by its own namespace: this one is
+served last for a minute, which others do not notice, and after some seconds of such costs it is set aside, for five minutes and
+for twice as long each time. Seconds are those of the processor, so that a busy machine puts nobody aside.
+
+Costs are kept by a key. The watcher's is the namespace; the webhook's has the address of whoever asks as well, because a pod that
+reaches the port may name any namespace: it can set aside nothing but what it asks itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from spotwright.cluster.api_client import EventWriter
+
+__all__ = ["ANSWER", "LOOK", "Aside", "AsideEvents", "Key", "LastInLine", "NamespaceCosts", "Turns"]
+
+
+_LOG = logging.getLogger(__name__)
+
+
+ANSWER = 0.05
+"""Seconds of the processor that an object may cost the webhook."""
+
+LOOK = 0.2
+"""Seconds of the processor that an object may cost the watcher."""
+
+_WINDOW = 60  # seconds for which costs count
+_TOO_MUCH = 5.0  # seconds above what is allowed within a window, until a namespace is set aside
+_ASIDE, _LONGEST_ASIDE = 300.0, 3600.0  # seconds
+_FORGIVEN = 3600.0  # seconds after which a namespace that was set aside counts as one that never was
+_KEPT = 5_000  # keys: whoever asks may make up names
+
+Key = tuple[str, str]
+"""The namespace, and the address of whoever asks for it; empty where that does not matter."""
+
+
+class Aside(NamedTuple):
+    """A namespace that is not served. ``until`` is by the clock of its costs, ``lasts`` and ``spent`` are in seconds.
+
+    ``spent`` is what its objects have cost above what is allowed, within a minute. ``times`` counts how often in a row.
+    ``reason`` is a clause of another reason, or empty.
+    """
+
+    until: float
+    lasts: float
+    spent: float
+    times: int
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """For how long the namespace is set aside, and why: a clause for people."""
+        return f"set aside for {self.lasts / 60:.0f} minutes, because {self.why}"
+
+    @property
+    def why(self) -> str:
+        """A clause for people."""
+        return (
+            self.reason or f"its objects took {self.spent:.1f} s more of the processor within a minute than is allowed"
+        )
+
+
+class _Costs:
+    """The costs of one key: seconds above what is allowed, by the whole second in which they were spent."""
+
+    __slots__ = ("aside", "spent")
+
+    def __init__(self) -> None:
+        self.spent: dict[int, float] = {}
+        self.aside: Aside | None = None
+
+    def within(self, now: float) -> float:
+        """What was spent in the window that ends now; what is older is forgotten."""
+        begin = math.floor(now) - _WINDOW
+        for second in [each for each in self.spent if each <= begin]:
+            del self.spent[second]
+        return sum(self.spent.values())
+
+
+class NamespaceCosts:
+    """The costs of all namespaces. ``allowed`` is in seconds, for one object; ``clock`` is monotonic.
+
+    ``on_set_aside`` hears of each namespace when it is set aside. For one thread, or behind a lock.
+    """
+
+    def __init__(
+        self,
+        allowed: float,
+        clock: Callable[[], float] = time.monotonic,
+        on_set_aside: Callable[[Key, Aside], None] = lambda _key, _aside: None,
+    ) -> None:
+        self._allowed, self._clock, self._on_set_aside = allowed, clock, on_set_aside
+        self._costs: OrderedDict[Key, _Costs] = OrderedDict()
+        self._counted = 0.0  # seconds of the blocks that have been counted
+
+    @contextlib.contextmanager
+    def counting(self, key: Key, objects: int = 1) -> Iterator[None]:
+        """Note what the block costs, for so many objects, less what other blocks in it note; an empty namespace pays nothing."""
+        began, before = time.thread_time(), self._counted
+        try:
+            yield
+        finally:
+            whole = time.thread_time() - began
+            if key[0]:
+                self.spent(key, whole - (self._counted - before), objects)
+            self._counted = before + whole
+
+    def spent(self, key: Key, seconds: float, objects: int = 1) -> None:
+        """Note what so many objects have cost. What is allowed counts nothing: a burst of ordinary objects is no offence."""
+        above = seconds - self._allowed * objects
+        if above <= 0.0 or self.set_aside(key) is not None:
+            return
+        now = self._clock()
+        costs = self._of(key)
+        costs.spent[math.floor(now)] = costs.spent.get(math.floor(now), 0.0) + above
+        if costs.within(now) >= _TOO_MUCH:
+            self.put_aside(key)
+        while len(self._costs) > _KEPT:
+            self._costs.popitem(last=False)
+
+    def put_aside(self, key: Key, reason: str = "") -> None:
+        """Set a namespace aside, whatever it has cost; one that is set aside stays so. ``reason`` is a clause."""
+        if self.set_aside(key) is None:
+            now, costs = self._clock(), self._of(key)
+            total = costs.within(now)
+            before = costs.aside
+            times = 1 if before is None or now >= before.until + _FORGIVEN else before.times + 1
+            lasts = min(_LONGEST_ASIDE, _ASIDE * 2.0 ** min(times - 1, 10))
+            costs.aside = Aside(now + lasts, lasts, total, times, reason)
+            costs.spent.clear()
+            self._on_set_aside(key, costs.aside)
+
+    def _of(self, key: Key) -> _Costs:
+        costs = self._costs.setdefault(key, _Costs())
+        self._costs.move_to_end(key)
+        return costs
+
+    def is_last(self, key: Key) -> bool:
+        """Whether a namespace is served after all others: one of its objects of the last minute cost more than is allowed."""
+        costs = self._costs.get(key)
+        return costs is not None and costs.within(self._clock()) > 0.0
+
+    def set_aside(self, key: Key) -> Aside | None:
+        """Why and until when a namespace is not served; None if it is."""
+        costs = self._costs.get(key)
+        aside = None if costs is None else costs.aside
+        return aside if aside is not None and self._clock() < aside.until else None
+
+    @property
+    def aside(self) -> Mapping[Key, Aside]:
+        """All namespaces that are not served now."""
+        return {key: aside for key in tuple(self._costs) if (aside := self.set_aside(key)) is not None}
+
+
+class AsideEvents:
+    """Tells people of namespaces that are set aside; await :meth:`tell`.
+
+    ``consequence`` is a clause that says what happens. ``into`` is the namespace of the Events; empty: the one that is set aside,
+    where nobody else can have named it.
+    """
+
+    def __init__(self, events: EventWriter, consequence: str, into: str = "") -> None:
+        self._events, self._consequence, self._into = events, consequence, into
+        self._new: asyncio.Queue[tuple[Key, Aside]] = asyncio.Queue()
+
+    def heard(self, key: Key, aside: Aside) -> None:
+        """Hear of a namespace that is set aside now."""
+        self._new.put_nowait((key, aside))
+
+    async def tell(self) -> None:
+        """Write a line and an Event about each, until cancelled."""
+        while True:
+            (namespace, address), aside = await self._new.get()
+            asked = f" as {address} asks for it" if address else ""
+            text = f"namespace {namespace}{asked} is {aside.text}; {self._consequence}"
+            _LOG.warning("%s", text)
+            about: dict[str, Any] = {"name": namespace, "namespace": self._into or namespace}
+            event = {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+            await self._events.write(event, "SetAside", text, is_warning=True)
+
+
+class Turns:
+    """Lets several work at once, and the namespaces take turns: a burst of one does not delay another. For one event loop.
+
+    Addresses take turns, and the namespaces of an address in each of its turns. At most ``most`` work at once, of one namespace
+    two, and of all that are to be served last together one, so that there is always room for those that cost little.
+    """
+
+    def __init__(self, most: int, costs: NamespaceCosts) -> None:
+        self._most, self._costs = most, costs
+        self._waiting: OrderedDict[str, OrderedDict[Key, deque[asyncio.Future[None]]]] = OrderedDict()
+        self._working: dict[Key, int] = {}
+
+    async def take(self, key: Key) -> None:
+        """Wait for a turn, which :meth:`give_back` ends. Cancelled, nobody waits any more."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key[1], OrderedDict()).setdefault(key, deque()).append(turn)
+        self._give()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give_back(key)
+            else:
+                self._forget(key, turn)
+            raise
+
+    def give_back(self, key: Key) -> None:
+        """End a turn: the next one begins."""
+        self._working[key] -= 1
+        if not self._working[key]:
+            del self._working[key]
+        self._give()
+
+    def _give(self) -> None:
+        while sum(self._working.values()) < self._most:
+            key = self._next()
+            if key is None:
+                return
+            turn = self._waiting[key[1]][key][0]
+            self._forget(key, turn)
+            if not turn.done():  # cancelled, and whoever waited has not come to forget it yet
+                self._working[key] = self._working.get(key, 0) + 1
+                turn.set_result(None)
+
+    def _next(self) -> Key | None:
+        """Whose turn it is: first among those that cost little; None if nobody may go on now."""
+        last: Key | None = None
+        is_free = not any(self._costs.is_last(each) for each in self._working)
+        for address, keys in self._waiting.items():
+            for key in keys:
+                if self._working.get(key, 0) >= min(2, self._most):
+                    continue
+                if not self._costs.is_last(key):
+                    self._waiting.move_to_end(address)
+                    keys.move_to_end(key)
+                    return key
+                last = last or key
+        if last is None or not is_free:
+            return None
+        self._waiting.move_to_end(last[1])
+        self._waiting[last[1]].move_to_end(last)
+        return last
+
+    def _forget(self, key: Key, turn: asyncio.Future[None]) -> None:
+        keys = self._waiting.get(key[1], OrderedDict())
+        turns = keys.get(key)
+        if turns is not None and turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del keys[key]
+            if not keys:
+                del self._waiting[key[1]]
+
+
+_PATIENCE = 50  # changes of others after which one of those that wait is taken all the same
+_MOST_LAST = 2_000  # changes of namespaces that are served last: more than these nobody keeps
+
+T = TypeVar("T")
+
+
+class LastInLine(Generic[T]):
+    """A queue in which what belongs to costly namespaces waits while there is anything else. For one event loop.
+
+    What belongs to one namespace stays in order, and so does what belongs to none: that overtakes nothing that was put in before.
+    ``most`` is how much of the others waits until whoever puts in more has to wait too.
+    """
+
+    def __init__(self, most: int, costs: NamespaceCosts) -> None:
+        self._most, self._costs = most, costs
+        self._first: deque[T] = deque()
+        self._last: deque[tuple[str, T]] = deque()
+        self._names: dict[str, int] = {}  # namespaces with how much of theirs is in ``_last``
+        self._passed = 0
+        self._changed = asyncio.Condition()
+
+    async def put(self, item: T, namespace: str = "") -> None:
+        """Put in what belongs to a namespace, or to none. Of one that is set aside for what waits, nothing is kept."""
+        async with self._changed:
+            while len(self._first) >= self._most:
+                await self._changed.wait()
+            key = namespace, ""
+            if (not namespace and self._last) or namespace in self._names or (namespace and self._costs.is_last(key)):
+                self._last.append((namespace, item))
+                self._names[namespace] = self._names.get(namespace, 0) + 1
+                if namespace and self._names[namespace] > _MOST_LAST:
+                    self._costs.put_aside(key)
+                    self.drop(namespace)
+            else:
+                self._first.append(item)
+            self._changed.notify_all()
+
+    async def get(self) -> T:
+        """Take what is next."""
+        async with self._changed:
+            while not (self._first or self._last):
+                await self._changed.wait()
+            self._changed.notify_all()
+            self._passed += 1
+            if self._first and not (self._last and self._passed >= _PATIENCE):
+                return self._first.popleft()
+            self._passed = 0
+            namespace, item = self._last.popleft()
+            self._left(namespace, 1)
+            return item
+
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not (self._first or self._last)
+
+    def drop(self, namespace: str) -> None:
+        """Forget what waits of a namespace that is served last."""
+        kept = [each for each in self._last if each[0] != namespace]
+        self._left(namespace, len(self._last) - len(kept))
+        self._last = deque(kept)
+
+    def _left(self, namespace: str, count: int) -> None:
+        left = self._names.pop(namespace, 0) - count
+        if left > 0:
+            self._names[namespace] = left

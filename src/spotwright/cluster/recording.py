@@ -1,0 +1,98 @@
+"""Records a cluster: the watcher, what keeps logs and what moves pods, side by side until one of them ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import httpx2
+
+from spotwright import config as configuration
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.attempt_numbers import Ledger, ledger_of
+from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
+from spotwright.cluster.descheduler import Mover
+from spotwright.cluster.log_keeper import NAMESPACE_LIMIT, LogKeeper
+from spotwright.cluster.namespace_costs import NamespaceCosts
+from spotwright.cluster.observer import OnRecorded
+from spotwright.cluster.parts import until_one_ends
+from spotwright.cluster.run_store import RunStore, WorkloadRun
+from spotwright.cluster.unavailable_pools import PoolPauses, Tally
+from spotwright.cluster.view import SeenPod
+from spotwright.cluster.watched import WATCHED_FILE, Watched, write_watched
+from spotwright.cluster.watcher import Watcher
+from spotwright.config import Config
+from spotwright.records.state_folder import StateFolder
+
+__all__ = ["watch_and_keep_logs", "without_pools"]
+
+
+async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
+    api: Api,
+    store: RunStore,
+    state: StateFolder,
+    open_streams: Callable[[], httpx2.AsyncClient],
+    *,
+    limit: int,
+    namespace_limit: int = NAMESPACE_LIMIT,
+    namespaces: Sequence[str] = (),
+    tally: Tally | None = None,
+    order_limit: float = DEFAULT_LIMIT,
+    costs: NamespaceCosts | None = None,
+    on_recorded: OnRecorded = lambda *_: None,
+) -> None:
+    """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
+
+    ``limit`` is in bytes, for each log; 0 keeps none. ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are
+    those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved and what waits.
+    ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
+    are those of namespaces. ``on_recorded`` hears of each pod that is recorded.
+    """
+    tally = tally or Tally()
+    pauses = PoolPauses(state)
+    pauses.begin(state, api.now())
+    mover = Mover(api, pauses, tally=tally)
+    tally.begin()
+    streams = Api(open_streams())
+
+    def look(run: WorkloadRun, seen: SeenPod, is_cut_off: bool) -> None:
+        mover.recorded(seen.pod, is_gone=seen.is_gone)
+        on_recorded(run, seen, is_cut_off)
+        if limit:
+            keeper.look(run.folder, run.state, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
+
+    def tell(watched: Watched) -> None:
+        pauses.know(watched.namespaces)
+        write_watched(state.path / WATCHED_FILE, watched)
+
+    ledger = Ledger(ledger_of(state), time.time)
+    watcher = Watcher(
+        streams,
+        store,
+        namespaces,
+        look,
+        mover.decide,
+        order_limit,
+        on_forgotten=mover.forget,
+        on_watched=tell,
+        costs=costs,
+        admission=ledger.admission_of,
+    )
+    keeper = LogKeeper(streams, limit, namespace_limit, watcher.note)
+    parts = [
+        watcher.run(),
+        watcher.hear_of_starts(),
+        mover.run(watcher.look_at),
+        *([keeper.run(state)] if limit else []),
+    ]
+    try:
+        await until_one_ends(parts)
+    finally:
+        tally.end()
+        ledger.close()
+        await streams.close()
+
+
+def without_pools() -> Config:
+    """A configuration for namespaces without one: spot is preferred, and every pool is read off the nodes."""
+    return configuration.from_mapping({"pools": {"unknown-nodes": {"capacity": "on-demand"}}}, "pools of the cluster")

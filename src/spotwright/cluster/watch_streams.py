@@ -1,0 +1,433 @@
+"""Follows the streams of a cluster: what is watched, in which namespaces, and which streams have told all that they have.
+
+Where namespaces are listed, each of them has streams of its own, and nothing else is read; without a list the streams are of the
+whole cluster, and what is in no labelled namespace is dropped. All streams end in one queue, so that no two changes are recorded
+at once.
+
+Kinds whose controllers are installed later are followed from then on: the API server is asked again and again for those that it
+does not serve yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spotwright.clouds.cluster_autoscaler import STATUS
+from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed
+from spotwright.cluster.autoscaler_words import KARPENTER, SCALER, AutoscalerWords, is_word, slim_claim, slim_word
+from spotwright.cluster.kept_objects import Room, Sharing
+from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource, is_served
+from spotwright.cluster.namespace_costs import LastInLine, NamespaceCosts
+from spotwright.cluster.view import slim_node_event
+from spotwright.cluster.watched import ENABLED_LABEL, WATCHED
+from spotwright.cluster.workloads import TRAINING_KINDS, metadata, seconds, uid_of
+from spotwright.notices.node_event import NAMESPACE
+from spotwright.pools.autoscaler_config_maps import NAMESPACE as KUBE_SYSTEM
+
+__all__ = ["CLAIM", "OWNERS", "WORDS", "Namespaces", "Stream", "Streams"]
+
+
+OWNERS: Mapping[str, Resource] = {
+    "Job": Resource("/apis/batch/v1", "jobs"),
+    "JobSet": Resource("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
+    "TrainJob": Resource("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
+    "Workflow": Resource("/apis/argoproj.io/v1alpha1", "workflows"),
+    **{kind: Resource("/apis/kubeflow.org/v1", f"{kind.lower()}s") for kind in TRAINING_KINDS},
+    "MPIJob v2": Resource("/apis/kubeflow.org/v2beta1", "mpijobs"),
+    "Trial": Resource("/apis/kubeflow.org/v1beta1", "trials"),
+    "Experiment": Resource("/apis/kubeflow.org/v1beta1", "experiments"),
+}
+"""The resource of each kind. An API server has one version of MPIJob or the other."""
+
+WORDS: Mapping[str, str] = {f"Event of {source}": source for source in (SCALER, KARPENTER)}
+"""The autoscaler that writes the Events of a stream, by the kind of the stream."""
+
+CLAIM = "NodeClaim"
+"""The kind of Karpenter's orders of nodes."""
+
+_OF_NAMESPACES = (*OWNERS, *WORDS, "Pod")  # streams of what is in namespaces
+_HEARD = (*WORDS, "Event", CLAIM, "Status")  # what may stay silent: nothing that is recorded waits for it
+_EVENTS = Resource("/api/v1", "events")
+_CLAIMS = Resource("/apis/karpenter.sh/v1", "nodeclaims")
+_CONFIG_MAPS = Resource("/api/v1", "configmaps")
+_NAMESPACES = Resource("/api/v1", "namespaces")
+
+_LOG = logging.getLogger(__name__)
+_NOT_SERVED = "the API server does not serve it"
+_DISCOVERS = 30.0  # seconds between two questions for kinds that are not served yet
+_GONE = 3  # questions in a row after which a kind that is not served any more counts as gone with all of its objects
+_REFUSALS = (*FORBIDDEN, 404)  # answers that do not pass by themselves
+
+
+class Stream(NamedTuple):
+    """What a stream shows, and of which namespace; empty: of all namespaces, or of what belongs to none."""
+
+    kind: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.namespace}" if self.namespace else self.kind
+
+    def payer(self, change: Change) -> str:
+        """The namespace that pays for a change of this stream; empty for what belongs to none."""
+        return str(metadata(change.data).get("namespace", "")) if self.kind in _OF_NAMESPACES else ""
+
+
+class _Namespace(NamedTuple):
+    """A namespace that there is. ``made_at`` is in Unix seconds by the API server's clock; 0 where it does not say."""
+
+    uid: str
+    made_at: float
+
+
+class Namespaces:
+    """The namespaces that there are, of the listed ones or of all, and those of them that are enabled.
+
+    ``enabled`` are those whose objects are watched. ``entered`` are those whose unfinished runs are not taken up yet.
+    """
+
+    def __init__(self, listed: Sequence[str] = ()) -> None:
+        self.listed = tuple(listed)
+        self.enabled: set[str] = set()
+        self.entered: set[str] = set()
+        self._known: dict[str, _Namespace] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def put(self, name: str, data: Mapping[str, Any]) -> None:
+        """Take the latest state of a namespace."""
+        self._known[name] = _Namespace(uid_of(data), seconds(metadata(data).get("creationTimestamp")) or 0.0)
+
+    def remove(self, name: str) -> None:
+        """Note that a namespace was deleted."""
+        self._known.pop(name, None)
+
+    def is_wanted(self, name: str, data: Mapping[str, Any]) -> bool:
+        """Whether a namespace shall be watched: it is listed; without a list it has the label."""
+        labels = metadata(data).get("labels") or {}
+        return name in self.listed if self.listed else labels.get(ENABLED_LABEL) == "true"
+
+    def is_enabled(self, data: Mapping[str, Any]) -> bool:
+        """Whether an object is in a namespace that is watched."""
+        return str(metadata(data).get("namespace", "")) in self.enabled
+
+    @property
+    def uids(self) -> Mapping[str, str]:
+        """The UIDs of the namespaces that are watched, by their names."""
+        return {name: known.uid for name, known in self._known.items() if name in self.enabled}
+
+    def uid_for(self, root: Mapping[str, Any]) -> str:
+        """The UID of the namespace of a workload; empty where its namespace has gone, and another one has its name by now."""
+        known = self._known.get(str(metadata(root).get("namespace", "")))
+        made_at = seconds(metadata(root).get("creationTimestamp"))
+        return "" if known is None or (made_at is not None and made_at < known.made_at) else known.uid
+
+
+class Streams:
+    """The streams that are followed; :meth:`begin` starts them, :meth:`next` gives their changes, one after the other.
+
+    ``words`` is told which autoscalers can be heard. ``costs`` are those of namespaces. ``on_gone`` takes the deletion of each
+    object of a kind that is not served any more; ``on_kinds`` is called when it may have changed which kinds are followed.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        namespaces: Namespaces,
+        words: AutoscalerWords,
+        costs: NamespaceCosts,
+        on_gone: Callable[[Stream, Change], None],
+        on_kinds: Callable[[], None],
+    ) -> None:
+        self._api, self._namespaces, self._words, self._costs = api, namespaces, words, costs
+        self._on_gone, self._on_kinds = on_gone, on_kinds
+        self._queue: LastInLine[tuple[Stream, Change | Exception, asyncio.Task[None] | None]] = LastInLine(1000, costs)
+        self._sharing = Sharing()
+        self._rooms = Room(self._no_room), Room(self._no_room, self._sharing.cost)  # of workloads, and of pods
+        self._tasks: dict[Stream, asyncio.Task[None]] = {}
+        self._mirrors: dict[Stream, Mirror] = {}
+        self._waiting: set[Stream] = set()
+        self._complete: set[Stream] = set()  # streams whose first list was there
+        self._kinds: dict[str, str] = dict.fromkeys((*OWNERS, CLAIM), _NOT_SERVED)  # watched, or why it is not
+        self._missing: dict[str, int] = {}  # kinds that were served: how often the API server has not had them since
+        self._has_begun = False
+
+    async def begin(self) -> None:
+        """Follow everything that is to be followed, and look for further kinds from then on."""
+        for name in self._namespaces.listed:
+            mirror = Mirror(self._api, _NAMESPACES, fields=f"metadata.name={name}", slim=_slim_namespace)
+            self._follow(Stream("Namespace", name), mirror)
+        if not self._namespaces.listed:
+            self._follow(Stream("Namespace"), Mirror(self._api, _NAMESPACES, slim=_slim_namespace))
+        self._follow(Stream("Node"), Mirror(self._api, Resource("/api/v1", "nodes")))
+        fields = "involvedObject.kind=Node"
+        about_nodes = Mirror(self._api, _EVENTS, NAMESPACE, fields=fields, slim=slim_node_event, remember=False)
+        self._follow(Stream("Event"), about_nodes)
+        await self._follow_autoscalers()
+        await self._look_for_kinds()
+        if not self._namespaces.listed:
+            self._follow_namespace("")
+        self._has_begun = True
+        self._tasks[Stream("kinds")] = asyncio.create_task(self._guarded(self._discover), name="watch for kinds")
+
+    async def end(self) -> None:
+        """Follow nothing any more."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def next(self) -> tuple[Stream, Change] | None:
+        """Wait for the next change of any stream. Raises what has ended a stream.
+
+        None: a list from before the namespace came back has ended. Its pods were not in it, so it says nothing.
+        """
+        stream, change, pump = await self._queue.get()
+        if isinstance(change, Exception):
+            raise change
+        if change.kind is ChangeKind.SYNCED and pump is not self._tasks.get(stream):
+            return None
+        return stream, change
+
+    # What is known
+
+    @property
+    def waiting(self) -> Collection[Stream]:
+        """The streams whose first list is not there."""
+        return self._waiting
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """The streams that do not work now, with the reason."""
+        return {str(stream): mirror.problem for stream, mirror in self._mirrors.items() if mirror.problem}
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """By kind :data:`~spotwright.cluster.watched.WATCHED`, or why it is not."""
+        problems: dict[str, str] = {}
+        for stream, mirror in self._mirrors.items():
+            if mirror.problem and stream.kind in self._kinds:
+                problems.setdefault(stream.kind, mirror.problem)
+        return {**self._kinds, **problems}
+
+    def is_ready(self, namespace: str) -> bool:
+        """Whether all is known that has to be, to record what is in a namespace."""
+        return namespace not in self._namespaces.entered and not any(
+            stream.namespace in ("", namespace) for stream in self._waiting
+        )
+
+    def has_all(self, kind: str, namespace: str) -> bool:
+        """Whether every object of this kind in a namespace is known."""
+        scope = namespace if self._namespaces.listed else ""
+        return any(Stream(name, scope) in self._complete for name in (kind, f"{kind} v2"))
+
+    def synced(self, stream: Stream) -> bool:
+        """Note that a stream has told all that there is. Returns whether for the first time."""
+        is_first = stream not in self._complete
+        self._waiting.discard(stream)
+        self._complete.add(stream)
+        return is_first
+
+    def give_up(self) -> Iterator[Stream]:
+        """Wait no more for what is not to be had: autoscalers that cannot be heard, kinds that may not be read. Yields each.
+
+        What is recorded needs the pods and the nodes; of a kind that may not be read nothing is concluded.
+        """
+        for stream in list(self._waiting):
+            mirror = self._mirrors[stream]
+            if stream.kind in WORDS and mirror.status in _REFUSALS:
+                self._words.can_hear = False
+            may_miss = stream.kind in _HEARD or (stream.kind == "Namespace" and stream.namespace)
+            if (may_miss and mirror.problem) or (stream.kind in OWNERS and mirror.status in _REFUSALS):
+                self._waiting.discard(stream)
+                yield stream
+
+    # Namespaces
+
+    def enter(self, namespace: str) -> None:
+        """Follow what is in a namespace that is enabled now: streams of all namespaces list again."""
+        if self._namespaces.listed:
+            self._follow_namespace(namespace)
+            return
+        for kind in _OF_NAMESPACES:
+            stream = Stream(kind)
+            if stream in self._mirrors:
+                self._tasks[stream].cancel()
+                self._mirrors[stream].list_again()
+                self._take_from(stream)
+
+    def leave(self, namespace: str) -> None:
+        """Forget what is in a namespace that is not enabled any more."""
+        for kind in _OF_NAMESPACES:
+            if (stream := Stream(kind)) in self._mirrors:
+                self._mirrors[stream].drop(namespace)
+            if (own := Stream(kind, namespace)) in self._mirrors:
+                self._follow_no_more(own)
+
+    def drop_waiting(self, namespace: str) -> None:
+        """Forget the changes that wait of a namespace which is served last."""
+        self._queue.drop(namespace)
+
+    def _follow_namespace(self, name: str) -> None:
+        """Follow what is in a namespace, or in all."""
+        for kind, source in WORDS.items():
+            if name or self._words.can_hear:
+                self._follow(Stream(kind, name), self._words_mirror(source, name))
+        for kind in OWNERS:
+            if self._kinds[kind] == WATCHED:
+                self._follow_kind(kind, name)
+        pods = Mirror(
+            self._api,
+            Resource("/api/v1", "pods"),
+            name,
+            keep=self._namespaces.is_enabled,
+            slim=self._sharing.shared,
+            room=self._rooms[1],
+        )
+        self._follow(Stream("Pod", name), pods)
+
+    def _no_room(self, namespace: str) -> None:
+        """Set a namespace aside whose objects would take the memory of all."""
+        self._costs.put_aside((namespace, ""), "its objects take more memory than one namespace may have")
+
+    # Autoscalers
+
+    async def _follow_autoscalers(self) -> None:
+        """Follow what autoscalers say of pools, as far as it may be read: without it the clock alone decides."""
+        fields = f"metadata.name={STATUS}"
+        if await self._may_read(_CONFIG_MAPS, fields, KUBE_SYSTEM):
+            self._follow(Stream("Status"), Mirror(self._api, _CONFIG_MAPS, KUBE_SYSTEM, fields=fields))
+        if not self._namespaces.listed:
+            for source in WORDS.values():
+                if not await self._may_read(_EVENTS, f"source={source}"):
+                    self._words.can_hear = False
+        elif NAMESPACE not in self._namespaces.listed:  # Karpenter's words on its pools
+            self._follow(Stream(f"Event of {KARPENTER}"), self._words_mirror(KARPENTER, NAMESPACE))
+
+    def _words_mirror(self, source: str, namespace: str) -> Mirror:
+        fields = f"source={source}"
+        return Mirror(self._api, _EVENTS, namespace, fields=fields, keep=self._is_word, slim=slim_word, remember=False)
+
+    def _is_word(self, event: Mapping[str, Any]) -> bool:
+        return is_word(event, self._namespaces.enabled)
+
+    async def _may_read(self, resource: Resource, fields: str = "", namespace: str = "") -> bool:
+        """Whether these objects may be listed. Where they may not, the log says it once; other failures may pass."""
+        params = {"limit": "1", **({"fieldSelector": fields} if fields else {})}
+        try:
+            await self._api.get(resource.path(namespace), params)
+        except ApiFailed as error:
+            if error.status not in _REFUSALS:
+                return True  # it may pass
+            _LOG.warning("autoscalers are heard only in part: %s; docs/how-to/cluster/install.md has the rights", error)
+            return False
+        return True
+
+    # Kinds
+
+    async def _discover(self) -> None:
+        while True:
+            await asyncio.sleep(_DISCOVERS)
+            await self._look_for_kinds()
+
+    async def _look_for_kinds(self) -> None:
+        """Follow the kinds that the API server serves now, and no more those that it has not served for a while."""
+        for kind, resource in (*OWNERS.items(), (CLAIM, _CLAIMS)):
+            if self._kinds[kind] == WATCHED and not self._is_missing(kind):
+                self._missing.pop(kind, None)
+                continue
+            try:
+                is_there = await is_served(self._api, resource)
+            except ApiFailed as error:  # an aggregated API server that is down takes no other kind with it
+                self._note_kind(kind, str(error))
+                continue
+            if self._kinds[kind] == WATCHED:
+                self._missing[kind] = 0 if is_there else self._missing.get(kind, 0) + 1
+                if self._missing[kind] >= _GONE:
+                    self._end_kind(kind)
+            elif is_there and kind == CLAIM:
+                await self._follow_claims()
+            elif is_there:
+                self._note_kind(kind, WATCHED)
+                for namespace in [stream.namespace for stream in self._mirrors if stream.kind == "Pod"]:
+                    self._follow_kind(kind, namespace)  # of the others it is followed with their pods
+            else:
+                self._note_kind(kind, _NOT_SERVED)
+        self._on_kinds()
+
+    async def _follow_claims(self) -> None:
+        if not await self._may_read(_CLAIMS):
+            self._note_kind(CLAIM, "it may not be read")
+            return
+        self._note_kind(CLAIM, WATCHED)
+        self._words.sees_claims = True
+        self._follow(Stream(CLAIM), Mirror(self._api, _CLAIMS, slim=slim_claim))
+
+    def _follow_kind(self, kind: str, namespace: str) -> None:
+        is_enabled = self._namespaces.is_enabled
+        mirror = Mirror(self._api, OWNERS[kind], namespace, keep=is_enabled, room=self._rooms[0], shortens=True)
+        self._follow(Stream(kind, namespace), mirror)
+
+    def _is_missing(self, kind: str) -> bool:
+        return any(mirror.status == 404 for stream, mirror in self._mirrors.items() if stream.kind == kind)
+
+    def _end_kind(self, kind: str) -> None:
+        """A kind has gone, and with it all of its objects, as the API server sees to."""
+        self._note_kind(kind, _NOT_SERVED)
+        self._missing.pop(kind, None)
+        for stream in [stream for stream in self._mirrors if stream.kind == kind]:
+            left = list(self._mirrors[stream].objects.values())
+            for data in left:
+                self._on_gone(stream, Change(ChangeKind.DELETED, data))
+            self._follow_no_more(stream)
+        if kind == CLAIM:
+            self._words.sees_claims = False
+
+    def _note_kind(self, kind: str, state: str) -> None:
+        before, self._kinds[kind] = self._kinds[kind], state
+        if before == state or (state == _NOT_SERVED and not self._has_begun):
+            return
+        if state == WATCHED and self._has_begun:
+            _LOG.info("%s is served now: it is watched from here on", kind)
+        elif state == _NOT_SERVED and before == WATCHED:
+            _LOG.warning("%s is not served any more: it is watched again when it comes back", kind)
+        elif state not in (WATCHED, _NOT_SERVED):
+            _LOG.warning("%s is placed and not recorded: %s", kind, state)
+
+    # One stream
+
+    def _follow(self, stream: Stream, mirror: Mirror) -> None:
+        self._mirrors[stream] = mirror
+        self._take_from(stream)
+
+    def _take_from(self, stream: Stream) -> None:
+        self._waiting.add(stream)
+        self._complete.discard(stream)
+        self._tasks[stream] = asyncio.create_task(self._guarded(lambda: self._pump(stream)), name=f"watch {stream}")
+
+    def _follow_no_more(self, stream: Stream) -> None:
+        self._tasks.pop(stream).cancel()
+        del self._mirrors[stream]
+        self._waiting.discard(stream)
+        self._complete.discard(stream)
+
+    async def _pump(self, stream: Stream) -> None:
+        async for change in self._mirrors[stream].changes():
+            await self._queue.put((stream, change, asyncio.current_task()), stream.payer(change))
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001  # whoever waits for changes ends by it: nobody else looks at this task
+            await self._queue.put((Stream("kinds"), error, None))
+
+
+def _slim_namespace(namespace: dict[str, Any]) -> dict[str, Any]:
+    """A namespace with what is read of it."""
+    meta, kept = metadata(namespace), ("name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+    label = (meta.get("labels") or {}).get(ENABLED_LABEL)
+    found = {key: meta[key] for key in kept if key in meta}
+    return {"kind": "Namespace", "metadata": {**found, "labels": {} if label is None else {ENABLED_LABEL: label}}}

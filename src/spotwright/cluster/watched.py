@@ -1,0 +1,58 @@
+"""What the watcher watches, told by a file in the state folder: the process that answers people is another one.
+
+``explain`` needs it for a workload that no run is of: nobody serves its namespace, or nobody can read its kind.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["ENABLED_LABEL", "WATCHED", "WATCHED_FILE", "Watched", "read_watched", "write_watched"]
+
+
+ENABLED_LABEL = "spotwright.dev/enabled"
+"""The label, with the value ``true``, of namespaces whose workloads are placed and watched where no namespaces are listed."""
+
+WATCHED_FILE = Path("controller") / "watched.json"
+"""The file, from the state folder on."""
+
+WATCHED = "watched"
+"""The state of a kind that is watched."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a watcher watches: the UIDs of its namespaces by name, and by kind :data:`WATCHED`, or why it is not."""
+
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_watched(path: Path) -> Watched:
+    """What is in the file; nothing if it is not there, or cannot be read."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        parts = ({str(key): str(value) for key, value in found[part].items()} for part in ("namespaces", "kinds"))
+        return Watched(*parts)
+    except FileNotFoundError:
+        return Watched()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        _LOG.warning("%s: cannot be read (%s)", path, error)
+        return Watched()
+
+
+def write_watched(path: Path, watched: Watched) -> None:
+    """Replace the file as a whole. Without it ``explain`` knows less, so a full disk stops nothing."""
+    new = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.write_text(json.dumps({"namespaces": watched.namespaces, "kinds": watched.kinds}), encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        _LOG.warning("%s: cannot be written (%s)", path, error.strerror)

@@ -1,0 +1,364 @@
+"""Records workloads: each of them is a run, and each look at its pods adds to the journal what has happened since the last one.
+
+A workload is looked at as a whole when its streams are complete, which finds what happened while nobody looked; from then on a
+change of a pod, its owner or its node looks at that pod alone. What cannot be written is kept and written later, and what no run
+can be made of is set aside: it must not end the records of all others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
+from spotwright.cluster.kept_objects import SetAside
+from spotwright.cluster.namespace_costs import NamespaceCosts
+from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded, Recorder
+from spotwright.cluster.run_store import RunStore, WorkloadRun
+from spotwright.cluster.view import ClusterView, SeenPod, strange_pools
+from spotwright.cluster.watch_streams import Namespaces, Streams
+from spotwright.cluster.workloads import (
+    Lineage,
+    controller_reference,
+    is_own_run,
+    metadata,
+    templates_of,
+    uid_of,
+)
+from spotwright.engine.events import NoteAdded
+from spotwright.errors import Fenced, SpotwrightError, StateError
+
+__all__ = ["WorkloadRecorder"]
+
+
+_LOG = logging.getLogger(__name__)
+_RETRY = 5.0  # seconds until a run is tried again whose journal could not be written
+_BLOCKED = 20  # runs that are tried in vain, until the store counts as blocked
+_ORPHANED = 30.0  # seconds for which a deleted pod waits for its owner
+_REFUSED_KEPT = 10_000  # workloads that no run can be made of, and of which that is remembered
+
+
+class WorkloadRecorder:
+    """Records the workloads of ``view`` in ``store``, as far as ``streams`` have told all that has to be known of them.
+
+    ``costs`` are those of namespaces; ``aside`` says which objects cannot be read; ``now`` is the API server's clock. ``decide``,
+    ``order_limit`` and ``admission`` are those of each :class:`~spotwright.cluster.observer.Recorder`. ``on_recorded`` hears of
+    each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any more.
+    """
+
+    def __init__(  # noqa: PLR0913  # what it reads, and what it tells others, each by a default of its own
+        self,
+        store: RunStore,
+        view: ClusterView,
+        streams: Streams,
+        namespaces: Namespaces,
+        costs: NamespaceCosts,
+        aside: SetAside,
+        now: Callable[[], float],
+        *,
+        on_recorded: OnRecorded = lambda *_: None,
+        on_forgotten: Callable[[str], None] = lambda _: None,
+        decide: Decide = lambda *_: (),
+        order_limit: float = DEFAULT_LIMIT,
+        admission: FindAdmission = lambda *_: None,
+    ) -> None:
+        self._store, self._view, self._streams, self._namespaces = store, view, streams, namespaces
+        self._costs, self._aside, self._now = costs, aside, now
+        self._on_recorded, self._on_forgotten = on_recorded, on_forgotten
+        self._decide, self._order_limit, self._admission = decide, order_limit, admission
+        self._homeless: dict[
+            tuple[str, str], set[str]
+        ] = {}  # by namespace and UID of an owner that was not found: its pods
+        self._orphans: dict[
+            str, float
+        ] = {}  # UIDs of deleted pods whose owners were not found, and until when they wait
+        self._run_of_pod: dict[str, str] = {}  # pod UID -> UID of the workload
+        self._unwritten: set[str] = set()  # UIDs of workloads whose run cannot be written now
+        self._refused: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads that no run can be made of
+        self._try_again_at = 0.0
+        self.problem = ""
+        """Why the store cannot be written now; empty if it can."""
+
+    def next_moment(self) -> float | None:
+        """When something is due that no change announces, by the monotonic clock; None: nothing is."""
+        moments = [*self._orphans.values(), *([self._try_again_at] if self._unwritten else [])]
+        return min(moments, default=None)
+
+    # Runs
+
+    def take_up(self, is_wanted: Callable[[str], bool]) -> None:
+        """Open the unfinished runs of the wanted namespaces."""
+        for problem in self._store.open_unfinished(self._now(), is_wanted):
+            _LOG.warning("%s", problem)
+            self.problem = problem if self._store.unopened else ""
+        self._unwritten |= self._store.unopened.keys()
+        self._try_again_at = time.monotonic() + _RETRY
+        for uid, run in self._store.runs.items():
+            self._note_pods(uid, run)
+
+    def end_runs(self, namespace: str) -> None:
+        """Forget a namespace that is not there any more, and end its runs."""
+        self._forget_all(self._view.drop_namespace(namespace))
+        for uid, _ in self._store.runs_of(namespace):
+            self._record(uid, (), are_all=True, is_gone=True)
+
+    def release_runs(self, namespace: str, why: str) -> None:
+        """Forget a namespace that is not watched any more. Its runs stay unfinished, with a note in their journals."""
+        self._forget_all(self._view.drop_namespace(namespace))
+        for uid, run in self._store.runs_of(namespace):
+            with self._setting_aside(uid):
+                run.add(NoteAdded(self._now(), text=why))
+                run.commit()
+                self._store.release(run)
+
+    def note(self, run_name: str, text: str) -> None:
+        """Note something in the journal of a run that goes on; of one that has ended it stands nowhere but in our log."""
+        for uid, run in list(self._store.runs.items()):
+            if run.folder.name == run_name and not run.is_over:
+                with self._setting_aside(uid):
+                    run.add(NoteAdded(self._now(), text=text))
+                    run.commit()
+
+    def mend(self) -> None:
+        """Read runs again that could not be written, and look at everything: all that the API still has is recorded."""
+        if not self._unwritten or time.monotonic() < self._try_again_at:
+            return
+        self._try_again_at = time.monotonic() + _RETRY
+        blocked, waiting = 0, sorted(self._unwritten)
+        for uid in waiting:
+            folder = self._store.unopened.get(uid)
+            try:
+                if folder is not None:
+                    self._note_pods(uid, self._store.open_again(folder, self._now()))
+            except Fenced:
+                raise
+            except SpotwrightError as error:
+                self.problem, blocked = str(error), blocked + 1
+                if blocked >= _BLOCKED:
+                    break
+            else:
+                self._unwritten.discard(uid)
+        if len(self._unwritten) < len(waiting):
+            self.look_at_everything()
+        if not self._unwritten and self.problem:
+            self.problem = ""
+            _LOG.warning("the runs can be written again: %d have caught up", len(waiting))
+
+    # Looks
+
+    def look(self, pods: Iterable[str]) -> None:
+        """Look at pods, by their UIDs: what is new of them is recorded."""
+        for pod in pods:
+            with self._setting_pod_aside(pod):
+                seen = self._seen(pod)
+                if seen is None or not self._streams.is_ready(str(metadata(seen.pod).get("namespace", ""))):
+                    continue
+                uid = self._workload_of(seen)
+                if uid:
+                    self._record(uid, (seen,), are_all=False)
+
+    def look_at_owner(self, owner: Mapping[str, Any], *, is_deleted: bool) -> None:
+        """Look at the pods that have waited for an owner, and at the workload that it is."""
+        namespace, uid = str(metadata(owner).get("namespace", "")), uid_of(owner)
+        self.look(self._homeless.pop((namespace, uid), ()))
+        if uid in self._store.runs and self._streams.is_ready(namespace):
+            self._record(uid, (), are_all=False)
+        if is_deleted:
+            self._refused.pop(uid, None)
+
+    def settle(self) -> None:
+        """Look at what had to settle, and forget what has waited for long enough."""
+        self.look(self._view.ending())
+        self._forget_orphans()
+
+    def look_at_everything(self, namespace: str = "") -> None:
+        """Look at each workload as a whole, of one namespace or of all, where all is known that has to be."""
+        if self._streams.waiting and not self._namespaces.listed:
+            return
+        ready: dict[str, bool] = {}
+
+        def is_due(of: str) -> bool:
+            if of not in ready:
+                ready[of] = namespace in ("", of) and self._streams.is_ready(of)
+            return ready[of]
+
+        by_run: dict[str, list[SeenPod]] = {uid: [] for uid, run in self._store.runs.items() if is_due(run.namespace)}
+        for known in (self._view.pods, self._view.gone_pods):
+            for uid in [uid for uid, pod in known.items() if is_due(str(metadata(pod).get("namespace", "")))]:
+                with self._setting_pod_aside(uid):
+                    if (seen := self._seen(uid)) is not None:
+                        by_run.setdefault(self._workload_of(seen), []).append(seen)
+        for uid, pods in by_run.items():
+            if uid:
+                self._record(uid, pods, are_all=True)
+
+    def _seen(self, uid: str) -> SeenPod | None:
+        """A pod by UID, with the owners that are known; None: it is not known any more."""
+        gone = self._view.gone_pods.get(uid)
+        pod = gone if gone is not None else self._view.pods.get(uid)
+        return None if pod is None else SeenPod(pod, self._view.lineage(pod).owners, is_gone=gone is not None)
+
+    @contextlib.contextmanager
+    def _setting_pod_aside(self, uid: str) -> Iterator[None]:
+        """Set a pod aside that cannot be read, or whose owners cannot: nobody looks at it before it changes."""
+        try:
+            yield
+        except SpotwrightError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a defect, or an object of somebody who looks for one
+            pod = self._view.gone_pods.get(uid) or self._view.pods.get(uid) or {}
+            self._aside.say("Pod", pod, because=error)
+            self._view.settle_pod(uid)
+            if uid in self._view.gone_pods:
+                self._forget_all([uid])
+
+    def _workload_of(self, seen: SeenPod) -> str:
+        """The UID of a pod's workload, where it has one that is watched."""
+        pod_uid = uid_of(seen.pod)
+        if (known := self._run_of_pod.get(pod_uid)) is not None:
+            return known
+        found: Lineage = self._view.lineage(seen.pod)
+        if not found.is_complete:
+            self._wait_for_owner(seen, found)
+            return ""
+        if not found.owners and not is_own_run(seen.pod):
+            self._forget([seen])
+            return ""
+        uid = uid_of(found.root(seen.pod))
+        self._run_of_pod[pod_uid] = uid
+        return uid
+
+    def _wait_for_owner(self, seen: SeenPod, found: Lineage) -> None:
+        """Look at a pod again when its owner comes; a deleted one waits for a while only."""
+        missing = controller_reference(found.root(seen.pod)) or {}
+        key = str(metadata(seen.pod).get("namespace", "")), str(missing.get("uid", ""))
+        uid = uid_of(seen.pod)
+        self._homeless.setdefault(key, set()).add(uid)
+        self._view.settle_pod(uid)
+        if seen.is_gone:
+            self._orphans.setdefault(uid, time.monotonic() + _ORPHANED)
+
+    def _forget_orphans(self) -> None:
+        """Forget deleted pods whose owners nobody knows: whoever may make pods may name owners that are not there."""
+        now = time.monotonic()
+        over = {uid for uid, until in self._orphans.items() if until <= now}
+        if not over:
+            return
+        for uid in over:
+            del self._orphans[uid]
+        self._homeless = {key: left for key, pods in self._homeless.items() if (left := pods - over)}
+        self._forget_all(uid for uid in over if uid in self._view.gone_pods)
+
+    # Records
+
+    def _record(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool, is_gone: bool = False) -> None:
+        """Record these pods of a workload, in one transaction. What cannot be written now is kept, and written later.
+
+        ``is_gone``: the workload is not there any more, nor is its namespace.
+        """
+        if self._store.is_over(uid) or uid in self._refused:
+            self._forget(pods)
+            return
+        if uid in self._unwritten:
+            return
+        now = self._now()
+        run = self._store.runs.get(uid)
+        namespace = metadata(pods[0].pod).get("namespace") if pods else run.namespace if run else ""
+        with self._costs.counting((str(namespace), ""), max(1, len(pods))), self._setting_aside(uid):
+            if run is None:
+                if self._store.has_ended(_root_of(pods)):
+                    self._forget(pods)
+                    return
+                run = self._begin(pods, now)
+            root = None if is_gone else self._root(run, pods)
+            config = self._store.config(run.namespace)
+            recorder = Recorder(run, self._view, now, self._decide, self._order_limit, self._admission, config)
+            recorder.record(pods, root, are_all=are_all)
+            for event in run.commit():
+                _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
+            for seen in pods:
+                self._on_recorded(run, seen, self._view.is_cut_off(seen.pod))
+            if run.is_over:
+                for key in run.attempts:
+                    self._run_of_pod.pop(key.partition("/")[0], None)
+                self._store.finish(run)
+            self._forget([seen for seen in pods if run.is_over or self._view.is_settled(seen.pod)])
+
+    @contextlib.contextmanager
+    def _setting_aside(self, uid: str) -> Iterator[None]:
+        """Set a workload aside whose run cannot be written, until :meth:`mend`; the store's problem is said once."""
+        try:
+            yield
+        except StateError as error:
+            self._store.forget(uid)
+            self._unwritten.add(uid)
+            self._try_again_at = time.monotonic() + _RETRY
+            if not self.problem:
+                _LOG.warning("what happens is kept until it can be written: %s", error)
+            self.problem = str(error)
+        except Fenced:
+            raise
+        except SpotwrightError as error:
+            self._refuse(uid)
+            _LOG.warning("workload %s is not watched: %s", uid, error)
+        except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others, for ever
+            self._refuse(uid)
+            self._store.forget(uid)
+            _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
+
+    def _refuse(self, uid: str) -> None:
+        self._refused[uid] = None
+        if len(self._refused) > _REFUSED_KEPT:
+            self._refused.popitem(last=False)
+
+    def _begin(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun:
+        owners, root = pods[0].owners, _root_of(pods)
+        used = {str((seen.pod.get("spec") or {}).get("nodeName", "")) for seen in pods}
+        nodes = [node for node in self._view.nodes() if str(metadata(node).get("name")) in used] or self._view.nodes()
+        pools = strange_pools(nodes, self._store.pools(str(metadata(root).get("namespace", ""))))
+        return self._store.create(root, templates_of(owners), pools, now, self._namespaces.uid_for(root))
+
+    def _root(self, run: WorkloadRun, pods: Sequence[SeenPod]) -> Mapping[str, Any] | None:
+        """The workload's object; of a pod that is a run of its own, the pod until it is gone. None: it is not there any more.
+
+        Of a kind that cannot be read now nothing is known: then it is an object that says nothing.
+        """
+        kind, namespace = str(run.state.meta.arguments.get("kind", "")), run.namespace
+        if kind != "Pod":
+            found = self._view.owner(kind, namespace, run.uid)
+            return {"kind": kind} if found is None and not self._streams.has_all(kind, namespace) else found
+        for seen in pods:
+            if uid_of(seen.pod) == run.uid:
+                return seen.pod
+        return self._view.pods.get(run.uid)
+
+    def _note_pods(self, uid: str, run: WorkloadRun) -> None:
+        for task in run.state.tasks.values():
+            for attempt in task.attempts[-2:]:
+                self._run_of_pod[attempt.key.partition("/")[0]] = uid
+
+    def _forget(self, pods: Iterable[SeenPod]) -> None:
+        """What these pods show is recorded, or need not be."""
+        gone = []
+        for seen in pods:
+            if seen.is_gone:
+                gone.append(uid_of(seen.pod))
+            else:
+                self._view.settle_pod(uid_of(seen.pod))
+        self._forget_all(gone)
+
+    def _forget_all(self, pods: Iterable[str]) -> None:
+        """Forget pods that are gone, by their UIDs."""
+        for uid in pods:
+            self._view.forget_pod(uid)
+            self._run_of_pod.pop(uid, None)
+            self._on_forgotten(uid)
+
+
+def _root_of(pods: Sequence[SeenPod]) -> Mapping[str, Any]:
+    """The workload of some pods."""
+    return pods[0].owners[-1] if pods[0].owners else pods[0].pod

@@ -1,0 +1,78 @@
+"""Charges ended attempts to the budgets of their tasks; a restart of a set of tasks is charged once for all members."""
+
+from __future__ import annotations
+
+from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.model.attempts import Cause
+from spotwright.scheduling.budgets import BudgetUse
+
+__all__ = ["cause_to_charge", "charge", "is_own_move", "spent_around", "spent_before", "spent_by_restarts"]
+
+
+def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> None:
+    """Charge a task's budgets for an ended attempt; those of a set of tasks once for each of its restarts."""
+    if not attempt.gang:
+        task.spent = task.spent.after(cause)
+        return
+    name = attempt.gang.partition("/")[0]
+    restarts = state.gangs.setdefault(name, {})
+    restarts[attempt.gang] = _worse(restarts.get(attempt.gang, cause), cause)
+    spent = spent_by_restarts(state, attempt.gang)
+    for member in state.tasks.values():
+        if member.attempts and member.last.gang.partition("/")[0] == name:
+            member.spent = spent
+
+
+def spent_by_restarts(state: RunState, gang: str, *, without: str = "") -> BudgetUse:
+    """What the restarts of a set have spent so far, except the restart ``without``."""
+    spent = BudgetUse()
+    for restart, cause in state.gangs.get(gang.partition("/")[0], {}).items():
+        spent = spent if restart == without else spent.after(cause)
+    return spent
+
+
+def spent_before(state: RunState, task: TaskState) -> BudgetUse:
+    """What a task had spent before its newest attempt, whose cause is being decided."""
+    return spent_by_restarts(state, task.last.gang, without=task.last.gang) if task.last.gang else task.spent
+
+
+def spent_around(state: RunState, task: TaskState, attempt: AttemptState, since: float) -> tuple[BudgetUse, BudgetUse]:
+    """What a task had spent before the end of one of its attempts, and after it. ``since``: when its budgets last began anew."""
+    if attempt.gang:
+        before = BudgetUse()
+        for restart, cause in state.gangs.get(attempt.gang.partition("/")[0], {}).items():
+            if restart == attempt.gang:
+                return before, before.after(cause)
+            before = before.after(cause)
+        return before, before
+    before = after = BudgetUse()
+    for each in task.attempts[: attempt.number]:
+        if each.placed_at >= since and each.cause is not None:
+            before, after = after, after if is_own_move(each, each.cause) else after.after(each.cause)
+        else:
+            before = after
+    return before, after
+
+
+def is_own_move(attempt: AttemptState, cause: Cause) -> bool:
+    """Whether a deadline ended the attempt to go on elsewhere, which spends nothing."""
+    return bool(attempt.moving) and cause is Cause.DISRUPTED
+
+
+def cause_to_charge(state: RunState, attempt: AttemptState, cause: Cause) -> Cause:
+    """The cause that counts for an attempt: of a set's restart another member may have said already why it ended."""
+    return _worse(cause, state.gangs.get(attempt.gang.partition("/")[0], {}).get(attempt.gang, cause))
+
+
+def _worse(one: Cause, other: Cause) -> Cause:
+    """The cause that a restart is charged for: an interruption explains the errors and the moves of the other members.
+
+    A member that waited in vain explains the moves of the others, and is charged nothing.
+    """
+    return max(one, other, key=_weight)
+
+
+def _weight(cause: Cause) -> int:
+    if cause.is_interruption or cause.is_error:
+        return 4 if cause.is_interruption else 3
+    return 2 if cause is Cause.UNSCHEDULABLE else int(cause is Cause.DISRUPTED)

@@ -1,0 +1,71 @@
+"""Ends a process with 143 whose code returns in the middle of its work after a notice, and leaves word of it in its pod.
+
+A Job, Argo and Kubeflow Pipelines know exit codes alone: they count 0 as done, and nobody does the rest. The word is one line in
+the container's termination message, a file of at most 4096 bytes that the kubelet keeps in the pod's status (Kubernetes
+documentation, "Determine the Reason for Pod Failure"). Code without this library may write the line itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+
+from spotwright.notices.from_env import from_environment
+from spotwright.notices.notice import SourceError
+
+__all__ = ["EXIT", "MESSAGE_FILE", "leave_early", "progress_in"]
+
+EXIT = 143
+"""128 + SIGTERM: what shells and Kubernetes show for a process that the signal has ended."""
+
+MESSAGE_FILE = "/dev/termination-log"
+"""The default ``terminationMessagePath`` of a container."""
+
+_KEY = "spotwright.dev/progress"
+_LINE = re.compile(rf"^{re.escape(_KEY)}: ([01](?:\.\d{{1,20}})?)\s*$", re.MULTILINE)
+_LONGEST_MESSAGE = 4096
+
+
+def progress_in(message: str) -> float | None:
+    """The share of the work, from 0 to 1, that a termination message tells; ``None``: it tells none."""
+    found = _LINE.search(message[:_LONGEST_MESSAGE])
+    return min(1.0, float(found[1])) if found else None
+
+
+def leave_early(share: float, environ: Mapping[str, str], message_file: str = MESSAGE_FILE) -> None:
+    """End this process now with 143, if the environment names a source of notices that says that this node goes.
+
+    ``share`` is what is done of the work, below 1. A source that does not answer has no notice. A message that is there stays.
+    """
+    try:
+        source = from_environment(environ)
+        notice = None if source is None else source.wait(0.0)
+    except SourceError:
+        return
+    if notice is None or notice.kind == "rebalance":  # after a recommendation the node may stay
+        return
+    _leave_word(share, message_file)
+    with suppress(OSError, ValueError):  # a closed stream has nothing left to write
+        sys.stderr.write(
+            f"spotwright: {share:.0%} of the work is done and the node is taken, so this process ends with {EXIT} and the next "
+            "attempt goes on; work that ends early by a rule of its own reports 1 as its progress\n"
+        )
+    if "logging" in sys.modules:
+        sys.modules["logging"].shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(EXIT)
+
+
+def _leave_word(share: float, message_file: str) -> None:
+    with suppress(OSError):
+        descriptor = os.open(message_file, os.O_WRONLY | os.O_NONBLOCK)  # there in containers alone
+        try:
+            if os.fstat(descriptor).st_size == 0:
+                os.write(descriptor, f"{_KEY}: {share:.6f}\n".encode())
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,57 @@
+"""Records in which state the random generators of a Python process are when it ends: the code that a rehearsal adds to it.
+
+It is executed by path before the user's program, in the user's interpreter, so it imports nothing of Spotwright, and what it
+cannot do it leaves. Only the shared generators are recorded, those of :mod:`random`, ``numpy.random`` and ``torch``, each as a
+digest, and only where the program has imported the module.
+"""
+
+# Executed in any interpreter of the user: os.path and not pathlib, which takes a while to import.
+# ruff: noqa: PTH118, PTH119, PTH123
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import random
+import sys
+from collections.abc import Iterator
+
+__all__ = ["FOLDER_VARIABLE"]
+
+FOLDER_VARIABLE = "_SPOTWRIGHT_GENERATORS"
+"""The folder for the records: one file for each process, named by its pid."""
+
+_STARTED_AS, _AS_IMPORTED = os.getpid(), random.getstate()
+_UNTOUCHED = b"untouched"  # in place of a state that differs in each process, and that nothing has used
+
+
+def _states() -> Iterator[tuple[str, bytes]]:
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    yield "random", repr(random.getstate()).encode() if random.getstate() != _AS_IMPORTED else _UNTOUCHED
+    if numpy is not None:
+        kind, keys, *rest = numpy.get_state()
+        yield "numpy.random", repr((kind, rest)).encode() + keys.tobytes()
+    if torch is not None:
+        yield "torch", bytes(torch.get_rng_state().tolist())
+
+
+def _record() -> None:
+    import hashlib
+    import json
+
+    if os.getpid() != _STARTED_AS:  # a forked child that ends like its parent
+        return
+    states: dict[str, str] = {}
+    with contextlib.suppress(Exception):  # a module that is half imported has no state to tell
+        states.update((name, hashlib.sha256(state).hexdigest()) for name, state in _states())
+    who = [os.environ.get("RANK", ""), os.path.basename(sys.argv[0] if sys.argv else "")]
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.json"), "w") as file,
+    ):
+        json.dump({"who": who, "states": states}, file)
+
+
+if __name__ == "sitecustomize" and FOLDER_VARIABLE in os.environ:
+    atexit.register(_record)

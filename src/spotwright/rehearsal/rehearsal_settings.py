@@ -1,0 +1,114 @@
+"""How a user wants steps to be rehearsed: the options of the command and of the Python API, checked, and the time budget.
+
+A user who gives a minute to a step of a minute gets no verdict; what would do follows from the step's undisturbed time and from
+the trials so far.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from spotwright.errors import InputError
+from spotwright.model.quantities import format_duration
+from spotwright.rehearsal.output_comparison import CompareFunction
+from spotwright.rehearsal.verdict import MIN_INTERRUPTED
+
+__all__ = ["RehearsalSettings", "TrialBudget"]
+
+_MAX_RANKS = 1000
+_TIMES_OF_A_TRIAL = 2.0  # the undisturbed time: the node goes at the end, and everything is done again
+_RESERVE = 1.2  # in an advice
+_MORE = 2.0  # times a budget that did not suffice although the trials so far say that it does
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalSettings:
+    """How to rehearse. ``notice`` is in seconds; ``None``: the pools' notice, at most a quarter of the undisturbed time.
+
+    ``budget``: seconds after which no further trial of a step starts, and its first execution is given up; ``None``: all points
+    are tried. ``ranks``: how many ranks the step has, whose nodes are taken one by one too; ``None``: it is no distributed
+    training.
+    """
+
+    seed: int
+    interruptions: int = 5
+    tolerance: float = 0.0
+    compare: CompareFunction | None = None
+    notice: float | None = None
+    budget: float | None = None
+    ranks: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`InputError` for values out of range."""
+        if self.ranks is not None and not 2 <= self.ranks <= _MAX_RANKS:
+            raise InputError(f"--ranks {self.ranks}: expected a number from 2 to {_MAX_RANKS}")
+        if not 1 <= self.interruptions <= 100:
+            raise InputError(f"--interruptions {self.interruptions}: expected a number from 1 to 100")
+        if not self.tolerance >= 0:
+            raise InputError(f"--tolerance {self.tolerance:g}: expected a number from 0")
+        if self.budget is not None and self.budget <= 0:
+            raise InputError(f"--budget {self.budget:g}s: expected a duration above 0")
+        if self.notice is not None and self.notice <= 0:
+            raise InputError(
+                f"--notice {self.notice:g}s: expected a duration above 0; points without notice are always included"
+            )
+
+
+@dataclass(slots=True)
+class TrialBudget:
+    """The budget of one step. All times are seconds; ``seconds`` ``None``: all points are tried.
+
+    ``undisturbed`` is the time of one undisturbed execution, ``executions`` that of all so far. ``room``: how many trials run at
+    the same time. ``longest_trial``: of those so far; 0: there is none.
+    """
+
+    seconds: float | None
+    undisturbed: float = 0.0
+    executions: float = 0.0
+    room: int = 1
+    longest_trial: float = 0.0
+
+    @property
+    def trial(self) -> float:
+        """How long a trial takes: as the longest so far, at first twice the undisturbed time."""
+        return self.longest_trial or _TIMES_OF_A_TRIAL * self.undisturbed
+
+    @property
+    def needed(self) -> float:
+        """The time to a verdict: the undisturbed executions so far, and the fewest trials that decide."""
+        return self.executions + math.ceil(MIN_INTERRUPTED / self.room) * self.trial
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether it will hardly have room for a verdict."""
+        return self.seconds is not None and self.needed > self.seconds
+
+    def has_room(self, elapsed: float, *, is_trial: bool) -> bool:
+        """Whether a trial or an undisturbed execution that starts now, after this time, ends within the budget."""
+        return self.seconds is None or elapsed + (self.trial if is_trial else self.undisturbed) <= self.seconds
+
+    @property
+    def advice(self) -> str:
+        """How the budget was used, and which one has room for a verdict."""
+        budget = self.seconds or 0.0
+        needed = self.needed if self.is_tight else _MORE * budget
+        return (
+            f"undisturbed it takes {format_duration(self.executions)} of the budget of {format_duration(budget)}, and a verdict "
+            f"needs {MIN_INTERRUPTED} trials of up to {format_duration(self.trial)}: --budget {_minutes(_RESERVE * needed)} has "
+            "room for them"
+        )
+
+    def given_up(self, progress: float | None) -> str:
+        """Why there is no verdict on a step whose first execution was given up, when it had reported this progress."""
+        budget = self.seconds or 0.0
+        over = f"the undisturbed execution was given up when the budget of {format_duration(budget)} was used up"
+        times = round(1 + MIN_INTERRUPTED * _TIMES_OF_A_TRIAL)
+        if not progress:
+            return f"{over}: a verdict takes up to {times} times as long as the step; give it less work, or a larger --budget"
+        needed = _minutes(times * budget / progress)
+        return f"{over}, at {progress:.0%} of its work: give it less work, or --budget {needed}"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{max(1, math.ceil(seconds / 60))}m"

@@ -1,0 +1,49 @@
+"""The times of a trial: how long the step takes undisturbed, the notice, and when an attempt is given up. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spotwright.rehearsal.work_phase import WorkPhase
+
+__all__ = ["BUSY_LIMIT_FACTOR", "LIMIT_FACTOR", "LIMIT_SECONDS", "TrialTiming"]
+
+
+LIMIT_FACTOR, LIMIT_SECONDS = 2.0, 5.0
+"""An attempt that is left alone may take this many times the undisturbed time, plus the seconds and the time in which it waits
+for a processor. The docs pages name both."""
+BUSY_LIMIT_FACTOR = 10.0
+"""In place of :data:`LIMIT_FACTOR` where the attempt waited for a processor all that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialTiming:
+    """Times of a trial, in seconds: the step's undisturbed time (0: unknown), the notice, and the limits of one attempt.
+
+    An attempt exceeds ``limit`` without the time in which it waits for a processor, or ``last_limit`` with it.
+    """
+
+    undisturbed: float
+    notice: float = 0.0
+    limit: float = 1e9
+    last_limit: float = 1e9
+    phase: WorkPhase | None = None
+
+    @property
+    def work(self) -> WorkPhase:
+        """When the undisturbed step is at work; all of its time if nothing shows it."""
+        return self.phase if self.phase is not None else WorkPhase(0.0, self.undisturbed)
+
+    def before_end(self, share: float) -> float:
+        """The share of the work after which this share of the notice suffices for the rest of the step."""
+        if self.work.seconds <= 0:
+            return 1.0
+        left = share * min(self.notice, self.undisturbed) - (self.undisturbed - self.work.end)
+        return min(1.0, max(0.0, 1.0 - left / self.work.seconds))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables for code that adapts its saves: nodes are taken once per undisturbed time, possibly without notice."""
+        if not self.undisturbed:
+            return {}
+        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}

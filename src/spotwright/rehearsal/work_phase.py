@@ -1,0 +1,177 @@
+"""When a step is at work: between its first step and its last, as its undisturbed execution shows it.
+
+A training imports and loads for seconds or minutes before its first step. A node that is taken then costs nothing, so it says
+nothing of whether the step resumes. Three things show when the work begins, the best of them first: the progress that the step
+reports; the files that it writes; and the rate at which it reads files, which falls when the imports are done.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from spotwright.local.supervisor import process_identity
+from spotwright.local.supervisor.kernel import FileCall
+from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
+from spotwright.rehearsal.injection_points import OUTPUTS, SAVES
+from spotwright.rehearsal.ranks import rank_processes
+from spotwright.rehearsal.syscall_tracer import process_tree
+
+__all__ = ["ReadSampler", "SeenBy", "WorkPhase", "work_phase"]
+
+
+class SeenBy(StrEnum):
+    """What showed when the work begins."""
+
+    PROGRESS = "its progress"
+    SAVES = "its saves"
+    OUTPUTS = "its outputs"
+    READS = "the rate at which it reads files"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkPhase:
+    """The work lies between ``begin`` and ``end``, in seconds after the step's code began.
+
+    ``saves_at`` are the moments of all operations on saves.
+    """
+
+    begin: float
+    end: float
+    seen_by: SeenBy = SeenBy.NOTHING
+    saves_at: tuple[float, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """How long the work takes."""
+        return self.end - self.begin
+
+    def moment(self, share: float) -> float:
+        """When this share of the work is done, undisturbed."""
+        return self.begin + share * self.seconds
+
+    def within(self, share: float) -> WorkPhase:
+        """The phase where the whole step takes this share of its time."""
+        saves_at = tuple(share * at for at in self.saves_at)
+        return replace(self, begin=share * self.begin, end=share * self.end, saves_at=saves_at)
+
+    def last_save(self, moment: float) -> tuple[int, float]:
+        """How many operations on saves come before a moment, and the seconds from the last of them to it."""
+        count = bisect_right(self.saves_at, moment)
+        return count, moment - self.saves_at[count - 1] if count else 0.0
+
+
+_LATE, _LATEST = (
+    0.6,
+    0.95,
+)  # of the step: a first save that comes so late may come long after the first step, or at the end
+_PAUSE = 0.02  # seconds between two writes that belong together
+_FEWEST_MOMENTS = 4  # of writes to outputs: the first is made before the work, as that of a table's head
+_FEWEST_READS = 200
+_FALL = 4.0  # times fewer reads in a second than before
+
+
+def work_phase(trace: AttemptTrace, seconds: float) -> WorkPhase:
+    """When a step that takes so many seconds is at work, from the trace of its undisturbed execution."""
+    saves_at = tuple(each.at for each in trace.operations if each.area == SAVES)
+    if len(trace.progress_at) > 1:
+        return WorkPhase(trace.progress_at[0], trace.progress_at[-1], SeenBy.PROGRESS, saves_at)
+    saves, outputs = (list(_moments(trace.operations, area)) for area in (SAVES, OUTPUTS))
+    by_reads = reads_fall(trace.reads, seconds)
+    latest = (_LATE if by_reads else _LATEST) * seconds
+    if len(saves) > 1 and saves[0] < latest:
+        return WorkPhase(saves[0], seconds, SeenBy.SAVES, saves_at)
+    if len(outputs) >= _FEWEST_MOMENTS and outputs[1] < latest:
+        return WorkPhase(outputs[1], seconds, SeenBy.OUTPUTS, saves_at)
+    if by_reads:
+        return WorkPhase(by_reads, seconds, SeenBy.READS, saves_at)
+    return WorkPhase(0.0, seconds, SeenBy.NOTHING, saves_at)
+
+
+def _moments(operations: Sequence[FileOperation], area: str) -> Iterator[float]:
+    """When files of an area are written, without the operations that follow another one at once."""
+    last = float("-inf")
+    for each in operations:
+        if each.area == area and each.call is not FileCall.MAKE_FOLDER:
+            if each.at - last > _PAUSE:
+                yield each.at
+            last = each.at
+
+
+def reads_fall(reads: Sequence[tuple[float, int]], seconds: float) -> float:
+    """The moment after which a step reads much less than before, from samples of how often it had read; 0 if there is none.
+
+    It is where the curve of the reads is farthest above the straight line from its beginning to its end.
+    """
+    samples = [(at, count) for at, count in reads if at <= seconds]
+    if len(samples) < _FEWEST_MOMENTS or samples[-1][1] < _FEWEST_READS:
+        return 0.0
+    whole = samples[-1][1]
+    _, at, count = max((count / whole - at / seconds, at, count) for at, count in samples)
+    if not 0 < at < _LATEST * seconds:
+        return 0.0
+    before, after = count / at, (whole - count) / (seconds - at)
+    return at if before >= _FALL * after else 0.0
+
+
+_MAX_SAMPLES = 1000
+_INTERVAL = 0.1  # seconds, at first
+
+
+class ReadSampler(threading.Thread):
+    """Samples how often the processes of an attempt have read, from its beginning to :meth:`finish`.
+
+    ``main`` returns the attempt's main process; 0: it has not begun. The interval doubles when there are many samples.
+    ``run_delay`` returns how many seconds the attempt waited for a processor so far, of which ``waited`` is the most. With
+    ``looks_for_ranks`` it also collects the ``ranks`` that processes of the attempt have.
+    """
+
+    def __init__(
+        self, main: Callable[[], int], run_delay: Callable[[], float] = lambda: 0.0, *, looks_for_ranks: bool = False
+    ) -> None:
+        super().__init__(name="reads", daemon=True)
+        self._main, self._run_delay = main, run_delay
+        self._over = threading.Event()
+        self._most = 0
+        self._samples: list[tuple[float, int]] = []
+        self._interval = _INTERVAL
+        self._looks_for_ranks = looks_for_ranks
+        self.ranks: set[int] = set()
+        self.waited = 0.0
+
+    def run(self) -> None:
+        """Sample until the end."""
+        began = 0.0
+        while not self._over.wait(self._interval):
+            main = self._main()
+            if not main:
+                continue
+            began = began or time.monotonic()
+            count = sum(map(_reads, process_tree(main)))
+            self._most = max(self._most, count)
+            self.waited = max(self.waited, self._run_delay())
+            if self._looks_for_ranks:
+                self.ranks.update(rank_processes(main))
+            self._samples.append((time.monotonic() - began, self._most))
+            if len(self._samples) >= _MAX_SAMPLES:
+                self._samples, self._interval = self._samples[::2], 2 * self._interval
+
+    def finish(self) -> tuple[tuple[float, int], ...]:
+        """End, and give the samples: seconds, and the number of calls that read."""
+        self._over.set()
+        self.join()
+        return tuple(self._samples)
+
+
+def _reads(process: int) -> int:
+    """``syscr`` of ``/proc/PID/io``, proc(5), which has those of children that it has waited for; 0 for one that has ended."""
+    try:
+        lines = process_identity.read(f"/proc/{process}/io").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(b"syscr:")), 0)

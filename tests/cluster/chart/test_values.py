@@ -1,0 +1,187 @@
+"""Values: what people want is rendered, what is wrong is refused with a sentence, and nothing weakens the security."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import yaml
+from tests.cluster.chart.rendered import CHART, Helm, Object, RefusedError, pod_of
+from tests.cluster.chart.value_files import CERT_MANAGER, GOOD, HOSTILE, WRONG
+
+EVERY = {**GOOD, **CERT_MANAGER}
+SECURE = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def assert_secure(objects: list[Object]) -> None:
+    spec = pod_of(objects)["spec"]
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "fsGroup": 65532,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert not {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "initContainers"} & spec.keys()
+    (container,) = spec["containers"]
+    assert container["securityContext"] == SECURE
+    assert {next(key for key in volume if key != "name") for volume in spec["volumes"]} <= {
+        "persistentVolumeClaim",
+        "emptyDir",
+        "secret",
+        "configMap",
+    }
+    assert [volume for volume in spec["volumes"] if volume["name"] == "tmp"] == [
+        {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
+    ]
+    first = spec["tolerations"][:2]
+    assert {each["key"]: each["tolerationSeconds"] for each in first} == {
+        "node.kubernetes.io/not-ready": 10,
+        "node.kubernetes.io/unreachable": 10,
+    }
+
+
+@pytest.mark.parametrize("values", EVERY.values(), ids=EVERY)
+def test_what_people_want_is_rendered_and_secure(helm: Helm, values: Mapping[str, Any]) -> None:
+    objects = helm.render(values)
+    assert_secure(objects)
+    assert len(
+        {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects}
+    ) == len(objects)
+
+
+@pytest.mark.parametrize(("values", "sentence"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_refused_with_a_sentence(helm: Helm, values: Mapping[str, Any], sentence: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        helm.render(values)
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("values", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_values_are_refused_or_weaken_nothing(helm: Helm, values: Mapping[str, Any]) -> None:
+    try:
+        objects = helm.render(values)
+    except RefusedError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+    if refusal:
+        assert not re.search(
+            r"YAML parse error|nil pointer", refusal
+        )  # a sentence, not a manifest that happens to break
+        return
+    assert_secure(objects)
+    plain = helm.render({"namespaces": ["team-a", "team-b"]})
+    of_config = {("ConfigMap", "spotwright")}
+    assert kinds(objects) - kinds(plain) <= of_config
+    assert pod_of(objects)["spec"]["containers"][0]["args"][:5] == pod_of(plain)["spec"]["containers"][0]["args"][:5]
+    assert pod_of(objects)["metadata"]["labels"].items() >= pod_of(plain)["metadata"]["labels"].items()
+
+
+def registration_of(objects: list[Object]) -> Object:
+    (found,) = [each for each in objects if each["kind"] == "MutatingWebhookConfiguration"]
+    return found
+
+
+def resources_of(objects: list[Object]) -> set[str]:
+    rules = [rule for each in objects for rule in each.get("rules", ()) if "resources" in rule]
+    return {resource for rule in rules for resource in rule["resources"]}
+
+
+GIVEN = {**CERT_MANAGER, "a certificate of one's own": GOOD["a certificate of one's own"]}
+
+
+@pytest.mark.parametrize("values", GIVEN.values(), ids=GIVEN)
+def test_with_a_given_certificate_the_controller_has_no_right_on_the_registration(
+    helm: Helm, values: Mapping[str, Any]
+) -> None:
+    objects = helm.render(values)
+    assert "mutatingwebhookconfigurations" not in resources_of(objects)
+    assert "mutatingwebhookconfigurations" in resources_of(helm.render({"namespaces": ["team-a"]}))
+    spec = pod_of(objects)["spec"]
+    (name,) = [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume]
+    args = spec["containers"][0]["args"]
+    assert {"--certificate=/etc/spotwright/serving/tls.crt", "--authority=/etc/spotwright/serving/ca.crt"} <= {*args}
+    registration, certificates = registration_of(objects), values["certificates"]
+    if "authority" in certificates:
+        given = {each["clientConfig"]["caBundle"] for each in registration["webhooks"]}
+        assert [base64.b64decode(text).decode() for text in given] == [certificates["authority"]]
+        return
+    (certificate,) = [each for each in objects if each["kind"] == "Certificate"]
+    assert registration["metadata"]["annotations"] == {
+        "cert-manager.io/inject-ca-from": "spotwright/spotwright-serving"
+    }
+    assert certificate["spec"]["secretName"] == name
+    assert certificate["spec"]["dnsNames"][0] == "spotwright.spotwright.svc"
+    issuers = {each["metadata"]["name"] for each in objects if each["kind"] == "Issuer"}
+    assert certificate["spec"]["issuerRef"]["name"] in (issuers or {"company"})
+
+
+def kinds(objects: list[Object]) -> set[tuple[str, str]]:
+    return {(each["kind"], each["metadata"]["name"]) for each in objects}
+
+
+def test_the_sum_of_hostile_values_that_are_let_through_is_secure(helm: Helm) -> None:
+    values: dict[str, Any] = {"namespaces": ["team-a"]}
+    for hostile in HOSTILE.values():
+        try:
+            helm.render(hostile)
+        except RefusedError:
+            continue
+        values |= {key: value for key, value in hostile.items() if key != "namespaces"}
+    assert_secure(helm.render(values))
+
+
+def test_the_linter_of_helm_has_nothing_to_say(helm: Helm) -> None:
+    said = helm.run("lint", "--strict", "--with-subcharts", str(CHART), "--set=namespaces={team-a}")
+    assert "1 chart(s) linted, 0 chart(s) failed" in said
+    assert "[WARNING]" not in said
+
+
+def of_schema(schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from of_schema(inner, f"{path}/{name}")
+
+
+def test_the_schema_knows_every_value_and_no_other() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    known = {path: inner for path, inner in of_schema(schema) if path}
+    for path, inner in known.items():
+        closed = inner.get("additionalProperties", True) is not True
+        assert inner.get("type") != "object" or closed or path == "/global", path
+        if inner.get("properties") and not path.startswith("/resources"):
+            assert set(inner["properties"]) == set(at(values, path)), path
+    assert set(schema["properties"]) == set(values)
+    assert schema["additionalProperties"] is False
+
+
+def at(values: Any, path: str) -> Any:
+    for name in path.strip("/").split("/"):
+        values = values.get(name, {})
+    return values
+
+
+def test_every_value_is_explained() -> None:
+    lines = (CHART / "values.yaml").read_text(encoding="utf-8").splitlines()
+    unexplained = [
+        line
+        for before, line in zip(["", *lines], lines, strict=False)
+        if line
+        and line[0] not in "# "
+        and not before.startswith("#")
+        and line.endswith(("{}", "[]", '""', "true", "false"))
+    ]
+    assert unexplained == []

@@ -1,0 +1,107 @@
+"""Nobody in one namespace changes anything of another one, ends a part of the controller, or costs more than an object may.
+
+The quiet tenant's history is played once alone, then with the deeds of a hostile tenant in between. What was found once is in
+``corpus``, and is played first.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from tests.cluster.hostile.hostile_inputs import days
+from tests.cluster.hostile.hostile_tenant import CORPUS, Deed, read_deeds
+from tests.cluster.hostile.quiet_tenant import HOSTILE
+from tests.cluster.hostile.two_tenants import Played, Stage
+from tests.sampling import every
+
+WEBHOOK, WATCHER = 0.050, 0.200  # seconds of CPU an object
+EXAMPLES = {"steady": 10, "long": 200, "explore": 20_000}
+"""Days that are tried, by the profile of hypothesis: in ``make test``, in ``make test-long``, and in a night."""
+
+OF_ALL = ("clustertrainingruntimes", "clusterworkflowtemplates")
+"""Templates for everybody, which an object may name."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+@functools.cache
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alone() -> Played:
+    """The quiet tenant's history without anybody else; a fixture, so that one process plays all histories."""
+    return _alone()
+
+
+@functools.cache
+def _alone() -> Played:
+    first, second = stage().play(), stage().play()
+    assert first.facts == second.facts, "the history itself is not steady"
+    return first
+
+
+def holds(deeds: Sequence[tuple[int, Deed]]) -> None:
+    """The property, for one day of the hostile tenant."""
+    expected, played = _alone(), stage().play(deeds)
+    for what, value in expected.facts.items():
+        assert played.facts[what] == value, f"{what} of the quiet tenant"
+    assert not strange(expected, played), "requests that the controller would not make without the hostile tenant"
+    assert not played.defects
+    for _ in range(2):  # a machine that is busy with something else may make one measurement worse, not three
+        if dear(played):
+            played = stage().play(deeds)
+    assert not dear(played)
+
+
+def dear(played: Played) -> list[str]:
+    """The deeds that cost more than they may."""
+    return [
+        f"{cost} for {str(deed)[:300]}"
+        for deed, cost in played.costs
+        if cost.webhook > WEBHOOK or cost.watcher > WATCHER
+    ]
+
+
+def strange(expected: Played, played: Played) -> list[str]:
+    """The requests to the API server that only the hostile tenant brings about, and that leave its namespace."""
+    asked = without_versions(played.asked) - without_versions(expected.asked)
+    return sorted(line for line in asked if not is_own(line))
+
+
+def without_versions(asked: frozenset[str]) -> set[str]:
+    """Requests without the version from which a stream begins."""
+    return {line.split("&resourceVersion=")[0] for line in asked}
+
+
+def is_own(line: str) -> bool:
+    """Whether a request is about the hostile tenant's own namespace, by its decoded path."""
+    path = unquote(line.split(" ", 1)[1].partition("?")[0])
+    parts = path.strip("/").split("/")
+    base = 2 if parts[0] == "api" else 3
+    if ".." in parts or line.count("?") > 1:
+        return False
+    if parts[base : base + 2] == ["namespaces", HOSTILE]:
+        return True
+    return len(parts) == base + 2 and parts[base] in OF_ALL and _NAME.fullmatch(parts[-1]) is not None
+
+
+@pytest.mark.parametrize("name", every(3, CORPUS))
+def test_what_was_found_once_does_no_harm(name: str) -> None:
+    holds(read_deeds(name))
+
+
+@settings(
+    max_examples=EXAMPLES.get(settings.get_current_profile_name(), 10),
+    phases=(Phase.explicit, Phase.generate, Phase.shrink),
+    suppress_health_check=(HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large),
+)
+@given(days)
+def test_no_day_of_a_hostile_tenant_does_harm(day: list[tuple[int, Deed]]) -> None:
+    holds(day)

@@ -1,0 +1,60 @@
+"""The account of the chart for controllers that run beside the API server, so that each live test shows the rights that it needs.
+
+The rights are those of the chart's cluster-wide form, from the same place as the chart's own. Only the registration is made by
+the controller itself there, which whoever starts it so has to be allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from testbed.settings import Settings
+from tests.cluster.live.kube import Kube
+
+from spotwright.cluster import permissions
+from spotwright.cluster.permissions import LEASE, Right, rules
+
+_ACCOUNT = "spotwright"  # as in every release: the tests of used rights look for it
+_RBAC = "rbac.authorization.k8s.io"
+_REGISTRATION = Right("admissionregistration.k8s.io", ("mutatingwebhookconfigurations",), ("*",), "--webhook-url")
+
+
+def login_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Path:
+    """Make the account with its rights in a namespace, and what it may not create. Returns its kubeconfig inside the bed."""
+    kube.apply(*_objects(home))
+    login = json.loads(bed.inside_kubeconfig.read_text(encoding="utf-8"))
+    token = kube.run("create", "token", _ACCOUNT, "-n", home, "--duration=8h").strip()
+    login["users"][0]["user"] = {"token": token}
+    path = folder / "chart.kubeconfig"
+    path.write_text(json.dumps(login), encoding="utf-8")
+    return path
+
+
+def _objects(home: str) -> Iterator[dict[str, Any]]:
+    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": home}}
+    yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": home, "namespace": home}}
+    yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "spotwright-reading", "namespace": home}}
+    whole = (*permissions.CLUSTER, permissions.NAMESPACES, *permissions.SERVED, _REGISTRATION)
+    roles = {"": whole, home: permissions.HOME, "default": permissions.DEFAULT, "kube-system": permissions.KUBE_SYSTEM}
+    for namespace, rights in roles.items():
+        kind = "Role" if namespace else "ClusterRole"
+        metadata = {"name": home, **({"namespace": namespace} if namespace else {})}
+        of_this_release = json.loads(json.dumps(rules(rights)).replace(f'"{LEASE}"', f'"{home}"'))
+        yield {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": of_this_release}
+        yield {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": home},
+            "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": home}],
+        }
+
+
+def remove_rights_of(kube: Kube, home: str) -> None:
+    """Take out what :func:`login_of_the_chart` has made outside of the namespace."""
+    kube.run("delete", "clusterrole,clusterrolebinding", home, "--wait=false", "--ignore-not-found")
+    for namespace in ("default", "kube-system"):
+        kube.run("delete", "role,rolebinding", home, "-n", namespace, "--wait=false", "--ignore-not-found")

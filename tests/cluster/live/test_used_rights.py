@@ -1,0 +1,100 @@
+"""The rights that controllers have used on this test bed, in all tests before this one, beside those that the chart grants.
+
+The API server keeps what accounts of pods ask for. Nothing may have been refused, and what was never used is granted for a reason
+that stands here: a right that nobody needs is taken out of ``permissions.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from testbed.settings import Settings
+
+from spotwright.cluster import permissions
+from spotwright.cluster.permissions import Right
+
+pytestmark = pytest.mark.cluster
+
+ACCOUNT = ":spotwright"  # of every release; the namespace before it is the release's
+REACHED_BY_THE_WHOLE_SUITE = {("pods/eviction", "create"), ("pods", "delete"), ("pods/log", "get")}
+NOT_ON_THE_BED = {"karpenter.sh", "kubeflow.org", "ray.io", "sparkoperator.k8s.io", "tekton.dev", "batch.volcano.sh"}
+"""API groups that no test bed with the default controllers serves."""
+OTHERS_ASK_SELDOM = {
+    "get": "an owner or a template is read by name where a stream of its kind has not shown it yet",
+    "update": "a Lease and the authority of readers are written only by the replica that has them",
+    "watch": "a stream begins after its list, so a controller that ends at once has none",
+}
+
+
+class Asked(NamedTuple):
+    """One request: of which account, for what, with which answer."""
+
+    account: str
+    group: str
+    resource: str
+    verb: str
+    is_forbidden: bool
+    uri: str
+
+
+def requests(bed: Settings) -> Iterator[Asked]:
+    """What the controllers of releases have asked for."""
+    for line in bed.audit.read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        user, about = event["user"]["username"], event.get("objectRef") or {}
+        if not user.endswith(ACCOUNT) or "resource" not in about:
+            continue
+        resource = "/".join(part for part in (about["resource"], about.get("subresource")) if part)
+        forbidden = event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
+        yield Asked(user, about.get("apiGroup", ""), resource, event["verb"], forbidden, event["requestURI"])
+
+
+@pytest.fixture
+def asked(bed: Settings) -> list[Asked]:
+    """All requests so far."""
+    if not bed.audit.exists():
+        pytest.skip("this test bed was started without an audit log")
+    found = list(requests(bed))
+    if not found:
+        pytest.skip("no release has run on this test bed")
+    return found
+
+
+def test_no_controller_has_asked_for_what_it_may_not_have(asked: list[Asked]) -> None:
+    # A release that is taken out loses its roles while its pod still ends: what was refused counts while the Lease was renewed.
+    last = {each.account: number for number, each in enumerate(asked) if is_renewal(each)}
+    alive = [each for number, each in enumerate(asked) if number < last.get(each.account, 0)]
+    allowed = {(each.account, each.verb, each.group, each.resource) for each in alive if not each.is_forbidden}
+    refused = {
+        (each.verb, each.group, each.resource, each.uri.partition("?")[0])
+        for each in alive
+        if each.is_forbidden and (each.account, each.verb, each.group, each.resource) not in allowed
+    }
+    assert allowed
+    assert refused == set()
+
+
+def is_renewal(each: Asked) -> bool:
+    return (each.resource, each.verb, each.is_forbidden) == ("leases", "update", False)
+
+
+def granted() -> Iterator[Right]:
+    yield from (*permissions.CLUSTER, permissions.NAMESPACES, *permissions.SERVED, *permissions.HOME)
+    yield from (*permissions.DEFAULT, *permissions.KUBE_SYSTEM, *permissions.REGISTRATION)
+
+
+def test_every_right_is_used_or_has_a_reason(asked: list[Asked]) -> None:
+    used = {(each.group, each.resource, each.verb) for each in asked if not each.is_forbidden}
+    if not {(resource, verb) for _, resource, verb in used} >= REACHED_BY_THE_WHOLE_SUITE:
+        pytest.skip("only a part of the tests has run on this test bed")
+    unused = {
+        (right.group, resource, verb)
+        for right in granted()
+        for resource in right.resources
+        for verb in right.verbs
+        if (right.group, resource, verb) not in used
+    }
+    assert {each for each in unused if each[0] not in NOT_ON_THE_BED and each[2] not in OTHERS_ASK_SELDOM} == set()

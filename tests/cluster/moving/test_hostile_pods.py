@@ -1,0 +1,124 @@
+"""A tenant's pods that lie about themselves: to the real watcher they are what the ledger says, and nothing of others changes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.admissions import note_admission
+from tests.cluster.moving.mover_bed import CONFIG, JOBS, NAMESPACES, PODS, Bed, findings, on_a_bed
+from tests.cluster.watching.watched_objects import job, pod
+
+from spotwright import config as configuration
+from spotwright.cluster import descheduler
+from spotwright.cluster.unavailable_pools import PoolsLeftOut
+from spotwright.model.attempts import Cause
+from spotwright.records.state_folder import StateFolder
+
+WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+FORGED = {
+    "spotwright.dev/rung": "gpu-spot,gpu,system",
+    "spotwright.dev/attempt": "7",
+    "spotwright.dev/why": "because I say so",
+    "spotwright.dev/admission": "a token of nobody",
+}
+POOLS = configuration.from_mapping(CONFIG).pools
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descheduler, "_PAUSE", 0.02)
+    monkeypatch.setattr(descheduler, "_LOOK_AGAIN", 0.1)
+
+
+def a_waiting_pod(name: str, owner: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    made = pod(name, owner, annotations=annotations)
+    made["status"]["conditions"] = [WAITS]
+    return made
+
+
+def left_out(folder: Path, namespace: str) -> list[str]:
+    return list(PoolsLeftOut(StateFolder.open(folder)).of(namespace, POOLS, now=0.0))
+
+
+def test_a_forged_rung_pauses_no_pool_and_moves_nothing(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.put(PODS, a_waiting_pod("forged", bed.train, **FORGED))
+        async with bed.leader():
+            await bed.until(lambda: [a for a in bed.attempts() if a.waits])
+            await asyncio.sleep(0.5)  # five times pending_timeout
+        [attempt] = bed.attempts()
+        assert (attempt.pools, attempt.why, attempt.taken_back) == (("gpu-spot",), "", None)
+        assert (bed.asked, findings(tmp_path)) == ([], [])
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_pod_that_calls_itself_refused_is_recorded_as_the_attempt_that_it_is(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        hidden = {"spotwright.dev/refused": "true", **FORGED}
+        bed.put(PODS, pod("hidden", bed.train, node="n1", phase="Succeeded", exit_code=0, annotations=hidden))
+        async with bed.leader():
+            await bed.until(lambda: [a for a in bed.attempts() if a.cause])
+        [attempt] = bed.attempts()
+        run = bed.run()
+        assert run is not None
+        assert (attempt.pool, attempt.cause, attempt.bound_at is not None) == ("gpu-spot", Cause.SUCCEEDED, True)
+        assert not any("was refused" in note for note in run.notes)
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_token_counts_for_the_first_pod_that_has_it_and_only_in_its_own_workload(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        first = a_waiting_pod("first", bed.train, **{"spotwright.dev/rung": "gpu"})
+        note_admission(tmp_path, first)
+        token = first["metadata"]["annotations"]["spotwright.dev/admission"]
+        other = job("other", uid="other-uid")
+        bed.put(JOBS, other)
+        bed.put(PODS, first)
+        async with bed.leader():
+            await bed.until(bed.attempts)
+            bed.put(PODS, a_waiting_pod("later", bed.train, **{"spotwright.dev/admission": token}))
+            await bed.until(lambda: len(bed.attempts()) == 2)
+        assert [attempt.pools for attempt in bed.attempts()] == [("gpu",), ("gpu-spot",)]
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_what_a_pod_says_after_it_was_seen_changes_nothing(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        refused = pod(
+            "refused", bed.train, annotations={"spotwright.dev/refused": "true", "spotwright.dev/attempt": "3"}
+        )
+        note_admission(tmp_path, refused)
+        bed.put(PODS, refused)
+        async with bed.leader():
+            await bed.until(lambda: (run := bed.run()) is not None and run.notes)
+            bed.put(PODS, {**refused, "metadata": {**refused["metadata"], "annotations": {}}})
+            await asyncio.sleep(0.3)
+        assert bed.attempts() == []
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_pause_holds_for_its_namespace_at_once_and_for_all_once_two_have_found_it(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.server.put(NAMESPACES, "team-b", metadata={"labels": {"spotwright.dev/enabled": "true"}})
+        bed.pod("one")
+        async with bed.leader():
+            await bed.until(lambda: findings(tmp_path))
+            assert [left_out(tmp_path, name) for name in ("team-a", "team-b", "team-c")] == [["gpu-spot"], [], []]
+            theirs = job("theirs", uid="their-job", podFailurePolicy=bed.train["spec"]["podFailurePolicy"])
+            theirs["metadata"]["namespace"] = "team-b"
+            bed.put(JOBS, theirs)
+            waits = a_waiting_pod("two", theirs, **{"spotwright.dev/rung": "gpu-spot"})
+            waits["metadata"]["namespace"] = "team-b"
+            note_admission(tmp_path, waits)
+            bed.put(PODS, waits)
+            await bed.until(lambda: len(findings(tmp_path)) == 2)
+        assert [left_out(tmp_path, name) for name in ("team-a", "team-b", "team-c")] == [["gpu-spot"]] * 3
+
+    on_a_bed(tmp_path, scenario)

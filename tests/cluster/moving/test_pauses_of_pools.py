@@ -1,0 +1,187 @@
+"""For whom a pause of a pool holds: whoever may write in one namespace changes nothing for another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spotwright import config as configuration
+from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.unavailable_pools import Finding, PoolPauses, PoolsLeftOut, definition_of, in_force
+from spotwright.engine.events import AttemptBound, AttemptTakenBack
+from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.records.state_folder import StateFolder
+from spotwright.scheduling.budgets import Pause
+
+POOLS = {"spot": Pool("spot", Capacity.SPOT, Provider.AKS), "gpu": Pool("gpu", Capacity.SPOT, Provider.AKS)}
+RENAMED = {"mine": Pool("mine", Capacity.SPOT, Provider.AKS, labels={"kubernetes.azure.com/agentpool": "spot"})}
+
+
+@pytest.fixture
+def pauses(tmp_path: Path) -> PoolPauses:
+    return PoolPauses(StateFolder.open(tmp_path))
+
+
+def take_back(at: float, *, until: float = 1000.0, is_said: bool = False, pool: str = "spot") -> AttemptTakenBack:
+    left_out = {pool: (until, 1)}
+    return AttemptTakenBack(at, "train", 1, rung=1, pools=("gpu",), why="", left_out=left_out, is_said=is_said)
+
+
+def bound(at: float) -> AttemptBound:
+    return AttemptBound(at, "train", 1, node="n1", pool="spot")
+
+
+def test_what_one_namespace_finds_holds_for_it_alone(pauses: PoolPauses) -> None:
+    pauses.take("team-a", POOLS, take_back(10.0))
+    assert [list(pauses.of(name, POOLS)) for name in ("team-a", "team-b")] == [["spot"], []]
+
+
+def test_two_namespaces_decide_for_all_until_the_second_pause_is_over(pauses: PoolPauses) -> None:
+    pauses.take("team-a", POOLS, take_back(10.0, until=900.0))
+    pauses.take("team-b", POOLS, take_back(20.0, until=500.0))
+    assert pauses.of("team-c", POOLS)["spot"].until == 500.0
+    assert pauses.of("team-a", POOLS)["spot"].until == 900.0
+
+
+def test_one_namespace_that_finds_it_many_times_is_one(pauses: PoolPauses) -> None:
+    for at in range(10, 100, 10):
+        pauses.take("team-a", POOLS, take_back(float(at), until=900.0 + at))
+    assert pauses.of("team-b", POOLS) == {}
+
+
+def test_the_provider_s_own_word_decides_for_all(pauses: PoolPauses) -> None:
+    pauses.take("team-a", POOLS, take_back(10.0, is_said=True))
+    assert list(pauses.of("team-b", POOLS)) == ["spot"]
+
+
+def test_a_pool_is_known_by_what_defines_it(pauses: PoolPauses) -> None:
+    pauses.take("team-a", POOLS, take_back(10.0))
+    pauses.take("team-b", RENAMED, take_back(20.0, pool="mine"))
+    assert list(pauses.of("team-c", {**POOLS, **RENAMED})) == ["spot", "mine"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Pool("spot", Capacity.ON_DEMAND, Provider.AKS),
+        Pool("spot", Capacity.SPOT, Provider.GKE),
+        Pool("spot", Capacity.SPOT, Provider.AKS, labels={"kubernetes.azure.com/agentpool": "gpu"}),
+        Pool("spot", Capacity.SPOT, Provider.AKS, zones=("eastus-1",)),
+    ],
+)
+def test_a_pool_of_the_same_name_is_another_pool(pauses: PoolPauses, other: Pool) -> None:
+    for name in ("team-a", "team-b"):
+        pauses.take(name, {"spot": other}, take_back(10.0, is_said=True))
+    assert definition_of(other) != definition_of(POOLS["spot"])
+    assert "spot" not in pauses.of("team-c", POOLS)
+
+
+def test_a_node_for_one_namespace_ends_its_own_pause_alone(pauses: PoolPauses) -> None:
+    for name in ("team-a", "team-b", "team-c"):
+        pauses.take(name, POOLS, take_back(10.0))
+    pauses.take("team-d", POOLS, bound(20.0))
+    assert list(pauses.of("team-a", POOLS)) == ["spot"]
+    pauses.take("team-a", POOLS, bound(20.0))
+    assert list(pauses.of("team-a", POOLS)) == []
+    assert pauses.own("team-a", POOLS) == {}
+
+
+def test_nodes_for_two_namespaces_end_it_for_all(pauses: PoolPauses) -> None:
+    for name in ("team-a", "team-b"):
+        pauses.take(name, POOLS, take_back(10.0))
+    for name in ("team-c", "team-d"):
+        pauses.take(name, POOLS, bound(20.0))
+    assert [pauses.of(name, POOLS) for name in ("team-a", "team-b", "team-c")] == [{}, {}, {}]
+
+
+def test_a_node_for_one_namespace_says_nothing_of_the_pool_to_another(pauses: PoolPauses) -> None:
+    pauses.take("team-b", POOLS, bound(20.0))
+    assert pauses.taken("team-a", POOLS)["spot"] == 0.0
+    pauses.take("team-c", POOLS, bound(30.0))
+    assert pauses.taken("team-a", POOLS)["spot"] == 20.0
+    assert pauses.taken("team-b", POOLS)["spot"] == 20.0
+
+
+def test_definitions_that_count_no_more_are_forgotten(pauses: PoolPauses) -> None:
+    for number in range(50):
+        pools = {"spot": Pool(f"spot-{number}", Capacity.SPOT, Provider.AKS)}
+        pauses.take("team-a", pools, take_back(10.0))
+        pauses.take("team-a", pools, bound(5.0))
+    pauses.take("team-b", POOLS, bound(10_000_000.0))
+    assert len(pauses._found) + len(pauses._taken) == 1
+
+
+def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: PoolPauses, tmp_path: Path) -> None:
+    pauses.take("team-a", POOLS, take_back(10.0))
+    pauses.take("team-b", RENAMED, take_back(20.0, pool="mine"))
+    pauses.take("team-b", {**RENAMED, "own": POOLS["gpu"]}, take_back(30.0, pool="own"))
+    told = PoolsLeftOut(StateFolder.open(tmp_path))
+
+    def names(*namespaces: str) -> list[tuple[str, str]]:
+        return [(one.namespace, one.pool) for one in told.all(100.0, namespaces)]
+
+    assert names("team-a") == [("", "spot")]
+    assert names("team-b") == [("", "mine"), ("team-b", "own")]
+    assert names("team-c") == [("", "")]
+
+
+def test_a_namespace_of_the_same_name_with_another_owner_inherits_nothing(pauses: PoolPauses, tmp_path: Path) -> None:
+    told = PoolsLeftOut(StateFolder.open(tmp_path))
+    pauses.know({"team-a": "uid-1", "team-b": "uid-2"})
+    pauses.take("team-a", POOLS, take_back(10.0))
+    pauses.take("team-b", POOLS, take_back(20.0))
+    pauses.take("team-b", POOLS, bound(5.0))
+    pauses.know({"team-a": "uid-1", "team-b": "uid-2"})
+    assert list(told.of("team-c", POOLS, 30.0)) == ["spot"]
+    pauses.know({"team-a": "uid-3"})  # what is watched no more is not named
+    assert [list(told.of(name, POOLS, 30.0)) for name in ("team-a", "team-b", "team-c")] == [[], ["spot"], []]
+    pauses.know({"team-b": "uid-4"})
+    assert pauses.taken("team-b", POOLS) == {"spot": 0.0, "gpu": 0.0}
+    assert told.all(30.0) == []
+
+
+def test_two_owners_of_one_name_are_no_two_namespaces(pauses: PoolPauses) -> None:
+    for uid in ("uid-1", "uid-2"):
+        pauses.know({"team-a": uid})
+        pauses.take("team-a", POOLS, take_back(10.0))
+    assert pauses.of("team-b", POOLS) == {}
+
+
+def test_a_leader_that_begins_counts_the_last_owner_of_a_name(tmp_path: Path) -> None:
+    state = StateFolder.open(tmp_path)
+    for uid, team, at in (("uid-1", "team-a", 10.0), ("uid-2", "team-b", 20.0), ("uid-3", "team-a", 30.0)):
+        record(state, team, uid, take_back(at, until=at + 900.0))
+    pauses = PoolPauses(state)
+    pauses.begin(state, 100.0)
+    assert [pauses.of(name, POOLS)["spot"].until for name in ("team-a", "team-c")] == [930.0, 920.0]
+    pauses.know({"team-a": "uid-5", "team-b": "uid-2"})
+    assert [list(pauses.of(name, POOLS)) for name in ("team-a", "team-b")] == [[], ["spot"]]
+
+
+def record(state: StateFolder, namespace: str, uid: str, event: AttemptTakenBack) -> None:
+    """A run of a namespace with this UID, in which this was recorded."""
+    pools = {name: {"capacity": "spot", "provider": "aks"} for name in ("spot", "gpu")}
+    store = RunStore(state, configuration.from_mapping({"pools": pools}), this_process())
+    root = {"kind": "Job", "metadata": {"name": "train", "namespace": namespace, "uid": f"of-{uid}"}}
+    run = store.create(root, (), (), 1.0, uid)
+    run.journal.append([event])
+    store.close()
+
+
+def test_what_holds_for_all_is_the_second_latest_of_three() -> None:
+    found = {f"team-{until}": Finding("spot", Pause(1, 0.0, until)) for until in (100.0, 200.0, 300.0)}
+    holds = in_force(found, "")
+    assert holds is not None
+    assert holds.pause.until == 200.0
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe", b"[]", b'{"gpu-spot": {"times": 1}}', b'{"found": [1]}', b"[" * 99_999]
+)
+def test_a_file_that_is_none_leaves_out_nothing(tmp_path: Path, content: bytes) -> None:
+    state = StateFolder.open(tmp_path)
+    path = state.path / "controller" / "pools-left-out.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    assert PoolsLeftOut(state).of("team-a", POOLS, 0.0) == {}
