@@ -58,15 +58,11 @@ def patterns() -> Iterator[Pattern]:
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_of_re(node.func)]
         if not calls:
             continue
-        try:
-            names = vars(importlib.import_module(f"spotwright.{place.removesuffix('.py').replace('/', '.')}"))
-        except ImportError:  # PyTorch or a framework above it is not installed
-            assert place.startswith("checkpoint/")
-            names = {"re": re}
+        module = f"spotwright.{place.removesuffix('.py').replace('/', '.')}"
         for call in calls:
             function = call.func.attr  # type: ignore[attr-defined]
             try:
-                text = eval(ast.unparse(call.args[0]), dict(names))  # noqa: S307  # our own source
+                text = _text(call.args[0], module)
             except NameError:
                 continue  # it is made of what comes later: escaped texts
             flags = [
@@ -75,6 +71,15 @@ def patterns() -> Iterator[Pattern]:
             flag = sum(int(eval(ast.unparse(each), {"re": re})) for each in flags)  # noqa: S307
             methods = _used(tree, call) if function == "compile" else frozenset({function})
             yield Pattern(f"{place}:{call.lineno}", text, flag, methods)
+
+
+def _text(pattern: ast.expr, module: str) -> Any:
+    """The text of a pattern. Only one that is made of names needs its module, which may need more than is installed."""
+    source = ast.unparse(pattern)
+    try:
+        return eval(source, {"re": re})  # noqa: S307  # our own source
+    except NameError:
+        return eval(source, dict(vars(importlib.import_module(module))))  # noqa: S307
 
 
 def _is_of_re(function: ast.expr) -> bool:
