@@ -41,8 +41,9 @@ from spotwright.cluster.admit_objects import (
 from spotwright.cluster.admit_pods import PodFacts, RefusalPods, admit_pod, wants_facts
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod, why_left, why_unplaced_retries
 from spotwright.cluster.admit_updates import Update, restore_object
+from spotwright.cluster.bounded_json import most_memory
 from spotwright.cluster.configurations import Configurations
-from spotwright.cluster.limited_server import Limits, read_body, serve
+from spotwright.cluster.limited_server import Limits, hold, read_body, serve
 from spotwright.cluster.missing_claims import (
     asks_for_a_checkpoint,
     claims_not_in,
@@ -89,6 +90,7 @@ class AdmissionRequest:
     ``data`` is the object, with its namespace filled in; ``old`` is the one that an update replaces. ``manager`` is the field
     manager that the client names (``kubectl-client-side-apply``); empty if it names none. ``about`` is the kind and name for the
     log. ``problem`` says why the object was not read, and ``verdict`` in short; ``data`` is empty then.
+    ``memory`` is what the objects take at most, in bytes.
     """
 
     uid: str
@@ -102,6 +104,7 @@ class AdmissionRequest:
     about: str = ""
     problem: str = ""
     verdict: str = ""
+    memory: int = 0
 
     @property
     def is_decided(self) -> bool:
@@ -163,7 +166,8 @@ def parse_review(body: bytes | bytearray) -> AdmissionRequest:
         return asked
     if namespace and "namespace" not in data["metadata"]:
         data = {**data, "metadata": {**data["metadata"], "namespace": namespace}}
-    return replace(asked, data=data, old=old, manager=_manager(request.options))
+    memory = sum(min(_MOST_MEMORY, most_memory(bytes(raw))) for raw in (request.data, request.old))
+    return replace(asked, data=data, old=old, manager=_manager(request.options), memory=memory)
 
 
 class _Unread(ValueError):
@@ -236,7 +240,7 @@ _DECODER = msgspec.json.Decoder(_Review)
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[,\[{]', re.DOTALL)  # a string, or what comes before a value
 _QUOTE = ord('"')
 _MOST_BYTES = 1024 * 1024  # of an object; etcd holds 1.5 MiB by default
-_MOST_VALUES = 20_000  # of an object; 5 MB as Python's
+_MOST_VALUES, _MOST_MEMORY = 20_000, 5_000_000  # values of an object, and bytes of as many as Python's
 _DEEPEST = 100  # levels
 _LONGEST_UID, _LONGEST_NAMESPACE = 100, 63  # characters: a UID has 36, and a namespace is a DNS label
 _LONGEST_NAME = 300  # characters of a kind with a namespace and a name, in the log
@@ -331,6 +335,7 @@ _LIMITS = Limits(
     arrival=10.0,  # as long as an API server waits: on busy nodes it is slow itself, and its review would be lost
     idle=100.0,  # API servers end what was idle for 90 s (Go's http.DefaultTransport); they do not send again what we cut off
     body=4 * 1024 * 1024,  # an object has at most 3 MiB; of a larger update nothing is read
+    memory=96 * 1024 * 1024,  # a thousand ordinary reviews
 )
 
 
@@ -445,6 +450,7 @@ class Webhook:
             await asyncio.sleep(0)  # so that what other addresses have sent meanwhile takes its place in the line
             used = time.thread_time()
             asked = parse_review(body)
+            hold(request, asked.memory)
         except BadReview as error:
             return web.Response(text=str(error), status=400)
         finally:

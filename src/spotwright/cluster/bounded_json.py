@@ -23,6 +23,7 @@ __all__ = [
     "identity",
     "is_large",
     "main_fields",
+    "most_memory",
     "read_as",
     "read_object",
 ]
@@ -64,12 +65,17 @@ def read_as(wanted: type[_T], content: bytes) -> _T:
         return msgspec.json.decode(_shallow(content), type=wanted)
 
 
+def most_memory(text: bytes) -> int:
+    """The bytes that a JSON text takes at most as Python's objects, whatever its texts are; a quick look."""
+    marks = text.count(b"[") * _LIST + text.count(b"{") * _MAPPING + text.count(b",") * _VALUE
+    return marks + len(text) * (1 if text.isascii() else _WIDEST)
+
+
 def is_large(text: bytes, most: int = MOST_MEMORY) -> bool:
     """Whether a JSON text would take more than ``most`` bytes as Python's objects. Marks inside of texts count for nothing."""
-    left, is_narrow = most - len(text), text.isascii()
-    marks = text.count(b"[") * _LIST + text.count(b"{") * _MAPPING + text.count(b",") * _VALUE
-    if marks <= (left if is_narrow else most - _WIDEST * len(text)):
+    if most_memory(text) <= most:
         return False
+    left, is_narrow = most - len(text), text.isascii()
     for token in _TOKEN.finditer(text):
         left -= _BYTES[text[token.start()]]
         if not is_narrow and not token[0].isascii():
