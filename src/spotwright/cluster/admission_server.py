@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -329,6 +330,8 @@ FACTS = 7.0
 """Seconds after which a pod is left as it is, because neither its history nor its owners could be read. What is left of
 :data:`ANSWER_AFTER` is for the turns in which pods are made precise."""
 
+_LOOKING = 4  # reviews at once that read other objects: each up to twenty, of two megabytes
+
 _TOO_LATE = "too late"  # the verdict where an API server goes on without the answer
 
 _LIMITS = Limits(
@@ -371,6 +374,7 @@ class Webhook:
     _executor: ThreadPoolExecutor = field(init=False)
     _turns: Turns = field(init=False)
     _reading: Turns = field(init=False)  # of addresses: nobody knows yet for which namespace they ask
+    _looking: Turns = field(init=False)  # of those who read other objects, which take memory until the answer
     _ends: bool = False
     _asked: int = 0  # reviews that are not answered yet
     _quiet: int = _QUIET  # looks in a row without a review; nobody has asked yet
@@ -380,6 +384,7 @@ class Webhook:
         self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="admission")
         self._turns = Turns(self.threads, self.costs)
         self._reading = Turns(1, self.costs)
+        self._looking = Turns(_LOOKING, self.costs)
 
     def application(self) -> web.Application:
         """The routes of the server."""
@@ -488,17 +493,18 @@ class Webhook:
             missing = await self._missing(config, asked.namespace) if is_new else claims_not_in(asked.old or {}, config)
             config = without_claims(config, missing)
         if config is not None and asked.old is None and is_of_a_run(asked.data):
-            return await self._answer_unplaced(asked, key, config)
-        beside: Sequence[Mapping[str, Any]] = []
+            async with self._looking.turn(key):
+                return await self._answer_unplaced(asked, key, config)
+        wanted: Sequence[tuple[str, str, str]] = []
         facts = PodFacts()
         if config is not None:
             wanted = [] if asked.data.get("kind") == "Pod" else referenced_objects(asked.data)
             if len(wanted) > MOST_REFERENCES:
                 text = f"not placed: it refers to {len(wanted)} other objects, and at most {MOST_REFERENCES} are read"
                 return answer(asked, lambda _: Outcome(Verdict.TOO_LARGE, warnings=as_warnings([text])))
-            beside, facts = await asyncio.gather(self._beside(asked, wanted), self._facts(asked))
+            facts = await self._facts(asked)
 
-        def decide(request: AdmissionRequest) -> Outcome:
+        def decide(beside: Sequence[Mapping[str, Any]], request: AdmissionRequest) -> Outcome:
             update = None if request.old is None else Update(request.old, request.manager)
             outcome = admit(
                 request.data, config, beside, facts, update=update, refusal_image=self.refusal_image, by=self.name
@@ -508,7 +514,10 @@ class Webhook:
             warnings = as_warnings([why_without_checkpoint(missing, request.namespace)])
             return replace(outcome, warnings=[*outcome.warnings, *warnings])
 
-        return await self._in_turn(asked, key, decide)
+        if not wanted:
+            return await self._in_turn(asked, key, partial(decide, ()))
+        async with self._looking.turn(key):
+            return await self._in_turn(asked, key, partial(decide, await self._beside(asked, wanted)))
 
     async def _missing(self, config: Config, namespace: str) -> Sequence[str]:
         """The claims of a configuration that are missing, as far as that is known in time."""

@@ -91,19 +91,20 @@ def _bytes_of_each(text: bytes) -> int:
     return _WIDEST if first >= 0xF0 else _WIDE if first >= 0xC4 else 1
 
 
-def read_object(text: bytes) -> dict[str, Any]:
+def read_object(text: bytes, most: int = MOST_MEMORY) -> dict[str, Any]:
     """An object of the API server, of a large one without its managed fields. What is nested too deep is null in it.
 
-    Raises :class:`TooManyValues` for an object that is too large, :class:`msgspec.DecodeError` for no object.
+    Raises :class:`TooManyValues` for an object that would take more than ``most`` bytes, :class:`msgspec.DecodeError` for no
+    object.
     """
-    if not is_large(text):
+    if not is_large(text, most):
         return decode(text)
     try:
         text = msgspec.json.encode(read_as(_Parts, text))
     except msgspec.ValidationError:  # it has other parts too
-        raise _too_many() from None
-    if is_large(text):
-        raise _too_many()
+        raise _too_many(most) from None
+    if is_large(text, most):
+        raise _too_many(most)
     return decode(text)
 
 
@@ -126,8 +127,8 @@ def identity(text: bytes) -> dict[str, Any]:
         return {}
 
 
-def _too_many() -> TooManyValues:
-    return TooManyValues(f"it would take more than {MOST_MEMORY // 1_000_000} MB of memory")
+def _too_many(most: int = MOST_MEMORY) -> TooManyValues:
+    return TooManyValues(f"it would take more than {most // 1_000_000} MB of memory")
 
 
 class WatchEvent(msgspec.Struct):

@@ -235,7 +235,7 @@ class _Listener(asyncio.AbstractServer):
         self._is_open = True
         self._handle: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[socket.socket, str, float]] = deque()  # each with its address, and since when
-        gate.on_place = lambda: gate.loop.call_soon(self._admit) and None
+        gate.on_place = self._later
         self._listen()
         self._sweep()
 
@@ -302,6 +302,11 @@ class _Listener(asyncio.AbstractServer):
                 self._waiting.append((accepted, str(address), self._gate.loop.time()))
             else:
                 accepted.close()
+
+    def _later(self) -> None:
+        """Let those that wait have a place once the one that has become free is given away, or is not."""
+        if self._waiting:
+            self._gate.loop.call_soon(self._admit)
 
     def _admit(self) -> None:
         """Give places that have become free to those that wait, in order."""
