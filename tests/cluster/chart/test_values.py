@@ -102,6 +102,18 @@ def test_it_goes_into_any_namespace(helm: Helm, namespace: str) -> None:
     assert {each["namespace"] for each in (*subjects, *services)} == {namespace}
 
 
+def test_the_quota_for_its_priority_class_limits_no_other_pod(helm: Helm) -> None:
+    """A quota counts every pod of the class in the namespace: in kube-system those of the cluster itself."""
+
+    def quotas(namespace: str) -> list[Object]:
+        objects = helm.render({"namespaces": ["team-a"]}, namespace)
+        return [each for each in objects if each["kind"] == "ResourceQuota"]
+
+    assert quotas("kube-system") == []
+    (quota,) = quotas("platform")
+    assert int(quota["spec"]["hard"]["pods"]) >= 1000
+
+
 def registration_of(objects: list[Object]) -> Object:
     (found,) = [each for each in objects if each["kind"] == "MutatingWebhookConfiguration"]
     return found
