@@ -232,6 +232,7 @@ def test_clients_above_the_limit_are_closed_and_served_later(
         b"GET //[ HTTP/1.1\r\n\r\n",
         b"POST /notice HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n",
         b"POST /notice HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /notice HTTP/1.1\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n",
         b"POST /notice HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
         b"x" * 20_000,
     ],

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -387,13 +388,16 @@ def _leaves(value: Mapping[str, Any], path: Path = ()) -> list[tuple[Path, Any]]
     return leaves
 
 
+_COUNT = re.compile("[0-9]{1,9}")  # of tries: Python refuses to read thousands of digits
+
+
 def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
     """Keep the user's own strategy and report what an interruption does with it."""
     strategy = ctx.editor.get(path)
     by_default = "Always" if strategy.get("expression") and argo_version(ctx) >= (3, 5) else "OnFailure"
     kind = str(strategy.get("retryPolicy") or by_default)
     limit = strategy.get("limit")
-    number = int(limit) if str(limit).isdecimal() and str(limit).isascii() else None
+    number = int(limit) if _COUNT.fullmatch(str(limit)) else None
     effect = _EFFECTS.get(kind, f"{kind} misses some interruptions")
     effect += f", at most {limit} times, errors counted too" if limit is not None else ", without a bound"
     text = f"your retryStrategy stays: {effect}; --replace-retries replaces it by the policy's"

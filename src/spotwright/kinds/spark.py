@@ -300,7 +300,7 @@ def _new(before: Mapping[str, Any], after: Mapping[str, Any], field: str) -> lis
 
 def _spark_version(ctx: PlaceContext, at: Path) -> tuple[int, int]:
     """The application's Spark, by ``sparkVersion``; a new one if it cannot be read."""
-    match = re.match(r"v?(\d+)\.(\d+)", str(ctx.editor.get((*at, "sparkVersion")) or ""))
+    match = re.match(r"v?(\d{1,9})\.(\d{1,9})", str(ctx.editor.get((*at, "sparkVersion")) or ""))
     return (int(match[1]), int(match[2])) if match else (4, 0)
 
 

@@ -30,6 +30,7 @@ __all__ = ["DeferredResponse", "Handler", "HttpServer", "Request", "Response"]
 
 
 _MAX_HEAD, _MAX_BODY = 1 << 13, 1 << 16  # bytes of a request
+_LONGEST_LENGTH = 10  # digits of the header: Python refuses to read thousands
 _TIMEOUT = 10.0  # seconds for a request to arrive, and for a response to leave
 
 
@@ -266,7 +267,8 @@ def parse_request(received: bytearray) -> Request | Response | None:
         name.strip().lower(): value.strip() for name, value in Parser().parsestr(lines, headersonly=True).items()
     }
     length = headers.get("content-length", "0")
-    if "transfer-encoding" in headers or not (length.isascii() and length.isdecimal()) or int(length) > _MAX_BODY:
+    is_number = length.isascii() and length.isdecimal() and len(length) < _LONGEST_LENGTH
+    if "transfer-encoding" in headers or not is_number or int(length) > _MAX_BODY:
         return _bad_request("the body of the request is too long, or of unknown length")
     body = bytes(received[end + 4 :])
     if len(body) < int(length):

@@ -123,6 +123,37 @@ def test_a_set_of_jobs_with_a_value_of_another_type_is_answered_without_a_defect
         assert outcome.verdict != "defect"
 
 
+LONG = "9" * 5_000  # digits: Python refuses to read them as a number
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "spec"),
+    [
+        (
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            {
+                "entrypoint": "a",
+                "templates": [{"name": "a", "container": {"image": "x"}, "retryStrategy": {"limit": LONG}}],
+            },
+        ),
+        (
+            "sparkoperator.k8s.io/v1beta2",
+            "SparkApplication",
+            {"sparkVersion": f"{LONG}.{LONG}", "driver": {"memory": f"{LONG}m"}, "executor": {"memory": f"{LONG}g"}},
+        ),
+    ],
+    ids=["a limit of tries", "versions and memory of Spark"],
+)
+def test_a_number_of_thousands_of_digits_is_answered_without_a_defect(version: str, kind: str, spec: Any) -> None:
+    made = {"apiVersion": version, "kind": kind, "metadata": {"name": "a", "annotations": dict(POLICY)}, "spec": spec}
+    request = {"uid": "1", "operation": "CREATE", "namespace": "team-a", "object": made}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    asked = parse_review(json.dumps(review).encode())
+    _, outcome = answer(asked, lambda one: admit(one.data, CONFIG, refusal_image="busybox:1"))
+    assert outcome.verdict != "defect"
+
+
 def test_what_is_wrong_is_said() -> None:
     assert "$.spec.containers[0].env" in why_misshapen(with_value(("spec", "containers", 0, "env"), 7))
     assert why_misshapen({"apiVersion": "batch/v1", "kind": "Job", "metadata": []}).startswith("it cannot be read")
