@@ -222,7 +222,8 @@ class Lookups:
     async def _object(self, *asked: str) -> Mapping[str, Any] | None:
         found = await self._read(*asked, at_most=_LARGEST, memory=_MEMORY)
         _keep(self._answers, asked, (self._clock(), found), _ANSWERS_KEPT)
-        asyncio.get_running_loop().call_later(_FRESH, self._drop_stale)
+        self._drop_stale()
+        asyncio.get_running_loop().call_later(_FRESH, self._drop_stale)  # perhaps nobody asks any more
         return found
 
     def _drop_stale(self) -> None:
