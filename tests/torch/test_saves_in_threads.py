@@ -106,9 +106,7 @@ def warnings_of_late_saves(log: str) -> list[str]:
 def test_a_save_that_never_ends_is_told_once_with_its_step_and_holds_neither_the_training_nor_its_end(
     kind: str, hangs: list[int], tmp_path: Path
 ) -> None:
-    with interrupted(
-        tmp_path, kind, {"every": 0.0, "slow": 0.05, "seconds": 0.15, "hangs": hangs}
-    ) as ranks:
+    with interrupted(tmp_path, kind, {"every": 0.0, "slow": 0.05, "seconds": 0.15, "hangs": hangs}) as ranks:
         results = ranks.results()
         (warning,) = warnings_of_late_saves(ranks.log(0) + ranks.log(1))
         begun = [step + 1 for step in saved_steps(ranks)[0]]
@@ -182,7 +180,7 @@ def test_a_program_that_leaves_without_closing_logs_what_became_of_its_last_save
     how: str, words: str, steps: list[int], tmp_path: Path
 ) -> None:
     (tmp_path / "script.py").write_text(LEAVES)
-    command = [sys.executable, tmp_path / "script.py", tmp_path / "place", how]
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "place"), how]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 0, ended.stderr
     assert words in ended.stderr

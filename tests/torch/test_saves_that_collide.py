@@ -216,7 +216,7 @@ def test_the_keys_of_a_save_do_not_stay_in_the_store(tmp_path: Path) -> None:
 
 
 def operations_of_looks(count: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Let all ranks but one ask that one at the same time; return how many keys they have read and how many answers there were."""
+    """Let all ranks but one ask that one at the same time; return how often they have read an answer, and how many there were."""
     found = {"read": 0, "create": 0}
     lock = threading.Lock()
     for name in found:

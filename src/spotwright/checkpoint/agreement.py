@@ -118,7 +118,7 @@ class Agreement:
         self._rounds: deque[_Round] = deque()
         self._saving: _Round | None = None
         self._decided: int | None = None  # number of the last round whose steps were published
-        self._called: dict[int, tuple[int, float]] = {}  # by rank: number of the last call to it, and when this rank saw that
+        self._called: dict[int, tuple[int, float]] = {}  # by rank: the last call to it, and when that was seen
         self._forgotten = 0  # number of the first event whose keys are kept
         self._together = 0  # saves of all ranks without a round
         self._next = 0  # number of the next event
@@ -163,7 +163,8 @@ class Agreement:
                 f"this process group has no store for ranks to talk through ({problem}); pass the place of the checkpoints"
             )
         if keys is None:
-            _log.warning("rank %d has no store of its process group (%s): all ranks talk through %s", rank, problem, store.place)
+            text = "rank %d has no store of its process group (%s): all ranks talk through %s"
+            _log.warning(text, rank, problem, store.place)
         return cls(PlaceKeys(store, prefix, rank), rank, size)
 
     # -- asking
@@ -217,8 +218,8 @@ class Agreement:
     def answers(self, rank: int, within: float = _LIMIT, unless: threading.Event | None = None) -> bool:
         """Return whether the process of a rank answers within these seconds, or until an event is set.
 
-        Many ranks wait for one at the same time, so a call that another rank has made in the last ``within`` seconds counts: a look
-        of all of them costs each a few operations of the store, and not as many as there are ranks.
+        Many ranks wait for one at the same time, so a call that another rank has made in the last ``within`` seconds counts: a
+        look of all of them costs each a few operations of the store, and not as many as there are ranks.
         """
         if rank == self.rank or self._keys is None or self._lost:
             return rank == self.rank
@@ -233,8 +234,8 @@ class Agreement:
                 break
             time.sleep(pause)
             pause = min(1.5 * pause, 0.1)
-            with self._condition:
-                number = max(number, self._called.get(rank, (-1, 0.0))[0])  # a later call lets the answer to this one go
+            with self._condition:  # a later call lets the answer to this one go
+                number = max(number, self._called.get(rank, (-1, 0.0))[0])
         return found
 
     def end(self, code: int) -> None:

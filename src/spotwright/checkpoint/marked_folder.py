@@ -182,13 +182,15 @@ class MarkedFolders:
 
     def _clear_writers(self) -> list[str]:
         """Move aside what earlier attempts did not finish; return a line for each folder."""
-        moved = []
+        moved: list[str] = []
         for writer in sorted(self.place.glob(f"{_WRITING}*")):
             for folder in sorted(writer.glob(f"{_REPLACED}{self.prefix}*")):
                 with suppress(OSError):  # its place is taken
                     os.rename(folder, self.place / folder.name.removeprefix(_REPLACED))
-            for folder in sorted(writer.glob(f"{self.prefix}*")):
-                moved.append(f"{folder.name} is torn (its save did not end); it is {self._move_aside(folder).name} now")
+            moved += [
+                f"{folder.name} is torn (its save did not end); it is {self._move_aside(folder).name} now"
+                for folder in sorted(writer.glob(f"{self.prefix}*"))
+            ]
             shutil.rmtree(writer, ignore_errors=True)
         return moved
 

@@ -188,7 +188,7 @@ class SaveInThread:
         """Set it when somebody has heard how it ended; otherwise its error is logged at the end of the program."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spotwright-save", daemon=True)
-        keeper = threading.Thread(target=self._keep, name="spotwright-save-keeper")  # the interpreter waits for this one
+        keeper = threading.Thread(target=self._keep, name="spotwright-save-keeper")  # for which the interpreter waits
         keeper.start()
         try:
             self._thread.start()
@@ -230,8 +230,8 @@ class SaveInThread:
         rank = self._save.waits_for
         where = "the place does not answer" if rank is None else f"rank {rank} is not done with its part"
         _log.warning(
-            "%s: %s; until it has ended no other save that is due begins, and an interruption costs the work since the save before "
-            "it. A save before the end of a node waits for it as long as that lets it. Look whether this place answers",
+            "%s: %s. Until it has ended no other save that is due begins, and an interruption costs the work since the save "
+            "before it. A save before the end of a node waits for it as long as that lets it. Look whether this place answers",
             self.describe(), where,
         )  # fmt: skip
 
