@@ -113,7 +113,7 @@ def test_a_save_that_never_ends_is_told_once_with_its_step_and_holds_neither_the
         assert "this one cannot begin before it; it is tried again when the next save is due" in ranks.log(0)
     assert f"the save of step {begun[1]}, begun at 20" in warning
     assert ("rank 1 is not done with its part" in warning) == (hangs[0] == 1)
-    assert ("the place does not answer" in warning) == (hangs[0] == 0)
+    assert ("this rank is still writing" in warning) == (hangs[0] == 0)
     assert begun == [begun[0], begun[1]], "the last save cannot begin, and says so"
     assert committed(tmp_path) == begun[:1]
     assert results[0]["weights"] == pytest.approx(uninterrupted(kind), rel=1e-12)

@@ -228,7 +228,7 @@ class SaveInThread:
         if not self._save.is_first:
             return  # the first of the ranks is not done either, and says it for all
         rank = self._save.waits_for
-        where = "the place does not answer" if rank is None else f"rank {rank} is not done with its part"
+        where = "this rank is still writing" if rank is None else f"rank {rank} is not done with its part"
         _log.warning(
             "%s: %s. Until it has ended no other save that is due begins, and an interruption costs the work since the save "
             "before it. A save before the end of a node waits for it as long as that lets it. Look whether this place answers",
