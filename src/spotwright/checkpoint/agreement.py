@@ -31,7 +31,7 @@ import torch
 import torch.distributed as dist
 
 from spotwright.checkpoint.errors import CheckpointError
-from spotwright.checkpoint.rank_keys import LOST_AFTER, GroupKeys, Keys, PlaceKeys
+from spotwright.checkpoint.rank_keys import KEPT_EVENTS, LOST_AFTER, GroupKeys, Keys, PlaceKeys
 from spotwright.checkpoint.store import Store
 from spotwright.checkpoint.termination import EXIT
 
@@ -44,7 +44,6 @@ _TURN = 0.005  # seconds more for each next one, as each reads what all ranks ha
 _REPEAT = 5.0  # seconds until an ask in vain is repeated, each time twice as many, as each may hold a step
 _BLOCKED_AFTER = 1.0  # seconds without a step after which a rank of an ended training ends itself
 _GONE_AFTER = 3.0  # the same, at least, where the announced end of another rank is over
-_KEPT_EVENTS = 32  # whose keys stay
 _WATCHED = 120.0  # seconds for which it is watched whether a rank goes later than was announced
 
 _log = logging.getLogger("spotwright.checkpoint")
@@ -520,7 +519,7 @@ class Agreement:
         if is_mine and self._decided is not None:
             old = [f"{self._decided}/step/{rank}" for rank in range(self.size)]
         if is_of_all:
-            first, self._forgotten = self._forgotten, max(self._forgotten, number - _KEPT_EVENTS)
+            first, self._forgotten = self._forgotten, max(self._forgotten, number - KEPT_EVENTS)
             if is_mine:
                 old += [f"{each}/{what}" for each in range(first, self._forgotten) for what in ("event", "decision")]
         if old:
