@@ -396,6 +396,7 @@ class TrialRun:
     injected: tuple[InjectionResult, ...] = ()
     traces: Mapping[str, tuple[AttemptTrace, ...]] = field(default_factory=dict)  # of the traced attempts, by task
     timed_out: bool = False
+    is_cut: bool = False  # the budget ended before it did
     missing_ranks: str = ""  # why the nodes of some ranks could not be taken
 
     @property
@@ -572,6 +573,7 @@ def _trial_run(
         injected=tuple(injector.results),
         traces={path: tuple(traces) for path, traces in injector.traces.items()},
         timed_out=injector.timed_out,
+        is_cut=injector.is_cut,
         missing_ranks=injector.missing_ranks,
     )
 
