@@ -62,6 +62,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._keep: int | None = None
         self._random: dict[str, Any] | None = None
         self._is_whole = False
+        self._resumed_from: Path | None = None
 
     # -- called by transformers
 
@@ -82,9 +83,17 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
                 "save_only_model=True beside SpotCallback: without the optimizer no training resumes; remove it"
             )
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+    def on_train_begin(
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **options: Any,
+    ) -> None:
         """Handle SIGTERM and notices from here on."""
         self.close()
+        if self._resumed_from is not None:
+            _take_problem_type(self._resumed_from, options.get("model"))
         if self._folders is not None and not state.is_hyper_param_search:  # a search has a folder for each trial
             self._training = AttendedTraining(
                 state.global_step, state.max_steps, saves_when_due=self._every is not None, every=self._every
@@ -126,6 +135,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     @contextmanager
     def attend(self, trainer: Trainer) -> Iterator[None]:
         """Keep the checkpoints of a ``Trainer.train`` in the place that survives, from before it looks for one to its end."""
+        self._resumed_from = None
         args = trainer.args
         before = args.output_dir, args.save_total_limit
         self._folders = MarkedFolders(_place(args.output_dir), f"{PREFIX_CHECKPOINT_DIR}-", _looks_whole)
@@ -164,6 +174,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         step = 0 if found is None else marked_folder.facts_of(found).get("step", 0)
         steps = accelerator.gather(torch.tensor([step], device=accelerator.device))
         marked_folder.check_one_place(self._folders.place, steps.tolist())
+        self._resumed_from = found
         return None if found is None else str(found)
 
     def close(self) -> None:
@@ -224,6 +235,23 @@ def _place(output_dir: str) -> Path:
         _warn("%s; the checkpoints stay in %s, which must be on such a volume", error, wanted)
         return wanted
     return wanted if wanted.is_relative_to(place) else place / wanted.name
+
+
+def _take_problem_type(folder: Path, model: Any) -> None:
+    """Give a model for classification the sort of its labels, which its first forward pass writes into its configuration.
+
+    Without it, what an attempt saves that has no step left to do would differ. Source: ``forward`` of any
+    ``ForSequenceClassification``, and ``transformers/loss/loss_utils.py``.
+    """
+    config = getattr(getattr(model, "module", model), "config", None)
+    if config is None or getattr(config, "problem_type", None) is not None:
+        return
+    try:
+        saved = json.loads((folder / "config.json").read_bytes()).get("problem_type")
+    except (OSError, ValueError, AttributeError):
+        return  # a model without one
+    if saved is not None:
+        config.problem_type = saved
 
 
 def _looks_whole(folder: Path) -> bool:

@@ -47,7 +47,10 @@ class TrialTiming:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for code that adapts its saves: nodes are taken once per undisturbed time, possibly without notice."""
+        """Variables for code that adapts its saves: nodes are taken once while it is at work, possibly without notice.
+
+        Of a training that imports for ten seconds and works for one, no save would pay if they were taken once in all that time.
+        """
         if not self.undisturbed:
             return {}
-        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}
+        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.work.seconds or self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}
