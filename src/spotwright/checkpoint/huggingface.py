@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +34,11 @@ try:
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
     from transformers.training_args import TrainingArguments
 except ImportError as error:
+    found = getattr(sys.modules.get("transformers"), "__version__", None)
+    lacks = f"{error}; transformers {found} is here" if found else str(error)
     raise ImportError(
-        f"spotwright.checkpoint.huggingface needs transformers with PyTorch ({error}): pip install 'transformers[torch]'"
+        f"spotwright.checkpoint.huggingface needs transformers 5 with PyTorch ({lacks}): "
+        "pip install --upgrade 'transformers[torch]'"
     ) from error
 
 from spotwright.checkpoint import marked_folder, random_states
@@ -177,6 +181,16 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._resumed_from = found
         return None if found is None else str(found)
 
+    def warn_of_a_new_beginning(self) -> None:
+        """Say that a training begins anew beside a whole checkpoint: mostly its resumption was forgotten."""
+        found = self._folders.newest() if self._folders is not None else None
+        if found is not None and os.environ.get("RANK", "0") == "0":
+            _warn(
+                "%s is whole, and this training begins anew all the same: call train(resume_from_checkpoint=True), "
+                "or remove it",
+                found,
+            )
+
     def close(self) -> None:
         """Stop handling SIGTERM and notices."""
         if self._training is not None:
@@ -216,6 +230,8 @@ def _train_on_spot(self: Trainer, resume_from_checkpoint: Any = None, *values: A
     with spot.attend(self):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = spot.newest(self.accelerator)
+        elif not resume_from_checkpoint:
+            spot.warn_of_a_new_beginning()
         return _train(self, resume_from_checkpoint, *values, **options)
 
 
@@ -226,6 +242,12 @@ def _place(output_dir: str) -> Path:
     """The folder of the checkpoints: below the attempt's place, unless ``output_dir`` is there already."""
     wanted = Path(os.path.abspath(output_dir))
     if not os.environ.get("SPOTWRIGHT_CHECKPOINT"):
+        if "KUBERNETES_SERVICE_HOST" in os.environ and not os.path.isabs(output_dir):
+            _warn(
+                "SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in %s and go with this pod, unless that is a volume; "
+                "name one in the policy (checkpoint: pvc://NAME), or an absolute output_dir on one",
+                wanted,
+            )
         return wanted
     try:
         place = marked_folder.folder_at()

@@ -165,6 +165,11 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
                 path.unlink(missing_ok=True)  # a process of an earlier attempt that still writes it gets an error
             if isinstance(checkpoint_io := trainer.strategy.checkpoint_io, SpotCheckpointIO):
                 checkpoint_io.before_commit = self._check_claim
+            else:
+                _warn(
+                    "SpotCheckpoint without SpotCheckpointIO: a kill in the middle of a save leaves a torn file, and an older "
+                    "attempt may still save: make the trainer with Trainer(plugins=[SpotCheckpointIO()])"
+                )
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
         """Continue with the data and the random numbers of the checkpoint; handle SIGTERM and notices from here on."""
