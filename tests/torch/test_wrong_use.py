@@ -45,12 +45,13 @@ def test_a_callback_that_is_given_twice_saves_as_one(trainings: Forge, tmp_path:
 
 
 def test_without_a_place_in_a_pod_the_folder_that_goes_with_it_is_told(trainings: Forge, tmp_path: Path) -> None:
-    in_pod = {"SPOTWRIGHT_CHECKPOINT": "", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    relative = trainings.run(HUGGINGFACE.script, tmp_path, "--steps", "8", **in_pod).log()
-    absolute = trainings.run(
-        HUGGINGFACE.script, tmp_path, "--steps", "8", "--output", str(tmp_path / "mounted"), **in_pod
-    ).log()
+    def log_of(*arguments: str) -> str:
+        host, steps = "10.0.0.1", ("--steps", "8")
+        return trainings.run(
+            HUGGINGFACE.script, tmp_path, *steps, *arguments, SPOTWRIGHT_CHECKPOINT="", KUBERNETES_SERVICE_HOST=host
+        ).log()
 
+    relative, absolute = log_of(), log_of("--output", str(tmp_path / "mounted"))
     told = f"SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in {tmp_path / 'model'} and go with this pod"
     assert (relative.count(told), "go with this pod" in absolute) == (1, False)
 
@@ -88,7 +89,9 @@ def test_lightnings_own_checkpoints_beside_ours_are_no_hindrance(trainings: Forg
     own = "from lightning.pytorch.callbacks import ModelCheckpoint\nfrom spotwright.checkpoint.lightning import"
     both = changed(LIGHTNING.script, tmp_path, "from spotwright.checkpoint.lightning import", own)
     both.write_text(
-        both.read_text().replace("[SpotCheckpoint()]", "[SpotCheckpoint(), ModelCheckpoint('own', every_n_train_steps=8)]")
+        both.read_text().replace(
+            "[SpotCheckpoint()]", "[SpotCheckpoint(), ModelCheckpoint('own', every_n_train_steps=8)]"
+        )
     )
     quiet = trainings.run(both, tmp_path / "quiet").folder / LIGHTNING.output
     training = trainings.start(both, tmp_path)
@@ -112,6 +115,7 @@ def test_the_callback_of_lightning_without_its_plugin_is_told(trainings: Forge, 
 
 OLDER = """
 import sys, transformers.trainer_utils
+from transformers import Trainer
 sys.modules["transformers"].__version__ = "4.40.0"
 del transformers.trainer_utils.rotate_checkpoints
 import spotwright.checkpoint.huggingface

@@ -53,7 +53,7 @@ __all__ = ["rehearse"]
     click.option(
         "--budget",
         type=Duration(),
-        help="Start no trial of a step that would end after this time; the most informative points come first.",
+        help="End the rehearsal of a step after this time; the most informative points come first.",
     ),
     click.option(
         "--ranks",
@@ -85,6 +85,8 @@ def rehearse(
     junit: Path | None,
 ) -> int:
     """Test how a step survives interruptions: one task of PIPELINE, every task, or a COMMAND after --.
+
+    A plain script in place of PIPELINE is the command: python PIPELINE.
 
     The step runs undisturbed, then once per injection point: interrupted at the start, in the middle, inside a save, between
     outputs and at the end, with notice and without. Exit code 0: its outputs are the same every time; 1: they differ, nothing can

@@ -160,9 +160,8 @@ def run(
 def _compiled(shared: PipelineOptions, pipeline_file: Path | None, command: Sequence[str]) -> Compiled:
     """The pipeline, or one of a single task for a script or a command."""
     if pipeline_file is None or is_script(pipeline_file):
-        wrong = [
-            name for name, value in (("--arg", shared.arguments), ("--pipeline", shared.pipeline_name)) if value
-        ]
+        wrong = [f"--arg {name}" for name in shared.arguments]
+        wrong += ["--pipeline"] if shared.pipeline_name is not None else []
         if wrong:
             what = "a command" if pipeline_file is None else "a script"
             raise InputError(

@@ -97,8 +97,9 @@ def _tasks(task: str | None, first: TrialRun) -> list[str]:
 class RehearsalOptions:
     """The options of a rehearsal, with exactly one of ``pipeline``, ``compiled`` and ``command``. Durations are seconds.
 
-    A ``pipeline`` that is a plain script is a command. ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``, and ``keep`` and ``outputs`` paths relative to
-    ``folder``, are for commands only, as are ``ranks``; absolute ``outputs`` lie in what outlives an attempt.
+    A ``pipeline`` that is a plain script is a command. ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``,
+    and ``keep`` and ``outputs`` paths relative to ``folder``, are for commands only, as are ``ranks``; absolute ``outputs`` lie
+    in what outlives an attempt.
     """
 
     pipeline: Path | None = None
