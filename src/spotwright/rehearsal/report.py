@@ -311,8 +311,8 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     progress, its saves, or time; the ``probable_cause`` of its problems, or why it starts over, where the traces show one;
     ``not_tried``, the points that the time budget left out or cut short, or that came after one that never finished;
     ``work_begins``, when the undisturbed step makes its first step of work, and ``work_seen_by`` what shows it (its progress, its
-    saves, its outputs, the rate at which it reads files); ``orphans``, the commands of the ranks that outlived a launcher that was
-    killed alone, by rank; and ``points``.
+    saves, its outputs, the rate at which it reads files); ``orphans``, the commands of the ranks that outlived a launcher that
+    was killed alone, by rank; and ``points``.
 
     A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``rank``, ``several``); ``interrupted``,
     false if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what the interruption
