@@ -29,9 +29,10 @@ from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.rehearsal.output_comparison import load_compare_function
+from spotwright.rehearsal.persisted_paths import PersistedPaths, copy_path, size_of
 from spotwright.rehearsal.rehearsal_settings import RehearsalSettings
 from spotwright.rehearsal.step_rehearsal import ProgressCallback, StepRehearsal
-from spotwright.rehearsal.trials import PersistedPaths, TrialRun, TrialRunner, copy_path, size_of
+from spotwright.rehearsal.trials import TrialRun, TrialRunner
 from spotwright.rehearsal.verdict import StepReport
 from spotwright.rehearsal.workspaces import (
     CommandWorkspace,

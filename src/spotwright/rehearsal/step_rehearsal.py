@@ -39,8 +39,9 @@ from spotwright.rehearsal.output_comparison import (
 )
 from spotwright.rehearsal.ranks import require_ranks
 from spotwright.rehearsal.rehearsal_settings import RehearsalSettings, TrialBudget
+from spotwright.rehearsal.side_by_side import room_for, run_side_by_side
 from spotwright.rehearsal.trial_timing import BUSY_LIMIT_FACTOR, LIMIT_FACTOR, LIMIT_SECONDS, TrialTiming
-from spotwright.rehearsal.trials import TrialAttempt, TrialRun, TrialRunner, room_for, run_side_by_side
+from spotwright.rehearsal.trials import TrialAttempt, TrialRun, TrialRunner
 from spotwright.rehearsal.verdict import (
     MIN_INTERRUPTED,
     MIN_KEPT_SHARE,
