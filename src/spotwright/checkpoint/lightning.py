@@ -181,3 +181,177 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
                 path.unlink(missing_ok=True)  # a process of an earlier attempt that still writes it gets an error
             if isinstance(checkpoint_io := trainer.strategy.checkpoint_io, SpotCheckpointIO):
                 checkpoint_io.check = self._check_claim
+            else:
+                _warn(
+                    "SpotCheckpoint without SpotCheckpointIO: a kill in the middle of a save leaves a torn file, and an older "
+                    "attempt may still save: make the trainer with Trainer(plugins=[SpotCheckpointIO()])"
+                )
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Continue with the data and the random numbers of the checkpoint; handle SIGTERM and notices from here on."""
+        if trainer.received_sigterm:
+            raise SystemExit(EXIT)
+        self._continue(trainer)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if self._users_handler is None else self._users_handler)
+        total = trainer.estimated_stepping_batches
+        self._step = trainer.global_step
+        self._training = AttendedTraining(
+            self._step,
+            int(total) if total < float("inf") else 0,
+            saves_when_due=True,
+            every=self._every,
+            is_replicated=isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy),
+        )
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Remember the random numbers from which Lightning orders the batches next."""
+        if trainer.current_epoch != self._ordered_epoch:
+            self._epoch_random, self._ordered_epoch = random_states.capture(), trainer.current_epoch
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        """Save at the agreed step."""
+        if self._training is None or trainer.global_step == self._step:  # gradients are being accumulated
+            return
+        self._step = trainer.global_step
+        if self._training.step_done(self._step):
+            self._save(trainer, self._training)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Let the validation draw no random number of the training, which a resumed one would not draw again."""
+        self._random = random_states.capture()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Put the random numbers of the training back."""
+        if self._random is not None:
+            random_states.put_back(self._random)
+            self._random = None
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Report that the training is complete."""
+        if self._training is not None:
+            if self._training.is_unfinished and not trainer.fit_loop.done:
+                raise SystemExit(EXIT)
+            self._training.finish()
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """Report a training that was complete before."""
+        if self._training is None:
+            progress(1.0)
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ARG002
+        """Add the random numbers of every rank."""
+        own = {"now": random_states.capture(), "epoch": self._epoch_random}
+        text = json.dumps(own).encode().ljust(_RANDOM_BYTES)
+        states = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        is_alone = self._training is not None and self._training.is_alone
+        if trainer.world_size > 1 and not is_alone:
+            states = trainer.strategy.all_gather(states.to(trainer.strategy.root_device)).cpu()
+        checkpoint[_KEY] = {"random": states.reshape(-1, len(text))}
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ARG002
+        """Take the random numbers of this rank."""
+        states = checkpoint.get(_KEY, {}).get("random")
+        if states is None:
+            return
+        if len(states) != trainer.world_size:
+            _warn(
+                "the checkpoint was saved by %d processes, and these are %d: the training goes on, with other batches and "
+                "other random numbers than without the interruption", len(states), trainer.world_size,
+            )  # fmt: skip
+        self._loaded = json.loads(bytes(states[trainer.global_rank % len(states)].numpy()))
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
+        """Stop handling SIGTERM and notices. Saves nothing: the step under way is half done."""
+        if self._training is not None:
+            self._training.abandon()
+        elif isinstance(exception, RuntimeError) and "state_dict" in str(exception):  # of torch's load_state_dict
+            exception.add_note(
+                f"{self.ckpt_path or self._folder}: is the checkpoint of a model with other parameters: name another place, or "
+                "remove this file; nothing in it was changed"
+            )
+        self._close()
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002
+        """Stop handling SIGTERM and notices; the checkpoints stay."""
+        self._close()
+
+    # -- inside
+
+    def _save(self, trainer: Any, training: AttendedTraining) -> None:
+        training.begin_save()
+        if trainer.is_global_zero:
+            self._claims.check()
+        try:
+            self._write(trainer, self._folder / f"step-{self._step:010d}.ckpt", training)
+        except SaveFailed as error:  # of rank 0, which writes
+            if not training.is_alone:
+                trainer.strategy.barrier()  # the others wait there
+            training.fail_save(str(error), saved_before=bool(self._paths()))
+            return
+        if trainer.is_global_zero:
+            for path in self._paths()[self._keep :]:
+                path.unlink(missing_ok=True)
+        training.end_save()
+
+    def _write(self, trainer: Any, path: Path, training: AttendedTraining) -> None:
+        if training.is_alone:  # Trainer.save_checkpoint ends with a barrier
+            checkpoint = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)  # noqa: SLF001
+            trainer.strategy.save_checkpoint(checkpoint, path)
+        else:
+            trainer.save_checkpoint(path)
+
+    def _check_claim(self, path: Path) -> None:
+        if path.parent == self._folder:
+            self._claims.check()
+
+    def _continue(self, trainer: Any) -> None:
+        """Order the batches of the epoch, and read past those that are done."""
+        loop, loaded, self._loaded = trainer.fit_loop, self._loaded, None
+        loaders = loop._combined_loader.flattened  # noqa: SLF001  # Lightning has no other name for what it iterates
+        self._ordered_epoch = trainer.current_epoch
+        if any(
+            hasattr(loader, "state_dict") for loader in loaders
+        ):  # it has a position of its own, which Lightning keeps
+            if loaded is not None:
+                random_states.put_back(loaded["now"])
+            return
+        done = loop.epoch_loop.batch_progress.current.ready
+        if loaded is not None and 0 < done < trainer.num_training_batches:
+            random_states.put_back(loaded["epoch"])
+        else:
+            done = 0
+            if loaded is not None:
+                random_states.put_back(loaded["now"])
+        self._epoch_random = random_states.capture()
+        for loader in loaders:
+            batch_sampler = getattr(loader, "batch_sampler", None)
+            for sampler in (getattr(loader, "sampler", None), getattr(batch_sampler, "sampler", None)):
+                if callable(set_epoch := getattr(sampler, "set_epoch", None)):
+                    set_epoch(trainer.current_epoch)
+        fetcher = iter(loop._data_fetcher)  # noqa: SLF001
+        for _ in range(done):
+            next(fetcher)
+        fetcher.fetched -= done  # Lightning adds them later
+        if done and loaded is not None:
+            random_states.put_back(loaded["now"])
+
+    def _paths(self) -> list[Path]:
+        """The checkpoints, the newest first."""
+        found = [path for path in self._folder.glob("step-*.ckpt") if _NAME.fullmatch(path.name)]
+        return sorted(found, key=lambda path: path.name, reverse=True)
+
+    def _close(self) -> None:
+        if self._training is not None:
+            self._training.close()
+            self._training = None
+
+
+def _new_part(place: Path) -> Path:
+    """Return the name of a file beside a checkpoint which no other process writes."""
+    return place.with_name(f"{place.name}.{os.getpid()}-{secrets.token_hex(4)}{_PART}")
+
+
+def _warn(message: str, *values: object) -> None:
+    import logging
+
+    logging.getLogger("spotwright.checkpoint").warning(message, *values)
