@@ -3,7 +3,7 @@
 The model is made from its configuration, and the texts from a rule, so nothing is downloaded. Try it::
 
     spotwright run train_huggingface.py --taken-every 20s
-    spotwright rehearse --must-resume -- python train_huggingface.py
+    spotwright rehearse --must-resume --budget 5m -- python train_huggingface.py
 """
 
 import argparse

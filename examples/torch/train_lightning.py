@@ -3,7 +3,7 @@
 The data follow a rule, so nothing is downloaded. Try it::
 
     spotwright run train_lightning.py --taken-every 20s
-    spotwright rehearse --must-resume -- python train_lightning.py
+    spotwright rehearse --must-resume --budget 5m -- python train_lightning.py
 """
 
 import argparse

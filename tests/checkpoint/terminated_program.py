@@ -131,6 +131,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if MODE in {"chained", "lone save"}:
         signal.signal(signal.SIGTERM, lambda *_: say("the user's own handler"))
+    if MODE == "exiting":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     ckpt = Checkpoint(PLACE, every=0 if MODE == "long" else 3600)
     ckpt.load()
     ckpt.on_notice(lambda notice: say("notice", notice.kind if notice else None, round(ckpt.seconds_left(), 1)))

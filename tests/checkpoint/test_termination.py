@@ -130,6 +130,15 @@ def test_a_save_outside_of_steps_is_finished_too_and_the_users_handler_is_called
     assert it.lines.count("saving") == 3, "state, entry, folder"
 
 
+def test_a_handler_of_the_user_that_exits_ends_the_process_after_the_save_and_never_with_0(tmp_path: Path) -> None:
+    with training("exiting", tmp_path) as it:
+        it.until("begins 1")
+        it.terminate()
+
+        assert it.end() == 143
+    assert saved(tmp_path) == {"step": 1}
+
+
 def test_a_handler_of_the_user_is_called_too(tmp_path: Path) -> None:
     with training("chained", tmp_path) as it:
         it.until("begins 1")

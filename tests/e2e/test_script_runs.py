@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from tests.e2e.project import Project
 
 SCRIPT = """
-import json, pathlib, time
+import json, pathlib, sys, time
 from spotwright.checkpoint import Checkpoint
 
 def main():
@@ -19,7 +20,7 @@ def main():
         time.sleep(0.05)
         state["steps"] += 1
         checkpoint.step_done(state)
-    pathlib.Path("model.json").write_text(json.dumps(state))
+    pathlib.Path("model.json").write_text(json.dumps({**state, "arguments": sys.argv[1:]}))
 
 if __name__ == "__main__":
     main()
@@ -27,18 +28,21 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_a_script_is_interrupted_resumes_and_leaves_its_model_in_the_current_folder(
-    project: Project, tmp_path_factory: pytest.TempPathFactory
+@pytest.mark.parametrize("words", [["finetune.py"], ["--", sys.executable, "finetune.py", "--lr", "3"]])
+def test_a_script_or_command_is_interrupted_resumes_and_leaves_its_model_in_the_current_folder(
+    words: list[str], project: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     project.extra["HOME"] = str(tmp_path_factory.mktemp("home"))  # the home folder itself keeps nothing
     project.write("finetune.py", SCRIPT)
     often = ("--taken-every", "2s", "--seed", "1", "--policy", "interruptions.max=1000")
-    done = project.spotwright("run", "finetune.py", *often)
+    done = project.spotwright("run", *often, *words)
 
-    assert done.code == 0, done.out
+    assert done.code == 0, done.out + done.err
+    assert "run finetune-py-" in done.out
     model = json.loads((project.folder / "model.json").read_text())
     assert model["steps"] == 30
     assert model["attempts"] > 1
+    assert model["arguments"] == words[3:]
 
 
 def test_a_script_with_a_pipelines_options_or_on_a_cluster_is_refused(
@@ -51,7 +55,7 @@ def test_a_script_with_a_pipelines_options_or_on_a_cluster_is_refused(
 
     assert [argument.code, cluster.code] == [2, 2]
     assert "epochs" in argument.err
-    assert "a plain script runs on this machine only" in cluster.err
+    assert "runs on this machine only" in cluster.err
     assert not (project.folder / "ran").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -74,6 +75,30 @@ def test_a_table_is_compared_line_by_line_within_the_tolerance(tmp_path: Path) -
 
 def test_a_table_with_an_extra_row_differs_in_its_number_of_lines(tmp_path: Path) -> None:
     assert differences(file(tmp_path, "a", "1\n2\n"), file(tmp_path, "b", "1\n2\n2\n")) == ["out: 3 lines instead of 2"]
+
+
+def archive(folder: Path, name: str, **members: bytes) -> Path:
+    """An archive as torch.save writes it: its members are no arrays."""
+    with ZipFile(folder / name, "w") as made:
+        for member, content in members.items():
+            made.writestr(f"archive/{member}", content)
+    return folder / name
+
+
+def test_the_members_of_another_archive_are_compared_as_bytes(tmp_path: Path) -> None:
+    old = archive(tmp_path, "a.pt", data=b"\x80pickle", weights=b"1234")
+    changed = archive(tmp_path, "b.pt", data=b"\x80pickle", weights=b"1239")
+    more = archive(tmp_path, "c.pt", data=b"\x80pickle", weights=b"1234", moments=b"1")
+
+    assert differences(old, changed) == ["out.archive/weights: other bytes"]
+    assert differences(old, more) == [f"out: {more.stat().st_size} bytes instead of {old.stat().st_size}"]
+
+
+def test_a_damaged_archive_differs_as_a_whole(tmp_path: Path) -> None:
+    old = archive(tmp_path, "a.pt", weights=b"1234" * 50)
+    damaged = file(tmp_path, "b.pt", old.read_bytes().replace(b"1234", b"1235", 1))
+
+    assert differences(old, damaged) == ["out: other bytes"]
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.rehearsal.interrupted_points import INTERRUPTED, POINT
@@ -10,7 +11,8 @@ from tests.rehearsal.interrupted_points import INTERRUPTED, POINT
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.causes import probable_cause
-from spotwright.rehearsal.injection_points import SAVES, summarize_activity
+from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, summarize_activity
+from spotwright.rehearsal.output_comparison import Difference
 from spotwright.rehearsal.verdict import PointOutcome, StepReport
 
 MADE = FileOperation(FileCall.OPEN, SAVES, "lock", 0.0)
@@ -35,6 +37,56 @@ def test_a_lock_that_the_undisturbed_step_removes_is_the_cause_where_an_attempt_
     outcome = PointOutcome(POINT, trial, problem="attempt 2 failed", never_finishes=never_finishes)
 
     assert probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([MADE, REMOVED]))) == cause
+
+
+@pytest.mark.parametrize(("makes_folder", "is_named"), [(False, True), (True, False)])
+def test_files_belong_together_where_they_are_replaced_and_not_where_each_save_makes_a_folder(
+    makes_folder: bool, is_named: bool
+) -> None:
+    folder = FileOperation(FileCall.MAKE_FOLDER, SAVES, "save-1", 0.0)
+    weights = FileOperation(FileCall.RENAME, SAVES, "save-1/weights", 0.1, "save-1/.weights")
+    mark = FileOperation(FileCall.RENAME, SAVES, "save-1/mark", 0.2, "save-1/.mark")
+    save = [folder, weights, mark] if makes_folder else [weights, mark]
+    loads = AttemptTrace(loads=("save-1/weights", "save-1/mark"))
+    trial = replace(INTERRUPTED, traces={"t": (AttemptTrace(tuple(save[:-1])), loads)})
+    outcome = PointOutcome(POINT, trial, problem="attempt 2 failed")
+
+    cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity(save)))
+    assert ("belong together" in cause) is is_named
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "is_named"),
+    [
+        ("epoch,loss\n3,0.2\n4,0.1\n", True),
+        ("4,0.1\n", True),
+        ("epoch,loss\n", False),  # nothing went on
+        ("epoch,loss\n1,0.4\n2,0.3\n3,0.2\n", False),  # the end is missing
+        ("epoch,loss\n3,0.2\n4,0.7\n", False),  # other values
+    ],
+)
+def test_a_log_that_begins_where_an_attempt_went_on_is_told_to_be_kept(
+    tmp_path: Path, interrupted: str, is_named: bool
+) -> None:
+    paths = tmp_path / "old.csv", tmp_path / "new.csv"
+    for path, text in zip(paths, ("epoch,loss\n1,0.4\n2,0.3\n3,0.2\n4,0.1\n", interrupted), strict=True):
+        path.write_text(text)
+    trial = replace(INTERRUPTED, traces={"t": (AttemptTrace(), AttemptTrace())})
+    differences = (Difference("metrics.csv", "", "3 lines instead of 5"),)
+    outcome = PointOutcome(POINT, trial, "metrics.csv: 3 lines", differences=differences, output_paths=paths)
+
+    cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([MADE])))
+    assert ("goes with its node: metrics.csv begins where an attempt went on" in cause) is is_named
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_file_that_only_the_interrupted_attempt_wrote_is_told_to_be_kept(is_written: bool) -> None:
+    written = FileOperation(FileCall.OPEN, OUTPUTS, "best.ckpt", 0.5)
+    trial = replace(INTERRUPTED, traces={"t": (AttemptTrace((written,) if is_written else ()), AttemptTrace())})
+    outcome = PointOutcome(POINT, trial, "it is missing", differences=(Difference("best.ckpt", "", "is missing"),))
+
+    cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([MADE])))
+    assert ("goes with its node, as best.ckpt" in cause) is is_written
 
 
 def test_no_cause_is_named_where_an_attempt_was_not_traced() -> None:

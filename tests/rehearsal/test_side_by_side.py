@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from spotwright.errors import StateError
-from spotwright.rehearsal.trials import room_for, run_side_by_side
+from spotwright.rehearsal.side_by_side import room_for, run_side_by_side
 
 
 def after(seconds: float, value: int) -> tuple[int, float, float]:

@@ -199,6 +199,29 @@ def test_connections_to_other_processes_are_noted_with_address_and_port(tmp_path
     assert program.tracer.trace().connections == (f"127.0.0.1:{port}",)
 
 
+MEETS_ITSELF = """
+import os, socket
+made = os.pipe()
+if os.fork():
+    address = os.read(made[0], 100).decode()
+    for host in ("127.0.0.1", "::ffff:127.0.0.1", socket.gethostbyname(socket.gethostname())):
+        socket.create_connection((host, int(address))).close()
+    os.wait()
+else:
+    server = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    os.write(made[1], str(server.getsockname()[1]).encode())
+    for _ in range(3):
+        server.accept()[0].close()
+"""
+
+
+def test_connections_of_the_attempt_to_itself_are_not_noted(tmp_path: Path) -> None:
+    program = TracedProgram(tmp_path, MEETS_ITSELF)
+    program.operations()
+
+    assert program.tracer.trace().connections == ()
+
+
 def test_a_writable_memory_map_of_a_watched_file_is_noted(tmp_path: Path) -> None:
     for name in ("read", "written"):
         (tmp_path / name).write_bytes(bytes(8))

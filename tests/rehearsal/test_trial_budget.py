@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 import pytest
 from tests.e2e.project import Project
@@ -64,14 +65,64 @@ def test_a_first_execution_that_takes_longer_than_the_budget_is_given_up(project
     )
 
 
+QUICKER_AFTER_AN_INTERRUPTION = """
+import os, pathlib, time
+time.sleep(5 if os.environ["SPOTWRIGHT_ATTEMPT"] == "1" else 3)
+pathlib.Path("model").write_text("1")
+"""
+
+
 @pytest.mark.slow
 def test_the_most_informative_point_is_tried_and_the_others_are_named(project: Project) -> None:
-    project.write("train.py", "import pathlib, time; time.sleep(3); pathlib.Path('model').write_text('1')")
-    done = project.spotwright("rehearse", "--budget", "8s", "--seed", "1", "--json", "--", sys.executable, "train.py")
+    project.write("train.py", QUICKER_AFTER_AN_INTERRUPTION)
+    done = project.spotwright("rehearse", "--budget", "14s", "--seed", "1", "--json", "--", sys.executable, "train.py")
     (step,) = json.loads(done.out)["steps"]
 
     tried = [point["name"] for point in step["points"] if point["run"] is not None]
     assert tried == ["middle, no notice"]
     assert step["not_tried"][0] == "start, no notice"
     assert "--budget 1m has room" in step["undecided"]
-    assert "of the budget of 8s" in done.err
+    assert "of the budget of 14s" in done.err
+
+
+SLOWER_AFTER_AN_INTERRUPTION = """
+import os, pathlib, time
+time.sleep(2.5 if os.environ["SPOTWRIGHT_ATTEMPT"] == "1" else 600)
+pathlib.Path("model").write_text("1")
+"""
+
+
+@pytest.mark.slow
+def test_trials_that_run_when_the_budget_ends_are_cut_and_undecided(project: Project) -> None:
+    project.write("train.py", SLOWER_AFTER_AN_INTERRUPTION)
+    began = time.monotonic()
+    done = project.spotwright("rehearse", "--budget", "9s", "--seed", "1", "--json", "--", sys.executable, "train.py")
+    took = time.monotonic() - began
+    (step,) = json.loads(done.out)["steps"]
+
+    assert (done.code, step["verdict"]) == (1, "undecided")
+    assert "- middle, no notice      undecided, cut after" in done.err
+    assert "middle, no notice" in step["not_tried"]
+    assert took < 9 + 6  # an attempt would be given up after 10 s, and only then end the trial
+
+
+NEVER_THE_SAME = """
+import os, pathlib, time
+time.sleep(600 if "undisturbed-" in os.environ["SPOTWRIGHT_RUN"] else 2.2)
+pathlib.Path("model").write_text(str(time.time()))
+"""
+
+
+@pytest.mark.slow
+def test_a_difference_is_undecided_if_the_budget_ends_before_the_outputs_are_known_to_be_repeatable(
+    project: Project,
+) -> None:
+    project.write("train.py", NEVER_THE_SAME)
+    kept = project.folder / "kept"  # so that one trial runs at a time
+    kept.mkdir()
+    command = (sys.executable, "train.py", str(kept))
+    done = project.spotwright("rehearse", "--budget", "15s", "--seed", "1", "--keep", str(kept), "--", *command)
+
+    assert done.code == 1
+    assert "command: undecided" in done.out
+    assert "the budget ended before it was known whether it differs undisturbed too" in done.out

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.e2e.project import Project
 from tests.rehearsal.interrupted_points import INTERRUPTED, POINT
+from tests.sampling import every
 
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
@@ -66,6 +67,8 @@ def test_a_moment_of_the_work_is_counted_from_the_last_save_before_it() -> None:
 
 def test_the_last_point_with_notice_leaves_time_for_the_work_after_it_and_for_what_follows_the_last_step() -> None:
     timing = TrialTiming(20.0, notice=4.0, phase=WorkPhase(10.0, 19.0, SeenBy.PROGRESS))
+
+    assert timing.environment["SPOTWRIGHT_TAKEN_EVERY"] == "9"  # or the saves of a short training would not pay
 
     assert timing.before_end(0.5) == pytest.approx(1 - 1 / 9)  # of 2 s the step needs 1 s after its last step
 
@@ -189,11 +192,14 @@ def test_imports_that_take_longer_than_undisturbed_are_no_work(project: Project)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "seen_by", "verdict"),
-    [
-        (IMPORTS + REPORTS, SeenBy.PROGRESS, "safe and resumes"),
-        (IMPORTS + SAVES_ONLY, SeenBy.SAVES, "safe and resumes"),
-        (READS, SeenBy.READS, "safe but starts over"),
-    ],
+    every(
+        3,
+        [
+            (IMPORTS + REPORTS, SeenBy.PROGRESS, "safe and resumes"),
+            (IMPORTS + SAVES_ONLY, SeenBy.SAVES, "safe and resumes"),
+            (READS, SeenBy.READS, "safe but starts over"),
+        ],
+    ),
 )
 def test_nodes_are_taken_between_the_first_step_and_the_last(
     code: str, seen_by: SeenBy, verdict: str, project: Project

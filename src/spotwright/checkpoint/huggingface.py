@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,18 +30,22 @@ try:
     import torch
     from accelerate import Accelerator
     from transformers import Trainer, TrainerCallback
+    from transformers.trainer import TRAINER_STATE_NAME
     from transformers.trainer_callback import TrainerControl, TrainerState
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
     from transformers.training_args import TrainingArguments
 except ImportError as error:
+    found = getattr(sys.modules.get("transformers"), "__version__", None)
+    lacks = f"{error}; transformers {found} is here" if found else str(error)
     raise ImportError(
-        f"spotwright.checkpoint.huggingface needs transformers with PyTorch ({error}): pip install 'transformers[torch]'"
+        f"spotwright.checkpoint.huggingface needs transformers 5 with PyTorch ({lacks}): "
+        "pip install --upgrade 'transformers[torch]'"
     ) from error
 
 from spotwright.checkpoint import marked_folder, random_states
 from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import PlaceError
-from spotwright.checkpoint.folder_saves import FolderSaves, is_replicated
+from spotwright.checkpoint.folder_saves import FolderSaves, claim_together, is_replicated
 from spotwright.checkpoint.marked_folder import MarkedFolders
 from spotwright.checkpoint.termination import EXIT
 
@@ -62,6 +67,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._keep: int | None = None
         self._random: dict[str, Any] | None = None
         self._is_whole = False
+        self._resumed_from: Path | None = None
 
     # -- called by transformers
 
@@ -82,9 +88,17 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
                 "save_only_model=True beside SpotCallback: without the optimizer no training resumes; remove it"
             )
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:  # noqa: ARG002
+    def on_train_begin(
+        self,
+        args: TrainingArguments,  # noqa: ARG002
+        state: TrainerState,
+        control: TrainerControl,  # noqa: ARG002
+        **options: Any,
+    ) -> None:
         """Handle SIGTERM and notices from here on."""
         self.close()
+        if self._resumed_from is not None:
+            _take_problem_type(self._resumed_from, options.get("model"))
         if self._folders is not None and not state.is_hyper_param_search:  # a search has a folder for each trial
             self._training = AttendedTraining(
                 state.global_step, state.max_steps, saves_when_due=self._every is not None, every=self._every
@@ -126,6 +140,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     @contextmanager
     def attend(self, trainer: Trainer) -> Iterator[None]:
         """Keep the checkpoints of a ``Trainer.train`` in the place that survives, from before it looks for one to its end."""
+        self._resumed_from = None
         args = trainer.args
         before = args.output_dir, args.save_total_limit
         self._folders = MarkedFolders(_place(args.output_dir), f"{PREFIX_CHECKPOINT_DIR}-", _looks_whole)
@@ -136,10 +151,8 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         save = trainer._save_checkpoint  # noqa: SLF001  # no callback is called around it
         trainer._save_checkpoint = functools.partial(self._save, trainer, save)  # noqa: SLF001
         try:
-            if args.should_save:
-                for line in self._folders.claim():
-                    _warn("%s: %s", self._folders.place, line)
-            args.distributed_state.wait_for_everyone()
+            for line in claim_together(self._folders, trainer.accelerator, marks=args.should_save):
+                _warn("%s: %s", self._folders.place, line)
             yield
             self._end_if_unfinished()
         except BaseException:
@@ -164,7 +177,18 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         step = 0 if found is None else marked_folder.facts_of(found).get("step", 0)
         steps = accelerator.gather(torch.tensor([step], device=accelerator.device))
         marked_folder.check_one_place(self._folders.place, steps.tolist())
+        self._resumed_from = found
         return None if found is None else str(found)
+
+    def warn_of_a_new_beginning(self) -> None:
+        """Say that a training begins anew beside a whole checkpoint: mostly its resumption was forgotten."""
+        found = self._folders.newest() if self._folders is not None else None
+        if found is not None and os.environ.get("RANK", "0") == "0":
+            _warn(
+                "%s is whole, and this training begins anew all the same: call train(resume_from_checkpoint=True), "
+                "or remove it",
+                found,
+            )
 
     def close(self) -> None:
         """Stop handling SIGTERM and notices."""
@@ -186,12 +210,30 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         saves = FolderSaves(self._folders, self._training, trainer.accelerator, marks=trainer.args.should_save)
         self._is_whole = saves.save(
             state.global_step,
-            lambda: save(*values),
+            lambda folder: self._write(trainer, folder, lambda: save(*values)),
             {**self._facts, "step": state.global_step},
             is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # which is waited for
         )
         if not self._is_whole:
             state.best_model_checkpoint = best
+        elif trainer.args.push_to_hub:
+            trainer._push_from_checkpoint(str(self._folders.folder_of(state.global_step)))  # noqa: SLF001
+
+    def _write(self, trainer: Trainer, folder: Path, save: Callable[[], None]) -> None:
+        """Let transformers fill a folder that is moved to its place later, from where it is pushed to the hub."""
+        assert self._folders is not None  # noqa: S101  # a checkpoint is being saved
+        args, state = trainer.args, trainer.state
+        before = trainer._get_output_dir, args.push_to_hub  # noqa: SLF001  # transformers has no other name for it
+        trainer._get_output_dir = lambda trial: str(folder.parent)  # noqa: ARG005, SLF001
+        args.push_to_hub = False
+        try:
+            save()
+        finally:
+            trainer._get_output_dir, args.push_to_hub = before  # noqa: SLF001
+        if state.best_model_checkpoint == str(folder):
+            state.best_model_checkpoint = str(self._folders.folder_of(state.global_step))
+            if args.should_save:
+                state.save_to_json(str(folder / TRAINER_STATE_NAME))
 
 
 _train = Trainer.train
@@ -205,6 +247,8 @@ def _train_on_spot(self: Trainer, resume_from_checkpoint: Any = None, *values: A
     with spot.attend(self):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = spot.newest(self.accelerator)
+        elif not resume_from_checkpoint:
+            spot.warn_of_a_new_beginning()
         return _train(self, resume_from_checkpoint, *values, **options)
 
 
@@ -215,6 +259,12 @@ def _place(output_dir: str) -> Path:
     """The folder of the checkpoints: below the attempt's place, unless ``output_dir`` is there already."""
     wanted = Path(os.path.abspath(output_dir))
     if not os.environ.get("SPOTWRIGHT_CHECKPOINT"):
+        if "KUBERNETES_SERVICE_HOST" in os.environ and not os.path.isabs(output_dir):
+            _warn(
+                "SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in %s and go with this pod, unless that is a volume; "
+                "name one in the policy (checkpoint: pvc://NAME), or an absolute output_dir on one",
+                wanted,
+            )
         return wanted
     try:
         place = marked_folder.folder_at()
@@ -224,6 +274,23 @@ def _place(output_dir: str) -> Path:
         _warn("%s; the checkpoints stay in %s, which must be on such a volume", error, wanted)
         return wanted
     return wanted if wanted.is_relative_to(place) else place / wanted.name
+
+
+def _take_problem_type(folder: Path, model: Any) -> None:
+    """Give a model for classification the sort of its labels, which its first forward pass writes into its configuration.
+
+    Without it, what an attempt saves that has no step left to do would differ. Source: ``forward`` of any
+    ``ForSequenceClassification``, and ``transformers/loss/loss_utils.py``.
+    """
+    config = getattr(getattr(model, "module", model), "config", None)
+    if config is None or getattr(config, "problem_type", None) is not None:
+        return
+    try:
+        saved = json.loads((folder / "config.json").read_bytes()).get("problem_type")
+    except (OSError, ValueError, AttributeError):
+        return  # a model without one
+    if saved is not None:
+        config.problem_type = saved
 
 
 def _looks_whole(folder: Path) -> bool:

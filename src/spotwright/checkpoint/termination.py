@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,8 @@ class Termination:
             if self._held is not None:
                 (number, frame), self._held = self._held, None
                 if callable(self._previous_handler):
-                    self._previous_handler(number, frame)
+                    with suppress(SystemExit):
+                        self._previous_handler(number, frame)
                 raise SystemExit(EXIT)
 
     def _on_notice(self, notice: Notice | None) -> None:
@@ -162,7 +163,8 @@ class Termination:
 
     def _decide(self, number: int, frame: FrameType | None, *, first: bool) -> None:
         if first and callable(self._previous_handler):
-            self._previous_handler(number, frame)
+            with suppress(SystemExit):  # the process ends, but only after a save, and never with 0
+                self._previous_handler(number, frame)
         left = self.seconds_left()
         if not self._may_go_on(left):
             raise SystemExit(EXIT)

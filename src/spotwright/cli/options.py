@@ -24,6 +24,7 @@ __all__ = [
     "KfpOptions",
     "Listen",
     "PipelineOptions",
+    "WithUserCommand",
     "arguments_option",
     "config_option",
     "json_option",
@@ -167,6 +168,63 @@ def pipeline_options(*own_options: Callable[[_Command], _Command]) -> Callable[[
         return decorated
 
     return decorate
+
+
+class WithUserCommand(click.Command):
+    """Takes everything after ``--`` as the user's command, whose options are not parsed here: ``ctx.meta["command"]``.
+
+    Where the two dashes were forgotten, the message has the command line that works.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Store the user's command in the context, and parse the rest."""
+        own = args
+        if "--" in args:
+            separator = args.index("--")
+            ctx.meta["command"] = tuple(args[separator + 1 :])
+            own = args[:separator]
+        try:
+            return super().parse_args(ctx, list(own))
+        except click.UsageError as error:
+            if own is args and (meant := self._command_meant(ctx, args, error)):
+                raise click.UsageError(meant, ctx) from error
+            raise
+
+    def _command_meant(self, ctx: click.Context, args: Sequence[str], error: click.UsageError) -> str:
+        """Say how a command is given, where the words are no options and a pipeline but a program or script with its own.
+
+        Empty where they are not.
+        """
+        import shlex  # here: few command lines need them
+        import shutil
+
+        from spotwright.kfp.commands import is_script
+
+        beside = self._words_of_others(ctx, args, interspersed=True)
+        if beside and is_script(Path(beside[0])):
+            own = list(args)
+            for word in reversed(beside):
+                own.pop(len(own) - 1 - own[::-1].index(word))
+            command = ["python", *beside]
+            reason = f"{error.format_message().rstrip('.')}; arguments of a script come after -- with it"
+        else:
+            command = self._words_of_others(ctx, args, interspersed=False)
+            if not command or shutil.which(command[0]) is None:
+                return ""
+            own = list(args[: len(args) - len(command)])
+            reason = "a command comes after --"
+        return f"{reason}: {shlex.join([*ctx.command_path.split(), *own, '--', *command])}"
+
+    def _words_of_others(self, ctx: click.Context, args: Sequence[str], *, interspersed: bool) -> list[str]:
+        """The words that are no options of this command: all of them, or all after the first one."""
+        parser = self.make_parser(ctx)
+        parser.ignore_unknown_options, parser.allow_interspersed_args = interspersed, interspersed
+        try:
+            options, rest, _ = parser.parse_args(list(args))
+        except click.UsageError:
+            return []
+        first = options.get("pipeline_file")
+        return [first, *rest] if isinstance(first, str) else []
 
 
 def policy_of(texts: tuple[str, ...]) -> dict[str, Any]:

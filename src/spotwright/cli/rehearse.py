@@ -10,7 +10,7 @@ from typing import TextIO
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED, importing, say
-from spotwright.cli.options import Duration, PipelineOptions, pipeline_options
+from spotwright.cli.options import Duration, PipelineOptions, WithUserCommand, pipeline_options
 from spotwright.errors import InputError
 from spotwright.runs.bodies import require_platform
 from spotwright.views.text import fitted
@@ -18,19 +18,7 @@ from spotwright.views.text import fitted
 __all__ = ["rehearse"]
 
 
-class _WithUserCommand(click.Command):
-    """Takes everything after ``--`` as the user's command, whose options are not parsed here."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Store the user's command in the context, and parse the rest."""
-        if "--" in args:
-            separator = args.index("--")
-            ctx.meta["command"] = tuple(args[separator + 1 :])
-            args = args[:separator]
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_WithUserCommand, options_metavar="[OPTIONS]")
+@click.command(cls=WithUserCommand, options_metavar="[OPTIONS]")
 @click.argument("pipeline_file", metavar="[PIPELINE] [-- COMMAND...]", required=False, type=click.Path(path_type=Path))
 @pipeline_options(
     click.option("--task", metavar="PATH", help="One task of the pipeline.  [default: every task]"),
@@ -65,7 +53,7 @@ class _WithUserCommand(click.Command):
     click.option(
         "--budget",
         type=Duration(),
-        help="Start no trial of a step that would end after this time; the most informative points come first.",
+        help="End the rehearsal of a step after this time; the most informative points come first.",
     ),
     click.option(
         "--ranks",
@@ -97,6 +85,8 @@ def rehearse(
     junit: Path | None,
 ) -> int:
     """Test how a step survives interruptions: one task of PIPELINE, every task, or a COMMAND after --.
+
+    A plain script in place of PIPELINE is the command: python PIPELINE.
 
     The step runs undisturbed, then once per injection point: interrupted at the start, in the middle, inside a save, between
     outputs and at the end, with notice and without. Exit code 0: its outputs are the same every time; 1: they differ, nothing can

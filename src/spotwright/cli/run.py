@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,14 +17,16 @@ from spotwright.cli.options import (
     Duration,
     KfpOptions,
     PipelineOptions,
+    WithUserCommand,
     json_option,
     kfp_options,
     pipeline_options,
     policy_of,
     state_option,
 )
-from spotwright.errors import PipelineError
-from spotwright.kfp.commands import is_script
+from spotwright.errors import InputError, PipelineError
+from spotwright.kfp.commands import compiled_command, is_script
+from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.bodies import require_lasting, require_platform
@@ -49,8 +52,8 @@ def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Itera
         yield ended
 
 
-@click.command()
-@click.argument("pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path))
+@click.command(cls=WithUserCommand, options_metavar="[OPTIONS]")
+@click.argument("pipeline_file", metavar="[PIPELINE] [-- COMMAND...]", required=False, type=click.Path(path_type=Path))
 @pipeline_options(
     click.option(
         "--policy",
@@ -91,10 +94,12 @@ def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Itera
     page_option,
     kfp_options,
 )
+@click.pass_context
 def run(
+    ctx: click.Context,
     shared: PipelineOptions,
     kfp: KfpOptions,
-    pipeline_file: Path,
+    pipeline_file: Path | None,
     policy_texts: tuple[str, ...],
     deadline: str | None,
     cache: str,
@@ -106,7 +111,8 @@ def run(
 ) -> int:
     """Run PIPELINE (a .py file with @dsl.pipeline, or compiled KFP YAML) on spot pools, on this machine.
 
-    A plain training script, which never names kfp, is a pipeline of one task: python PIPELINE in the current folder.
+    A plain training script, which never names kfp, is a pipeline of one task: python PIPELINE in the current folder. So is
+    a COMMAND after --, such as torchrun --nproc-per-node 2 train.py; all of its processes are on one node.
 
     Pools and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Each attempt is a real process.
     Nodes are simulated; they are interrupted only if the pools or --taken-every say so.
@@ -114,6 +120,11 @@ def run(
     With --on kfp it runs on Kubeflow Pipelines: PIPELINE is placed as by spotwright compile, uploaded unless the server has this
     content already, started, and followed until its end. Ctrl-C leaves it running.
     """
+    command = ctx.meta.get("command", ())
+    if bool(command) == (pipeline_file is not None):
+        raise InputError(
+            "expected either a pipeline, or a command after --: spotwright run -- torchrun --nproc-per-node 2 train.py"
+        )
     if kfp.is_used:
         with _page_of(shared.state, name or "", as_json=shared.as_json, is_wanted=shows_page) as ended:
             return ended(_run_on_kfp(shared, kfp, pipeline_file, name))
@@ -121,9 +132,7 @@ def run(
     from spotwright.runs.bodies import early_server
     from spotwright.runs.run_options import new_name
 
-    if is_script(pipeline_file):
-        require_lasting(Path.cwd())
-    compiled = load(pipeline_file, pipeline=shared.pipeline_name, scripts=True)
+    compiled = _compiled(shared, pipeline_file, command)
     name = name if name is not None else new_name(compiled.pipeline)
     planning = PlanOptions(
         arguments=shared.arguments,
@@ -148,6 +157,23 @@ def run(
             return ended(begin(compiled, planning, running, server, as_json=shared.as_json))
 
 
+def _compiled(shared: PipelineOptions, pipeline_file: Path | None, command: Sequence[str]) -> Compiled:
+    """The pipeline, or one of a single task for a script or a command."""
+    if pipeline_file is None or is_script(pipeline_file):
+        wrong = [f"--arg {name}" for name in shared.arguments]
+        wrong += ["--pipeline"] if shared.pipeline_name is not None else []
+        if wrong:
+            what = "a command" if pipeline_file is None else "a script"
+            raise InputError(
+                f"{wrong[0]}: is for pipelines, and this is {what}; its own arguments stand after --: "
+                f"spotwright run -- {shlex.join(command or ['python', str(pipeline_file), '...'])}"
+            )
+        require_lasting(Path.cwd())
+    if pipeline_file is None:
+        return compiled_command(command, (), folder=str(Path.cwd()))
+    return load(pipeline_file, pipeline=shared.pipeline_name, scripts=True)
+
+
 def _forecast(plan_file: Path | None) -> str:
     """The text of a saved plan. Raises :class:`InputError` for another file."""
     if plan_file is None:
@@ -157,12 +183,13 @@ def _forecast(plan_file: Path | None) -> str:
     return read_forecast(plan_file).text
 
 
-def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path, name: str | None) -> int:
+def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path | None, name: str | None) -> int:
     with cluster_extra("--on kfp"), importing():
         from spotwright.cli.kfp import begin_on_kfp
-    if is_script(pipeline_file):
+    if pipeline_file is None or is_script(pipeline_file):
         raise PipelineError(
-            f"{pipeline_file}: a plain script runs on this machine only; for --on kfp put it into a @dsl.component"
+            f"{pipeline_file or '--'}: a script or a command runs on this machine only; for --on kfp put it into a "
+            "@dsl.component"
         )
     compiled = load(pipeline_file, pipeline=shared.pipeline_name)
     planning = PlanOptions(arguments=shared.arguments, textual=True, config=shared.config)

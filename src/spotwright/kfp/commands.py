@@ -149,4 +149,7 @@ def command(folder: str = ""):
 
 def _pipeline_name(command: Sequence[str]) -> str:
     words = [Path(word).name for word in command if not word.startswith("-")]
-    return words[1] if len(words) > 1 and words[0].startswith("python") else words[0] if words else COMMAND_TASK
+    scripts = [word for word in words if word.endswith(".py")]  # what a launcher such as torchrun starts
+    if len(words) > 1 and words[0].startswith("python"):
+        words = words[1:]
+    return next(iter(scripts or words), COMMAND_TASK)

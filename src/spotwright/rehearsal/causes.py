@@ -84,6 +84,9 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     removed = outcome.lost_by
     if removed is not None and removed.call is FileCall.REMOVE:
         return f"{removed.path} is removed before the next save is whole: remove it afterwards"
+    gone = _gone(outcome, trial)
+    if gone:
+        return gone
     repeated = _repeated(outcome)
     if repeated:
         return f"{_APPENDED}; {repeated[:60]!r} is there twice"
@@ -159,7 +162,9 @@ def _loads_all(outcome: PointOutcome) -> bool:
 
 
 _APPENDED = "rows are appended again after an interruption: cut the file at the saved position before going on"
-_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _ENDS_WITH_WORK_LEFT, _APPENDED)
+_GOES = "what an attempt has written goes with its node"
+_KEEP = "write it below SPOTWRIGHT_CHECKPOINT, or name the outputs that count with --output"
+_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _ENDS_WITH_WORK_LEFT, _APPENDED, _GOES)
 """Causes that the end of an attempt or the outputs show, so that no other one is looked for."""
 
 
@@ -187,6 +192,33 @@ def _repeated(outcome: PointOutcome) -> str:
         if added and added.keys() <= old.keys() and not old - new
         else ""
     )
+
+
+def _gone(outcome: PointOutcome, trial: TrialRun) -> str:
+    """Which output lacks what only an interrupted attempt wrote: a file that it wrote, or the first rows of a log.
+
+    Empty for other differences. The first row of a log may be the head of a table.
+    """
+    if not outcome.differences:
+        return ""
+    name = outcome.differences[0].output
+    written = {each.path for operations in trial.operations[:-1] for each in operations if each.area != SAVES}
+    if outcome.differences[0].text == "is missing" and name in written:
+        return f"{_GOES}, as {name}; {_KEEP}"
+    if len(outcome.output_paths) != 2 or not all(map(_is_short, outcome.output_paths)):
+        return ""
+    try:
+        old, new = (path.read_text("utf-8").splitlines() for path in outcome.output_paths)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    if old[:1] == new[:1]:
+        old, new = old[1:], new[1:]
+    is_end = 0 < len(new) < len(old) and old[-len(new) :] == new
+    return f"{_GOES}: {name} begins where an attempt went on; {_KEEP}" if is_end else ""
+
+
+def _is_short(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= _MAX_READ
 
 
 def _reordered(outcome: PointOutcome) -> str:
@@ -309,9 +341,13 @@ def _is_written_after_rename(activity: FileActivity) -> bool:
 
 
 def _together(last: FileOperation, activity: FileActivity) -> list[str]:
-    """The files that one save puts in place, if the last operation is on one of several and not the last one of the save."""
+    """The files that one save replaces, if the last operation is on one of several and not the last one of the save.
+
+    Those of a folder that the save has made replace nothing.
+    """
     for save in activity.saves:
-        placed = _placed(save)
+        made = {each.path for each in save.operations if each.call is FileCall.MAKE_FOLDER}
+        placed = [path for path in _placed(save) if str(PurePath(path).parent) not in made]
         names = sorted({PurePath(path).name for path in placed})
         is_last = last.call is FileCall.RENAME and last.path == placed[-1] if placed else False
         if len(names) > 1 and not is_last and last.path in {each.path for each in save.operations}:

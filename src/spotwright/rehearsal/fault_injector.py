@@ -8,6 +8,7 @@ holds the attempt until the world has taken the node or delivered the notice.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import selectors
 import socket
@@ -143,6 +144,7 @@ class FaultInjector:
         self._is_traced = is_traced
         self._attempts: dict[AttemptKey, _CurrentAttempt] = {}
         self._selector = selector
+        self._cut_at = clock() + timing.left if timing is not None and timing.left < math.inf else None
         self._wake_receiver, self._wake_sender = socket.socketpair()
         for end in (self._wake_receiver, self._wake_sender):
             end.setblocking(False)
@@ -150,6 +152,7 @@ class FaultInjector:
         self.results: list[InjectionResult] = []
         self.traces: dict[str, list[AttemptTrace]] = {}  # of the attempts that have ended, by task
         self.timed_out = False
+        self.is_cut = False  # the budget ended
         self.missing_ranks = ""  # why the nodes of some ranks could not be taken
 
     def close(self) -> None:
@@ -248,8 +251,11 @@ class FaultInjector:
     # -- questions of the world
 
     def next_moment(self) -> float | None:
-        """The time of the next injection, or of an attempt's limit."""
-        return min((moment for attempt in self._interruptible() for moment in self._moments(attempt)), default=None)
+        """The time of the next injection, of an attempt's limit, or of the end of the budget."""
+        moments = [moment for attempt in self._interruptible() for moment in self._moments(attempt)]
+        if self._cut_at is not None and not self.timed_out:
+            moments.append(self._cut_at)
+        return min(moments, default=None)
 
     def _interruptible(self) -> Iterator[_CurrentAttempt]:
         """The attempts that run and keep their nodes so far; none in an undisturbed execution."""
@@ -273,8 +279,11 @@ class FaultInjector:
         return min(timing.limit + attempt.run_delay, timing.last_limit) + more
 
     def requests(self, now: float) -> list[Event]:
-        """Cancel the run once an attempt exceeds its limit."""
-        if self.timed_out or not any(self._exceeds_limit(attempt, now) for attempt in self._interruptible()):
+        """Cancel the run once an attempt exceeds its limit, or the budget has ended."""
+        if self.timed_out:
+            return []
+        self.is_cut = self._cut_at is not None and now >= self._cut_at
+        if not self.is_cut and not any(self._exceeds_limit(attempt, now) for attempt in self._interruptible()):
             return []
         self.timed_out = True
         return [CancelRequested(now)]

@@ -13,6 +13,7 @@ import math
 import re
 import runpy
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -278,21 +279,28 @@ def _same_line(a: str, b: str, tolerance: float) -> bool:
     return all(_same(float(left), float(right), tolerance) for left, right in pairs)
 
 
+_UNREADABLE = (ValueError, OSError, KeyError, EOFError, BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+"""What NumPy and zipfile raise for a file with objects, and for an archive that is damaged, encrypted or of an unknown sort."""
+
+
 def _arrays(a: Path, b: Path, tolerance: float, path: str, whole: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """NumPy files, if NumPy is installed; other files with such a signature are compared as bytes."""
+    """NumPy files, if NumPy is installed, and the members of other archives; anything else is compared as bytes."""
     try:
         import numpy as np
 
         with a.open("rb") as left, b.open("rb") as right:
             pairs = _pairs(*(np.load(file, allow_pickle=False) for file in (left, right)))
-    except (ImportError, ValueError, OSError, KeyError, BadZipFile):  # no NumPy, a file with objects, another archive
+    except (ImportError, *_UNREADABLE):
         pairs = None
     if pairs is None:
         yield whole
         return
     for name, old, new in pairs:
         inner = f"{path}.{name}" if name else path
-        if old.shape != new.shape or old.dtype != new.dtype:
+        if isinstance(old, bytes) or isinstance(new, bytes):  # of another archive, such as a file of torch.save
+            if old != new:
+                yield inner, "other bytes"
+        elif old.shape != new.shape or old.dtype != new.dtype:
             yield inner, f"is {new.dtype}{list(new.shape)} instead of {old.dtype}{list(old.shape)}"
         elif not np.array_equal(old, new) and not _close(np, old, new, tolerance):
             yield inner, f"{int((old != new).sum())} of {old.size} numbers differ"

@@ -26,9 +26,8 @@ _MORE = 2.0  # times a budget that did not suffice although the trials so far sa
 class RehearsalSettings:
     """How to rehearse. ``notice`` is in seconds; ``None``: the pools' notice, at most a quarter of the undisturbed time.
 
-    ``budget``: seconds after which no further trial of a step starts, and its first execution is given up; ``None``: all points
-    are tried. ``ranks``: how many ranks the step has, whose nodes are taken one by one too; ``None``: it is no distributed
-    training.
+    ``budget``: seconds after which a step's first execution is given up, and its trials are cut; ``None``: all points are tried.
+    ``ranks``: how many ranks the step has, whose nodes are taken one by one too; ``None``: it is no distributed training.
     """
 
     seed: int
@@ -83,6 +82,10 @@ class TrialBudget:
     def is_tight(self) -> bool:
         """Whether it will hardly have room for a verdict."""
         return self.seconds is not None and self.needed > self.seconds
+
+    def left(self, elapsed: float) -> float:
+        """How long what starts after this time may take before the budget ends."""
+        return math.inf if self.seconds is None else max(0.0, self.seconds - elapsed)
 
     def has_room(self, elapsed: float, *, is_trial: bool) -> bool:
         """Whether a trial or an undisturbed execution that starts now, after this time, ends within the budget."""

@@ -181,7 +181,7 @@ def _mark(outcome: PointOutcome) -> str:
 def _description(outcome: PointOutcome) -> str:
     """The injections of a point, and what came of them."""
     if outcome.trial is None:
-        return "not tried"
+        return f"undecided, {outcome.inconclusive}" if outcome.inconclusive else "not tried"
     if not outcome.is_interrupted and not outcome.problem:
         failure = outcome.trial.tracing_failure
         if outcome.trial.missing_ranks:
@@ -212,7 +212,8 @@ def _injection(result: InjectionResult) -> str:
 
 
 def _cost(step: StepReport) -> Iterator[str]:
-    if not step.interruptions and all(not outcome.problem for outcome in step.outcomes):
+    tried = [outcome for outcome in step.outcomes if outcome.trial is not None]
+    if tried and not step.interruptions and not any(outcome.problem for outcome in tried):
         yield "the step finished before every interruption, so this says nothing about interruptions: give it more work"
     if step.cost_per_interruption is not None:
         undisturbed = min(step.undisturbed_seconds)
@@ -308,10 +309,10 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one;
     ``done_again``, the share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its own
     progress, its saves, or time; the ``probable_cause`` of its problems, or why it starts over, where the traces show one;
-    ``not_tried``, the points that the time budget left out, or that came after one that never finished; ``work_begins``, when the
-    undisturbed step makes its first step of work, and ``work_seen_by`` what shows it (its progress, its saves, its outputs, the
-    rate at which it reads files); ``orphans``, the commands of the ranks that outlived a launcher that was killed alone, by
-    rank; and ``points``.
+    ``not_tried``, the points that the time budget left out or cut short, or that came after one that never finished;
+    ``work_begins``, when the undisturbed step makes its first step of work, and ``work_seen_by`` what shows it (its progress, its
+    saves, its outputs, the rate at which it reads files); ``orphans``, the commands of the ranks that outlived a launcher that
+    was killed alone, by rank; and ``points``.
 
     A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``rank``, ``several``); ``interrupted``,
     false if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what the interruption

@@ -10,6 +10,7 @@ import secrets
 import shlex
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from typing import Any
 
 from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
-from spotwright.kfp.commands import COMMAND_TASK, compiled_command
+from spotwright.kfp.commands import COMMAND_TASK, compiled_command, is_script
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
 from spotwright.local.supervisor.private_folders import temporary_folder
@@ -28,9 +29,10 @@ from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.rehearsal.output_comparison import load_compare_function
+from spotwright.rehearsal.persisted_paths import PersistedPaths, copy_path, size_of
 from spotwright.rehearsal.rehearsal_settings import RehearsalSettings
 from spotwright.rehearsal.step_rehearsal import ProgressCallback, StepRehearsal
-from spotwright.rehearsal.trials import PersistedPaths, TrialRun, TrialRunner, copy_path, size_of
+from spotwright.rehearsal.trials import TrialRun, TrialRunner
 from spotwright.rehearsal.verdict import StepReport
 from spotwright.rehearsal.workspaces import (
     CommandWorkspace,
@@ -96,8 +98,9 @@ def _tasks(task: str | None, first: TrialRun) -> list[str]:
 class RehearsalOptions:
     """The options of a rehearsal, with exactly one of ``pipeline``, ``compiled`` and ``command``. Durations are seconds.
 
-    ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``, and ``keep`` and ``outputs`` paths relative to
-    ``folder``, are for commands only, as are ``ranks``; absolute ``outputs`` lie in what outlives an attempt.
+    A ``pipeline`` that is a plain script is a command. ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``,
+    and ``keep`` and ``outputs`` paths relative to ``folder``, are for commands only, as are ``ranks``; absolute ``outputs`` lie
+    in what outlives an attempt.
     """
 
     pipeline: Path | None = None
@@ -124,6 +127,7 @@ class RehearsalOptions:
 
 def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehearsal:
     """Rehearse. Raises :class:`InputError` and :class:`StateError` for problems found before anything was executed."""
+    options = _script_as_command(options)
     _refuse_contradictions(options)
     settings = RehearsalSettings(
         seed=options.seed if options.seed is not None else secrets.randbelow(2**31),
@@ -196,6 +200,15 @@ def _remove_abandoned(state: StateFolder) -> None:
             continue
         if not any(folder.glob("runs/*")) and not is_alive(driver):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _script_as_command(options: RehearsalOptions) -> RehearsalOptions:
+    """The options with a plain script as the command that executes it, as ``spotwright run`` does."""
+    if options.pipeline is None or options.command or not is_script(options.pipeline):
+        return options
+    script, folder = options.pipeline.absolute(), options.folder.absolute()
+    inside = script.relative_to(folder) if script.is_relative_to(folder) else script
+    return replace(options, pipeline=None, command=(sys.executable, str(inside)))
 
 
 def _refuse_contradictions(options: RehearsalOptions) -> None:

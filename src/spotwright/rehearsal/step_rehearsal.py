@@ -39,8 +39,9 @@ from spotwright.rehearsal.output_comparison import (
 )
 from spotwright.rehearsal.ranks import require_ranks
 from spotwright.rehearsal.rehearsal_settings import RehearsalSettings, TrialBudget
+from spotwright.rehearsal.side_by_side import room_for, run_side_by_side
 from spotwright.rehearsal.trial_timing import BUSY_LIMIT_FACTOR, LIMIT_FACTOR, LIMIT_SECONDS, TrialTiming
-from spotwright.rehearsal.trials import TrialAttempt, TrialRun, TrialRunner, room_for, run_side_by_side
+from spotwright.rehearsal.trials import TrialAttempt, TrialRun, TrialRunner
 from spotwright.rehearsal.verdict import (
     MIN_INTERRUPTED,
     MIN_KEPT_SHARE,
@@ -81,6 +82,7 @@ _SHORT_STEP = (
 _SHORT_LIMIT = 30.0  # seconds: so long an attempt is waited for a second time
 _ONLY_ONCE = "it succeeded once, and then "
 _NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs what only one trial can have
+_VARIES_PERHAPS = "the budget ended before it was known whether it differs undisturbed too"
 _MOST_REPEATS = 4  # of one point: a step that takes an eighth of its first time is still interrupted in the middle
 _EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
 
@@ -138,6 +140,8 @@ class StepRehearsal:
         self._baseline = self._measured(traced)
         if self._baseline.seconds < _SHORT_STEP:
             traced = self._run_again(2)
+            if traced.is_cut:
+                return self._over_budget()
             if traced.status is not RunStatus.SUCCEEDED:
                 return self._undisturbed_failure(traced, _ONLY_ONCE)
             self._add_undisturbed(traced)
@@ -197,7 +201,8 @@ class StepRehearsal:
         """Execute the step undisturbed once more, after a delay in seconds."""
         time.sleep(delay)
         name = f"{self._slug}-undisturbed{f'-{number}' if number > 2 else ''}"
-        return self._runner.run_again(name, self._task, self._first, TrialTiming(self._baseline.seconds))
+        timing = TrialTiming(self._baseline.seconds, left=self._left)
+        return self._runner.run_again(name, self._task, self._first, timing)
 
     def _add_undisturbed(self, trial: TrialRun) -> None:
         """Use the second execution: its differences are noise, and its time counts if it is shorter."""
@@ -212,7 +217,7 @@ class StepRehearsal:
         undisturbed = self._baseline.seconds
         limit = LIMIT_FACTOR * undisturbed + LIMIT_SECONDS
         last_limit = BUSY_LIMIT_FACTOR * undisturbed + LIMIT_SECONDS
-        return TrialTiming(undisturbed, self._notice(undisturbed), limit, last_limit, self._phase_now)
+        return TrialTiming(undisturbed, self._notice(undisturbed), limit, last_limit, self._left, self._phase_now)
 
     @property
     def _phase_now(self) -> WorkPhase | None:
@@ -294,8 +299,8 @@ class StepRehearsal:
         return executions
 
     def _add_execution(self, trial: TrialRun | None) -> None:
-        """Use an undisturbed execution that ran beside the trials."""
-        if trial is None:
+        """Use an undisturbed execution that ran beside the trials, unless the budget ended before it did."""
+        if trial is None or trial.is_cut:
             return
         if trial.status is not RunStatus.SUCCEEDED:
             raise _FailsUndisturbedError(trial)
@@ -313,6 +318,11 @@ class StepRehearsal:
             return False
         return self._budget.has_room(time.monotonic() - self._began, is_trial=is_trial)
 
+    @property
+    def _left(self) -> float:
+        """The seconds until the budget ends, for what starts now."""
+        return self._budget.left(time.monotonic() - self._began)
+
     def _measure_room(self) -> int:
         """How many trials may run at the same time: one if they would share claims or kept paths."""
         first = self._first.last_attempt(self._task)
@@ -329,9 +339,13 @@ class StepRehearsal:
         """The outcome of a trial that has ended; removes its files if they show nothing."""
         if point.kind not in (InjectionKind.START, InjectionKind.SEVERAL):  # of one attempt, and of many
             self._longest_trial = max(self._longest_trial, trial.seconds)
+        if trial.is_cut:
+            trial.remove_files()
+            return PointOutcome(point, inconclusive=f"cut after {trial.seconds:.2g}s, when the budget ended")
         outcome = self._evaluate(point, trial)
         if outcome.differences and not self._noise_is_checked:
-            self._check_noise()
+            if not self._check_noise():
+                return PointOutcome(point, inconclusive=f"{outcome.problem}; {_VARIES_PERHAPS}")
             outcome = self._evaluate(point, trial)
         if not outcome.problem:
             trial.remove_files()
@@ -346,13 +360,17 @@ class StepRehearsal:
             return outcome
         return replace(outcome, cost=cost_of(outcome.trial, self._baseline))
 
-    def _check_noise(self) -> None:
-        """Execute the step undisturbed again before the first difference counts: its outputs may vary only sometimes."""
-        self._noise_is_checked = True
+    def _check_noise(self) -> bool:
+        """Execute the step undisturbed again before the first difference counts: its outputs may vary only sometimes.
+
+        Returns whether they were compared at all, which the budget may have had no room for.
+        """
         executions = [partial(self._run_again, number) for number in range(3, 3 + _EXTRA_EXECUTIONS)]
         for again in run_side_by_side(executions, self._room, lambda _: True):
             if again is not None and again.status is RunStatus.SUCCEEDED:
                 self._add_noise(again)
+        self._noise_is_checked = len(self._undisturbed_folders) > 1
+        return self._noise_is_checked
 
     def _add_noise(self, trial: TrialRun) -> None:
         self._noise += without_noise(self._differences(trial), self._noise)

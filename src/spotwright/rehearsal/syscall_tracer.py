@@ -12,6 +12,7 @@ because each stop is reported once; the shim is its only parent here. Source: pt
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -98,6 +99,7 @@ class SyscallTracer(threading.Thread):
         self._passes_on_sigterm = passes_on_sigterm
         self._stray_files: dict[str, None] = {}
         self._connections: dict[str, None] = {}
+        self._own_peers: set[str] = set()
         self._mapped: dict[tuple[str, str], None] = {}
         self._on_sigterm: dict[int, OnSigterm] = {}
         self._untold: dict[int, str] = {}  # programs by process
@@ -300,8 +302,15 @@ class SyscallTracer(threading.Thread):
             self._mapped[location] = None
 
     def _note_connection(self, tid: int, address: int, length: int) -> None:
-        peer = _internet_address(_read_memory(tid, address, min(length, _LONGEST_ADDRESS)))
-        if peer and len(self._connections) < _MAX_STRAY_FILES:
+        """Note a peer, unless it is the attempt itself, such as the rank at which all others of a training meet."""
+        host, port = _internet_address(_read_memory(tid, address, min(length, _LONGEST_ADDRESS)))
+        peer = f"{host}:{port}"
+        if not host or peer in self._own_peers:
+            return
+        if self._main and _is_served_by(self._main, host.strip("[]"), port):
+            self._own_peers.add(peer)
+            self._connections.pop(peer, None)  # noted when it did not listen yet
+        elif len(self._connections) < _MAX_STRAY_FILES:
             self._connections[peer] = None
 
     def _record(self, call: FileCall, area: str, path: str, *, source: str = "", truncates: bool = False) -> bool:
@@ -374,18 +383,51 @@ def _read_memory(tid: int, address: int, length: int) -> bytes:
         return b""
 
 
-def _internet_address(address: bytes) -> str:
-    """Host and port of a ``sockaddr_in`` or ``sockaddr_in6``; empty for other families and for name servers."""
+def _internet_address(address: bytes) -> tuple[str, int]:
+    """Host and port of a ``sockaddr_in`` or ``sockaddr_in6``; an empty host for other families and for name servers."""
     if len(address) < _SHORTEST_ADDRESS:
-        return ""
+        return "", 0
     family, port = int.from_bytes(address[:2], sys.byteorder), int.from_bytes(address[2:4], "big")
     if port in (0, _NAME_SERVER):
-        return ""
+        return "", 0
     if family == socket.AF_INET:
-        return f"{socket.inet_ntop(socket.AF_INET, address[4:8])}:{port}"
+        return socket.inet_ntop(socket.AF_INET, address[4:8]), port
     if family == socket.AF_INET6 and len(address) >= 24:
-        return f"[{socket.inet_ntop(socket.AF_INET6, address[8:24])}]:{port}"
-    return ""
+        return f"[{socket.inet_ntop(socket.AF_INET6, address[8:24])}]", port
+    return "", 0
+
+
+_LISTENS = "0A"  # the state of a socket in /proc/net/tcp
+
+
+def _is_served_by(process: int, host: str, port: int) -> bool:
+    """Whether a process, or one below it, listens at this port, and the host is an address of this machine."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False  # the address of another machine
+    sockets: set[str | None] = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):  # it has ended, or the machine has no IPv6
+            sockets.update(_listening(f"/proc/{process}/net/{name}", port))
+    return bool(sockets) and any(sockets & _descriptors(each) for each in process_tree(process))
+
+
+def _listening(table: str, port: int) -> Iterator[str]:
+    """The sockets in a table of the kernel that listen at a port, as their descriptors show them."""
+    for line in process_identity.read(table).decode("ascii").splitlines()[1:]:
+        _, local, _, state, *fields = line.split()
+        if state == _LISTENS and int(local.rpartition(":")[2], 16) == port:
+            yield f"socket:[{fields[5]}]"
+
+
+def _descriptors(process: int) -> set[str | None]:
+    folder = f"/proc/{process}/fd"
+    try:
+        return {_link_target(f"{folder}/{name}") for name in os.listdir(folder)}  # noqa: PTH208 (hundreds of names)
+    except OSError:
+        return set()  # it has ended
 
 
 def process_tree(process: int) -> Iterator[int]:

@@ -1,7 +1,8 @@
-"""The times of a trial: how long the step takes undisturbed, the notice, and when an attempt is given up. Pure."""
+"""The times of a trial: how long the step takes undisturbed, the notice, and when an attempt or the trial is given up. Pure."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from spotwright.rehearsal.work_phase import WorkPhase
@@ -20,13 +21,15 @@ BUSY_LIMIT_FACTOR = 10.0
 class TrialTiming:
     """Times of a trial, in seconds: the step's undisturbed time (0: unknown), the notice, and the limits of one attempt.
 
-    An attempt exceeds ``limit`` without the time in which it waits for a processor, or ``last_limit`` with it.
+    An attempt exceeds ``limit`` without the time in which it waits for a processor, or ``last_limit`` with it. ``left`` is what
+    the budget has for the trial from its start: then it is cut.
     """
 
     undisturbed: float
     notice: float = 0.0
     limit: float = 1e9
     last_limit: float = 1e9
+    left: float = math.inf
     phase: WorkPhase | None = None
 
     @property
@@ -43,7 +46,10 @@ class TrialTiming:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for code that adapts its saves: nodes are taken once per undisturbed time, possibly without notice."""
+        """Variables for code that adapts its saves: nodes are taken once while it is at work, possibly without notice.
+
+        Of a training that imports for ten seconds and works for one, no save would pay if they were taken once in all that time.
+        """
         if not self.undisturbed:
             return {}
-        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}
+        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.work.seconds or self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}

@@ -3,26 +3,17 @@
 Every trial is an ordinary run with journal, attempts and logs, so ``spotwright show`` and ``logs`` tell what happened in it.
 All other tasks get their results from the undisturbed run, as facts that hold from the trial's start. Simulated nodes boot
 immediately, and only the :class:`~spotwright.rehearsal.fault_injector.FaultInjector` takes them.
-
-Trials run side by side, each in a forked process, as far as the processor has room for them. Paths outside its own folders to
-which a step writes by itself (a mounted volume, a shared folder) are copies for each trial.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import pickle
 import selectors
 import shutil
 import signal
-import sys
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 from spotwright.engine.decide import judged_signals
 from spotwright.engine.events import (
@@ -39,317 +30,23 @@ from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState, TaskState
-from spotwright.errors import InputError, StateError
-from spotwright.interrupts import interrupts_held, release_interrupts
+from spotwright.errors import InputError
 from spotwright.local.ends import last_line
 from spotwright.local.fork_server_client import EarlyServer
 from spotwright.local.protocol import LOG, OUT, WORK, StartOrder
-from spotwright.local.supervisor import kernel
 from spotwright.local.world import LocalHooks
 from spotwright.model.pools import Simulate
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.fault_injector import FaultInjector, InjectionResult
-from spotwright.rehearsal.injection_points import SAVES, Injection, InjectionKind
+from spotwright.rehearsal.injection_points import Injection, InjectionKind
+from spotwright.rehearsal.persisted_paths import KEPT
 from spotwright.rehearsal.trial_timing import TrialTiming
 from spotwright.runs.runner import Prepared, start
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import ended_early
 
-__all__ = [
-    "KEPT",
-    "PersistedPaths",
-    "TaskResults",
-    "TrialAttempt",
-    "TrialRun",
-    "TrialRunner",
-    "copy_path",
-    "remove_path",
-    "room_for",
-    "run_side_by_side",
-]
-
-
-_PDEATHSIG = 1  # of prctl(2)
-_OWN_CPU_SECONDS = 0.3  # of a trial beside the step: its engine, fork server and shim
-_MOST = 32
-_SHORT = 1.0  # seconds: in a shorter step, starting its processes takes a core for a large part of the time
-
-
-def room_for(seconds: float, cpu_seconds: float, max_rss: int) -> int:
-    """How many trials of a step run at the same time, from what an undisturbed execution took. ``max_rss`` is in bytes.
-
-    ``seconds`` are without those in which it waited for a processor: on a busy machine it seems idle, and no core is.
-    On a machine with a GPU it is one, because the trials would share its memory.
-    """
-    if Path("/dev/nvidiactl").exists() or Path("/dev/kfd").exists():
-        return 1
-    cores = len(os.sched_getaffinity(0))
-    share = 1.0 if seconds < _SHORT else (cpu_seconds + _OWN_CPU_SECONDS) / seconds
-    return max(1, min(round(cores / share), _MOST, _available_memory() // 2 // max(max_rss, 1)))
-
-
-def _available_memory() -> int:
-    """Bytes, as the kernel estimates them."""
-    lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Worker:
-    number: int
-    pid: int
-    data: bytearray = field(default_factory=bytearray)
-
-
-def _never() -> bool:
-    return False
-
-
-def run_side_by_side(
-    trials: Sequence[Callable[[], T]],
-    room: int,
-    may_start: Callable[[int], bool],
-    is_over: Callable[[], bool] = _never,
-) -> Iterator[T | None]:
-    """The results of the trials in their order; None for one that ``may_start``, asked with its number, has refused.
-
-    At most ``room`` of them run at the same time. Once ``is_over``, asked after each result that the caller took, the trials that
-    still run are ended and have no result. A trial that raises ends the others, and its error is raised here; after Ctrl-C every
-    trial ends its own run first.
-    """
-    if room == 1:
-        for number, trial in enumerate(trials):
-            yield trial() if may_start(number) else None
-        return
-    with contextlib.closing(_Workers(room)) as workers:
-        results: dict[int, T | None] = {}
-        waiting = list(enumerate(trials))
-        for number in range(len(trials)):
-            while number not in results and not is_over():
-                while waiting and workers.has_room:
-                    following, trial = waiting.pop(0)
-                    if may_start(following):
-                        workers.start(following, trial)
-                    else:
-                        results[following] = None
-                if number not in results:
-                    results.update(workers.wait())
-            yield results.pop(number, None)
-
-
-class _Workers:
-    """The processes of trials that are under way."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._selector = selectors.DefaultSelector()
-        self._workers: dict[int, _Worker] = {}  # by the descriptor of the result
-
-    @property
-    def has_room(self) -> bool:
-        return len(self._workers) < self._room
-
-    def start(self, number: int, trial: Callable[[], Any]) -> None:
-        reader, writer = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        parent = os.getpid()
-        with interrupts_held():  # until this trial is among those that close() interrupts
-            pid = os.fork()
-            if pid == 0:
-                os.close(reader)
-                _run_and_report(trial, writer, parent)
-            os.close(writer)
-            self._workers[reader] = _Worker(number, pid)
-            self._selector.register(reader, selectors.EVENT_READ)
-
-    def wait(self) -> dict[int, Any]:
-        """Wait until trials end. Returns their results by number."""
-        results = {}
-        for key, _ in self._selector.select():
-            worker = self._workers[key.fd]
-            data = os.read(key.fd, 1 << 20)
-            worker.data += data
-            if not data:
-                self._remove(key.fd, worker)
-                results[worker.number] = _result_of(worker)
-        return results
-
-    def close(self) -> None:
-        """Interrupt what is still under way, as Ctrl-C does, and wait until it has ended its run."""
-        for worker in self._workers.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGINT)
-        for descriptor, worker in list(self._workers.items()):
-            while os.read(descriptor, 1 << 20):
-                continue  # a full pipe would keep the trial from ending
-            self._remove(descriptor, worker)
-        self._selector.close()
-
-    def _remove(self, descriptor: int, worker: _Worker) -> None:
-        self._selector.unregister(descriptor)
-        os.close(descriptor)
-        os.waitpid(worker.pid, 0)
-        del self._workers[descriptor]
-
-
-def _run_and_report(trial: Callable[[], Any], writer: int, parent: int) -> NoReturn:
-    """Run a trial in its own process and send its result. Never returns."""
-    code = 130
-    try:
-        try:
-            code = _run(trial, writer, parent)
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-    finally:  # also where a second Ctrl-C interrupts the lines above: the code of the parent must not run twice
-        os._exit(code)
-
-
-def _run(trial: Callable[[], Any], writer: int, parent: int) -> int:
-    try:
-        # A shell starts background jobs with SIGINT ignored, and a trial must end at it all the same.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        release_interrupts()
-        kernel.prctl(_PDEATHSIG, signal.SIGINT)
-        if os.getppid() != parent:
-            return 1
-        with open(writer, "wb") as result:
-            pickle.dump(trial(), result)
-    except KeyboardInterrupt:
-        return 130
-    except BaseException:  # noqa: BLE001 (top level of a process)
-        traceback.print_exc()
-        return 1
-    return 0
-
-
-def _result_of(worker: _Worker) -> Any:
-    if not worker.data:
-        raise StateError("the process of a trial ended without a result; its messages stand above")
-    return pickle.loads(bytes(worker.data))  # noqa: S301 (written by our own fork)
-
-
-KEPT = "kept"
-"""The folder of a run with the final content of the persisted paths."""
-
-
-class PersistedPaths:
-    """Copies, below ``folder``, of the absolute ``paths`` that outlive an attempt.
-
-    ``outputs`` are paths in them whose content is stored after each trial.
-    """
-
-    def __init__(self, paths: Sequence[str], folder: Path, outputs: Sequence[str] = ()) -> None:
-        self._folder = folder.absolute()
-        self._copies = {
-            path: self._folder / "live" / f"{number}-{Path(path).name}" for number, path in enumerate(paths, start=1)
-        }
-        self._outputs = tuple(outputs)
-        self._named_paths: set[str] = set()
-
-    def copy(self) -> None:
-        """Make the copies, which may take long. Raises :class:`InputError` where the disk has no room for them."""
-        for path, copy in self._copies.items():
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                copy_path(Path(path), copy)
-            except (OSError, shutil.Error) as error:
-                raise InputError(f"--keep {path}: cannot be copied for the rehearsal: {error}") from error
-
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self._copies)
-
-    def replace_in(self, value: Any) -> Any:
-        """An argument with each persisted path in it, or the beginning of a longer path, replaced by its copy."""
-        if isinstance(value, str):
-            for path, copy in self._copies.items():
-                if path in value:
-                    self._named_paths.add(path)
-                    value = value.replace(path, str(copy))
-            return value
-        if isinstance(value, list | tuple):
-            return type(value)(self.replace_in(item) for item in value)
-        if isinstance(value, Mapping):
-            return {key: self.replace_in(item) for key, item in value.items()}
-        return value
-
-    def require_all_named(self) -> None:
-        """Raise :class:`InputError` for a path in no argument: the step could not be redirected to its copy."""
-        for path in self._copies.keys() - self._named_paths:
-            raise InputError(
-                f"--keep {path}: no argument names this path, so the step cannot be given a copy of it; "
-                "make the path an argument"
-            )
-
-    def prepare(self, order: StartOrder) -> dict[Path, str]:
-        """Reset the copies before the first attempt of a trial; return the paths to watch with their area."""
-        initial = self._folder / "begun"
-        if order.attempt == 1:
-            for copy in self._copies.values():
-                if initial.exists():
-                    remove_path(copy)
-                    copy_path(initial / copy.name, copy)
-                else:
-                    copy_path(copy, initial / copy.name)
-            initial.mkdir(parents=True, exist_ok=True)
-        return dict.fromkeys(self._copies.values(), SAVES)
-
-    def collect(self, run: Path) -> None:
-        """Store the outputs in it after a trial beside its attempts: the rest is state, and not compared."""
-        for output in self._outputs:
-            for path, copy in self._copies.items():
-                if Path(output).is_relative_to(path):
-                    inside = Path(output).relative_to(path)
-                    copy_path(copy / inside, run / KEPT / copy.name / inside)
-
-    def content(self, run: Path) -> dict[str, Path]:
-        """The content after a trial, by the real paths."""
-        return {path: run / KEPT / copy.name for path, copy in self._copies.items()}
-
-
-def copy_path(source: Path, target: Path) -> None:
-    """Copy a file or folder; do nothing if it does not exist."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if source.is_dir():
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=_copy_file)
-    elif source.exists():
-        _copy_file(str(source), str(target))
-
-
-_CLONE = 0x40049409  # FICLONE of ioctl_ficlone(2)
-
-
-def _copy_file(source: str, target: str) -> None:
-    """Copy a file with its times; where the file system can (Btrfs, XFS), both share their blocks until one is changed."""
-    if not Path(source).is_file():
-        return  # a socket or a pipe: nothing to copy
-    with Path(source).open("rb") as old, Path(target).open("wb") as new:
-        try:
-            fcntl.ioctl(new.fileno(), _CLONE, old.fileno())
-        except OSError:  # the file system cannot, or the two are not on one
-            shutil.copyfileobj(old, new, 1 << 20)
-    shutil.copystat(source, target)
-
-
-def size_of(path: Path) -> int:
-    """The bytes of a file, or of all files in a folder; 0 if there is none."""
-    if not path.is_dir():
-        return path.lstat().st_size if path.exists() else 0
-    return sum(os.lstat(Path(here, name)).st_size for here, _, names in os.walk(path) for name in names)
-
-
-def remove_path(path: Path) -> None:
-    """Remove a file or folder; do nothing if it does not exist."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+__all__ = ["TaskResults", "TrialAttempt", "TrialRun", "TrialRunner"]
 
 
 _POLICY = {"interruptions": {"max": 1000, "backoff": "1ms"}, "errors": {"backoff": "1ms"}}
@@ -396,6 +93,7 @@ class TrialRun:
     injected: tuple[InjectionResult, ...] = ()
     traces: Mapping[str, tuple[AttemptTrace, ...]] = field(default_factory=dict)  # of the traced attempts, by task
     timed_out: bool = False
+    is_cut: bool = False  # the budget ended before it did
     missing_ranks: str = ""  # why the nodes of some ranks could not be taken
 
     @property
@@ -572,6 +270,7 @@ def _trial_run(
         injected=tuple(injector.results),
         traces={path: tuple(traces) for path, traces in injector.traces.items()},
         timed_out=injector.timed_out,
+        is_cut=injector.is_cut,
         missing_ranks=injector.missing_ranks,
     )
 

@@ -240,11 +240,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PointOutcome:
-    """The outcome of one injection point. ``problem`` says in one sentence what the interruption broke; empty: nothing."""
+    """The outcome of one injection point. ``problem`` says in one sentence what the interruption broke; empty: nothing.
+
+    ``inconclusive`` says why a trial that the budget cut short says nothing; ``trial`` is ``None`` then, as for a point that was
+    not tried.
+    """
 
     point: InjectionPoint
     trial: TrialRun | None = None
     problem: str = ""
+    inconclusive: str = ""
     never_finishes: bool = False
     ended_early: bool = False  # an attempt exited with 0 after its notice, with work left
     differences: tuple[Difference, ...] = ()

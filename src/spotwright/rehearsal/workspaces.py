@@ -20,7 +20,8 @@ from urllib.parse import quote
 from spotwright.errors import InputError
 from spotwright.local.protocol import LOG, OUT, WORK, StartOrder
 from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH
-from spotwright.rehearsal.trials import KEPT, PersistedPaths, TrialRun, copy_path, remove_path
+from spotwright.rehearsal.persisted_paths import KEPT, PersistedPaths, copy_path, remove_path
+from spotwright.rehearsal.trials import TrialRun
 
 __all__ = ["CommandWorkspace", "PvcFolders", "TaskWorkspace", "Workspace"]
 
