@@ -493,8 +493,7 @@ class Webhook:
             missing = await self._missing(config, asked.namespace) if is_new else claims_not_in(asked.old or {}, config)
             config = without_claims(config, missing)
         if config is not None and asked.old is None and is_of_a_run(asked.data):
-            async with self._looking.turn(key):
-                return await self._answer_unplaced(asked, key, config)
+            return await self._answer_unplaced(asked, key, config)
         wanted: Sequence[tuple[str, str, str]] = []
         facts = PodFacts()
         if config is not None:
@@ -535,25 +534,33 @@ class Webhook:
 
         A number is given out only where the pod is placed, so it is placed first, and made precise then.
         """
-        pod, steps = asked.data, Steps(MOST_STEPS)
-        owners = await self._owners(asked)
-        left = why_left(owners)
-        wanted = [] if left else referenced_objects(owners[-1])
-        if left or len(wanted) > MOST_REFERENCES:
-            return answer(asked, lambda _: Outcome(left or Verdict.TOO_LARGE))
-        beside = await self._beside(asked, wanted)
-        review, first = await self._in_turn(
-            asked, key, lambda _: place_at_pod(pod, owners, config, beside, steps=steps)
-        )
+        async with self._looking.turn(key):
+            review, first, retries = await self._placed_at_pod(asked, key, config)
         if first.placed is None:
             return review, first
         placed, facts = first.placed, await self._found(asked)
 
         def decide(_: AdmissionRequest) -> Outcome:
-            second = admit_pod(placed, config, facts, self.refusal_image, why_unplaced_retries(owners[-1]))
+            second = admit_pod(placed, config, facts, self.refusal_image, retries)
             return Outcome(second.verdict, [*first.patch, *second.patch], [*first.warnings, *second.warnings])
 
         return await self._in_turn(asked, key, decide)
+
+    async def _placed_at_pod(
+        self, asked: AdmissionRequest, key: Key, config: Config
+    ) -> tuple[dict[str, Any], Outcome, str]:
+        """The answer that places such a pod, with the clause about its owner's own retries."""
+        pod, steps = asked.data, Steps(MOST_STEPS)
+        owners = await self._owners(asked)
+        left = why_left(owners)
+        wanted = [] if left else referenced_objects(owners[-1])
+        if left or len(wanted) > MOST_REFERENCES:
+            return *answer(asked, lambda _: Outcome(left or Verdict.TOO_LARGE)), ""
+        beside = await self._beside(asked, wanted)
+        review, first = await self._in_turn(
+            asked, key, lambda _: place_at_pod(pod, owners, config, beside, steps=steps)
+        )
+        return review, first, why_unplaced_retries(owners[-1])
 
     async def _owners(self, asked: AdmissionRequest) -> Sequence[Mapping[str, Any]]:
         """All owners of a pod that are runs, nearest first, as they are now; none if one of them is not read in time."""
