@@ -7,17 +7,15 @@ the file beside each log that is not complete, so a kill loses nothing that Kube
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import resource
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.disk_room import drop_logs, fair_limit, logs_by_namespace, logs_to_drop
 from spotwright.cluster.log_file import POSITION, LogFile, free_and_reserve, saved_states
 from spotwright.cluster.log_follower import Follower
 from spotwright.cluster.workloads import attempts_of, uid_of
@@ -25,7 +23,7 @@ from spotwright.engine.state import RunState
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import RunFolder, StateFolder
 
-__all__ = ["DEFAULT_LIMIT", "NAMESPACE_LIMIT", "KeptLog", "LogKeeper", "SeenAttempt"]
+__all__ = ["DEFAULT_LIMIT", "NAMESPACE_LIMIT", "LogKeeper", "SeenAttempt"]
 
 
 DEFAULT_LIMIT = 64 << 20
@@ -41,7 +39,6 @@ NAMESPACE_LIMIT = 5 << 30
 
 _MEASURED = 30.0  # seconds between two measurements, at least
 _SHARE = 0.05  # of the time that measurements may take
-_SMALL = 8192  # bytes: what is no longer is not worth a line that says that it was dropped
 _NAMED = 20  # logs that one note names
 
 
@@ -53,25 +50,6 @@ class SeenAttempt(NamedTuple):
     pod: Mapping[str, Any]
     restart: int
     is_lost: bool = False
-
-
-class KeptLog(NamedTuple):
-    """A log on the disk with what belongs to it. ``at`` is when it was last written, ``size`` the bytes that it takes."""
-
-    at: float
-    size: int
-    path: Path
-    is_complete: bool
-
-    @property
-    def run(self) -> str:
-        """The name of its run."""
-        return self.path.parents[3].name
-
-    @property
-    def name(self) -> str:
-        """Its task and attempt, for people."""
-        return f"{unquote(self.path.parents[1].name.replace('+', '/'))} {self.path.parent.name.replace('-', ' ')}"
 
 
 class LogKeeper:
@@ -171,17 +149,17 @@ class LogKeeper:
         """Drop logs of namespaces that have more than their limit: the oldest ones first, and what is followed last."""
         runs = state.path / "runs"
         try:
-            found = await asyncio.to_thread(_measured, runs)
-            limit = _fair_limit(self._namespace_limit, found, *free_and_reserve(runs))
+            found = await asyncio.to_thread(logs_by_namespace, runs)
+            limit = fair_limit(self._namespace_limit, found, *free_and_reserve(runs))
         except OSError as error:
             _LOG.warning("%s: the sizes of logs are not known (%s)", runs, error.strerror)
             return
         for namespace, logs in found.items():
-            dropped = _too_much(logs, limit)
+            dropped = logs_to_drop(logs, limit)
             if dropped:
                 await self._forget({log.path for log in dropped if not log.is_complete})
                 why = f"the logs of namespace {namespace} had more than {format_bytes(limit)}"
-                await asyncio.to_thread(_drop, dropped, why)
+                await asyncio.to_thread(drop_logs, dropped, why)
                 for run in dict.fromkeys(log.run for log in dropped):
                     of_run = [log for log in dropped if log.run == run]
                     named = ", ".join(f"{log.name} ({format_bytes(log.size)})" for log in of_run[:_NAMED])
@@ -247,57 +225,6 @@ def _notes(path: Path) -> Mapping[str, Any] | None:
     both = (state["notes"] for state in (states.get("before"), states.get("after")) if state)
     wanted = {"uid", "restart", "namespace", "pod"}
     return next((notes for notes in both if wanted <= notes.keys() and str(notes["restart"]).isdecimal()), None)
-
-
-def _measured(runs: Path) -> dict[str, list[KeptLog]]:
-    """All logs on the disk by namespace: the name of a run begins with it, and no namespace's name has a dot."""
-    found: dict[str, list[KeptLog]] = {}
-    for run in os.scandir(runs):
-        namespace, dot, _ = run.name.partition(".")
-        for attempt in Path(run.path).glob("tasks/*/attempt-*") if dot else ():
-            with contextlib.suppress(OSError):  # its run is deleted
-                files = {each.name: each.stat() for each in os.scandir(attempt) if each.name.startswith("log.")}
-                if "log.txt" in files:
-                    size = sum(status.st_blocks * 512 for status in files.values())
-                    at = max(status.st_mtime for status in files.values())
-                    kept = KeptLog(at, size, attempt / "log.txt", POSITION not in files)
-                    found.setdefault(namespace, []).append(kept)
-    return found
-
-
-def _fair_limit(limit: int, found: Mapping[str, Sequence[KeptLog]], free: int, reserve: int) -> int:
-    """The limit of each namespace: less where the disk is nearly full, so that none takes the room of the others."""
-    if not found or free >= 2 * reserve:
-        return limit
-    used = sum(log.size for logs in found.values() for log in logs)
-    return min(limit, max(0, used + free - 2 * reserve) // len(found))
-
-
-def _too_much(logs: Sequence[KeptLog], limit: int) -> list[KeptLog]:
-    """The logs that are dropped, oldest first: those that say what they were, then short ones, then those that go on."""
-    left, dropped = sum(log.size for log in logs) - limit, list[KeptLog]()
-    for log in sorted(logs, key=lambda log: (not log.is_complete, log.size <= _SMALL, log.at)):
-        if left <= 0:
-            break
-        if log.size:
-            dropped.append(log)
-            left -= log.size
-    return dropped
-
-
-def _drop(logs: Iterable[KeptLog], why: str) -> None:
-    """Put a line in the place of each log that says why it was dropped; nothing in the place of a short one."""
-    for log in logs:
-        text = "" if log.size <= _SMALL else f"[spotwright: this log of {format_bytes(log.size)} was dropped: {why}]\n"
-        new = log.path.with_name("log.dropped")
-        try:
-            new.write_text(text, encoding="utf-8")
-            new.replace(log.path)
-            for beside in log.path.parent.glob("log.tail-*"):
-                beside.unlink(missing_ok=True)
-            log.path.with_name(POSITION).unlink(missing_ok=True)
-        except OSError as error:
-            _LOG.warning("%s: cannot be dropped (%s)", log.path, error.strerror)
 
 
 def _allow_many_files() -> None:

@@ -12,11 +12,11 @@ from spotwright.cluster.api_client import Api, EventWriter
 from spotwright.cluster.attempt_numbers import Ledger, ledger_of
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.descheduler import Mover
+from spotwright.cluster.disk_room import RunQuota
 from spotwright.cluster.log_keeper import NAMESPACE_LIMIT, LogKeeper
 from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import OnRecorded
 from spotwright.cluster.parts import until_one_ends
-from spotwright.cluster.run_quota import RunQuota
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.unavailable_pools import PoolPauses, Tally
 from spotwright.cluster.view import SeenPod
