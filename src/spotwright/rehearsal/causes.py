@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from spotwright.kfp.commands import COMMAND_TASK
+from spotwright.local.protocol import LOG
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation, OnSigterm
 from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH, FileActivity, InjectionKind, Save
@@ -79,6 +80,8 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
         return _ENDS_AS_SUCCESS
     if outcome.ended_early:
         return _ENDS_WITH_WORK_LEFT
+    if any(_meets_former_ranks(attempt.folder / LOG) for attempt in trial.attempts):
+        return _FORMER_ADDRESSES
     if _ends_early(outcome, trial):
         return _ENDS_EARLY
     removed = outcome.lost_by
@@ -102,6 +105,21 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
     found = (_lock_left(outcome, before, activity) or _torn(before, loaded, step) for before in interrupted)
     return next(filter(None, found), _missing_state(outcome) if _loads_all(outcome) else "")
+
+
+_FORMER_ADDRESSES = (
+    "restarted ranks connect to the addresses of those before, as gloo does with torchrun's default rendezvous (PyTorch 2.15): "
+    "start it with --standalone, or on several nodes with --rdzv-backend c10d"
+)
+
+
+def _meets_former_ranks(log: Path) -> bool:
+    """Whether the ranks of an attempt failed to meet, and their launcher started them again."""
+    try:
+        content = log.read_bytes()[-_MAX_READ:]
+    except OSError:
+        return False
+    return b"Gloo connectFullMesh failed" in content and b"torch/distributed/elastic" in content
 
 
 def _missing_state(outcome: PointOutcome) -> str:
