@@ -76,14 +76,9 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     trial, activity = outcome.trial, step.activity
     if trial is None or not outcome.problem:
         return ""
-    if any(attempt.accepted_by_kfp for attempt in trial.attempts):
-        return _ENDS_AS_SUCCESS
-    if outcome.ended_early:
-        return _ENDS_WITH_WORK_LEFT
-    if any(_meets_former_ranks(attempt.folder / LOG) for attempt in trial.attempts):
-        return _FORMER_ADDRESSES
-    if _ends_early(outcome, trial):
-        return _ENDS_EARLY
+    ending = _shown_by_ends(outcome, trial)
+    if ending:
+        return ending
     removed = outcome.lost_by
     if removed is not None and removed.call is FileCall.REMOVE:
         return f"{removed.path} is removed before the next save is whole: remove it afterwards"
@@ -105,6 +100,17 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
     found = (_lock_left(outcome, before, activity) or _torn(before, loaded, step) for before in interrupted)
     return next(filter(None, found), _missing_state(outcome) if _loads_all(outcome) else "")
+
+
+def _shown_by_ends(outcome: PointOutcome, trial: TrialRun) -> str:
+    """The cause that the ends of attempts and their logs show; empty if they show none."""
+    if any(attempt.accepted_by_kfp for attempt in trial.attempts):
+        return _ENDS_AS_SUCCESS
+    if outcome.ended_early:
+        return _ENDS_WITH_WORK_LEFT
+    if any(_meets_former_ranks(attempt.folder / LOG) for attempt in trial.attempts):
+        return _FORMER_ADDRESSES
+    return _ENDS_EARLY if _ends_early(outcome, trial) else ""
 
 
 _FORMER_ADDRESSES = (
