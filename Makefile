@@ -35,7 +35,7 @@ test-long: ## the rest of the tests: every crash point, world and example that `
 
 test-hostile: ## the 20,000 days of a hostile tenant beside a quiet one: three hours
 	@scripts/bootstrap dev
-	@$(BIN)/python -m pytest --hypothesis-profile=explore -m "long or not long" tests/cluster/hostile $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 4 -o faulthandler_timeout=0 --hypothesis-profile=explore -m "long or not long" tests/cluster/hostile $(ARGS)
 
 fuzz: TARGET = mutate
 fuzz: SECONDS = 60

@@ -42,6 +42,8 @@ def main(arguments: list[str]) -> int:
         return failed(f"usage: scripts/bootstrap {'|'.join(SETS)}")
     if VENV.exists() and not STAMP.exists() and any(VENV.iterdir()):
         return failed(f"{VENV} was not made by this script: move it away or delete it")
+    if VENV.is_symlink():
+        return failed(f"{VENV} is a link to {VENV.resolve()}, which belongs to another folder: remove the link")
     try:
         VENV.mkdir(exist_ok=True)
         with STAMP.open("a+", encoding="utf-8") as stamp:

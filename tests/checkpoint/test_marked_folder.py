@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,82 @@ def test_an_attempt_that_was_replaced_is_told(tmp_path: Path) -> None:
     with pytest.raises(StaleWriter, match="another attempt has taken over"):
         old.check()
     new.check()
+
+
+def written(folders: MarkedFolders, step: int, text: str) -> Path:
+    """A whole folder that waits to be put in its place."""
+    folder = folders.own_folder(step)
+    folder.mkdir(parents=True)
+    (folder / "weights").write_text(text)
+    mark_whole(folder, {"step": step})
+    return folder
+
+
+def test_a_folder_counts_when_it_is_put_in_its_place_and_replaces_an_earlier_one(tmp_path: Path) -> None:
+    folders = MarkedFolders(tmp_path, "checkpoint-")
+    folders.claim()
+    for text in ("first", "second"):
+        written(folders, 20, text)
+        assert folders.newest() == (None if text == "first" else tmp_path / "checkpoint-20")
+        folders.put(20)
+        assert (tmp_path / "checkpoint-20" / "weights").read_text() == text
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["checkpoint-20", "spotwright-claims"]
+
+
+def test_what_an_earlier_attempt_has_not_finished_is_moved_aside(tmp_path: Path) -> None:
+    old, new = MarkedFolders(tmp_path, "checkpoint-"), MarkedFolders(tmp_path, "checkpoint-")
+    old.claim()
+    written(old, 20, "old")
+
+    assert new.claim() == ["checkpoint-20 is torn (its save did not end); it is torn-checkpoint-20 now"]
+    with pytest.raises(StaleWriter):
+        old.put(20)
+    assert new.newest() is None
+
+
+@pytest.mark.parametrize("taken_over_before", ["the first move", "the second move"])
+@pytest.mark.parametrize("has_same_step", [True, False])
+def test_an_attempt_that_is_replaced_while_it_puts_a_folder_in_its_place_puts_back_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken_over_before: str, has_same_step: bool
+) -> None:
+    old, new = MarkedFolders(tmp_path, "checkpoint-"), MarkedFolders(tmp_path, "checkpoint-")
+    old.claim()
+    written(old, 20, "old")
+    rename, moves = os.rename, 0
+
+    def interrupted(source: Path, target: Path) -> None:
+        """The process freezes here, until its successor has saved."""
+        nonlocal moves
+        moves += 1
+        if moves == (1 if taken_over_before == "the first move" else 2):
+            kept = tmp_path / "kept"
+            rename(old.own_folder(20).parent, kept)  # as if it had begun to write after its successor looked
+            new.claim()
+            rename(kept, old.own_folder(20).parent)
+            step = 20 if has_same_step else 30
+            written(new, step, "new")
+            new.put(step)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(StaleWriter):
+        old.put(20)
+    monkeypatch.undo()
+    newest = tmp_path / f"checkpoint-{20 if has_same_step else 30}"
+    assert new.newest() == newest
+    assert (newest / "weights").read_text() == "new"
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+
+
+def test_a_folder_whose_place_was_to_be_taken_comes_back_if_that_did_not_happen(tmp_path: Path) -> None:
+    old, new = MarkedFolders(tmp_path, "checkpoint-"), MarkedFolders(tmp_path, "checkpoint-")
+    old.claim()
+    whole(tmp_path, 20)
+    folder = written(old, 20, "new")
+    (tmp_path / "checkpoint-20").rename(folder.with_name("replaced-checkpoint-20"))  # and then it was killed
+
+    new.claim()
+    assert new.newest() == tmp_path / "checkpoint-20"
 
 
 def test_the_oldest_whole_folders_are_removed(tmp_path: Path) -> None:

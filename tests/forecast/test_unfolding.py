@@ -212,6 +212,7 @@ def test_too_many_items_are_refused_before_they_are_unfolded() -> None:
         planned(plan, arguments={"rows": [0] * 1_000_000})
 
 
+@pytest.mark.long
 def test_too_many_branches_that_are_not_taken_are_refused() -> None:
     each = a_dag(branch("if", "x == 'never'", "small", x=DagInput("item")))
     outer, inner = a_loop("outer", items=(1,) * 400, dag="inner"), a_loop("loop", items=("a",) * 400, dag="each")

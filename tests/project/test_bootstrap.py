@@ -181,3 +181,16 @@ def test_a_python_that_is_too_old_or_missing_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Python 3.11 or newer is needed" in done.stderr
     assert "python3.8" in done.stderr
+
+
+def test_a_link_to_the_environment_of_another_folder_is_refused_and_that_stays_as_it_is(
+    bootstrap: Bootstrap, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    (other / "spotwright.json").write_text('["", "run"]', encoding="utf-8")
+    (other / "kept").touch()
+    (bootstrap.root / ".venv").symlink_to(other)
+
+    assert bootstrap("run") == 1
+    assert f"is a link to {other}, which belongs to another folder: remove the link" in capsys.readouterr().err
+    assert sorted(each.name for each in other.iterdir()) == ["kept", "spotwright.json"]

@@ -303,6 +303,7 @@ def test_a_watcher_waits_where_other_trials_have_all_instances(tmp_path: Path) -
     assert watcher.close() == ()
 
 
+@pytest.mark.long
 def test_where_events_were_lost_nothing_is_said(tmp_path: Path) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     (tmp_path / "state").write_text("content")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.project import Project
+from tests.sampling import every
 
 from spotwright.rehearsal.generator_states import changed_generators, recording_environment
 
@@ -60,11 +61,14 @@ def rehearsed(project: Project, parts: dict[str, str]) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "words"),
-    [
-        (FORGETS_NUMBERS, "the random numbers of random are not in the save"),
-        (FORGETS_ORDER, "the order of the data is not in the save, because rows such as"),
-        (HIDES_ORDER, "the shared random generators ended as undisturbed: perhaps the order of the data"),
-    ],
+    every(
+        3,
+        [
+            (FORGETS_NUMBERS, "the random numbers of random are not in the save"),
+            (FORGETS_ORDER, "the order of the data is not in the save, because rows such as"),
+            (HIDES_ORDER, "the shared random generators ended as undisturbed: perhaps the order of the data"),
+        ],
+    ),
 )
 def test_what_the_save_lacks_is_named_and_no_file_is_called_torn(
     parts: dict[str, str], words: str, project: Project
@@ -77,7 +81,7 @@ def test_what_the_save_lacks_is_named_and_no_file_is_called_torn(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts", [SAVES_NUMBERS, SAVES_ORDER])
+@pytest.mark.parametrize("parts", every(2, [SAVES_NUMBERS, SAVES_ORDER]))
 def test_a_step_that_saves_them_resumes(parts: dict[str, str], project: Project) -> None:
     assert rehearsed(project, parts)["verdict"] == "safe and resumes"
 

@@ -184,6 +184,7 @@ def test_a_launcher_that_is_killed_alone_leaves_ranks_that_are_named(project: Pr
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_other_ranks_hear_of_the_loss_from_their_launcher_and_see_no_notice(project: Project) -> None:
     step = of_ranks(project, AT_ITS_NOTICE, "--output", "told.txt", "--notice", "3s")
     points = {point["name"]: point for point in step["points"]}

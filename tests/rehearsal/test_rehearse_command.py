@@ -278,6 +278,7 @@ def test_the_size_of_a_large_kept_folder_is_said_before_it_is_copied_and_sigterm
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_a_killed_rehearsal_has_copied_is_removed_by_the_next_one(project: Project) -> None:
     under = keeps_a_large_folder(project)
     under.kill()
@@ -302,6 +303,7 @@ def test_a_program_in_a_temporary_folder_gets_a_sentence(
     assert done.code == 1
 
 
+@pytest.mark.long
 def test_a_checkpoint_folder_that_no_shell_puts_in_is_pointed_out(project: Project) -> None:
     program = [sys.executable, "-c", "import sys, time; time.sleep(0.05); open('a', 'w').write(sys.argv[1])"]
     literal = rehearse(project, "--", *program, "--out=$SPOTWRIGHT_CHECKPOINT")

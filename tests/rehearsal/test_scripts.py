@@ -77,7 +77,7 @@ LOOK_ALIKE = {
     "never_loads": Script(OVER, "SIGTERM"),
 }
 """Scripts that look as if they had a cause, in whose words it would be named, and have not."""
-KEPT = {"names_as_text", "by_epoch", "removed_first"}
+KEPT = {"names_as_text", "removed_first"}
 """Scripts of `make test`; `make test-long` has all."""
 
 

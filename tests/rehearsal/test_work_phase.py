@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.e2e.project import Project
 from tests.rehearsal.interrupted_points import INTERRUPTED, POINT
+from tests.sampling import every
 
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
@@ -191,11 +192,14 @@ def test_imports_that_take_longer_than_undisturbed_are_no_work(project: Project)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "seen_by", "verdict"),
-    [
-        (IMPORTS + REPORTS, SeenBy.PROGRESS, "safe and resumes"),
-        (IMPORTS + SAVES_ONLY, SeenBy.SAVES, "safe and resumes"),
-        (READS, SeenBy.READS, "safe but starts over"),
-    ],
+    every(
+        3,
+        [
+            (IMPORTS + REPORTS, SeenBy.PROGRESS, "safe and resumes"),
+            (IMPORTS + SAVES_ONLY, SeenBy.SAVES, "safe and resumes"),
+            (READS, SeenBy.READS, "safe but starts over"),
+        ],
+    ),
 )
 def test_nodes_are_taken_between_the_first_step_and_the_last(
     code: str, seen_by: SeenBy, verdict: str, project: Project

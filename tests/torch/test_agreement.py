@@ -311,7 +311,7 @@ def survives(rank: Rank, replicas: list[list[int]], dead: list[int]) -> list[Any
     if rank.number in dead:
         rank.waits_for("never")
     rank.waits_for("go")
-    alive = sorted(agreement.alive())
+    alive = [each for each in range(4) if agreement.answers(each)]
     rank.say(alive=alive)
     rank.waits_for("ask")
     dist.destroy_process_group()
@@ -478,6 +478,38 @@ def test_without_a_store_of_the_group_the_place_of_the_checkpoints_holds_the_key
     assert list((tmp_path / "place").iterdir()) == []
 
 
+def has_no_store_of_the_group(rank: Rank, place: str, lonely: int) -> list[Any]:
+    """Let the store of the group have no second client for one rank alone."""
+    store = dist.PrefixStore("2", dist.distributed_c10d._get_default_store())
+    mine = StoreOfOneClient(store) if rank.number == lonely else store
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", store=mine, rank=rank.number, world_size=rank.count)
+    with pytest.raises(CheckpointError, match="no store for ranks to talk through"):
+        Agreement.of_group()
+    agreement = Agreement.of_group(store=open_store(place))
+    if rank.number == 1:
+        agreement.ask("by files")
+    saved = []
+    for step in range(1, 30):
+        time.sleep(0.1)
+        dist.barrier()
+        if agreement.step_done(step):
+            saved.append(step)
+            agreement.saved()
+    agreement.close()
+    return saved
+
+
+@pytest.mark.parametrize("lonely", [0, 2])
+def test_where_one_rank_alone_cannot_use_the_store_of_the_group_all_use_the_place(lonely: int, tmp_path: Path) -> None:
+    with start(tmp_path / "run", has_no_store_of_the_group, str(tmp_path / "place"), lonely, count=3) as ranks:
+        first, *others = ranks.results()
+        said = [f"rank {each} has no store of its process group" in ranks.log(each) for each in range(3)]
+    assert others == [first] * 2
+    assert len(first) == 1
+    assert said == [each == lonely for each in range(3)]
+
+
 def test_without_a_store_of_the_group_an_object_store_holds_the_keys(tmp_path: Path) -> None:
     with s3_server("keys") as endpoint:
         options = {"endpoint_url": endpoint}
@@ -501,7 +533,7 @@ def test_a_single_process_is_granted_each_ask_at_its_next_step() -> None:
     assert agreement.why == "another"
     agreement.saved()
     assert not agreement.step_done(4)
-    assert agreement.alive() == {0}
+    assert agreement.answers(0)
     agreement.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -114,3 +115,35 @@ def test_sigterm_at_the_second_rank_alone_saves_before_it_leaves(
 
     trainings.run(framework.script, tmp_path, *framework.of_two, ranks=2)
     assert (tmp_path / framework.output).read_bytes() == quiet_two
+
+
+BEST_AND_PUSHED = [
+    ("save_steps=8", "save_steps=8, eval_strategy='steps', eval_steps=8, metric_for_best_model='loss'"),
+    ("logging_steps=1", "load_best_model_at_end=True, logging_steps=1"),
+    ("train_dataset=data", "train_dataset=data, eval_dataset=data[:16]"),
+    (
+        "trainer.train(",
+        "Trainer._push_from_checkpoint = lambda _, at: print('pushed', at)\nargs.push_to_hub = True\ntrainer.train(",
+    ),
+    ("trainer.save_model", "args.push_to_hub = False\ntrainer.save_model"),
+]
+
+
+def test_transformers_finds_the_best_checkpoint_and_pushes_each_from_where_it_stays(
+    trainings: Forge, tmp_path: Path
+) -> None:
+    framework = FRAMEWORKS[0]
+    text = framework.script.read_text()
+    for old, new in BEST_AND_PUSHED:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (tmp_path / "train.py").write_text(text)
+    training = trainings.run(tmp_path / "train.py", tmp_path)
+    place = tmp_path / "place" / "model"
+
+    assert "ould not locate the best model" not in training.log()
+    pushed = [line.split()[1] for line in training.log().splitlines() if line.startswith("pushed ")]
+    assert pushed == [str(place / f"checkpoint-{step}") for step in range(8, 49, 8)]
+    for step in framework.steps(tmp_path):
+        state = json.loads((place / f"checkpoint-{step}" / "trainer_state.json").read_text())
+        assert state["best_model_checkpoint"] == str(place / f"checkpoint-{state['best_global_step']}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,99 @@ def test_a_save_in_a_thread_that_fails_is_told_on_every_rank_and_tried_again(kin
     kept = [name for name in open_store(tmp_path / "place").names() if name.startswith("state-")]
     assert len(kept) == (2 if kind == "replicated" else 6)
     assert results[0]["weights"] == pytest.approx(uninterrupted(kind), rel=1e-12)
+
+
+HANGS: list[Any] = [("replicated", [0, 1]), ("sharded", [0, 2]), ("sharded", [1, 1])]
+
+
+def warnings_of_late_saves(log: str) -> list[str]:
+    return [line for line in log.splitlines() if "no other save that is due begins" in line]
+
+
+@pytest.mark.parametrize(("kind", "hangs"), HANGS)
+def test_a_save_that_never_ends_is_told_once_with_its_step_and_holds_neither_the_training_nor_its_end(
+    kind: str, hangs: list[int], tmp_path: Path
+) -> None:
+    with interrupted(tmp_path, kind, {"every": 0.0, "slow": 0.05, "seconds": 0.15, "hangs": hangs}) as ranks:
+        results = ranks.results()
+        (warning,) = warnings_of_late_saves(ranks.log(0) + ranks.log(1))
+        begun = [step + 1 for step in saved_steps(ranks)[0]]
+        assert "this one cannot begin before it; it is tried again when the next save is due" in ranks.log(0)
+    assert f"the save of step {begun[1]}, begun at 20" in warning
+    assert ("rank 1 is not done with its part" in warning) == (hangs[0] == 1)
+    assert ("this rank is still writing" in warning) == (hangs[0] == 0)
+    assert begun == [begun[0], begun[1]], "the last save cannot begin, and says so"
+    assert committed(tmp_path) == begun[:1]
+    assert results[0]["weights"] == pytest.approx(uninterrupted(kind), rel=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "hangs"), HANGS)
+def test_beside_a_save_that_never_ends_that_of_sigterm_says_why_it_is_not_made(
+    kind: str, hangs: list[int], tmp_path: Path
+) -> None:
+    settings = {"every": 0.0, "slow": 0.05, "seconds": 0.15, "hangs": hangs, "pause_at": 14, "pausing": [0, 1]}
+    with interrupted(tmp_path, kind, settings) as ranks:
+        ranks.until_all(paused=14)
+        end = time.monotonic() + 20
+        while not warnings_of_late_saves(ranks.log(0)) and time.monotonic() < end:
+            time.sleep(0.05)
+        ranks.kill(1, signal.SIGTERM)
+        ranks.allow("go")
+        began = time.monotonic()
+        assert ranks.code(1) == 143, ranks.log(1)
+        assert time.monotonic() - began < 15
+        assert ranks.code(0) != 0
+        assert "has not ended after" in ranks.log(1)
+        assert "this one cannot begin before it" in ranks.log(1)
+    assert len(committed(tmp_path)) == 1
+
+
+LEAVES = """
+import sys, threading, time, torch
+import torch.distributed as dist
+from spotwright.checkpoint import Checkpoint, SaveFailed, shared_save
+from spotwright.checkpoint.store import FolderStore
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+ckpt = Checkpoint(sys.argv[1], group=dist.group.WORLD, every=0.0)
+ckpt.load()
+write, how, shared_save._LATE_AFTER = FolderStore.write, sys.argv[2], 1.0
+def changed(store, name):
+    if ckpt.step == 2:
+        time.sleep(0.0 if how == "fails at once" else 0.5)
+        if how == "hangs":
+            threading.Event().wait()
+        if how.startswith("fails"):
+            raise SaveFailed("there is no room left")
+    return write(store, name)
+FolderStore.write = changed
+for step in ckpt.steps(9):
+    ckpt.step_done({"weights": torch.ones(3)})
+    if step == 1:
+        time.sleep(0.3)
+        break
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "words", "steps"),
+    [
+        ("fails", "the save of step 2 has failed: there is no room left", [1]),
+        ("fails at once", "the save of step 2 has failed: there is no room left", [1]),
+        ("hangs", "the save of step 2, begun at ", [1]),
+        ("ends", "", [2, 1]),
+    ],
+)
+def test_a_program_that_leaves_without_closing_logs_what_became_of_its_last_save_and_ends(
+    how: str, words: str, steps: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(LEAVES)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "place"), how]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert words in ended.stderr
+    assert ("the program ends without it" in ended.stderr) == (how == "hangs")
+    assert committed(tmp_path) == steps
 
 
 def leaves_during_a_save(_: Rank, place: str) -> int:

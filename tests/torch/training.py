@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from spotwright.checkpoint import Checkpoint, SaveFailed
+from spotwright.checkpoint import Checkpoint, SaveFailed, shared_save
 from spotwright.checkpoint.shared_save import SharedSave
 from spotwright.checkpoint.store import FolderStore
 from spotwright.checkpoint.torch import restore, state_of
@@ -51,9 +52,15 @@ def wait_with_hook(rank: Rank, settings: dict[str, Any]) -> None:
 
 
 def write_slowly(rank: Rank, settings: dict[str, Any]) -> None:
-    """Let each state file and shard take so many ``slow`` seconds, and say when it begins; one of ``full``'s numbers fails."""
+    """Let each state file and shard take so many ``slow`` seconds, and say when it begins.
+
+    That of a rank and number that ``full`` names fails; that of ``hangs`` never ends, and is late after a second.
+    """
     if "slow" not in settings:
         return
+    if "hangs" in settings:
+        setattr(shared_save, "_LATE_AFTER", 1.0)  # noqa: B010  # in this process only
+        setattr(shared_save, "_LATE_TIMES", 0.0)  # noqa: B010
     write, numbers = FolderStore.write, itertools.count()
 
     def slow(store: FolderStore, name: str) -> Any:
@@ -62,6 +69,8 @@ def write_slowly(rank: Rank, settings: dict[str, Any]) -> None:
         time.sleep(settings["slow"])
         if [rank.number, number] == settings.get("full"):
             raise SaveFailed("there is no room left")
+        if [rank.number, number] == settings.get("hangs"):
+            threading.Event().wait()
         return write(store, name)
 
     setattr(FolderStore, "write", slow)  # noqa: B010  # in this process only

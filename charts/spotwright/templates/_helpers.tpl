@@ -20,7 +20,7 @@ app.kubernetes.io/part-of: spotwright
 {{/* Nothing but a name in the release's namespace, and the labels. */}}
 {{- define "spotwright.metadata" -}}
 name: spotwright
-namespace: {{ .Release.Namespace }}
+namespace: {{ .Release.Namespace | quote }}
 labels:
   {{- include "spotwright.labels" . | nindent 2 }}
 {{- end }}
@@ -75,6 +75,9 @@ labels:
 {{- if has . (list $.Release.Namespace "kube-system" "kube-public" "kube-node-lease") }}
 {{- fail (printf "namespaces: %s cannot be served: it has the controller's or Kubernetes' own work, which must not be on spot nodes" .) }}
 {{- end }}
+{{- end }}
+{{- with get (fromYaml .config) "Error" }}
+{{- fail (printf "config: is no text of a spotwright.yaml (%s): --set-file config=spotwright.yaml reads the file" .) }}
 {{- end }}
 {{- if and .image.tag .image.digest }}
 {{- fail "image: the digest names the image already: leave out the tag" }}

@@ -32,7 +32,7 @@ except ImportError as error:
 from spotwright.checkpoint import marked_folder, random_states
 from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import NotLoaded
-from spotwright.checkpoint.folder_saves import FolderSaves, is_replicated
+from spotwright.checkpoint.folder_saves import FolderSaves, claim_together, is_replicated
 from spotwright.checkpoint.marked_folder import MarkedFolders, folder_at
 
 __all__ = ["SpotState"]
@@ -84,10 +84,8 @@ class SpotState:
         other parameters, and :class:`PlaceError` if the place cannot be used.
         """
         accelerator = self._accelerator
-        if accelerator.is_main_process:
-            for line in self._folders.claim():
-                _warn("%s: %s", self._folders.place, line)
-        accelerator.wait_for_everyone()
+        for line in claim_together(self._folders, accelerator, marks=accelerator.is_main_process):
+            _warn("%s: %s", self._folders.place, line)
         found = self._folders.newest_of(self._model_facts(), accelerator.num_processes)
         step = 0 if found is None else marked_folder.facts_of(found)["step"]
         steps = accelerator.gather(torch.tensor([step], device=accelerator.device))
@@ -167,14 +165,16 @@ class SpotState:
 
     def _save(self, training: AttendedTraining) -> None:
         accelerator = self._accelerator
-        folder = str(self._folders.folder_of(self._step))
         facts = {
             "step": self._step, "epoch": self._epoch, "batch": self._batch, "seed": self._seed,
             "processes": accelerator.num_processes, **self._model_facts(),
         }  # fmt: skip
         saves = FolderSaves(self._folders, training, accelerator, marks=accelerator.is_main_process)
         if saves.save(
-            self._step, lambda: accelerator.save_state(folder), facts, is_independent=is_replicated(accelerator)
+            self._step,
+            lambda folder: accelerator.save_state(str(folder)),
+            facts,
+            is_independent=is_replicated(accelerator),
         ):
             if accelerator.is_main_process:
                 self._folders.prune(self._keep)

@@ -31,7 +31,7 @@ import torch
 import torch.distributed as dist
 
 from spotwright.checkpoint.errors import CheckpointError
-from spotwright.checkpoint.rank_keys import LOST_AFTER, GroupKeys, Keys, PlaceKeys
+from spotwright.checkpoint.rank_keys import KEPT_EVENTS, LOST_AFTER, GroupKeys, Keys, PlaceKeys
 from spotwright.checkpoint.store import Store
 from spotwright.checkpoint.termination import EXIT
 
@@ -40,6 +40,7 @@ __all__ = ["Agreement"]
 _LIMIT = 2.0  # seconds until a decision without the ranks that have not published
 _SHARE_OF_NOTICE = 0.25
 _MARGIN = 1.0  # seconds for which the other ranks let the one that asked decide first
+_TURN = 0.005  # seconds more for each next one, as each reads what all ranks have published
 _REPEAT = 5.0  # seconds until an ask in vain is repeated, each time twice as many, as each may hold a step
 _BLOCKED_AFTER = 1.0  # seconds without a step after which a rank of an ended training ends itself
 _GONE_AFTER = 3.0  # the same, at least, where the announced end of another rank is over
@@ -116,7 +117,8 @@ class Agreement:
         self._rounds: deque[_Round] = deque()
         self._saving: _Round | None = None
         self._decided: int | None = None  # number of the last round whose steps were published
-        self._called: int | None = None  # number of the last call that this rank has made for answers
+        self._called: dict[int, tuple[int, float]] = {}  # by rank: the last call to it, and when that was seen
+        self._forgotten = 0  # number of the first event whose keys are kept
         self._together = 0  # saves of all ranks without a round
         self._next = 0  # number of the next event
         self._wish: tuple[str, float] | None = None  # an ask that no event stands for yet, and when its rank ends
@@ -142,21 +144,26 @@ class Agreement:
         """Return the agreement of a process group; all its ranks must call this, as it is a collective operation.
 
         ``group`` defaults to the group of all ranks. Without any, or with one rank, each :meth:`ask` is granted at the next step.
-        ``store`` is the place of the checkpoints, which is used where the group has no store of its own. Call it again after
-        the process group was destroyed and made again. Raises :class:`CheckpointError` if there is no store at all.
+        ``store`` is the place of the checkpoints, which all ranks use if one of them cannot use the store of the group. Call it
+        again after the process group was destroyed and made again. Raises :class:`CheckpointError`, on all ranks alike, if there
+        is no store at all.
         """
         if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(group) <= 1:
             return cls(None, 0, 1)
         rank, size = dist.get_rank(group), dist.get_world_size(group)
         prefix = _common_name(group)
-        try:
-            store_of_group = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # PyTorch has no public way to it
-            return cls(GroupKeys(store_of_group, f"spotwright/{prefix}", rank, size), rank, size)
-        except (AttributeError, NotImplementedError, RuntimeError) as error:
-            if store is None:
-                raise CheckpointError(
-                    f"this process group has no store for ranks to talk through ({error}); pass the place of the checkpoints"
-                ) from error
+        keys, problem = _keys_of_group(group, prefix, rank, size)
+        if not problem:
+            return cls(keys, rank, size)
+        if keys is not None:
+            keys.close()
+        if store is None:
+            raise CheckpointError(
+                f"this process group has no store for ranks to talk through ({problem}); pass the place of the checkpoints"
+            )
+        if keys is None:
+            text = "rank %d has no store of its process group (%s): all ranks talk through %s"
+            _log.warning(text, rank, problem, store.place)
         return cls(PlaceKeys(store, prefix, rank), rank, size)
 
     # -- asking
@@ -207,20 +214,28 @@ class Agreement:
                         for each in self._rounds:
                             each.is_urgent |= each.number == number
 
-    def alive(self, within: float = _LIMIT, unless: threading.Event | None = None) -> set[int]:
-        """Return the ranks whose processes answer within these seconds, or until an event is set, this one included."""
-        if self._keys is None or self._lost:
-            return {self.rank}
-        number = self._make({"kind": "call", "rank": self.rank})
+    def answers(self, rank: int, within: float = _LIMIT, unless: threading.Event | None = None) -> bool:
+        """Return whether the process of a rank answers within these seconds, or until an event is set.
+
+        Many ranks wait for one at the same time, so a call that another rank has made in the last ``within`` seconds counts: a
+        look of all of them costs each a few operations of the store, and not as many as there are ranks.
+        """
+        if rank == self.rank or self._keys is None or self._lost:
+            return rank == self.rank
         end = time.monotonic() + within
-        missing = set(range(self.size)) - {self.rank}
-        while missing and time.monotonic() < end and not (unless is not None and unless.is_set()):
-            missing = {rank for rank in missing if self._keys.read(f"{number}/step/{rank}") is None}
-            time.sleep(0.005)
-        if self._called is not None:  # so long ago that no other rank reads its answers any more
-            self._keys.remove([f"{self._called}/step/{rank}" for rank in range(self.size)])
-        self._called = number
-        return set(range(self.size)) - missing
+        with self._condition:
+            number, made_at = self._called.get(rank, (-1, -math.inf))
+        if made_at < end - 2 * within:
+            number = self._make({"kind": "call", "rank": self.rank, "whom": rank})
+        pause = 0.005
+        while not (found := self._keys.read(f"{number}/step/{rank}") is not None) and time.monotonic() < end:
+            if unless is not None and unless.is_set():
+                break
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.1)
+            with self._condition:  # a later call lets the answer to this one go
+                number = max(number, self._called.get(rank, (-1, 0.0))[0])
+        return found
 
     def end(self, code: int) -> None:
         """Say that this rank ends before the work is done, so that no other one waits for it.
@@ -243,7 +258,7 @@ class Agreement:
             made = json.loads(self._keys.announce(number, json.dumps(event).encode()))
             with self._condition:
                 self._next = max(self._next, number + 1)
-            if made["kind"] == event["kind"]:
+            if made["kind"] == event["kind"] and made.get("whom") == event.get("whom"):
                 break
         return number
 
@@ -302,7 +317,7 @@ class Agreement:
 
     def _answers(self, rank: int) -> bool:
         try:
-            return rank in self.alive()
+            return self.answers(rank)
         except (RuntimeError, CheckpointError):  # the rank that has gone may have had the store of the group
             return False
 
@@ -452,36 +467,63 @@ class Agreement:
         if event["kind"] == "end":
             self._take_end(event)
             return
+        if event["kind"] == "call":
+            self._take_call(keys, number, event)
+            return
         ends = time.monotonic() + event["left"] if event["rank"] == self.rank and "left" in event else None
         is_urgent = "left" in event or number == self._urgent
         current = _Round(number, event.get("why", ""), is_urgent=is_urgent, ends=ends)
         with self._condition:
             first = None if self._done is None else self._done + (not self._holding)
-            if event["kind"] == "save":
-                if self._rounds and (pending := self._rounds[-1].decision) is not None and pending.step is not None:
-                    first = max(first or 0, pending.step + 1)  # its main thread goes to that step in any case
-                self._rounds.append(current)
-                self.why, self._hurried = current.why, False
-                self._condition.notify_all()
+            if self._rounds and (pending := self._rounds[-1].decision) is not None and pending.step is not None:
+                first = max(first or 0, pending.step + 1)  # its main thread goes to that step in any case
+            self._rounds.append(current)
+            self.why, self._hurried = current.why, False
+            self._condition.notify_all()
         mine = json.dumps([first, self.needed()]).encode()
         keys.create(f"{number}/step/{self.rank}", mine)
-        if event["kind"] == "save":
-            self._expect_end(event)
-            decision = self._decide(keys, number, event)
-            with self._condition:
-                current.decision, self.decided_at = decision, time.time()
-                if self.rank not in decision.ranks:
-                    self.reason = decision.reason
-                    if decision.is_unanswered:
-                        self._repeat_later(current)
-                    if current in self._rounds:
-                        self._rounds.remove(current)
-                self._condition.notify_all()
-            if len(decision.ranks) < self.size:
-                self.on_missing()
-            if event["rank"] == self.rank and self._decided is not None:
-                keys.remove([f"{self._decided}/step/{rank}" for rank in range(self.size)])
-            self._decided = number
+        self._expect_end(event)
+        decision = self._decide(keys, number, event)
+        with self._condition:
+            current.decision, self.decided_at = decision, time.time()
+            if self.rank not in decision.ranks:
+                self.reason = decision.reason
+                if decision.is_unanswered:
+                    self._repeat_later(current)
+                if current in self._rounds:
+                    self._rounds.remove(current)
+            self._condition.notify_all()
+        if len(decision.ranks) < self.size:
+            self.on_missing()
+        self._forget_rounds(keys, number, event, is_of_all=len(decision.ranks) == self.size)
+        self._decided = number
+
+    def _take_call(self, keys: Keys, number: int, event: dict[str, Any]) -> None:
+        """Answer a call to this rank, and note one to another; that rank has answered the call before it, or never will."""
+        whom = event["whom"]
+        if whom == self.rank:
+            keys.create(f"{number}/step/{whom}", b"1")
+        with self._condition:
+            before, self._called[whom] = self._called.get(whom), (number, time.monotonic())
+        if before is not None and event["rank"] == self.rank:
+            keys.remove([f"{before[0]}/step/{whom}"])
+
+    def _forget_rounds(self, keys: Keys, number: int, event: dict[str, Any], *, is_of_all: bool) -> None:
+        """Remove the keys of earlier events that no rank reads any more, if this rank has asked for this one.
+
+        A decision of all ranks says that each has taken part in every event before it. A few are kept: a thread that has chosen
+        the number of its next event must find that taken, however late it makes the event.
+        """
+        is_mine = event["rank"] == self.rank
+        old: list[str] = []
+        if is_mine and self._decided is not None:
+            old = [f"{self._decided}/step/{rank}" for rank in range(self.size)]
+        if is_of_all:
+            first, self._forgotten = self._forgotten, max(self._forgotten, number - KEPT_EVENTS)
+            if is_mine:
+                old += [f"{each}/{what}" for each in range(first, self._forgotten) for what in ("event", "decision")]
+        if old:
+            keys.remove(old)
 
     def _take_end(self, event: dict[str, Any]) -> None:
         if event["rank"] != self.rank:
@@ -492,7 +534,7 @@ class Agreement:
         steps = [f"{number}/step/{rank}" for rank in range(self.size)]
         if event["rank"] == self.rank:
             keys.wait(steps, event["limit"])
-        elif keys.wait([f"{number}/decision"], event["limit"] + _MARGIN):
+        elif keys.wait([f"{number}/decision"], event["limit"] + _MARGIN + self.rank * _TURN):
             return _Decision.from_bytes(keys.read(f"{number}/decision") or b"")
         published = {
             rank: json.loads(found) for rank, name in enumerate(steps) if (found := keys.read(name)) is not None
@@ -532,6 +574,25 @@ def _common_name(group: Any) -> str:
     name = torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8).to(device)
     dist.broadcast(name, group=group, group_src=0)
     return bytes(name.tolist()).hex()
+
+
+def _keys_of_group(group: Any, prefix: str, rank: int, size: int) -> tuple[GroupKeys | None, str]:
+    """Return keys in the store of the process group, and in words why not all ranks have such keys; empty if they have.
+
+    A rank that used other keys than the rest would let every decision be that nobody saves.
+    """
+    keys, problem = None, ""
+    try:
+        store = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # PyTorch has no public way to it
+        keys = GroupKeys(store, f"spotwright/{prefix}", rank, size)
+    except (AttributeError, NotImplementedError, RuntimeError) as error:
+        problem = str(error).strip().partition("\n")[0] or type(error).__name__
+    device = dist.distributed_c10d._get_object_coll_device(group)  # noqa: SLF001  # where its collectives take tensors
+    first = torch.tensor([rank if problem else size], device=device)
+    dist.all_reduce(first, dist.ReduceOp.MIN, group=group)
+    if not problem and first.item() < size:
+        problem = f"rank {first.item()} cannot use it, and says why"
+    return keys, problem
 
 
 def _closing_at_exit(agreement: weakref.ref[Agreement]) -> Callable[[], None]:

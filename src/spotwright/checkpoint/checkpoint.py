@@ -332,7 +332,7 @@ class Checkpoint:
         if self._ranks is not None:
             self._ranks.close(self._termination.seconds_left())
             if (ended := self._ranks.take_ended()) is not None and ended.error is not None:
-                _warn("%s", ended.error)
+                _warn("the save of step %d has failed: %s", ended.step, ended.error)
 
     def _ask(self) -> None:
         """Ask all ranks for a save, as this one's end is near."""

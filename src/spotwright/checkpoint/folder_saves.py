@@ -7,7 +7,6 @@ disk full; the checkpoint before it counts.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,20 @@ import torch
 
 from spotwright.checkpoint import marked_folder
 from spotwright.checkpoint.attended_training import AttendedTraining
-from spotwright.checkpoint.errors import SaveFailed
+from spotwright.checkpoint.errors import SaveFailed, StaleWriter
 from spotwright.checkpoint.marked_folder import MarkedFolders
 from spotwright.checkpoint.refused_write import what_refused
 
-__all__ = ["FolderSaves", "is_replicated"]
+__all__ = ["FolderSaves", "claim_together", "is_replicated"]
+
+
+def claim_together(folders: MarkedFolders, accelerator: Any, *, marks: bool) -> list[str]:
+    """Let the processes that mark claim the place, and all know its claim; see :meth:`MarkedFolders.claim`."""
+    lines = folders.claim() if marks else []
+    accelerator.wait_for_everyone()
+    claims = accelerator.gather(torch.tensor([folders.writer], device=accelerator.device))
+    folders.writer = int(claims.max().item())
+    return lines
 
 
 def is_replicated(accelerator: Any) -> bool:
@@ -39,43 +47,48 @@ class FolderSaves:
         self._folders, self._training, self._accelerator, self._marks = folders, training, accelerator, marks
 
     def save(
-        self, step: int, write: Callable[[], object], facts: Mapping[str, Any], *, is_independent: bool = True
+        self, step: int, write: Callable[[Path], object], facts: Mapping[str, Any], *, is_independent: bool = True
     ) -> bool:
-        """Let ``write`` fill the folder of a step, and mark it as whole. Returns whether it is.
+        """Let ``write`` fill the folder that it is given for a step, and mark it as whole. Returns whether it is.
 
         If it is, call :meth:`AttendedTraining.end_save`; otherwise the training knows that the save has failed.
         ``is_independent`` says that ``write`` waits for no other process, so that all can go on after a failure. Raises
         :class:`StaleWriter`, and :class:`SaveFailed` if nothing was saved before, or others wait inside ``write``.
         """
-        folder = self._folders.folder_of(step)
+        try:
+            return self._save(step, write, facts, is_independent=is_independent)
+        except StaleWriter:
+            self._folders.discard()
+            raise
+
+    def _save(
+        self, step: int, write: Callable[[Path], object], facts: Mapping[str, Any], *, is_independent: bool
+    ) -> bool:
+        folder, written = self._folders.folder_of(step), self._folders.own_folder(step)
         self._training.begin_save()
         if self._marks:
             self._folders.check()
-        problem = _problem_of(lambda: self._fill(folder, write), folder)
+        problem = _problem_of(lambda: _fill(written, write), folder)
+        if problem and self._marks:
+            self._folders.check()  # its successor has moved the folder aside
         if problem and not is_independent and self._accelerator.num_processes > 1:
             raise SaveFailed(f"{problem}; the other processes wait in the middle of this save, so the training ends")
         has_failed = self._is_of_any(bool(problem))
         saved_before = False
         if self._marks:
-            problem = problem or ("" if has_failed else _problem_of(lambda: self._commit(folder, facts), folder))
+            problem = problem or ("" if has_failed else _problem_of(lambda: self._commit(step, facts), folder))
             has_failed = has_failed or bool(problem)
             if has_failed:
-                shutil.rmtree(folder, ignore_errors=True)
+                self._folders.discard()
                 saved_before = self._folders.newest() is not None
         has_failed = self._is_of_any(has_failed)  # a process that leaves before this takes the others with it
         if has_failed:
             self._training.fail_save(problem, saved_before=self._is_of_any(saved_before))
         return not has_failed
 
-    def _fill(self, folder: Path, write: Callable[[], object]) -> None:
-        if self._marks:
-            marked_folder.unmark(folder)
-        write()
-        marked_folder.sync_files(folder)
-
-    def _commit(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        self._folders.check()
-        marked_folder.mark_whole(folder, facts)
+    def _commit(self, step: int, facts: Mapping[str, Any]) -> None:
+        marked_folder.mark_whole(self._folders.own_folder(step), facts)
+        self._folders.put(step)
 
     def _is_of_any(self, mine: bool) -> bool:
         """True if this is true in any process."""
@@ -83,6 +96,11 @@ class FolderSaves:
             return mine
         value = torch.tensor([int(mine)], device=self._accelerator.device)
         return bool(self._accelerator.gather(value).max().item())
+
+
+def _fill(folder: Path, write: Callable[[Path], object]) -> None:
+    write(folder)
+    marked_folder.sync_files(folder)
 
 
 def _problem_of(act: Callable[[], object], folder: Path) -> str:

@@ -48,7 +48,7 @@ class GroupSaves:
     """
 
     def __init__(self, group: Any, manager: SaveManager, needed: Callable[[], float]) -> None:
-        self._group, self._manager = group, manager
+        self._group, self._manager, self._needed = group, manager, needed
         self.agreement = Agreement.of_group(group, store=manager.store)
         self.agreement.needed = needed
         self.rank, self.size = self.agreement.rank, self.agreement.size
@@ -65,7 +65,7 @@ class GroupSaves:
         self._thread: SaveInThread | None = None
         self._ended: SaveInThread | None = None
         self._told: SharedSave | None = None  # the last save whose end this rank has told to all
-        self.agreement.is_writing = lambda: self.is_writing
+        self.agreement.is_writing = lambda: self.is_writing and not self._is_late
 
     def claim(self, hazard: float | None) -> Hazard:
         """Let rank 0 claim the place; see :meth:`SaveManager.claim`. Every rank raises its error."""
@@ -170,7 +170,8 @@ class GroupSaves:
                 work = self._work(save, state, facts, later=later)
             if later and not self._reads_files:
                 with suppress(RuntimeError):  # the system has no thread left: it is written here
-                    self._thread = SaveInThread(save, work)
+                    place, usual = self._manager.store.place, self._needed()
+                    self._thread = SaveInThread(save, work, facts["step"], place, usual)
                     committed = True
                     return False
             work()
@@ -285,12 +286,15 @@ class GroupSaves:
             ) from error
 
     def _end_thread(self, left: Callable[[], float]) -> None:
-        """Wait for the save under way, as long as the one that follows still fits; where ranks are missing, not at all."""
+        """Wait for the save under way, as long as the one that follows still fits; where ranks are missing, not at all.
+
+        Two saves at a time would let an old step count after a later one. Raises :class:`SaveFailed` if it has not ended.
+        """
         if self._thread is None:
             return
         is_complete = len(self.agreement.savers) == self.size
         if not self._thread.end(left() - self.agreement.needed() if is_complete else 0.0):
-            raise SaveFailed(f"{self._manager.store.place}: the save before this one is still being written")
+            raise SaveFailed(f"{self._thread.describe()}, and this one cannot begin before it")
         self._ended, self._thread = self._thread, None
 
     def take_ended(self) -> SaveInThread | None:
@@ -298,7 +302,13 @@ class GroupSaves:
         if self._thread is not None and self._thread.is_over:
             self._ended, self._thread = self._thread, None
         ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.taken.set()
         return ended
+
+    @property
+    def _is_late(self) -> bool:
+        return (thread := self._thread) is not None and thread.is_late
 
     @property
     def is_writing(self) -> bool:
@@ -373,9 +383,9 @@ class GroupSaves:
         return bytes(data.cpu().numpy())
 
     def close(self, left: float) -> None:
-        """Wait for the save under way, for ``left`` seconds, and end the agreement."""
-        if self._thread is not None:
-            self._thread.end(left, hurried=True)
+        """Wait for the save under way, for ``left`` seconds and until it is late, and end the agreement."""
+        if self._thread is not None and not self._thread.end(left, hurried=True):
+            _log.error("%s; the training ends without it", self._thread.describe())
         self.agreement.close()
 
 

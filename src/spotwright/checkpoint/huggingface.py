@@ -30,6 +30,7 @@ try:
     import torch
     from accelerate import Accelerator
     from transformers import Trainer, TrainerCallback
+    from transformers.trainer import TRAINER_STATE_NAME
     from transformers.trainer_callback import TrainerControl, TrainerState
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
     from transformers.training_args import TrainingArguments
@@ -44,7 +45,7 @@ except ImportError as error:
 from spotwright.checkpoint import marked_folder, random_states
 from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import PlaceError
-from spotwright.checkpoint.folder_saves import FolderSaves, is_replicated
+from spotwright.checkpoint.folder_saves import FolderSaves, claim_together, is_replicated
 from spotwright.checkpoint.marked_folder import MarkedFolders
 from spotwright.checkpoint.termination import EXIT
 
@@ -150,10 +151,8 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         save = trainer._save_checkpoint  # noqa: SLF001  # no callback is called around it
         trainer._save_checkpoint = functools.partial(self._save, trainer, save)  # noqa: SLF001
         try:
-            if args.should_save:
-                for line in self._folders.claim():
-                    _warn("%s: %s", self._folders.place, line)
-            args.distributed_state.wait_for_everyone()
+            for line in claim_together(self._folders, trainer.accelerator, marks=args.should_save):
+                _warn("%s: %s", self._folders.place, line)
             yield
             self._end_if_unfinished()
         except BaseException:
@@ -211,12 +210,30 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         saves = FolderSaves(self._folders, self._training, trainer.accelerator, marks=trainer.args.should_save)
         self._is_whole = saves.save(
             state.global_step,
-            lambda: save(*values),
+            lambda folder: self._write(trainer, folder, lambda: save(*values)),
             {**self._facts, "step": state.global_step},
             is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # which is waited for
         )
         if not self._is_whole:
             state.best_model_checkpoint = best
+        elif trainer.args.push_to_hub:
+            trainer._push_from_checkpoint(str(self._folders.folder_of(state.global_step)))  # noqa: SLF001
+
+    def _write(self, trainer: Trainer, folder: Path, save: Callable[[], None]) -> None:
+        """Let transformers fill a folder that is moved to its place later, from where it is pushed to the hub."""
+        assert self._folders is not None  # noqa: S101  # a checkpoint is being saved
+        args, state = trainer.args, trainer.state
+        before = trainer._get_output_dir, args.push_to_hub  # noqa: SLF001  # transformers has no other name for it
+        trainer._get_output_dir = lambda trial: str(folder.parent)  # noqa: ARG005, SLF001
+        args.push_to_hub = False
+        try:
+            save()
+        finally:
+            trainer._get_output_dir, args.push_to_hub = before  # noqa: SLF001
+        if state.best_model_checkpoint == str(folder):
+            state.best_model_checkpoint = str(self._folders.folder_of(state.global_step))
+            if args.should_save:
+                state.save_to_json(str(folder / TRAINER_STATE_NAME))
 
 
 _train = Trainer.train

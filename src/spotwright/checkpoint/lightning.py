@@ -72,8 +72,8 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
     place cannot be written to, as on a full disk; nothing of that checkpoint stays.
     """
 
-    before_commit: Callable[[Path], None] = staticmethod(lambda _: None)
-    """Called with the path of a checkpoint that is written, before it counts. What it raises keeps it from counting."""
+    check: Callable[[Path], None] = staticmethod(lambda _: None)
+    """Called with the path of a checkpoint before it takes its place, and after. What it raises keeps it from counting."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Called by Lightning."""
@@ -82,15 +82,14 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
             return
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True)
-        part = place.with_name(f"{place.name}.{os.getpid()}-{secrets.token_hex(4)}{_PART}")  # of no other process
+        part = _new_part(place)
         try:
             with open(part, "xb") as file:
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
-            self.before_commit(place)
             now = part.stat().st_mtime
-            os.replace(part, place)
+            self._take_place(part, place)
         except BaseException as error:
             part.unlink(missing_ok=True)  # it would keep a disk full
             if (refused := what_refused(error, place)) is None:
@@ -103,6 +102,23 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
         folder = os.open(place.parent, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)
+
+    def _take_place(self, part: Path, place: Path) -> None:
+        """Let a file take its place; a process that was frozen just before puts back what another attempt has put there."""
+        self.check(place)
+        kept = _new_part(place)
+        with suppress(OSError):  # nothing is there, or the file system has no links
+            os.link(place, kept)
+        os.replace(part, place)
+        try:
+            self.check(place)
+        except BaseException:
+            if kept.exists():
+                os.replace(kept, place)
+            else:
+                place.unlink(missing_ok=True)
+            raise
+        kept.unlink(missing_ok=True)
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any = lambda storage, _: storage, weights_only: bool | None = None
@@ -164,7 +180,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             for path in self._folder.glob(f"step-*{_PART}"):
                 path.unlink(missing_ok=True)  # a process of an earlier attempt that still writes it gets an error
             if isinstance(checkpoint_io := trainer.strategy.checkpoint_io, SpotCheckpointIO):
-                checkpoint_io.before_commit = self._check_claim
+                checkpoint_io.check = self._check_claim
             else:
                 _warn(
                     "SpotCheckpoint without SpotCheckpointIO: a kill in the middle of a save leaves a torn file, and an older "
@@ -328,6 +344,11 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         if self._training is not None:
             self._training.close()
             self._training = None
+
+
+def _new_part(place: Path) -> Path:
+    """Return the name of a file beside a checkpoint which no other process writes."""
+    return place.with_name(f"{place.name}.{os.getpid()}-{secrets.token_hex(4)}{_PART}")
 
 
 def _warn(message: str, *values: object) -> None:

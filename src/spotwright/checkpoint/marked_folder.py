@@ -5,7 +5,8 @@ without a mark, or with a file of another size, was left by a process that ended
 torn, and is moved aside under a name that no framework takes for a checkpoint. One torn folder of a place is kept, for people.
 
 A process claims the place first. A process of an earlier attempt that still runs finds the claim before its next save, and
-stops.
+stops. One that was frozen in the middle of a save may write on before it finds the claim. So each attempt fills folders below
+one of its own, and a folder that is whole is moved to its place.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ MARK = "spotwright-whole.json"
 TORN = "torn-"
 """Beginning of the name of a folder that was moved aside."""
 
+_WRITING = "spotwright-writing-"  # beginning of the name of the folder of an attempt, in which it writes
+_REPLACED = "replaced-"  # beginning of the name of a folder there whose place another one takes
 _CLAIMS = "spotwright-claims"  # the folder of the claims, beside the checkpoints
 _LARGEST_MARK = 16 << 20  # bytes; a mark of 100,000 files has 10 MB
 _MOST_SHAPES = 20_000  # parameters whose shapes are in a mark, about 100 bytes each
@@ -154,6 +157,8 @@ class MarkedFolders:
         self.place, self.prefix = place, prefix
         self._looks_whole = looks_whole
         self._claims = SaveLog(FolderStore(str(place / _CLAIMS)))
+        self.writer = 0
+        """Number of the attempt in whose folder all processes write: the claim's."""
 
     def claim(self) -> list[str]:
         """Become the writer of the place, and move torn folders aside. Returns a line for each of them.
@@ -161,8 +166,8 @@ class MarkedFolders:
         Raises :class:`PlaceError` if the place cannot be used.
         """
         is_new = self._claims.latest_claim() is None
-        self._claims.claim_token({"who": describe_writer(), "at": time.time()})
-        moved = []
+        self.writer = self._claims.claim_token({"who": describe_writer(), "at": time.time()}).number
+        moved = self._clear_writers()
         for folder in self._folders():
             if is_new and not (folder / MARK).exists() and self._looks_whole(folder):
                 mark_whole(folder, {})
@@ -174,6 +179,54 @@ class MarkedFolders:
         """Raise :class:`StaleWriter` if another attempt has taken over. Only the process that has claimed the place can tell."""
         if self._claims.claim is not None:
             self._claims.check()
+
+    def _clear_writers(self) -> list[str]:
+        """Move aside what earlier attempts did not finish; return a line for each folder."""
+        moved: list[str] = []
+        for writer in sorted(self.place.glob(f"{_WRITING}*")):
+            for folder in sorted(writer.glob(f"{_REPLACED}{self.prefix}*")):
+                with suppress(OSError):  # its place is taken
+                    os.rename(folder, self.place / folder.name.removeprefix(_REPLACED))
+            moved += [
+                f"{folder.name} is torn (its save did not end); it is {self._move_aside(folder).name} now"
+                for folder in sorted(writer.glob(f"{self.prefix}*"))
+            ]
+            shutil.rmtree(writer, ignore_errors=True)
+        return moved
+
+    def own_folder(self, step: int) -> Path:
+        """Return the folder in which this attempt writes the checkpoint of a step, and no other attempt does."""
+        return self.place / f"{_WRITING}{self.writer}" / f"{self.prefix}{step}"
+
+    def put(self, step: int) -> None:
+        """Let the whole folder in which this attempt has written a step count, in the place of one that is there already.
+
+        Raises :class:`StaleWriter` if another attempt has taken over. It is asked before and after the move: a process that was
+        frozen between the two puts back what was there.
+        """
+        written, folder = self.own_folder(step), self.folder_of(step)
+        replaced = written.with_name(f"{_REPLACED}{written.name}")
+        self.check()
+        is_put = False
+        try:
+            with suppress(FileNotFoundError):
+                os.rename(folder, replaced)
+            os.rename(written, folder)
+            is_put = True
+            self.check()
+        except BaseException:
+            with suppress(OSError):  # the error above matters
+                if is_put:
+                    os.rename(folder, written)
+                os.rename(replaced, folder)
+            self.check()
+            raise
+        _sync_folder(self.place)
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove what this attempt has written, and what does not count."""
+        shutil.rmtree(self.place / f"{_WRITING}{self.writer}", ignore_errors=True)
 
     def newest(self) -> Path | None:
         """Return the whole folder of the highest step; ``None`` without one."""

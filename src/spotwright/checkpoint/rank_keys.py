@@ -20,10 +20,13 @@ import torch.distributed as dist
 from spotwright.checkpoint.errors import CheckpointError
 from spotwright.checkpoint.store import Store
 
-__all__ = ["LOST_AFTER", "GroupKeys", "Keys", "PlaceKeys"]
+__all__ = ["KEPT_EVENTS", "LOST_AFTER", "GroupKeys", "Keys", "PlaceKeys"]
 
 LOST_AFTER = 10.0
 """Seconds after which a silent store counts as lost."""
+
+KEPT_EVENTS = 32
+"""How many of the last events have keys that stay: a thread may have chosen the number of its event before one of these."""
 
 _CLOSED_AFTER = 1.0  # seconds after which a thread that waits for a silent store is left alone
 _CUT_AFTER = 2.0  # seconds until a file that is not whole counts as cut
@@ -157,6 +160,9 @@ class GroupKeys:
         name = f"wake/{number}/{self._rank}"
         self._waiting.wait([name])
         self._waiting.delete_key(name)
+        self._waiting.delete_key(
+            f"wake/{number - KEPT_EVENTS}/{self._rank}"
+        )  # by one who has made that event a second time
         return None if self._closed.is_set() else self.read(f"{number}/event")
 
     def remove(self, names: Sequence[str]) -> None:

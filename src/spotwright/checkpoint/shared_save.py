@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import threading
 import time
 import zlib
@@ -29,9 +30,18 @@ _PATIENCE = 5.0
 _LEAST_PATIENCE = 0.5  # the same near the end of this rank: a rank that writes answers later than one that waits
 _SHORT_PATIENCE = 1.0  # the same when the training has ended, so that the next attempt may begin
 
+_MOST_READS = 1280  # a second, of all ranks together
 _LARGEST_KEY = 4 << 20  # bytes; PyTorch's TCPStore takes 8 MiB ("max: 8388608" in TCPStoreLibUvBackend.cpp)
 _LARGEST_PART = 256 << 20  # bytes of JSON
 _GIVEN_UP = 2.0  # seconds until a thread that was told to give up has ended, unless it writes
+
+_LATE_AFTER = 60.0
+"""Seconds after which a save in a thread is late, at least: its store may never answer."""
+
+_LATE_TIMES = 10.0  # the same, as a multiple of the slowest recent save
+_LOOK = 0.1  # seconds between two looks at a save in a thread, and at the end of the program
+
+_log = logging.getLogger("spotwright.checkpoint")
 
 
 class SilentRank(SaveFailed):
@@ -54,6 +64,8 @@ class SharedSave:
         """Set it to let a rank ask sooner whether those that it waits for still answer."""
         self.has_all_parts = False
         """Whether every other rank has told its part."""
+        self.waits_for: int | None = None
+        """The rank whose part is awaited."""
         self._known: set[str] = set()  # the keys that this rank has written or read
 
     @contextmanager
@@ -71,6 +83,11 @@ class SharedSave:
                     self.tell(what, {"error": [kind, text]})
             raise
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank is the one that commits."""
+        return self._agreement.rank == self.first
+
     def tell(self, what: str, value: Any) -> None:
         """Tell a value of JSON, unless this was told already."""
         if (keys := self._agreement.keys) is None:
@@ -87,6 +104,7 @@ class SharedSave:
     def hear(self, what: str, rank: int, *, reserve: float = 0.0) -> Any:
         """Return what a rank tells, or raise the error that it tells. It is waited for until ``reserve`` seconds are left."""
         began, pause = time.monotonic(), 0.001
+        self.waits_for = rank
         while (found := self._read(what)) is None:
             if self.given_up.is_set():
                 raise SaveFailed(f"the save was given up, as rank {rank} was not done with its part in time")
@@ -94,14 +112,15 @@ class SharedSave:
                 raise SaveFailed(f"rank {rank} was not done with its part of the save before the end of this one")
             patience = min(_SHORT_PATIENCE if self.hurried.is_set() else _PATIENCE, max(left / 4, _LEAST_PATIENCE))
             if time.monotonic() - began > patience:
-                alive = self._call(self._agreement.alive, patience, self.given_up)
+                answers = self._call(self._agreement.answers, rank, patience, self.given_up)
                 if self.given_up.is_set():
                     continue
-                if rank not in alive and self._read(what) is None:
+                if not answers and self._read(what) is None:
                     raise SilentRank(f"rank {rank} does not answer, and its part of the save is missing")
                 began = time.monotonic()
             time.sleep(pause)
-            pause = min(1.5 * pause, 0.05)
+            pause = min(1.5 * pause, max(0.05, self._agreement.size / _MOST_READS))
+        self.waits_for = None
         if isinstance(found, dict) and "error" in found:
             kind, text = found["error"]
             raise getattr(errors, kind, SaveFailed)(text)
@@ -152,16 +171,30 @@ class SharedSave:
 
 
 class SaveInThread:
-    """A save whose state is copied, made in a thread while the training goes on. The interpreter does not end before it."""
+    """A save whose state is copied, made in a thread while the training goes on. The interpreter ends after it.
 
-    def __init__(self, save: SharedSave, work: Callable[[], None]) -> None:
-        self._save, self._work = save, work
-        self.began = time.monotonic()
+    ``step`` is that of the state, ``place`` names the store, and ``usual`` is the seconds of the slowest recent save. A save that
+    lasts much longer is *late*: a warning says so, once in the whole group, and the interpreter does not wait for it any more.
+    """
+
+    def __init__(self, save: SharedSave, work: Callable[[], None], step: int, place: str, usual: float) -> None:
+        self._save, self._work, self._place, self._usual = save, work, place, usual
+        self.step = step
+        self.began, self._began_at = time.monotonic(), time.time()
         self.seconds = 0.0
         self.error: CheckpointError | None = None
         """Why it failed, once it has."""
-        self._thread = threading.Thread(target=self._run, name="spotwright-save")
-        self._thread.start()
+        self.taken = threading.Event()
+        """Set it when somebody has heard how it ended; otherwise its error is logged at the end of the program."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spotwright-save", daemon=True)
+        keeper = threading.Thread(target=self._keep, name="spotwright-save-keeper")  # for which the interpreter waits
+        keeper.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._over.set()
+            raise
 
     def _run(self) -> None:
         try:
@@ -172,18 +205,61 @@ class SaveInThread:
             self.error = SaveFailed(f"a save in a thread failed: {type(error).__name__}: {error}")
             self.error.__cause__ = error
         self.seconds = time.monotonic() - self.began
+        self._over.set()
+
+    def _keep(self) -> None:
+        """Warn when the save is late, and see to it that its error is heard of, also after the end of the main thread."""
+        warned = False
+        while not self._over.wait(_LOOK):
+            if self.is_late and not warned:
+                warned = True
+                self._warn()
+            if self.is_late and not threading.main_thread().is_alive():
+                self._save.given_up.set()
+                if not self._over.wait(_GIVEN_UP):
+                    _log.error("%s; the program ends without it", self.describe())
+                    return
+        while self.error is not None and not self.taken.wait(_LOOK):
+            if not threading.main_thread().is_alive():
+                _log.error("%s: the save of step %d has failed: %s", self._place, self.step, self.error)
+                return
+
+    def _warn(self) -> None:
+        if not self._save.is_first:
+            return  # the first of the ranks is not done either, and says it for all
+        rank = self._save.waits_for
+        where = "this rank is still writing" if rank is None else f"rank {rank} is not done with its part"
+        _log.warning(
+            "%s: %s. Until it has ended no other save that is due begins, and an interruption costs the work since the save "
+            "before it. A save before the end of a node waits for it as long as that lets it. Look whether this place answers",
+            self.describe(), where,
+        )  # fmt: skip
+
+    def describe(self) -> str:
+        """Return what is under way, since when, in words."""
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self._began_at))
+        seconds = time.monotonic() - self.began
+        return f"{self._place}: the save of step {self.step}, begun at {since}, has not ended after {seconds:.0f} s"
 
     @property
     def is_over(self) -> bool:
         """True once it has ended."""
-        return not self._thread.is_alive()
+        return self._over.is_set()
+
+    @property
+    def is_late(self) -> bool:
+        """True if it has lasted so long that it may never end."""
+        return not self.is_over and self._until_late() <= 0
+
+    def _until_late(self) -> float:
+        return self.began + max(_LATE_AFTER, _LATE_TIMES * self._usual) - time.monotonic()
 
     def end(self, seconds: float, *, hurried: bool = False) -> bool:
-        """Wait for its end, and let it give up after so many seconds. Returns whether it has ended."""
+        """Wait for its end, but not when it is late, and let it give up after so many seconds. Returns whether it has ended."""
         if hurried:
             self._save.hurried.set()
-        self._thread.join(min(max(0.0, seconds), threading.TIMEOUT_MAX))
+        self._over.wait(max(0.0, min(seconds, self._until_late())))
         if not self.is_over:
             self._save.given_up.set()
-            self._thread.join(_GIVEN_UP)
+            self._over.wait(_GIVEN_UP)
         return self.is_over

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -41,8 +42,9 @@ from spotwright.cluster.admit_objects import (
 from spotwright.cluster.admit_pods import PodFacts, RefusalPods, admit_pod, wants_facts
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod, why_left, why_unplaced_retries
 from spotwright.cluster.admit_updates import Update, restore_object
+from spotwright.cluster.bounded_json import most_memory
 from spotwright.cluster.configurations import Configurations
-from spotwright.cluster.limited_server import Limits, read_body, serve
+from spotwright.cluster.limited_server import Limits, hold, read_body, serve
 from spotwright.cluster.missing_claims import (
     asks_for_a_checkpoint,
     claims_not_in,
@@ -89,6 +91,7 @@ class AdmissionRequest:
     ``data`` is the object, with its namespace filled in; ``old`` is the one that an update replaces. ``manager`` is the field
     manager that the client names (``kubectl-client-side-apply``); empty if it names none. ``about`` is the kind and name for the
     log. ``problem`` says why the object was not read, and ``verdict`` in short; ``data`` is empty then.
+    ``memory`` is what the objects take at most, in bytes.
     """
 
     uid: str
@@ -102,6 +105,7 @@ class AdmissionRequest:
     about: str = ""
     problem: str = ""
     verdict: str = ""
+    memory: int = 0
 
     @property
     def is_decided(self) -> bool:
@@ -163,7 +167,8 @@ def parse_review(body: bytes | bytearray) -> AdmissionRequest:
         return asked
     if namespace and "namespace" not in data["metadata"]:
         data = {**data, "metadata": {**data["metadata"], "namespace": namespace}}
-    return replace(asked, data=data, old=old, manager=_manager(request.options))
+    memory = sum(min(_MOST_MEMORY, most_memory(bytes(raw))) for raw in (request.data, request.old))
+    return replace(asked, data=data, old=old, manager=_manager(request.options), memory=memory)
 
 
 class _Unread(ValueError):
@@ -236,7 +241,7 @@ _DECODER = msgspec.json.Decoder(_Review)
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[,\[{]', re.DOTALL)  # a string, or what comes before a value
 _QUOTE = ord('"')
 _MOST_BYTES = 1024 * 1024  # of an object; etcd holds 1.5 MiB by default
-_MOST_VALUES = 20_000  # of an object; 5 MB as Python's
+_MOST_VALUES, _MOST_MEMORY = 20_000, 5_000_000  # values of an object, and bytes of as many as Python's
 _DEEPEST = 100  # levels
 _LONGEST_UID, _LONGEST_NAMESPACE = 100, 63  # characters: a UID has 36, and a namespace is a DNS label
 _LONGEST_NAME = 300  # characters of a kind with a namespace and a name, in the log
@@ -325,12 +330,15 @@ FACTS = 7.0
 """Seconds after which a pod is left as it is, because neither its history nor its owners could be read. What is left of
 :data:`ANSWER_AFTER` is for the turns in which pods are made precise."""
 
+_LOOKING = 4  # reviews at once that read other objects: each up to twenty, of two megabytes
+
 _TOO_LATE = "too late"  # the verdict where an API server goes on without the answer
 
 _LIMITS = Limits(
     arrival=10.0,  # as long as an API server waits: on busy nodes it is slow itself, and its review would be lost
     idle=100.0,  # API servers end what was idle for 90 s (Go's http.DefaultTransport); they do not send again what we cut off
     body=4 * 1024 * 1024,  # an object has at most 3 MiB; of a larger update nothing is read
+    memory=96 * 1024 * 1024,  # a thousand ordinary reviews
 )
 
 
@@ -366,6 +374,7 @@ class Webhook:
     _executor: ThreadPoolExecutor = field(init=False)
     _turns: Turns = field(init=False)
     _reading: Turns = field(init=False)  # of addresses: nobody knows yet for which namespace they ask
+    _looking: Turns = field(init=False)  # of those who read other objects, which take memory until the answer
     _ends: bool = False
     _asked: int = 0  # reviews that are not answered yet
     _quiet: int = _QUIET  # looks in a row without a review; nobody has asked yet
@@ -375,6 +384,7 @@ class Webhook:
         self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="admission")
         self._turns = Turns(self.threads, self.costs)
         self._reading = Turns(1, self.costs)
+        self._looking = Turns(_LOOKING, self.costs)
 
     def application(self) -> web.Application:
         """The routes of the server."""
@@ -445,6 +455,7 @@ class Webhook:
             await asyncio.sleep(0)  # so that what other addresses have sent meanwhile takes its place in the line
             used = time.thread_time()
             asked = parse_review(body)
+            hold(request, asked.memory)
         except BadReview as error:
             return web.Response(text=str(error), status=400)
         finally:
@@ -482,17 +493,18 @@ class Webhook:
             missing = await self._missing(config, asked.namespace) if is_new else claims_not_in(asked.old or {}, config)
             config = without_claims(config, missing)
         if config is not None and asked.old is None and is_of_a_run(asked.data):
-            return await self._answer_unplaced(asked, key, config)
-        beside: Sequence[Mapping[str, Any]] = []
+            async with self._looking.turn(key):
+                return await self._answer_unplaced(asked, key, config)
+        wanted: Sequence[tuple[str, str, str]] = []
         facts = PodFacts()
         if config is not None:
             wanted = [] if asked.data.get("kind") == "Pod" else referenced_objects(asked.data)
             if len(wanted) > MOST_REFERENCES:
                 text = f"not placed: it refers to {len(wanted)} other objects, and at most {MOST_REFERENCES} are read"
                 return answer(asked, lambda _: Outcome(Verdict.TOO_LARGE, warnings=as_warnings([text])))
-            beside, facts = await asyncio.gather(self._beside(asked, wanted), self._facts(asked))
+            facts = await self._facts(asked)
 
-        def decide(request: AdmissionRequest) -> Outcome:
+        def decide(beside: Sequence[Mapping[str, Any]], request: AdmissionRequest) -> Outcome:
             update = None if request.old is None else Update(request.old, request.manager)
             outcome = admit(
                 request.data, config, beside, facts, update=update, refusal_image=self.refusal_image, by=self.name
@@ -502,7 +514,10 @@ class Webhook:
             warnings = as_warnings([why_without_checkpoint(missing, request.namespace)])
             return replace(outcome, warnings=[*outcome.warnings, *warnings])
 
-        return await self._in_turn(asked, key, decide)
+        if not wanted:
+            return await self._in_turn(asked, key, partial(decide, ()))
+        async with self._looking.turn(key):
+            return await self._in_turn(asked, key, partial(decide, await self._beside(asked, wanted)))
 
     async def _missing(self, config: Config, namespace: str) -> Sequence[str]:
         """The claims of a configuration that are missing, as far as that is known in time."""

@@ -24,6 +24,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +36,7 @@ from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig, SingleCo
 from lightkube.config.models import NameValue, UserExec
 from lightkube.core.exceptions import ConfigError as WrongConfiguration
 
-from spotwright.cluster.bounded_json import ListPage, TooManyValues, decode, read_as, read_object
+from spotwright.cluster.bounded_json import MOST_MEMORY, ListPage, TooManyValues, decode, read_as, read_object
 from spotwright.cluster.workloads import metadata, uid_of
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.kinds.kind import SERVED, plural_of
@@ -225,13 +226,16 @@ class Api:
         """Read a page of a list, whose objects stay text. Raises as :meth:`get`."""
         return await self._send_again("GET", path, params, None, _page, at_most)
 
-    async def get_or_none(self, path: str, *, at_most: int | None = None) -> dict[str, Any] | None:
+    async def get_or_none(
+        self, path: str, *, at_most: int | None = None, memory: int = MOST_MEMORY
+    ) -> dict[str, Any] | None:
         """Read an object that may not be there. Raises :class:`ApiFailed` for everything but 404.
 
-        An object with more bytes than ``at_most``, or of too many values, is not read: the status is :data:`TOO_LARGE`.
+        An object with more bytes than ``at_most``, or one that would take more than ``memory`` bytes here, is not read: the
+        status is :data:`TOO_LARGE`.
         """
         try:
-            return await self._send_again("GET", path, None, None, read_object, at_most)
+            return await self._send_again("GET", path, None, None, partial(read_object, most=memory), at_most)
         except ApiFailed as error:
             if error.status == 404:
                 return None

@@ -29,6 +29,7 @@ from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import Admission, PodFacts
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.attempt_numbers import Ledger, Seen, Slot, token_of
+from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
 from spotwright.cluster.run_store import folder_of, workload_of
@@ -189,9 +190,9 @@ def _named(root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _LOG = logging.getLogger(__name__)
 _FRESH = 3.0  # seconds in which an answer is given again: a template that was changed counts for what comes after
-_ANSWERS_KEPT = 64  # objects as they are
+_ANSWERS_KEPT = 32  # objects as they are
 _OWNERS_KEPT = 5_000  # of each the few fields that name tasks
-_LARGEST = 512 * 1024  # bytes of an object that a placement refers to
+_LARGEST, _MEMORY = 512 * 1024, 2_000_000  # bytes of an object that a placement refers to, as text and as Python's
 _LARGEST_OWNER = 3 * 1024 * 1024  # bytes: a Workflow has its whole status
 _LARGEST_KEPT = 16 * 1024  # bytes of those fields: tenants write labels of any number
 _READING = 10.0  # seconds until a reading is given up for which no review waits any more
@@ -219,14 +220,14 @@ class Lookups:
         return found
 
     async def _object(self, *asked: str) -> Mapping[str, Any] | None:
-        found = await self._read(*asked, at_most=_LARGEST)
+        found = await self._read(*asked, at_most=_LARGEST, memory=_MEMORY)
         _keep(self._answers, asked, (self._clock(), found), _ANSWERS_KEPT)
-        self._drop_stale()
+        asyncio.get_running_loop().call_later(_FRESH, self._drop_stale)
         return found
 
     def _drop_stale(self) -> None:
         """Drop answers that are not given again: objects as they are take megabytes."""
-        while self._answers and self._clock() - next(iter(self._answers.values()))[0] > _FRESH:
+        while self._answers and self._clock() - next(iter(self._answers.values()))[0] >= _FRESH:
             self._answers.popitem(last=False)
 
     async def owners(self, pod: Mapping[str, Any]) -> Lineage:
@@ -275,10 +276,12 @@ class Lookups:
             reading.exception()  # perhaps nobody waits for it any more
 
     async def _read(
-        self, api_version: str, kind: str, name: str, namespace: str, *, at_most: int
+        self, api_version: str, kind: str, name: str, namespace: str, *, at_most: int, memory: int = MOST_MEMORY
     ) -> Mapping[str, Any] | None:
         try:
-            return await self._api.get_or_none(object_path(api_version, kind, name, namespace), at_most=at_most)
+            return await self._api.get_or_none(
+                object_path(api_version, kind, name, namespace), at_most=at_most, memory=memory
+            )
         except ApiFailed as error:
             _LOG.warning("%s", error)
             return None

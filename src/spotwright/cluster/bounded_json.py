@@ -23,6 +23,7 @@ __all__ = [
     "identity",
     "is_large",
     "main_fields",
+    "most_memory",
     "read_as",
     "read_object",
 ]
@@ -64,12 +65,17 @@ def read_as(wanted: type[_T], content: bytes) -> _T:
         return msgspec.json.decode(_shallow(content), type=wanted)
 
 
+def most_memory(text: bytes) -> int:
+    """The bytes that a JSON text takes at most as Python's objects, whatever its texts are; a quick look."""
+    marks = text.count(b"[") * _LIST + text.count(b"{") * _MAPPING + text.count(b",") * _VALUE
+    return marks + len(text) * (1 if text.isascii() else _WIDEST)
+
+
 def is_large(text: bytes, most: int = MOST_MEMORY) -> bool:
     """Whether a JSON text would take more than ``most`` bytes as Python's objects. Marks inside of texts count for nothing."""
-    left, is_narrow = most - len(text), text.isascii()
-    marks = text.count(b"[") * _LIST + text.count(b"{") * _MAPPING + text.count(b",") * _VALUE
-    if marks <= (left if is_narrow else most - _WIDEST * len(text)):
+    if most_memory(text) <= most:
         return False
+    left, is_narrow = most - len(text), text.isascii()
     for token in _TOKEN.finditer(text):
         left -= _BYTES[text[token.start()]]
         if not is_narrow and not token[0].isascii():
@@ -85,19 +91,20 @@ def _bytes_of_each(text: bytes) -> int:
     return _WIDEST if first >= 0xF0 else _WIDE if first >= 0xC4 else 1
 
 
-def read_object(text: bytes) -> dict[str, Any]:
+def read_object(text: bytes, most: int = MOST_MEMORY) -> dict[str, Any]:
     """An object of the API server, of a large one without its managed fields. What is nested too deep is null in it.
 
-    Raises :class:`TooManyValues` for an object that is too large, :class:`msgspec.DecodeError` for no object.
+    Raises :class:`TooManyValues` for an object that would take more than ``most`` bytes, :class:`msgspec.DecodeError` for no
+    object.
     """
-    if not is_large(text):
+    if not is_large(text, most):
         return decode(text)
     try:
         text = msgspec.json.encode(read_as(_Parts, text))
     except msgspec.ValidationError:  # it has other parts too
-        raise _too_many() from None
-    if is_large(text):
-        raise _too_many()
+        raise _too_many(most) from None
+    if is_large(text, most):
+        raise _too_many(most)
     return decode(text)
 
 
@@ -120,8 +127,8 @@ def identity(text: bytes) -> dict[str, Any]:
         return {}
 
 
-def _too_many() -> TooManyValues:
-    return TooManyValues(f"it would take more than {MOST_MEMORY // 1_000_000} MB of memory")
+def _too_many(most: int = MOST_MEMORY) -> TooManyValues:
+    return TooManyValues(f"it would take more than {most // 1_000_000} MB of memory")
 
 
 class WatchEvent(msgspec.Struct):

@@ -3,8 +3,9 @@
 Every pod of a cluster can open connections to these ports, and aiohttp by itself accepts any number of them, waits an hour for
 the first byte, and holds as many unfinished bodies as come. Here a connection counts from the moment at which it is accepted,
 before TLS. A request has seconds to arrive. Where all places are taken, a newcomer gets that of a client that only waits: of one
-that has sent no request yet, and of the address that holds most. So an API server, which sends whole requests at once, gets
-through while a pod holds all that it can. Bodies that are being received or answered share one amount of memory.
+that has sent no request yet, and of the address that holds most. Where none only waits, the address that holds most gives one
+up to whoever holds less, and its own newcomers wait. So an API server, which sends whole requests at once, gets through while a
+pod holds all that it can. Bodies that are being received or answered, and answers that nobody takes, share one amount of memory.
 
 One gate serves one port: :func:`serve` makes it, and handlers read bodies through :func:`read_body`.
 """
@@ -16,16 +17,17 @@ import logging
 import socket
 import ssl
 from asyncio import sslproto
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
 from aiohttp import web
 
-__all__ = ["Limits", "read_body", "serve"]
+__all__ = ["Limits", "hold", "read_body", "serve"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -39,7 +41,8 @@ class Limits(NamedTuple):
     """What the clients of one port may hold.
 
     ``connections`` in all; ``arrival``: seconds for a request to arrive, TLS and headers included; ``idle``: seconds between two
-    requests of a connection; ``memory``: bytes of all bodies together; ``body``: bytes of one.
+    requests of a connection, or for an answer to be taken; ``memory``: bytes of all bodies, of what is read in them, and of all
+    answers; ``body``: bytes of one body.
     """
 
     connections: int = 512
@@ -54,6 +57,7 @@ class _State(Enum):
     ARRIVING = "sends a request"
     BODY = "sends its body"
     ANSWERING = "waits for an answer"
+    SENDING = "takes its answer"
     IDLE = "has got an answer"
 
 
@@ -64,7 +68,8 @@ class _Connection:
     state: _State = _State.NEW
     task: asyncio.Task[None] | None = None
     transport: asyncio.Transport | None = None
-    held: int = 0  # bytes of the body
+    held: int = 0  # bytes of the body, of what was read in it, and of the answer
+    is_large: bool = False  # its answer is, and what it has held is free when it has ended
     head: int = 0  # bytes since the last answer, until a handler has the request
 
     def drop(self) -> None:
@@ -79,6 +84,8 @@ _HEAD = 256 * 1024  # bytes of headers and of what comes with them in the same m
 _YOUNG = 0.25  # seconds in which a newcomer may send its request before its place is given to another
 _SWEEP = 0.25  # seconds between two looks at what takes too long
 _PAUSE = 0.1  # seconds until the next try where the process has no descriptor left
+_COPIES = 3  # of an answer: as it is, encrypted, and what the socket has not taken of that
+_LARGE = 64 * 1024  # bytes of an answer; the buffers of a TLS connection grow with the largest one, and never shrink
 _GATE: web.AppKey[_Gate] = web.AppKey("gate", cast("type[_Gate]", object))
 
 
@@ -129,7 +136,7 @@ class _Gate:
             connection.drop()
 
     def hold(self, connection: _Connection, size: int) -> None:
-        """Count bytes of a body, for which others may have to go.
+        """Count bytes of a body or an answer, for which others may have to go.
 
         Raises :class:`web.HTTPServiceUnavailable` if there is no room.
         """
@@ -154,16 +161,25 @@ class _Gate:
         self.held -= connection.held
         connection.held = 0
 
-    def make_room(self) -> bool:
-        """Whether there is a place for one more connection; one that waits for too long loses its own."""
+    def make_room(self, address: str) -> bool:
+        """Whether there is a place for one more connection of an address. One that waits for too long may lose its own for it.
+
+        Where all are busy, one of the address that holds most does: it has more than its share. No address takes the place of
+        one that holds less.
+        """
         if len(self.connections) < self.limits.connections:
             return True
-        now = self.loop.time()
-        waiting = [one for one in self.connections if one.state is not _State.ANSWERING and now - one.since > _YOUNG]
-        if not waiting:
+        now, held = self.loop.time(), Counter(one.address for one in self.connections)
+        others = [one for one in self.connections if held[one.address] >= held[address]]
+        waiting = [one for one in others if one.state is not _State.ANSWERING and now - one.since > _YOUNG]
+        victim = min(waiting, key=lambda one: (one.state is _State.IDLE, -held[one.address], one.since), default=None)
+        if victim is None:
+            richer = [one for one in others if held[one.address] > held[address] + 1]
+            victim = max(
+                richer, key=lambda one: (held[one.address], one.state is not _State.ANSWERING, one.since), default=None
+            )
+        if victim is None:
             return False
-        most = Counter(one.address for one in self.connections)
-        victim = min(waiting, key=lambda one: (one.state is _State.IDLE, -most[one.address], one.since))
         self._let_go(victim)
         return True
 
@@ -171,7 +187,8 @@ class _Gate:
         """End what takes too long."""
         now = self.loop.time()
         for one in list(self.connections):
-            longest = self.limits.idle if one.state is _State.IDLE else self.limits.arrival
+            is_patient = one.state is _State.SENDING or (one.state is _State.IDLE and not one.is_large)
+            longest = self.limits.idle if is_patient else self.limits.arrival
             if one.state is not _State.ANSWERING and now - one.since > longest:
                 self._let_go(one)
 
@@ -209,7 +226,7 @@ class _Guard(asyncio.Protocol):
 
 
 class _Listener(asyncio.AbstractServer):
-    """Accepts connections while there are places; else they wait in the queue of the system."""
+    """Accepts connections. Those for which there is no place wait, so that others behind them may have one."""
 
     def __init__(
         self, gate: _Gate, sockets: list[socket.socket], context: ssl.SSLContext | None, make: Callable[[], Any]
@@ -217,7 +234,8 @@ class _Listener(asyncio.AbstractServer):
         self._gate, self.sockets, self._context, self._make = gate, sockets, context, make
         self._is_open = True
         self._handle: asyncio.TimerHandle | None = None
-        gate.on_place = self._listen
+        self._waiting: deque[tuple[socket.socket, str, float]] = deque()  # each with its address, and since when
+        gate.on_place = self._later
         self._listen()
         self._sweep()
 
@@ -230,6 +248,8 @@ class _Listener(asyncio.AbstractServer):
             for listener in self.sockets:
                 self._gate.loop.remove_reader(listener)
                 listener.close()
+            while self._waiting:
+                self._waiting.popleft()[0].close()
 
     async def wait_closed(self) -> None:
         """Nothing is left to wait for."""
@@ -254,6 +274,9 @@ class _Listener(asyncio.AbstractServer):
 
     def _sweep(self) -> None:
         self._gate.sweep()
+        begin = self._gate.loop.time() - self._gate.limits.arrival
+        while self._waiting and self._waiting[0][2] < begin:
+            self._waiting.popleft()[0].close()
         self._listen()
         self._handle = self._gate.loop.call_later(_SWEEP, self._sweep)
 
@@ -261,30 +284,43 @@ class _Listener(asyncio.AbstractServer):
         for listener in self.sockets if self._is_open else ():
             self._gate.loop.add_reader(listener, self._accept, listener)
 
-    def _wait(self) -> None:
-        """Leave newcomers in the system's queue until a place is free, or the next sweep."""
-        for listener in self.sockets:
-            self._gate.loop.remove_reader(listener)
-
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(16):  # then others have their turn
-            if not self._gate.make_room():
-                self._wait()
-                return
             try:
-                accepted, address = listener.accept()
+                accepted, (address, *_) = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
             except OSError as error:
                 _LOG.warning("no connection can be accepted now: %s", error)
-                self._wait()
+                for each in self.sockets:  # until the next sweep
+                    self._gate.loop.remove_reader(each)
                 return
             accepted.setblocking(False)
-            connection = self._gate.add(str(address[0]))
-            connection.task = self._gate.loop.create_task(self._open(accepted, connection))
+            if self._gate.make_room(str(address)):
+                self._begin(accepted, str(address))
+            elif len(self._waiting) < _BACKLOG:
+                self._waiting.append((accepted, str(address), self._gate.loop.time()))
+            else:
+                accepted.close()
+
+    def _later(self) -> None:
+        """Let those that wait have a place once the one that has become free is given away, or is not."""
+        if self._waiting:
+            self._gate.loop.call_soon(self._admit)
+
+    def _admit(self) -> None:
+        """Give places that have become free to those that wait, in order."""
+        while self._waiting and self._gate.make_room(self._waiting[0][1]):
+            accepted, address, _ = self._waiting.popleft()
+            self._begin(accepted, address)
+
+    def _begin(self, accepted: socket.socket, address: str) -> None:
+        connection = self._gate.add(address)
+        connection.task = self._gate.loop.create_task(self._open(accepted, connection))
 
     async def _open(self, accepted: socket.socket, connection: _Connection) -> None:
-        times = {} if self._context is None else {"ssl_handshake_timeout": self._gate.limits.arrival}
+        names = () if self._context is None else ("ssl_handshake_timeout", "ssl_shutdown_timeout")
+        times = dict.fromkeys(names, self._gate.limits.arrival)
         try:
             await self._gate.loop.connect_accepted_socket(
                 lambda: _Guard(self._gate, connection, self._make()), accepted, ssl=self._context, **times
@@ -385,14 +421,39 @@ async def _counted(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     gate = request.app[_GATE]
-    connection = gate.of(request)
+    try:
+        connection = gate.of(request)
+    except ConnectionError:
+        return web.Response(status=HTTPStatus.BAD_REQUEST)  # nobody is there to read it
     connection.head = 0
     gate.enter(connection, _State.BODY if request.can_read_body else _State.ANSWERING)
     try:
-        return await handler(request)
-    finally:
+        response = await handler(request)
+        gate.enter(connection, _State.SENDING)
         gate.release(connection)
+        body = response.body if isinstance(response, web.Response) else None
+        size = len(body) if isinstance(body, bytes | bytearray) else 0
+        gate.hold(connection, _COPIES * size)
+        if size > _LARGE:
+            connection.is_large = True
+            response.force_close()
+        with suppress(ConnectionError):
+            await response.prepare(request)
+            await response.write_eof()  # until it is taken, but for a few kilobytes
+        return response
+    finally:
+        if not connection.is_large:
+            gate.release(connection)
         gate.enter(connection, _State.IDLE)
+
+
+def hold(request: web.Request, size: int) -> None:
+    """Count what was read in a body, until the request is answered.
+
+    Raises :class:`web.HTTPServiceUnavailable` if there is no room for it, :class:`ConnectionError` if the client has gone.
+    """
+    gate = request.app[_GATE]
+    gate.hold(gate.of(request), size)
 
 
 async def read_body(request: web.Request) -> bytearray:

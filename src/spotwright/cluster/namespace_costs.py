@@ -16,7 +16,7 @@ import logging
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from spotwright.cluster.api_client import EventWriter
@@ -199,6 +199,15 @@ class Turns:
         self._most, self._costs = most, costs
         self._waiting: OrderedDict[str, OrderedDict[Key, deque[asyncio.Future[None]]]] = OrderedDict()
         self._working: dict[Key, int] = {}
+
+    @contextlib.asynccontextmanager
+    async def turn(self, key: Key) -> AsyncIterator[None]:
+        """Wait for a turn; the block is it."""
+        await self.take(key)
+        try:
+            yield
+        finally:
+            self.give_back(key)
 
     async def take(self, key: Key) -> None:
         """Wait for a turn, which :meth:`give_back` ends. Cancelled, nobody waits any more."""

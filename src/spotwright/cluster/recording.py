@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import httpx2
 
 from spotwright import config as configuration
-from spotwright.cluster.api_client import Api
+from spotwright.cluster.api_client import Api, EventWriter
 from spotwright.cluster.attempt_numbers import Ledger, ledger_of
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.descheduler import Mover
@@ -16,6 +16,7 @@ from spotwright.cluster.log_keeper import NAMESPACE_LIMIT, LogKeeper
 from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import OnRecorded
 from spotwright.cluster.parts import until_one_ends
+from spotwright.cluster.run_quota import RunQuota
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.unavailable_pools import PoolPauses, Tally
 from spotwright.cluster.view import SeenPod
@@ -84,6 +85,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         watcher.hear_of_starts(),
         mover.run(watcher.look_at),
         *([keeper.run(state)] if limit else []),
+        RunQuota(state, EventWriter(api)).run(),
     ]
     try:
         await until_one_ends(parts)

@@ -45,7 +45,17 @@ from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import PlanVersions, StoredPlan, load_plans, save_plan
 from spotwright.version import __version__
 
-__all__ = ["SHORT", "WHOLE", "RunStore", "WorkloadRun", "folder_of", "run_name", "this_process", "workload_of"]
+__all__ = [
+    "SHORT",
+    "WHOLE",
+    "RunStore",
+    "WorkloadRun",
+    "folder_of",
+    "has_ended",
+    "run_name",
+    "this_process",
+    "workload_of",
+]
 
 
 SHORT, WHOLE = 8, 36
@@ -370,6 +380,11 @@ def _glance(folder: RunFolder) -> tuple[Mapping[str, Any], bool]:
     finally:
         journal.close()
     return first.meta.arguments if isinstance(first, RunCreated) else {}, last == RunFinished.kind
+
+
+def has_ended(folder: RunFolder) -> bool:
+    """Whether the run of a folder has ended. Raises :class:`StateError`."""
+    return _glance(folder)[1]
 
 
 def run_name(root: Mapping[str, Any], digits: int = SHORT) -> str:

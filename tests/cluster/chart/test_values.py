@@ -89,6 +89,31 @@ def test_hostile_values_are_refused_or_weaken_nothing(helm: Helm, values: Mappin
     assert pod_of(objects)["metadata"]["labels"].items() >= pod_of(plain)["metadata"]["labels"].items()
 
 
+@pytest.mark.parametrize("namespace", ["spotwright", "default", "kube-system", "1234", "on"])
+def test_it_goes_into_any_namespace(helm: Helm, namespace: str) -> None:
+    """Names that YAML reads as numbers or truths are names too, and no two objects have one name."""
+    objects = helm.render({"namespaces": ["team-a", "1e3", "no"]}, namespace)
+    names = [(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in objects]
+    assert len(set(names)) == len(names)
+    used = {where for _, where, _ in names if where}
+    assert used == {namespace, "team-a", "1e3", "no", "default", "kube-system"}
+    subjects = [subject for each in objects for subject in each.get("subjects", ())]
+    services = [each["clientConfig"]["service"] for each in registration_of(objects)["webhooks"]]
+    assert {each["namespace"] for each in (*subjects, *services)} == {namespace}
+
+
+def test_the_quota_for_its_priority_class_limits_no_other_pod(helm: Helm) -> None:
+    """A quota counts every pod of the class in the namespace: in kube-system those of the cluster itself."""
+
+    def quotas(namespace: str) -> list[Object]:
+        objects = helm.render({"namespaces": ["team-a"]}, namespace)
+        return [each for each in objects if each["kind"] == "ResourceQuota"]
+
+    assert quotas("kube-system") == []
+    (quota,) = quotas("platform")
+    assert int(quota["spec"]["hard"]["pods"]) >= 1000
+
+
 def registration_of(objects: list[Object]) -> Object:
     (found,) = [each for each in objects if each["kind"] == "MutatingWebhookConfiguration"]
     return found

@@ -104,6 +104,14 @@ WRONG: Mapping[str, tuple[Values, str]] = {
     "nothing": ({}, "list them, as in --set 'namespaces={team-a,team-b}'"),
     "both forms": (_teams(clusterWide=True), "leave out the list, or clusterWide"),
     "the controller's own namespace": ({"namespaces": ["spotwright"]}, "namespaces: spotwright cannot be served"),
+    "the name of a file in the place of its text": (
+        {"namespaces": ["team-a"], "config": "spotwright.yaml"},
+        "config: is no text of a spotwright.yaml",
+    ),
+    "a configuration that is no YAML": (
+        {"namespaces": ["team-a"], "config": "pools: {a: [}"},
+        "--set-file config=spotwright.yaml reads the file",
+    ),
     "a namespace of Kubernetes": ({"namespaces": ["team-a", "kube-system"]}, "kube-system cannot be served"),
     "one namespace as text": ({"namespaces": "team-a"}, "at '/namespaces': got string, want array"),
     "a namespace in capitals": (

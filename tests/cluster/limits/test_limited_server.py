@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 import ssl
@@ -29,7 +30,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def echo(request: web.Request) -> web.Response:
     body = await read_body(request)
     await asyncio.sleep(float(request.query.get("for", 0)))
-    return web.Response(text=str(len(body)))
+    return web.Response(text=str(len(body)).ljust(int(request.query.get("size", 0))))
 
 
 @asynccontextmanager
@@ -268,5 +269,86 @@ def test_bodies_that_are_being_answered_keep_no_other_address_out() -> None:
                 await asyncio.sleep(0.5)
                 for _ in range(3):
                     assert await ask(port, body=b"x" * 100_000) == "100000"
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_is_busy_at_all_its_places_keeps_no_other_out() -> None:
+    """It sends whole requests without a pause on more connections than there are places, so none of them only waits."""
+
+    async def scenario() -> None:
+        async def flood(port: int) -> None:
+            while True:
+                try:
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(EVERYONE, 0))
+                except OSError:
+                    await asyncio.sleep(0.01)
+                    continue
+                with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                    while True:
+                        writer.write(b"GET /?for=0.2 HTTP/1.1\r\nHost: a\r\n\r\n")
+                        await reader.readuntil(b"\r\n\r\n0")
+
+        async with serving() as port:
+            busy = [asyncio.create_task(flood(port)) for _ in range(40)]
+            await asyncio.sleep(1.0)
+            for _ in range(5):
+                assert await asyncio.wait_for(ask(port, query="?for=0.5"), 5.0) == "1"
+            for each in busy:
+                each.cancel()
+            await asyncio.gather(*busy, return_exceptions=True)
+            await asyncio.sleep(0.1)  # their connections end
+
+    asyncio.run(scenario())
+
+
+def test_whoever_finds_no_place_waits_for_one_of_its_own_address() -> None:
+    """All of one API server's reviews come from one address, and more of them than there are places are answered too."""
+
+    async def scenario() -> None:
+        async with serving() as port:
+            answers = [asyncio.create_task(ask(port, query="?for=0.2")) for _ in range(60)]
+            assert await asyncio.wait_for(asyncio.gather(*answers), 20.0) == ["1"] * 60
+
+    asyncio.run(scenario())
+
+
+def test_answers_that_nobody_takes_count_as_memory() -> None:
+    async def scenario() -> None:
+        limits = QUICK._replace(connections=100, memory=50_000_000, idle=60.0, arrival=60.0)
+        async with serving(limits) as port:
+            with sockets(port, 12) as deaf:
+                await asyncio.sleep(0.1)
+                await send(deaf, b"GET /?size=12000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+                await asyncio.sleep(2.0)
+                assert await asyncio.wait_for(ask(port), 5.0) == "1"
+                taken = [await asyncio.wait_for(received(one), 10.0) for one in deaf]
+                assert len([size for size in taken if size > 12_000_000]) <= 2
+
+    asyncio.run(scenario())
+
+
+async def received(one: socket.socket) -> int:
+    """The bytes that come on a connection until it ends, or until nothing more has come for a while."""
+    loop, size = asyncio.get_running_loop(), 0
+    with contextlib.suppress(OSError, TimeoutError):
+        while data := await asyncio.wait_for(loop.sock_recv(one, 1 << 20), 1.0):
+            size += len(data)
+    return size
+
+
+def test_a_connection_is_used_no_more_after_a_large_answer(certificate: Path) -> None:
+    """The buffers of its TLS have grown with it: five hundred of them took 1.5 GB."""
+
+    async def scenario() -> None:
+        context = ssl.create_default_context(cafile=str(certificate / "tls.crt"))
+        async with (
+            serving(Limits(), certificate) as port,
+            ClientSession(connector=TCPConnector(ssl=context)) as session,
+        ):
+            for size, connection in ((100, None), (1_000_000, "close")):
+                async with session.get(f"https://127.0.0.1:{port}/?size={size}") as response:
+                    assert len(await response.text()) == size
+                    assert response.headers.get("Connection") == connection
 
     asyncio.run(scenario())
