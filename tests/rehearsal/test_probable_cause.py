@@ -89,6 +89,23 @@ def test_a_file_that_only_the_interrupted_attempt_wrote_is_told_to_be_kept(is_wr
     assert ("goes with its node, as best.ckpt" in cause) is is_written
 
 
+@pytest.mark.parametrize(
+    ("log", "is_named"),
+    [
+        ("torch/distributed/elastic/api.py] failed (exitcode: -9)\nGloo connectFullMesh failed with refused", True),
+        ("torch/distributed/elastic/api.py] failed (exitcode: -9)", False),
+    ],
+)
+def test_ranks_that_meet_those_before_are_told_another_rendezvous(tmp_path: Path, log: str, is_named: bool) -> None:
+    (tmp_path / "log.txt").write_text(log)
+    attempt = replace(INTERRUPTED.attempts[0], folder=tmp_path)
+    trial = replace(INTERRUPTED, executed={"t": (attempt,)}, traces={"t": (AttemptTrace(),)})
+    outcome = PointOutcome(POINT, trial, problem="given up", never_finishes=True)
+
+    cause = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity([MADE])))
+    assert ("start it with --standalone" in cause) is is_named
+
+
 def test_no_cause_is_named_where_an_attempt_was_not_traced() -> None:
     untraced = AttemptTrace(failure="ptrace is refused")
     trial = replace(INTERRUPTED, traces={"t": (untraced, untraced)})

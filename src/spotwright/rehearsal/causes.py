@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from spotwright.kfp.commands import COMMAND_TASK
+from spotwright.local.protocol import LOG
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation, OnSigterm
 from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH, FileActivity, InjectionKind, Save
@@ -75,12 +76,9 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     trial, activity = outcome.trial, step.activity
     if trial is None or not outcome.problem:
         return ""
-    if any(attempt.accepted_by_kfp for attempt in trial.attempts):
-        return _ENDS_AS_SUCCESS
-    if outcome.ended_early:
-        return _ENDS_WITH_WORK_LEFT
-    if _ends_early(outcome, trial):
-        return _ENDS_EARLY
+    ending = _shown_by_ends(outcome, trial)
+    if ending:
+        return ending
     removed = outcome.lost_by
     if removed is not None and removed.call is FileCall.REMOVE:
         return f"{removed.path} is removed before the next save is whole: remove it afterwards"
@@ -102,6 +100,32 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
     found = (_lock_left(outcome, before, activity) or _torn(before, loaded, step) for before in interrupted)
     return next(filter(None, found), _missing_state(outcome) if _loads_all(outcome) else "")
+
+
+def _shown_by_ends(outcome: PointOutcome, trial: TrialRun) -> str:
+    """The cause that the ends of attempts and their logs show; empty if they show none."""
+    if any(attempt.accepted_by_kfp for attempt in trial.attempts):
+        return _ENDS_AS_SUCCESS
+    if outcome.ended_early:
+        return _ENDS_WITH_WORK_LEFT
+    if any(_meets_former_ranks(attempt.folder / LOG) for attempt in trial.attempts):
+        return _FORMER_ADDRESSES
+    return _ENDS_EARLY if _ends_early(outcome, trial) else ""
+
+
+_FORMER_ADDRESSES = (
+    "restarted ranks connect to the addresses of those before, as gloo does with torchrun's default rendezvous (PyTorch 2.15): "
+    "start it with --standalone, or on several nodes with --rdzv-backend c10d"
+)
+
+
+def _meets_former_ranks(log: Path) -> bool:
+    """Whether the ranks of an attempt failed to meet, and their launcher started them again."""
+    try:
+        content = log.read_bytes()[-_MAX_READ:]
+    except OSError:
+        return False
+    return b"Gloo connectFullMesh failed" in content and b"torch/distributed/elastic" in content
 
 
 def _missing_state(outcome: PointOutcome) -> str:
