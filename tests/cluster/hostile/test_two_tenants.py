@@ -20,11 +20,8 @@ from tests.cluster.hostile.two_tenants import Played, Stage
 from tests.sampling import every
 
 WEBHOOK, WATCHER = 0.050, 0.200  # seconds of CPU an object
-EXAMPLES = {"steady": 10, "long": 200, "explore": 20_000}
-"""Days that are tried, by the profile of hypothesis: in ``make test``, in ``make test-long``, and in a night."""
-
-SHARES = 8 if settings.get_current_profile_name() == "explore" else 1
-"""The days of a night are shared among processes, because each day waits half of its time for its parts."""
+EXAMPLES = {"steady": 10, "long": 200, "explore": 500}
+"""Days that are tried, by the profile of hypothesis: in ``make test``, in ``make test-long``, and by each process of a night."""
 
 OF_ALL = ("clustertrainingruntimes", "clusterworkflowtemplates")
 """Templates for everybody, which an object may name."""
@@ -100,12 +97,11 @@ def test_what_was_found_once_does_no_harm(name: str) -> None:
     holds(read_deeds(name))
 
 
-@pytest.mark.parametrize("share", range(SHARES))
 @settings(
-    max_examples=EXAMPLES.get(settings.get_current_profile_name(), 10) // SHARES,
+    max_examples=EXAMPLES.get(settings.get_current_profile_name(), 10),
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large),
 )
-@given(day=days)
-def test_no_day_of_a_hostile_tenant_does_harm(share: int, day: list[tuple[int, Deed]]) -> None:
+@given(days)
+def test_no_day_of_a_hostile_tenant_does_harm(day: list[tuple[int, Deed]]) -> None:
     holds(day)
