@@ -72,7 +72,7 @@ def test_the_public_names_are_these() -> None:
 @pytest.mark.parametrize(
     ("module", "needs", "install"),
     [
-        ("huggingface", "transformers", "pip install 'transformers[torch]'"),
+        ("huggingface", "transformers", "pip install --upgrade 'transformers[torch]'"),
         ("lightning", "lightning", "pip install lightning"),
         ("accelerate", "accelerate", "pip install accelerate"),
         ("torch", "torch", "pip install torch"),
