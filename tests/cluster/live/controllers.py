@@ -67,20 +67,23 @@ def controller(
 ) -> Iterator[Controller]:
     """A controller with this configuration for all labelled namespaces, while the block runs.
 
-    ``before`` is Python code that its process runs first: to shorten a time that nobody can set. ``kubeconfig`` is that of a
-    user with other rights than the chart's account, which is the default.
+    ``before`` is Python code that each of its processes runs first: to shorten a time that nobody can set.
+    ``kubeconfig`` is that of a user with other rights than the chart's account, which is the default.
     """
     home = f"controller-{uuid.uuid4().hex[:6]}"
     state, log_file = folder / "state", folder / "controller.log"
     kube.run("create", "namespace", home)
     kube.run("create", "configmap", "spotwright", "-n", home, f"--from-literal=spotwright.yaml={config}")
-    program = ["-c", f"{before}\nfrom spotwright.__main__ import main; main()"] if before else ["-m", "spotwright"]
-    command = [sys.executable, *program, "controller", "--state", str(state), "--home", home]
+    first = folder / "first"  # what Python imports first (docs of the module `site`)
+    first.mkdir(exist_ok=True)
+    (first / "sitecustomize.py").write_text(before, encoding="utf-8")
+    command = [sys.executable, "-m", "spotwright", "controller", "--state", str(state), "--home", home]
     command += ["--name", home, "--listen", f"{HOST}:{PORT}", "--webhook-url", f"https://{HOST}:{PORT}", *options]
     inside = ["ip", "netns", "exec", bed.namespace, *command]
     inside += ["--kubeconfig", str(kubeconfig or login_of_the_chart(kube, bed, home, folder))]
+    path = os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])
     with log_file.open("wb") as log:
-        process = subprocess.Popen(inside, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        process = subprocess.Popen(inside, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path})
 
     def end() -> None:
         process.terminate()

@@ -84,9 +84,10 @@ class Controllers:
         return (self.logs / f"controller-{number}.log").read_text(encoding="utf-8", errors="replace")
 
     def runs(self) -> dict[tuple[str, str], RunState]:
-        """What is recorded, by namespace and name of the workload."""
+        """What is recorded, by namespace and name of the workload. A run that is just being made has none yet."""
         states = [RunReader(folder, lambda _: False).state for folder in StateFolder.open(self.state).runs()]
-        return {(str(each.meta.arguments["namespace"]), str(each.meta.arguments["name"])): each for each in states}
+        made = [each for each in states if "name" in each.meta.arguments]
+        return {(str(each.meta.arguments["namespace"]), str(each.meta.arguments["name"])): each for each in made}
 
     def balance(self) -> subprocess.Popen[bytes]:
         """Start what takes connections for all replicas."""

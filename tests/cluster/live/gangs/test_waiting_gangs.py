@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("autoscaler")]
 PENDING = 5.0  # seconds of pending_timeout
 PAUSE = 30.0  # seconds of the first pause of a pool, 300 by default
 MOVED = 180.0  # seconds until a moved gang has ended, on a busy machine
-HALF, OTHER = 2, 3  # two spot nodes: one with room for some pods of a gang, one that takes none
+HALF, OTHER = 2, 3  # spot nodes: one with room for some pods of a gang, and the first of those that take none
 SHARE = 400  # thousandths of a CPU that a pod of a gang asks for
 EMPTY: Object = {"capacity": "spot", "provider": "aks", "price": "0.50/h", "node": {"cpu": 2, "memory": "4Gi"}}
 SHORT_PAUSES = f"from spotwright.scheduling import budgets as waiting; waiting.FIRST_PAUSE = {PAUSE}"
@@ -57,9 +57,10 @@ def autoscaler(kube: Kube) -> Iterator[None]:
 
 
 @pytest.fixture
-def room_for_one(kube: Kube, namespace: str) -> Iterator[None]:
+def room_for_one(kube: Kube, bed: Settings, namespace: str) -> Iterator[None]:
     """The spot nodes have room for one pod of a gang."""
-    kube.run("cordon", f"n{OTHER}")
+    others = [f"n{number}" for number in range(OTHER, bed.nodes + 1)]
+    kube.run("cordon", *others)
     try:
         processors = (kube.get("node", f"n{HALF}") or {})["status"]["allocatable"]["cpu"]
         used = {
@@ -70,7 +71,7 @@ def room_for_one(kube: Kube, namespace: str) -> Iterator[None]:
         kube.wait_for_phase("filler", namespace, "Running", seconds=STARTS)
         yield
     finally:
-        kube.run("uncordon", f"n{OTHER}")
+        kube.run("uncordon", *others)
 
 
 @pytest.mark.usefixtures("room_for_one")
