@@ -116,7 +116,11 @@ class Parts:
         self.until(lambda: heard.is_complete and all(part.is_complete for part in answering), "all streams")
 
     def _client(self) -> Api:
-        return Api(httpx2.AsyncClient(base_url=self.server.url, timeout=60))
+        return Api(self._http())
+
+    def _http(self) -> httpx2.AsyncClient:
+        """A client of the API server. The context is shared: to read the authorities of the system takes 20 ms each time."""
+        return httpx2.AsyncClient(base_url=self.server.url, timeout=60, verify=self.context)
 
     async def _begin_answering(self) -> None:
         api = self._client()
@@ -177,16 +181,13 @@ class Parts:
 
         store = RunStore(self.state, config_of, this_process())
 
-        def streams() -> httpx2.AsyncClient:
-            return httpx2.AsyncClient(base_url=self.server.url, timeout=60)
-
         self._start(
             self._watching,
             watch_and_keep_logs(
                 api,
                 store,
                 self.state,
-                streams,
+                self._http,
                 limit=LOG_LIMIT,
                 tally=self.tally,
                 order_limit=900.0,
