@@ -120,7 +120,7 @@ def test_a_pattern_that_matches_no_task(project: Project, command: str) -> None:
         (["rnu", "x.py"], ["there is no command 'rnu': did you mean 'run'?"]),
         (["reherse"], ["did you mean 'rehearse'?"]),
         (["pin", "r"], ["there is no command 'pin': a run is kept by prune --keep RUN"]),
-        (["run"], ["PIPELINE"]),
+        (["run"], ["expected either a pipeline, or a command after --"]),
     ],
 )
 def test_a_run_task_or_attempt_that_is_not_there(with_a_run: Project, command: list[str], parts: list[str]) -> None:

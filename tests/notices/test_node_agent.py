@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.notices.servers import Callback, Server, answer, wait_until
 from spotwright.local.imds_server import AzureGroup, AzureMetadataServer
 from spotwright.notices import NoticeWatch, from_environment
 from spotwright.notices.agent import Address
+from spotwright.notices.notice import SourceError
 from spotwright.notices.sources import PORT
 from spotwright.placing.environment import NOTICE_PORT
 
@@ -158,7 +160,13 @@ def test_a_file_is_a_source_like_any_other(start: Callable[..., Agent], tmp_path
     agent = start("--provider", "local", "--file", str(tmp_path / "notice.json"))
     source = from_environment({"SPOTWRIGHT_NOTICE_URL": agent.url})
     assert source is not None
-    assert source.wait(0) is None
+
+    def has_none() -> bool:
+        with suppress(SourceError):  # the agent has not looked at the file yet
+            return source.wait(0) is None
+        return False
+
+    wait_until("the file has been looked at", has_none)
     (tmp_path / "notice.json").write_text(json.dumps({"goes_at": time.time() + 9, "why": "drill"}))
     notice = source.wait(120)
     assert notice is not None

@@ -269,10 +269,12 @@ class Cost:
 
     webhook: float = 0.0
     watcher: float = 0.0
-    memory: int = 0
+    webhook_memory: int = 0
+    watcher_memory: int = 0
 
     def __str__(self) -> str:
-        memory = f", {self.memory / 1e6:.1f} MB" if self.memory else ""
+        both = self.webhook_memory, self.watcher_memory
+        memory = f", {both[0] / 1e6:.1f} MB and {both[1] / 1e6:.1f} MB" if any(both) else ""
         return f"{self.webhook * 1000:.0f} ms in the webhook, {self.watcher * 1000:.0f} ms in the watcher{memory}"
 
 

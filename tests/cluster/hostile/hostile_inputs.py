@@ -307,19 +307,20 @@ def objects(draw: st.DrawFn) -> Deed:
                 hostile,
             )
         )
-    return {"do": "create", "collection": collection, "made": made}
+    operation = draw(st.sampled_from(("CREATE", "CREATE", "UPDATE")))
+    return {"do": "create", "collection": collection, "made": made, "operation": operation}
 
 
 @st.composite
 def reviews(draw: st.DrawFn) -> Deed:
-    """A request that a pod posts to the webhook: any object, in its own namespace."""
-    collection = draw(st.sampled_from(sorted(SPECS)))
+    """A request that a pod posts to the webhook: any object, in its own namespace or, forged, in the other tenant's."""
+    collection, namespace = draw(st.sampled_from(sorted(SPECS))), draw(st.sampled_from(("hostile", "hostile", QUIET)))
     version, kind, spec = SPECS[collection]
-    made = {"apiVersion": version, "kind": kind, "metadata": {**draw(metadata()), "namespace": "hostile"}, "spec": spec}
+    made = {"apiVersion": version, "kind": kind, "metadata": {**draw(metadata()), "namespace": namespace}, "spec": spec}
     request = {
         "uid": draw(st.sampled_from(("x", "quiet-review-2", "quiet-review-9"))),
         "operation": draw(st.sampled_from(("CREATE", "UPDATE", "DELETE"))),
-        "namespace": "hostile",
+        "namespace": namespace,
         "dryRun": draw(st.booleans()),
         "object": draw(altered(made, values, 4)),
         "oldObject": draw(st.one_of(st.none(), altered(made, values))),

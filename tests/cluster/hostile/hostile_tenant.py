@@ -4,7 +4,8 @@ A deed is one of these mappings. ``{"@": [TEXT, COUNT]}`` stands for a text so m
 lists in lists, ``{"@many": [VALUE, COUNT]}`` for a list with so many equal items: the files of counterexamples stay small.
 
 =============  =====================================================================================================
-``create``     an object of a collection; the webhook reviews it, then it is in the cluster, unless a server refuses it
+``create``     an object of a collection, or its change (``operation``); the webhook reviews it, then it is in the cluster,
+               unless a server refuses it
 ``delete``     a name in a collection
 ``review``     the request of an AdmissionReview, sent to the webhook by a pod
 ``post``       bytes (latin-1) that a pod sends to the webhook
@@ -81,11 +82,14 @@ class HostileTenant:
     def __init__(self, parts: Controller, server: ClusterServer) -> None:
         self._parts, self._server = parts, server
         self.refused = 0
+        self._said: set[str] = set()  # of what only the other tenant may read, what was guessed here
 
     def do(self, deed: Deed) -> Cost | None:
         """Do one deed. None: the API server refuses it."""
         what = str(deed["do"])
         prepared = whole({key: value for key, value in deed.items() if key != "do"})
+        text = unquote(json.dumps(prepared))
+        self._said |= {word for word in SECRETS if word in text}
         if what == "create" and why_refused(prepared["made"]):
             self.refused += 1
             return None
@@ -104,6 +108,7 @@ class HostileTenant:
 
     def _admitted(self, made: dict[str, Any], operation: str) -> dict[str, Any]:
         request = {"uid": "hostile-review", "operation": operation, "namespace": HOSTILE, "object": made}
+        request |= {"oldObject": made} if operation == "UPDATE" else {}
         answer = self._post(_review(request)).get("response") or {}
         if not answer.get("patch"):
             return made
@@ -121,6 +126,7 @@ class HostileTenant:
         with httpx2.Client(verify=self._parts.context, timeout=60) as client:
             answer = client.post(f"{self._parts.webhook_url}/mutate", content=content)
         assert answer.status_code < 500, (answer.status_code, answer.text[:200])
+        self._tells_no_secret(answer.text)
         if answer.status_code != 200:
             return {}
         review = answer.json()
@@ -138,11 +144,17 @@ class HostileTenant:
     def _read(self, path: str, authorization: str = "Bearer hostile-token") -> None:
         answer = self._get(self._parts.reading_url, path, {"Authorization": authorization})
         assert answer.status_code != 500, answer.text[:300]
-        told = [word for word in SECRETS if word in answer.text and word not in unquote(path)]
-        assert not told, (told, answer.text[:300])
+        self._tells_no_secret(answer.text)
 
     def _metrics(self, path: str) -> None:
-        assert self._get(self._parts.metrics_url, path, {}).status_code != 500
+        answer = self._get(self._parts.metrics_url, path, {})
+        assert answer.status_code != 500
+        self._tells_no_secret(answer.text)
+
+    def _tells_no_secret(self, text: str) -> None:
+        """Fail if an answer tells what only the other tenant may read, and what was not guessed."""
+        told = [word for word in SECRETS if word in text and word not in self._said]
+        assert not told, (told, text[:300])
 
     def _get(self, url: str, path: str, headers: Mapping[str, str]) -> httpx2.Response:
         with httpx2.Client(verify=self._parts.context, timeout=60) as client:
