@@ -19,6 +19,7 @@ both are JSON with the bytes of arrays beside it (:mod:`spotwright.checkpoint.en
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -64,6 +65,7 @@ class _Attempt:
         self.began = time.monotonic()
 
 
+_claiming = threading.Lock()
 _attempts: dict[tuple[int, str], _Attempt] = {}  # by process and place: all writers of a process are one attempt
 
 
@@ -106,7 +108,8 @@ class StoreWriter(StorageWriter):
             raise ValueError(f"keep={keep}: at least the newest checkpoint must be kept")
         self._place, self._settings = place, (program, keep, storage_options)
         self.attempt = _attempt_at(place, *self._settings)
-        self._began, self._count = time.monotonic(), 0
+        self._began: dict[int, float] = {}  # by thread: each save, as of async_save, is made in one
+        self._counts: dict[int, int] = {}  # the same
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Save at another place from now on, if one is given."""
@@ -119,7 +122,7 @@ class StoreWriter(StorageWriter):
         """See DCP's ``StorageWriter``."""
         if not use_collectives:
             raise ValueError("StoreWriter commits the shards of all ranks together: leave out use_collectives=False")
-        self._began = time.monotonic()
+        self._began[threading.get_ident()] = time.monotonic()
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """See DCP's ``StorageWriter``."""
@@ -128,6 +131,15 @@ class StoreWriter(StorageWriter):
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Claim the place before the first save, and refuse a late one before anything is written."""
         manager = self.attempt.manager
+        with _claiming:  # a save in a thread and one beside it would each claim, and one of them be a late writer
+            self._claim(manager)
+            count = manager.begin_shards()
+        self._counts[threading.get_ident()] = count
+        token, claim = manager.log.token, manager.log.claim.data if manager.log.claim else {}
+        tasks = [_Task(rank, count, token, claim) for rank in range(len(plans))]
+        return [replace(plan, storage_data=task) for plan, task in zip(plans, tasks, strict=True)]
+
+    def _claim(self, manager: SaveManager) -> None:
         if manager.log.claim is None:
             if not self.attempt.loaded and not manager.is_empty():
                 raise NotLoaded(
@@ -136,10 +148,6 @@ class StoreWriter(StorageWriter):
                 )
             manager.claim(None)
             self.attempt.began = time.monotonic()
-        self._count = manager.begin_shards()
-        token, claim = manager.log.token, manager.log.claim.data if manager.log.claim else {}
-        tasks = [_Task(rank, self._count, token, claim) for rank in range(len(plans))]
-        return [replace(plan, storage_data=task) for plan, task in zip(plans, tasks, strict=True)]
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Write the shard of this rank."""
@@ -166,9 +174,10 @@ class StoreWriter(StorageWriter):
             (each.index.fqn, each.index.offset): each.storage_data for result in results for each in result
         }
         shards = list(dict.fromkeys(shard for shard, _ in pieces.values()))
-        facts = {"finished": False, "age": self._began - self.attempt.began}
+        began, count = self._began.pop(threading.get_ident()), self._counts.pop(threading.get_ident())
+        facts = {"finished": False, "age": began - self.attempt.began}
         layout = layout_of(metadata, pieces, shards)
-        self.attempt.manager.commit_shards(self._count, layout, shards, facts, self._began)
+        self.attempt.manager.commit_shards(count, layout, shards, facts, began)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
