@@ -97,6 +97,7 @@ class _Gate:
     loop: asyncio.AbstractEventLoop
     connections: set[_Connection] = field(default_factory=set)
     held: int = 0
+    is_open: bool = True
     on_place: Callable[[], None] = lambda: None  # is called when a connection has ended
     _by_transport: dict[Any, _Connection] = field(default_factory=dict)
 
@@ -202,21 +203,28 @@ class _Guard(asyncio.Protocol):
 
     def __init__(self, gate: _Gate, connection: _Connection, inner: asyncio.Protocol) -> None:
         self._gate, self._connection, self._inner = gate, connection, inner
+        self._is_known = False  # to aiohttp
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._gate.opened(self._connection, cast("asyncio.Transport", transport))
+        if not self._gate.is_open:  # it was being opened when the server stopped: aiohttp would never end it
+            self._connection.drop()
+            return
+        self._is_known = True
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         self._gate.received(self._connection, len(data))
-        self._inner.data_received(data)
+        if self._is_known:
+            self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self._inner.eof_received()
+        return self._inner.eof_received() if self._is_known else None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gate.ended(self._connection)
-        self._inner.connection_lost(exc)
+        if self._is_known:
+            self._inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
@@ -240,7 +248,7 @@ class _Listener(asyncio.AbstractServer):
         self._sweep()
 
     def close(self) -> None:
-        """Accept no connection any more; those that are open go on."""
+        """Accept no connection any more; those that are open go on, those that are being opened do not."""
         if self._is_open:
             self._is_open = False
             if self._handle is not None:
@@ -250,6 +258,7 @@ class _Listener(asyncio.AbstractServer):
                 listener.close()
             while self._waiting:
                 self._waiting.popleft()[0].close()
+            self._gate.is_open = False
 
     async def wait_closed(self) -> None:
         """Nothing is left to wait for."""

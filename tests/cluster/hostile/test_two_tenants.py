@@ -7,6 +7,7 @@ The quiet tenant's history is played once alone, then with the deeds of a hostil
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Sequence
 from urllib.parse import unquote
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from tests.cluster.hostile.hostile_inputs import days
 from tests.cluster.hostile.hostile_tenant import CORPUS, Deed, read_deeds
-from tests.cluster.hostile.quiet_tenant import HOSTILE
+from tests.cluster.hostile.quiet_tenant import HOSTILE, QUIET
 from tests.cluster.hostile.two_tenants import Played, Stage
 from tests.sampling import every
 
@@ -52,7 +53,9 @@ def holds(deeds: Sequence[tuple[int, Deed]]) -> None:
     expected, played = _alone(), stage().play(deeds)
     for what, value in expected.facts.items():
         assert played.facts[what] == value, f"{what} of the quiet tenant"
-    assert not strange(expected, played), "requests that the controller would not make without the hostile tenant"
+    assert not strange(expected, played, may_name_quiet=forges(deeds)), (
+        "requests that the controller would not make without the hostile tenant"
+    )
     assert not played.defects
     for _ in range(2):  # a machine that is busy with something else may make one measurement worse, not three
         if dear(played):
@@ -69,10 +72,16 @@ def dear(played: Played) -> list[str]:
     ]
 
 
-def strange(expected: Played, played: Played) -> list[str]:
+def forges(deeds: Sequence[tuple[int, Deed]]) -> bool:
+    """Whether a pod says that an API server asks for the other tenant: then what is named there is looked up and not shown."""
+    return any(deed["do"] == "review" and QUIET in json.dumps(deed["request"]) for _, deed in deeds)
+
+
+def strange(expected: Played, played: Played, *, may_name_quiet: bool) -> list[str]:
     """The requests to the API server that only the hostile tenant brings about, and that leave its namespace."""
     asked = without_versions(played.asked) - without_versions(expected.asked)
-    return sorted(line for line in asked if not is_own(line))
+    others = [line for line in asked if not is_own(line, HOSTILE)]
+    return sorted(line for line in others if not (may_name_quiet and line.startswith("GET ") and is_own(line, QUIET)))
 
 
 def without_versions(asked: frozenset[str]) -> set[str]:
@@ -80,14 +89,14 @@ def without_versions(asked: frozenset[str]) -> set[str]:
     return {line.split("&resourceVersion=")[0] for line in asked}
 
 
-def is_own(line: str) -> bool:
-    """Whether a request is about the hostile tenant's own namespace, by its decoded path."""
+def is_own(line: str, namespace: str) -> bool:
+    """Whether a request is about a namespace or templates for everybody, by its decoded path."""
     path = unquote(line.split(" ", 1)[1].partition("?")[0])
     parts = path.strip("/").split("/")
     base = 2 if parts[0] == "api" else 3
     if ".." in parts or line.count("?") > 1:
         return False
-    if parts[base : base + 2] == ["namespaces", HOSTILE]:
+    if parts[base : base + 2] == ["namespaces", namespace]:
         return True
     return len(parts) == base + 2 and parts[base] in OF_ALL and _NAME.fullmatch(parts[-1]) is not None
 
