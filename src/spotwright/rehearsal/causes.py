@@ -188,7 +188,7 @@ def _loads_all(outcome: PointOutcome) -> bool:
 _APPENDED = "rows are appended again after an interruption: cut the file at the saved position before going on"
 _GOES = "what an attempt has written goes with its node"
 _KEEP = "write it below SPOTWRIGHT_CHECKPOINT, or name the outputs that count with --output"
-_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _ENDS_WITH_WORK_LEFT, _APPENDED, _GOES)
+_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _ENDS_WITH_WORK_LEFT, _APPENDED)
 """Causes that the end of an attempt or the outputs show, so that no other one is looked for."""
 
 
