@@ -32,6 +32,7 @@ class Controller:
     home: str
     state: Path
     log: Path
+    pid: int  # of the process that starts all others
     end: Callable[[], None]  # ends it, and takes its registration out
 
     def enable(self, namespace: str) -> None:
@@ -90,7 +91,7 @@ def controller(
         process.wait(60)
         subprocess.run([*inside, "--unregister"], check=False, capture_output=True)
 
-    made = Controller(kube, home, state, log_file, end)
+    made = Controller(kube, home, state, log_file, process.pid, end)
     try:
         kube.wait(lambda: process.poll() is not None or is_ready(made), "the controller is ready", _STARTS)
         assert process.poll() is None, made.log.read_text(encoding="utf-8")

@@ -1,0 +1,191 @@
+"""Workloads as users write them, with retries of their own, and how each ended: the same objects for every way of running them.
+
+A script runs for a time and then ends well. Members of a gang fail when their peer is silent, as NCCL and gloo do, so that the peer of a
+lost node fails before Kubernetes has noticed the loss.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from tests.cluster.live.kube import Kube, Object, has_condition, pod_spec
+from tests.cluster.live.runtimes import training_runtime
+
+__all__ = ["GANGS", "KINDS", "SINGLE", "Outcome", "Program", "make", "outcome", "pods_of"]
+
+WORK = 20  # seconds that a script works in each attempt
+_CRDS = {
+    "workflow": "workflows.argoproj.io",
+    "jobset": "jobsets.jobset.x-k8s.io",
+    "trainjob": "trainjobs.trainer.kubeflow.org",
+}
+_RETRIES = 3  # what the author of a Workflow, a JobSet or a runtime allows; a Job has Kubernetes' default of six
+
+_ALONE = f"""
+trap 'exit 143' TERM
+i=0
+while [ $i -lt {WORK} ]; do sleep 1 & wait $!; i=$((i + 1)); done
+"""
+
+# Each member writes the time into a file each half second. It waits for its peer, works while the peer is alive, and exits with 1
+# after four seconds without a sign of it. A member that is done stays a sign of life for its peer.
+_GANG = f"""
+trap 'exit 143' TERM
+me=/saves/$GANG-${{JOB_COMPLETION_INDEX:-0}} peer=/saves/$GANG-$((1 - ${{JOB_COMPLETION_INDEX:-0}}))
+rm -f $me.done
+beat() {{ date +%s > $me.new; mv $me.new $me; sleep 0.5 & wait $!; }}
+silent() {{ [ -e $peer.done ] && echo 0 || echo $(($(date +%s) - $(cat $peer 2> /dev/null || echo 0))); }}
+waits=0
+while [ $(silent) -gt 1 ]; do beat; waits=$((waits + 1)); [ $waits -lt 360 ] || exit 1; done
+i=0
+while [ $i -lt {2 * WORK} ]; do
+    beat
+    i=$((i + 1))
+    [ $(silent) -lt 4 ] || {{ echo "the peer is silent"; exit 1; }}
+done
+touch $me.done
+"""
+
+
+class Program(NamedTuple):
+    """What the pods run: with ``fails_until``, in seconds since 1970, an attempt that starts earlier works briefly and exits with 3."""
+
+    fails_until: float = 0.0
+
+    def of(self, script: str) -> str:
+        """The script of a pod."""
+        early = f'[ "$(date +%s)" -ge {self.fails_until:.0f} ] || {{ sleep 2; exit 3; }}\n'
+        return early + script if self.fails_until else script
+
+
+class Outcome(NamedTuple):
+    """How a workload ended: well or not, None while it goes on; and the seconds from the event to its end."""
+
+    well: bool | None
+    seconds: float
+    pods: int  # that were seen
+
+    def __str__(self) -> str:
+        """A cell of the table."""
+        word = {True: "done", False: "FAILED", None: "hangs"}[self.well]
+        return f"{word} {self.seconds:.0f} s, {self.pods} pods"
+
+
+def _job(kube: Kube, namespace: str, program: Program) -> list[Object]:
+    spec = {"template": {"spec": pod_spec(kube.container(program.of(_ALONE)))}}
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": _named("job", namespace), "spec": spec}]
+
+
+def _workflow(kube: Kube, namespace: str, program: Program) -> list[Object]:
+    retry = {"limit": _RETRIES, "retryPolicy": "Always"}
+    template = {"name": "main", "container": kube.container(program.of(_ALONE)), "retryStrategy": retry}
+    spec = {"entrypoint": "main", "templates": [template], "tolerations": pod_spec({})["tolerations"]}
+    meta = _named("workflow", namespace)
+    return [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": spec}]
+
+
+def _job_gang(kube: Kube, namespace: str, program: Program) -> list[Object]:
+    pod = _member(kube, "job-gang", program, {"batch.kubernetes.io/job-name": "job-gang"})
+    spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "template": {"spec": pod}}
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": _named("job-gang", namespace), "spec": spec}]
+
+
+def _jobset(kube: Kube, namespace: str, program: Program) -> list[Object]:
+    pod = _member(kube, "jobset", program, {"jobset.sigs.k8s.io/jobset-name": "jobset"})
+    spec = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "template": {"spec": pod}}
+    jobs = [{"name": "workers", "replicas": 1, "template": {"spec": spec}}]
+    made = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": _RETRIES}}
+    return [
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": _named("jobset", namespace),
+            "spec": made,
+        }
+    ]
+
+
+def _trainjob(kube: Kube, namespace: str, program: Program) -> list[Object]:
+    runtime = training_runtime(kube, namespace, "true")
+    (member,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    pod = _member(kube, "trainjob", program, {"jobset.sigs.k8s.io/jobset-name": "trainjob"})
+    pod["containers"][0]["name"] = "node"
+    member["template"]["spec"]["template"]["spec"] = pod
+    runtime["spec"]["template"]["spec"]["failurePolicy"] = {"maxRestarts": _RETRIES}
+    spec = {"runtimeRef": {"name": "plain", "kind": "TrainingRuntime"}, "trainer": {"numNodes": 2}}
+    meta = _named("trainjob", namespace)
+    return [
+        runtime,
+        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": meta, "spec": spec},
+    ]
+
+
+def _named(name: str, namespace: str) -> Object:
+    return {"name": name, "namespace": namespace}
+
+
+def _member(kube: Kube, gang: str, program: Program, peers: Mapping[str, str]) -> Object:
+    """The pod of a gang's member, rather on another node than its peer, with the folder of their signs of life."""
+    container = kube.container(program.of(_GANG))
+    container["env"] = [{"name": "GANG", "value": gang}]
+    container["volumeMounts"] = [{"name": "saves", "mountPath": "/saves"}]
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": dict(peers)}}
+    wish = [{"weight": 100, "podAffinityTerm": term}]
+    apart = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+    volumes = [{"name": "saves", "persistentVolumeClaim": {"claimName": "saves"}}]
+    return pod_spec(container, affinity=apart, volumes=volumes)
+
+
+_MAKERS: Mapping[str, Callable[[Kube, str, Program], list[Object]]] = {
+    "job": _job,
+    "workflow": _workflow,
+    "job-gang": _job_gang,
+    "jobset": _jobset,
+    "trainjob": _trainjob,
+}
+_SELECTORS = {
+    "job": "batch.kubernetes.io/job-name=job",
+    "workflow": "workflows.argoproj.io/workflow=workflow",
+    "job-gang": "batch.kubernetes.io/job-name=job-gang",
+    "jobset": "jobset.sigs.k8s.io/jobset-name=jobset",
+    "trainjob": "jobset.sigs.k8s.io/jobset-name=trainjob",
+}
+SINGLE = ("job", "workflow")
+"""Workloads of one pod."""
+GANGS = ("job-gang", "jobset", "trainjob")
+"""Workloads of two pods, each of which fails without the other."""
+KINDS = (*SINGLE, *GANGS)
+_ENDS = {  # the kind of the object, and the conditions that end it well and badly
+    "job": ("job", "Complete", "Failed"),
+    "job-gang": ("job", "Complete", "Failed"),
+    "jobset": ("jobset", "Completed", "Failed"),
+    "trainjob": ("trainjob", "Complete", "Failed"),
+}
+
+
+def make(kube: Kube, kind: str, namespace: str, program: Program) -> list[Object]:
+    """The objects of a workload, which has the name of its kind; none where the cluster lacks the kind."""
+    crd = _CRDS.get(kind)
+    return [] if crd is not None and kube.get("crd", crd) is None else _MAKERS[kind](kube, namespace, program)
+
+
+def pods_of(kube: Kube, kind: str, namespace: str) -> list[Object]:
+    """The pods of a workload that are there now."""
+    return kube.list("pods", namespace, _SELECTORS[kind])
+
+
+def ended_well(kube: Kube, kind: str, namespace: str) -> bool | None:
+    """Whether a workload has ended well; None while it goes on."""
+    if kind == "workflow":
+        phase = ((kube.get("workflow", kind, namespace) or {}).get("status") or {}).get("phase")
+        return {"Succeeded": True, "Failed": False, "Error": False}.get(str(phase))
+    resource, well, badly = _ENDS[kind]
+    found = kube.get(resource, kind, namespace)
+    return True if has_condition(found, well) else False if has_condition(found, badly) else None
+
+
+def outcome(kube: Kube, kind: str, namespace: str, since: float, pods: int) -> Outcome:
+    """How a workload stands now; ``since`` is the time of the event by ``time.monotonic()``."""
+    return Outcome(ended_well(kube, kind, namespace), time.monotonic() - since, pods)
