@@ -1,7 +1,7 @@
 """Workloads as users write them, with retries of their own, and how each ended: the same objects for every way of running them.
 
-A script runs for a time and then ends well. Members of a gang fail when their peer is silent, as NCCL and gloo do, so that the peer of a
-lost node fails before Kubernetes has noticed the loss.
+A script runs for a time and then ends well. Members of a gang fail when their peer is silent, as NCCL and gloo do, so that the peer
+of a lost node fails before Kubernetes has noticed the loss.
 """
 
 from __future__ import annotations
@@ -29,11 +29,17 @@ i=0
 while [ $i -lt {WORK} ]; do sleep 1 & wait $!; i=$((i + 1)); done
 """
 
+_ERRORS = """
+count=/saves/$NAME-${JOB_COMPLETION_INDEX:-0}.errors
+errors=$(cat $count 2> /dev/null || echo 0)
+if [ ${JOB_COMPLETION_INDEX:-0} = 0 ] && [ $errors -lt ERRORS ]; then echo $((errors + 1)) > $count; sleep 2; exit 3; fi
+"""
+
 # Each member writes the time into a file each half second. It waits for its peer, works while the peer is alive, and exits with 1
 # after four seconds without a sign of it. A member that is done stays a sign of life for its peer.
 _GANG = f"""
 trap 'exit 143' TERM
-me=/saves/$GANG-${{JOB_COMPLETION_INDEX:-0}} peer=/saves/$GANG-$((1 - ${{JOB_COMPLETION_INDEX:-0}}))
+me=/saves/$NAME-${{JOB_COMPLETION_INDEX:-0}} peer=/saves/$NAME-$((1 - ${{JOB_COMPLETION_INDEX:-0}}))
 rm -f $me.done
 beat() {{ date +%s > $me.new; mv $me.new $me; sleep 0.5 & wait $!; }}
 silent() {{ [ -e $peer.done ] && echo 0 || echo $(($(date +%s) - $(cat $peer 2> /dev/null || echo 0))); }}
@@ -50,14 +56,13 @@ touch $me.done
 
 
 class Program(NamedTuple):
-    """What the pods run: with ``fails_until``, in seconds since 1970, an attempt that starts earlier works briefly and exits with 3."""
+    """What the pods run: the first ``errors`` attempts of a workload's first pod work briefly and exit with 3."""
 
-    fails_until: float = 0.0
+    errors: int = 0
 
     def of(self, script: str) -> str:
         """The script of a pod."""
-        early = f'[ "$(date +%s)" -ge {self.fails_until:.0f} ] || {{ sleep 2; exit 3; }}\n'
-        return early + script if self.fails_until else script
+        return (_ERRORS.replace("ERRORS", str(self.errors)) if self.errors else "") + script
 
 
 class Outcome(NamedTuple):
@@ -74,13 +79,15 @@ class Outcome(NamedTuple):
 
 
 def _job(kube: Kube, namespace: str, program: Program) -> list[Object]:
-    spec = {"template": {"spec": pod_spec(kube.container(program.of(_ALONE)))}}
+    container, volumes = _container(kube, "job", program.of(_ALONE))
+    spec = {"template": {"spec": pod_spec(container, volumes=volumes)}}
     return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": _named("job", namespace), "spec": spec}]
 
 
 def _workflow(kube: Kube, namespace: str, program: Program) -> list[Object]:
     retry = {"limit": _RETRIES, "retryPolicy": "Always"}
-    template = {"name": "main", "container": kube.container(program.of(_ALONE)), "retryStrategy": retry}
+    container, volumes = _container(kube, "workflow", program.of(_ALONE))
+    template = {"name": "main", "container": container, "retryStrategy": retry, "volumes": volumes}
     spec = {"entrypoint": "main", "templates": [template], "tolerations": pod_spec({})["tolerations"]}
     meta = _named("workflow", namespace)
     return [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": spec}]
@@ -122,19 +129,24 @@ def _trainjob(kube: Kube, namespace: str, program: Program) -> list[Object]:
     ]
 
 
+def _container(kube: Kube, name: str, script: str) -> tuple[Object, list[Object]]:
+    """A container that knows its workload's name and sees the folder that all pods share, and the pod's volumes."""
+    container = kube.container(script)
+    container["env"] = [{"name": "NAME", "value": name}]
+    container["volumeMounts"] = [{"name": "saves", "mountPath": "/saves"}]
+    return container, [{"name": "saves", "persistentVolumeClaim": {"claimName": "saves"}}]
+
+
 def _named(name: str, namespace: str) -> Object:
     return {"name": name, "namespace": namespace}
 
 
 def _member(kube: Kube, gang: str, program: Program, peers: Mapping[str, str]) -> Object:
     """The pod of a gang's member, rather on another node than its peer, with the folder of their signs of life."""
-    container = kube.container(program.of(_GANG))
-    container["env"] = [{"name": "GANG", "value": gang}]
-    container["volumeMounts"] = [{"name": "saves", "mountPath": "/saves"}]
+    container, volumes = _container(kube, gang, program.of(_GANG))
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": dict(peers)}}
     wish = [{"weight": 100, "podAffinityTerm": term}]
     apart = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
-    volumes = [{"name": "saves", "persistentVolumeClaim": {"claimName": "saves"}}]
     return pod_spec(container, affinity=apart, volumes=volumes)
 
 
