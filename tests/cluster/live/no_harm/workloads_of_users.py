@@ -1,7 +1,7 @@
 """Workloads as users write them, with retries of their own, and how each ended: the same objects for every way of running them.
 
-A script runs for a time and then ends well. Members of a gang fail when their peer is silent, as NCCL and gloo do, so that the peer
-of a lost node fails before Kubernetes has noticed the loss.
+A script runs for a time and then ends well. Members of a gang fail when their peer is silent, as NCCL and gloo do, so that the
+peer of a lost node fails before Kubernetes has noticed the loss.
 """
 
 from __future__ import annotations
