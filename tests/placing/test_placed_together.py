@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from spotwright import config
 from spotwright.clouds import node_labels, providers
 from spotwright.config import Config
 from spotwright.manifests.files import PlacedFile, place_text
+from spotwright.model.pools import Pool
 from spotwright.placing.merging import strategic
 from spotwright.placing.pod_spec import pod_constraints
 
@@ -122,14 +124,18 @@ def test_a_train_job_without_gpus_is_kept_off_gpu_pools_beside_its_runtime(provi
     assert admitted(merged(done), settings) == {"cpu-spot", "cpu"}
 
 
-def test_a_label_that_the_provider_sets_on_every_node_excludes_no_pool() -> None:
-    settings = a_config("generic", labels="{kubernetes.io/os: linux, beta.kubernetes.io/os: linux}")
+def test_a_label_that_every_node_has_excludes_no_pool() -> None:
+    settings = a_config("generic", labels="{kubernetes.io/os: linux}")
     text = (
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: train}\nspec: {template: {spec: {containers: "
         "[{name: main, image: python, resources: {limits: {cpu: 1}}}]}}}\n"
     )
-    settings = config.parse(settings.text.replace("cpu-spot: {capacity: spot,", "cpu-spot: {capacity: spot, labels: {market: spot},"))
+    settings = replace(settings, pools={name: with_market(pool) for name, pool in settings.pools.items()})
     done = placed(text, settings)
     pod = at_path(plain_yaml.load(done.text), "spec.template.spec")
 
     assert set(done.roles[0].pools) <= admitted(pod, settings)
+
+
+def with_market(pool: Pool) -> Pool:
+    return replace(pool, labels={**pool.labels, "market": "spot" if pool.is_spot else "regular"})

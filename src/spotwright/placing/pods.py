@@ -108,8 +108,8 @@ class Role:
     set. ``work``, ``run``, ``index`` and ``is_elastic`` are those of :class:`~spotwright.placing.environment.AttemptIdentity`;
     ``work`` is ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if those
     are neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
-    object's own policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods. ``is_inherited``: other
-    objects take the template over and ask for resources themselves, so nothing keeps its pods off GPU pools.
+    object's own policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods.
+    ``is_inherited``: other objects take the template over and may ask for GPUs, so nothing keeps its pods off GPU pools.
     """
 
     name: str
