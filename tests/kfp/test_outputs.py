@@ -144,25 +144,12 @@ def test_an_address_below_the_runs_folder_is_kept(tmp_path: Path) -> None:
     assert read_outputs(TASK, folder, (str(tmp_path),)).artifacts["model"]["uri"] == other
 
 
-def test_a_file_at_a_custom_path_is_copied_to_the_path_of_the_artifact(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "weights").write_text("w")
+def test_the_reader_follows_no_custom_path_because_it_sees_other_files_than_the_attempt(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("of another user")
     out = tmp_path / "out"
-    place = f"{out}/artifacts/model"
-    folder = left(out, {**GOOD, **artifact(uri=place, custom_path=str(tmp_path / "elsewhere"))})
-    outputs = read_outputs(TASK, folder)
-    assert (Path(outputs.artifacts["model"]["uri"]) / "weights").read_text() == "w"
-    assert read_outputs(TASK, folder) == outputs  # reading twice gives the same
-
-
-def test_a_custom_path_without_a_file_is_accepted(tmp_path: Path) -> None:
-    assert read_outputs(TASK, left(tmp_path, {**GOOD, **artifact(custom_path="/nowhere/at/all")})).missing == ()
-
-
-def test_a_relative_custom_path_is_named_in_a_note(tmp_path: Path) -> None:
-    outputs = read_outputs(TASK, left(tmp_path, {**GOOD, **artifact(custom_path="../elsewhere")}))
-    assert outputs.missing == ("model",)
-    assert outputs.notes == ("model: its custom path ../elsewhere is relative; write an absolute path",)
+    outputs = read_outputs(TASK, left(out, {**GOOD, **artifact(custom_path=str(tmp_path / "elsewhere"))}))
+    assert outputs.missing == ()
+    assert not Path(outputs.artifacts["model"]["uri"]).exists()
 
 
 @pytest.mark.parametrize(

@@ -350,14 +350,72 @@ def test_a_flavor_whose_taint_the_work_does_not_tolerate_is_named() -> None:
     assert "Kueue never assigns" not in messages(beside(a_job(), queue, a_config("aks")))
 
 
-def test_a_flavor_of_no_pool_is_excluded_by_the_labels_that_it_has() -> None:
-    system = FLAVOR.format(name="system", spec="nodeLabels: {pool: system}")
-    placed = beside(a_job(), CHEAP + DEAR + system + a_queue("cheap", "dear", "system"), a_config("aks"))
+SYSTEM = FLAVOR.format(name="system", spec="nodeLabels: {pool: system}")
 
-    terms = pod_of(placed)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert terms["nodeSelectorTerms"] == [
-        {"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["system"]}]}
-    ]
+
+def test_work_that_must_have_its_labels_is_kept_off_a_flavor_of_no_pool() -> None:
+    placed = beside(a_job(), CHEAP + DEAR + SYSTEM + a_queue("cheap", "dear", "system"), a_config("aks", "require"))
+
+    assert {"key": "pool", "operator": "NotIn", "values": ["system"]} in required_of(placed)
+
+
+def test_work_that_only_prefers_spot_may_have_a_flavor_of_no_pool_as_without_us() -> None:
+    placed = beside(a_job(), CHEAP + DEAR + SYSTEM + a_queue("cheap", "dear", "system"), a_config("aks"))
+
+    assert required_of(placed) == []
+
+
+@pytest.mark.parametrize("spot", ["prefer", "require"])
+def test_work_whose_queue_has_flavors_of_no_pool_alone_is_kept_off_none_of_them(spot: str) -> None:
+    placed = beside(a_job(), SYSTEM + a_queue("system"), a_config("aks", spot))
+
+    assert [one for one in required_of(placed) if one["operator"] == "NotIn"] == []
+
+
+def required_of(placed: PlacedFile) -> list[Any]:
+    """The required conditions of the only term."""
+    terms = at_path(pod_of(placed), f"{AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
+    return [one for term in terms or [] for one in term["matchExpressions"]]
+
+
+GKE_L4 = "cloud.google.com/gke-accelerator: nvidia-l4"
+
+
+def test_a_flavor_by_a_label_that_the_machine_tells_is_that_of_its_pools() -> None:
+    l4 = "machine: g2-standard-8, node: {cpu: 8, memory: 32Gi, nvidia.com/gpu: 1}"
+    more = f"  l4-spot: {{capacity: spot, provider: gke, {l4}}}\n  l4: {{capacity: on-demand, provider: gke, {l4}}}\n"
+    flavors = FLAVOR.format(name="a", spec=f'nodeLabels: {{{GKE_L4}, cloud.google.com/gke-spot: "true"}}')
+    flavors += FLAVOR.format(name="b", spec=f"nodeLabels: {{{GKE_L4}, cloud.google.com/gke-provisioning: standard}}")
+    text = a_job().replace("cpu: 1, memory: 1Gi}", "cpu: 1}, limits: {nvidia.com/gpu: 1}")
+    placed = beside(text, flavors + a_queue("a", "b"), a_config("gke", more=more))
+
+    assert "in the order of ClusterQueue shared (queue.yaml:14): a, b" in messages(placed)
+    assert required_of(placed) == []
+
+
+def test_the_old_label_of_an_aks_pool_names_it_as_the_new_one_does() -> None:
+    old = DEAR.replace("kubernetes.azure.com/agentpool", "agentpool")
+    placed = beside(a_job(), old + CHEAP + a_queue("dear", "cheap"), a_config("aks"))
+
+    assert "in the order of ClusterQueue shared (queue.yaml:14): dear, cheap" in messages(placed)
+    assert "put the spot flavors first" in messages(placed)
+    assert required_of(placed) == []
+
+
+def test_the_flavor_of_a_pool_by_a_label_that_nobody_writes_is_completed() -> None:
+    flavor = FLAVOR.format(name="dear", spec="nodeLabels: {agentpool: regular}").removesuffix("---\n")
+    placed = place(flavor, a_config("aks"))
+
+    assert plain_yaml.load(placed.text)["spec"]["nodeLabels"]["kubernetes.azure.com/agentpool"] == "regular"
+
+
+def test_no_condition_excludes_the_nodes_of_a_flavor_in_use_by_a_label_that_it_does_not_name() -> None:
+    """Every node has the label of its operating system, whether its flavor names it or not."""
+    tiny = "  tiny: {capacity: spot, provider: aks, node: {cpu: 500m, memory: 1Gi}}\n"
+    small = FLAVOR.format(name="tiny", spec="nodeLabels: {kubernetes.io/os: linux}")
+    placed = beside(a_job(), CHEAP + DEAR + small + a_queue("cheap", "dear", "tiny"), a_config("aks", more=tiny))
+
+    assert required_of(placed) == []
 
 
 def test_a_flavor_that_no_file_shows_is_named_unless_it_has_the_name_of_a_pool() -> None:

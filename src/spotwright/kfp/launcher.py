@@ -202,8 +202,8 @@ def read_outputs(task: TaskSpec, out_dir: str, roots: tuple[str, ...] = ()) -> A
     whenever the function returned, so without it the code ended in another way (``sys.exit(0)``). A container need not write it.
 
     A declared artifact without a file is *not* missing: ``uploadOutputArtifacts`` of the launcher accepts it too ("We allow
-    components to not produce output files"). A file at an artifact's ``custom_path`` is copied to the artifact's own
-    path, as the launcher uploads it from there. An address that the code set itself must be remote, or below ``out_dir`` or
+    components to not produce output files"). One with a ``custom_path`` is at its usual path already:
+    :mod:`spotwright.local.supervisor.custom_paths`. An address that the code set itself must be remote, or below ``out_dir`` or
     one of the absolute ``roots`` (the run's folder); with any other the artifact is missing.
     """
     written = Path(out_dir, EXECUTOR_OUTPUT)
@@ -280,11 +280,6 @@ def _read_artifacts(
     for name, spec in task.outputs.artifacts.items():
         artifact = _first(given.get(name))
         own_path = f"{roots[0]}/{ARTIFACTS}/{name}"
-        custom = artifact.get("custom_path")
-        if isinstance(custom, str) and custom and not _copy_custom_path(custom, own_path):
-            why = "cannot be copied" if Path(custom).is_absolute() else "is relative; write an absolute path"
-            notes.append(f"{name}: its custom path {custom} {why}")
-            continue
         uri = artifact.get("uri") if isinstance(artifact.get("uri"), str) and artifact.get("uri") else own_path
         if not any(_is_within(str(uri), root) for root in roots):
             notes.append(
@@ -325,29 +320,6 @@ def _is_within(uri: str, root: str) -> bool:
     parent, name = os.path.split(os.path.normpath(rest if sign else uri))
     path, folder = os.path.join(os.path.realpath(parent), name), os.path.realpath(root)  # noqa: PTH118 (may be no path at all)
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _copy_custom_path(custom: str, own_path: str) -> bool:
-    """Copy the file or folder at a custom path to the artifact's own path; ``True`` also where there is none.
-
-    ``False`` where copying failed, and for a relative path: it began at the working directory of the code, which is not recorded.
-    """
-    import shutil
-
-    source, target = Path(custom), Path(own_path)
-    if not source.is_absolute():
-        return False
-    if not source.exists() or source.resolve() == target.resolve() or target.exists():
-        return True
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target)
-        else:
-            shutil.copy2(source, target)
-    except (OSError, shutil.Error):
-        return False
-    return True
 
 
 _WORKSPACE = "{{$.workspace_path}}"

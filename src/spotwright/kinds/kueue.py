@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spotwright.clouds import node_labels
 from spotwright.errors import InputError
 from spotwright.kinds.kind import PlaceObject
 from spotwright.model.pools import Pool
@@ -48,7 +49,12 @@ def _pool_of(ctx: PlaceContext, given: Mapping[str, Any]) -> Pool | None:
     named = ctx.config.pools.get(name_of(ctx.get("metadata")))
     if named is not None or not given:
         return named
-    fitting = [pool for pool in ctx.config.pools.values() if given.items() <= flavor_labels(pool).items()]
+    labels = {str(key): str(value) for key, value in given.items()}
+    fitting = [
+        pool
+        for pool in ctx.config.pools.values()
+        if any(labels.items() <= known.items() for known in node_labels.known(pool))
+    ]
     return fitting[0] if len(fitting) == 1 else None
 
 

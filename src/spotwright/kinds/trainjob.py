@@ -17,7 +17,7 @@ from spotwright.kinds.job import refuse_in_job
 from spotwright.kinds.jobset import IN_PLACE, SetMember, note_rendezvous, write_failure_policy
 from spotwright.kinds.kind import PlaceObject
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
-from spotwright.placing.documents import Document, Path
+from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.merging import place_merged, strategic, write
@@ -403,6 +403,9 @@ _TORCH = ("spec", "mlPolicy", "torch")
 """With it, Trainer sets torchrun's variables in the nodes (kubeflow/trainer, ``pkg/runtime/framework/plugins/torch``)."""
 _LAUNCHER = "all nodes depend on the launcher"
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+_ANY_NODE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}]}
+"""Terms that every node meets: a patch can replace the terms of a runtime, and cannot remove them. The kubelet sets the label."""
+
 _FROZEN = (
     "spec.trainer, spec.runtimeRef and spec.activeDeadlineSeconds cannot be changed; the entries that change pods can, while "
     "the TrainJob is suspended"
@@ -415,7 +418,7 @@ class _ReplicatedJob:
 
     name: str
     is_trainer: bool  # the one that spec.trainer configures
-    has_placed_runtime: bool  # whether the command places the runtime too
+    runtime: Mapping[str, Any] | None  # its pod template in the runtime once that is placed; None where it is not
     patches: Sequence[Patch]
     before: dict[str, Any]
     after: dict[str, Any]
@@ -431,7 +434,8 @@ def _place_trainjob(ctx: PlaceContext) -> None:
         return
     given = runtime.get(JOBS, None) or ()
     _check_entries(ctx, release, [str(job.get("name")) for job in given])
-    jobs = [_placed(ctx, release, runtime, job) for job in given]
+    beside = _placed_runtime(ctx, runtime) if ctx.is_input(runtime) else None
+    jobs = [_placed(ctx, release, runtime, job, beside) for job in given]
     own = settle_retries(ctx, release, runtime, {job.name: job.placed for job in jobs})
     templates = {job.name: template for job in jobs if (template := _template(ctx, release, job, jobs, own))}
     if templates:
@@ -485,12 +489,41 @@ def _runtime(ctx: PlaceContext) -> Document | None:
     return runtime
 
 
-def _placed(ctx: PlaceContext, release: TrainerRelease, runtime: Document, given: Mapping[str, Any]) -> _ReplicatedJob:
-    """Merge the pod template of a replicated job and place it."""
+def _placed_runtime(ctx: PlaceContext, runtime: Document) -> Mapping[str, Any]:
+    """The pod templates of a runtime that the command places too, as they are then, by replicated job. Its errors are its own."""
+    own = replace(
+        ctx,
+        editor=Editor(runtime, steps=ctx.editor.steps),
+        base=(),
+        owner="",
+        outer=None,
+        findings=[],
+        reported=set(),
+        roles=[],
+    )
+    try:
+        _place_runtime(own)
+    except ManifestError:
+        return {}  # it stays as it is, and the command reports it at the runtime
+    return {str(job.get("name")): _pod_template(job) for job in own.editor.get(JOBS) or ()}
+
+
+def _pod_template(job: Mapping[str, Any]) -> dict[str, Any]:
+    return ((job.get("template") or {}).get("spec") or {}).get("template") or {}
+
+
+def _placed(
+    ctx: PlaceContext,
+    release: TrainerRelease,
+    runtime: Document,
+    given: Mapping[str, Any],
+    beside: Mapping[str, Any] | None,
+) -> _ReplicatedJob:
+    """Merge the pod template of a replicated job and place it. ``beside``: the runtime's templates, where it is placed too."""
     name = str(given.get("name"))
     is_trainer = _ancestor(given) == "trainer" or (name == "node" and not _has_ancestor(runtime))
     applied = [patch for patch in patches(ctx, release) if name in patch.jobs]
-    before: dict[str, Any] = ((given.get("template") or {}).get("spec") or {}).get("template") or {}
+    before = _pod_template(given)
     for patch in applied:
         before = strategic(before, patch.template)
     as_node = runtime.get(("spec", "mlPolicy", "mpi", "runLauncherAsNode"), None) is True
@@ -504,7 +537,8 @@ def _placed(ctx: PlaceContext, release: TrainerRelease, runtime: Document, given
     placed, after = place_merged(ctx, role, {"spec": {}, **before})
     placed.report.frozen = _FROZEN
     ours = [patch for patch in applied if patch.manager != KUEUE]
-    return _ReplicatedJob(name, is_trainer, ctx.is_input(runtime), ours, before, after, placed)
+    inherited = None if beside is None else beside.get(name, {})
+    return _ReplicatedJob(name, is_trainer, inherited, ours, before, after, placed)
 
 
 def _scheduling_path(applied: Sequence[Patch]) -> Path | None:
@@ -573,6 +607,8 @@ def _template(
             spec[name] = after[name]
         else:
             spec |= _affinity(ctx, release, job, own)
+    if release.can_set("affinity"):
+        _replace_inherited_terms(spec, job)
     for name in (_GRACE, "imagePullSecrets"):
         if after.get(name) != before.get(name):
             spec |= _if_settable(ctx, release, job, name, own)
@@ -580,6 +616,21 @@ def _template(
         spec |= _checkpoint(before, after)
     metadata = _metadata_if_settable(ctx, release, job, own)
     return {key: value for key, value in (("metadata", metadata), ("spec", spec)) if value}
+
+
+def _replace_inherited_terms(spec: dict[str, Any], job: _ReplicatedJob) -> None:
+    """State the job's required terms where its placed runtime requires others, which it would inherit."""
+    required = _TERMS[0]
+    inherited, own = (_node_affinity(pod.get("spec") or {}).get(required) for pod in (job.runtime or {}, job.after))
+    is_stated = any(required in _node_affinity(patch.template.get("spec") or {}) for patch in job.patches)
+    if not job.placed.policy.spot or inherited is None or inherited == own or is_stated:
+        return
+    affinity = spec.setdefault("affinity", {"nodeAffinity": {}})["nodeAffinity"]
+    affinity.setdefault(required, own or _ANY_NODE)
+
+
+def _node_affinity(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (spec.get("affinity") or {}).get("nodeAffinity") or {}
 
 
 def _add_to(ctx: PlaceContext, holder: Patch, name: str, job: _ReplicatedJob, jobs: Sequence[_ReplicatedJob]) -> None:
@@ -596,9 +647,7 @@ def _affinity(
     ctx: PlaceContext, release: TrainerRelease, job: _ReplicatedJob, own: RuntimeCopy | None
 ) -> dict[str, Any]:
     """The changed lists of terms as a whole, because a patch replaces them."""
-    old, new = (
-        ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {} for pod in (job.before, job.after)
-    )
+    old, new = (_node_affinity(pod.get("spec") or {}) for pod in (job.before, job.after))
     terms = {key: new[key] for key in _TERMS if new.get(key) != old.get(key)}
     if release.can_set("affinity"):
         return {"affinity": {"nodeAffinity": terms}}
@@ -632,7 +681,7 @@ def _if_settable(
     text = f"{job.name}: a TrainJob of trainer {release} cannot set {name}"
     if ctx.options.has_webhook:
         return {}  # the JobSet that Trainer makes of it gets the field
-    if job.has_placed_runtime:
+    if job.runtime is not None:
         ctx.add_finding(Level.NOTE, ctx.at("spec"), f"{text}: that of its runtime holds, which is placed too")
     else:
         ctx.add_finding(Level.WARNING, ctx.at("spec"), f"{text}: place the runtime instead")
@@ -669,7 +718,7 @@ def _metadata_if_settable(
         own.write_metadata(job.name, job.before.get("metadata"), job.after["metadata"])
     elif not ctx.options.has_webhook:  # the JobSet that Trainer makes of it gets the metadata
         text = f"{job.name}: a TrainJob of trainer {release} cannot set annotations of its pods"
-        if job.has_placed_runtime:
+        if job.runtime is not None:
             ctx.add_finding(Level.NOTE, ctx.at("spec"), f"{text}: those of its runtime hold, which is placed too")
         elif ctx.writes(Group.PLACEMENT):
             text += ", so an autoscaler may move them while they work, to save a node: place the runtime instead"
@@ -705,7 +754,17 @@ def _place_runtime(ctx: PlaceContext) -> None:
         on_demand_reason = _LAUNCHER if name == "launcher" else ""
         path, elastic = f"{ctx.name}/{name.lower()}", name == "node" and ctx.get(*_TORCH) is not None
         pods = (*template, "spec")
-        role = Role(name, path, pods, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=elastic)
+        role = Role(
+            name,
+            path,
+            pods,
+            template,
+            on_demand_reason,
+            work=ctx.name,
+            run=_RUN,
+            is_elastic=elastic,
+            is_inherited=True,
+        )
         placed = place_pod(ctx, role)
         placed.report.frozen = "TrainJobs that have started keep the old runtime"
         members.append(SetMember(spec, name, placed))

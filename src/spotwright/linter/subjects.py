@@ -58,6 +58,7 @@ __all__ = [
     "selects_spot",
     "shuns_spot",
     "texts_of",
+    "tolerates_spot",
 ]
 
 
@@ -264,7 +265,7 @@ def reach_of(constraints: Constraints, settings: Settings) -> Reach:
         return Reach.REQUIRED
     if any(_selects(wish.term, settings) for wish in constraints.preferred):
         return Reach.PREFERRED
-    if any(_is_of_spot(toleration.key, toleration.operator, settings) for toleration in constraints.tolerations):
+    if any(tolerates_spot(toleration.key, toleration.operator, settings) for toleration in constraints.tolerations):
         return Reach.TOLERATED
     if any(admits(pool, constraints) for pool in settings.spot_pools):
         return Reach.OPEN
@@ -289,7 +290,8 @@ def admits(pool: Pool, constraints: Constraints) -> bool:
     return not node_labels.refusal(pool, constraints, providers.taints(pool))
 
 
-def _is_of_spot(key: str, operator: str, settings: Settings) -> bool:
+def tolerates_spot(key: str, operator: str, settings: Settings) -> bool:
+    """Whether a toleration of this key and operator is for taints of spot nodes; one without a key is for every taint."""
     return key in settings.spot_taints or (not key and operator == "Exists")
 
 

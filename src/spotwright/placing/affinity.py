@@ -16,7 +16,7 @@ from spotwright.errors import ConfigError
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Expression as Condition
-from spotwright.scheduling.ladder import IDLE, Ladder, Work
+from spotwright.scheduling.ladder import Ladder, Work
 
 __all__ = [
     "Attraction",
@@ -101,15 +101,14 @@ def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping
 
     A pool that no label distinguishes from those in use is left out: nothing can keep the work off it.
     """
-    idle = [name for name, why in ladder.refusals.items() if why == IDLE]
-    if not idle:
+    if not ladder.idle:
         return []
     added = tuple(toleration for rung in ladder.rungs for toleration in rung.tolerations)
     constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
     required = [Condition(e["key"], e["operator"], tuple(e.get("values") or ())) for e in wanted.required]
     reachable = [
         pool
-        for pool in (pools[name] for name in idle)
+        for pool in (pools[name] for name in ladder.idle)
         if any(
             not constraints.refusal(labels, providers.taints(pool), node_labels.unknown(pool))
             and all(condition.matches(labels) for condition in required)
@@ -229,6 +228,11 @@ def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[E
     )
 
 
+def _matches(condition: Condition, pool: Pool) -> bool:
+    """Whether nodes in one of the pool's zones meet a condition, by labels that are written, set or derived."""
+    return any(condition.matches(labels) for labels in node_labels.known(pool))
+
+
 def _by_name(key: str) -> tuple[int, str]:
     """The usual label of each provider's spot nodes first, then the rest."""
     usual = providers.CAPACITY_LABELS
@@ -244,24 +248,27 @@ def _by_capacity(key: str) -> tuple[int, str]:
 def _positive(
     selected: Sequence[Pool], others: Sequence[Pool], order: Callable[[str], tuple[int, str]] = _by_name
 ) -> list[Expression]:
-    """The first label, in this order, that every selected pool has with values that no other pool has; else none."""
+    """The first label, in this order, that every selected pool has with values that no other pool has; else none.
+
+    Labels that the machine of another pool tells count as well.
+    """
     if not selected:
         return []
     labels = [providers.labels(pool) for pool in selected]
-    foreign = [providers.labels(pool) for pool in others]
     for key in sorted(set(labels[0]).intersection(*labels[1:]) - {INSTANCE_TYPE, ZONE}, key=order):
         values = list(dict.fromkeys(one[key] for one in labels))
-        if not any(one.get(key) in values for one in foreign):
+        condition = Condition(key, "In", tuple(values))
+        if not any(_matches(condition, pool) for pool in others):
             return [{"key": key, "operator": "In", "values": values}]
     return []
 
 
 def _negative(selected: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expression]:
     """Labels of the other pools that no selected pool has: together they exclude the others."""
-    own = [providers.labels(pool) for pool in selected]
     left = list(others)
     for key in sorted(providers.SPOT_LABELS, key=_by_capacity):
         values = list(dict.fromkeys(v for pool in left if (v := providers.labels(pool).get(key)) is not None))
-        if values and not any(one.get(key) in values for one in own):
+        condition = Condition(key, "In", tuple(values))
+        if values and not any(_matches(condition, pool) for pool in selected):
             left = [pool for pool in left if providers.labels(pool).get(key) is None]
             yield {"key": key, "operator": "NotIn", "values": values}

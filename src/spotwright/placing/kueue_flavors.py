@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from spotwright.clouds import providers
+from spotwright.clouds import node_labels, providers
 from spotwright.clouds.providers import INSTANCE_TYPE, ZONE
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
@@ -132,9 +132,15 @@ def exclusion(
 ) -> tuple[list[Condition], list[Flavor]]:
     """The conditions that keep Kueue from the ``others``, beside those ``required``; and the flavors that stay possible.
 
-    A flavor stays possible if it has no label whose value differs from that of every flavor in ``used``.
+    A flavor stays possible if it has no label whose value differs from those of every flavor in ``used`` and of their nodes.
+    A flavor of no pool is kept off only where its nodes may lack what is required: there the pods would wait for ever.
     """
-    open_flavors = [flavor for flavor in others if not refusal(flavor, constraints, required)]
+    needs_labels = any(one["operator"] != "NotIn" for one in required)
+    open_flavors = [
+        flavor
+        for flavor in others
+        if (flavor.pools or (used and needs_labels)) and not refusal(flavor, constraints, required)
+    ]
     shared = list(_differing(used, open_flavors, common=True)) if open_flavors else []
     if shared:
         return shared[:1], []
@@ -164,13 +170,20 @@ def _differing(used: Sequence[Flavor], others: Sequence[Flavor], *, common: bool
         if (
             key in (INSTANCE_TYPE, ZONE)
             or not all(key in one for one in labels)
-            or any(one.get(key) in values for one in own)
+            or any(one.get(key) in values for one in [*own, *_of_nodes(used)])
         ):
             continue
         if not common:
             yield {"key": key, "operator": "NotIn", "values": values}
         elif own and all(key in one for one in own):
             yield {"key": key, "operator": "In", "values": list(dict.fromkeys(one[key] for one in own))}
+
+
+def _of_nodes(flavors: Sequence[Flavor]) -> Iterator[Mapping[str, str]]:
+    """The labels of the nodes that flavors stand for, which may be more than the flavors name."""
+    for flavor in flavors:
+        for pool in flavor.pools:
+            yield from node_labels.known(pool)
 
 
 FLAVOR_SPEC: Mapping[str, Any] = {
@@ -269,10 +282,11 @@ class QueueFiles:
         check_value(found, ("spec",), spec, FLAVOR_SPEC)
         labels = {str(key): str(value) for key, value in (spec.get("nodeLabels") or {}).items()}
         own = self.pools.get(name)
-        is_own = own is not None and all(
-            providers.labels(own).get(key, value) == value for key, value in labels.items()
+        is_own = own is not None and any(
+            all(each.get(key, value) == value for key, value in labels.items()) for each in node_labels.known(own)
         )
-        fitting = [pool for pool in self.pools.values() if labels.items() <= providers.labels(pool).items()]
+        wanted = Constraints(selector=labels)
+        fitting = [pool for pool in self.pools.values() if not node_labels.refusal(pool, wanted, ())]
         taints = tuple(
             Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect")))
             for one in spec.get("nodeTaints") or ()

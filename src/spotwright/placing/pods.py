@@ -109,6 +109,7 @@ class Role:
     ``work`` is ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if those
     are neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
     object's own policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods.
+    ``is_inherited``: other objects take the template over and may ask for GPUs, so nothing keeps its pods off GPU pools.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Role:
     queued_by: Path | None = None
     is_pinned: bool = False
     duty: Duty = Duty.WORKER
+    is_inherited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +256,15 @@ def tolerations_of(ladder: Ladder) -> list[dict[str, str]]:
 def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
     """Add node affinity for the ladder: required for one kind of capacity, preferred for both, except under Kueue."""
     pools = ctx.config.pools
-    used = [pools[name] for name in placed.report.pools]
+    names = (*placed.report.pools, *(placed.ladder.idle if role.is_inherited else ()))
+    used = [pools[name] for name in names]
     wanted = attraction(placed.policy, used, pools)
-    queue = _queue_of_role(ctx, role)
+    queue = "" if role.is_inherited else _queue_of_role(ctx, role)
     if placed.ladder.undecided:
         wanted, required = wanted.as_wish, []
         warn_of_undecided(ctx, role.spec, role.name, placed)
     else:
-        off = [] if role.holder else off_idle_gpus(work, placed.ladder, wanted, pools)
+        off = [] if role.holder or role.is_inherited else off_idle_gpus(work, placed.ladder, wanted, pools)
         required = [*wanted.required, *off]
         if queue:
             required += settle_queue(ctx, role.spec, placed, work, required, queue)

@@ -20,9 +20,9 @@ from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Toleration
 
-__all__ = ["EVERYWHERE", "IDLE", "Ladder", "Rung", "Work", "build", "has_accelerators", "too_large"]
+__all__ = ["EVERYWHERE", "Ladder", "Rung", "Work", "build", "has_accelerators", "too_large"]
 
-IDLE = "its GPUs would stand idle: the task asks for none"
+_IDLE = "its GPUs would stand idle: the task asks for none"
 """Reason for which work without GPUs is kept off GPU pools that would admit it."""
 
 EVERYWHERE = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -62,6 +62,11 @@ class Ladder:
     note: str = ""  # shown once to the user: "no on-demand pool fits: ..."
     undecided: tuple[Expression, ...] = ()
     tainted: tuple[str, ...] = ()
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The GPU pools that are no rung because the work asks for no GPUs."""
+        return tuple(name for name, why in self.refusals.items() if why == _IDLE)
 
     @property
     def on_demand(self) -> tuple[int, ...]:
@@ -204,7 +209,7 @@ def _without_idle_gpus(
     idle = [pool.name for pool, _ in fitting if _idles(pool, work)]
     if len(idle) == len(fitting):
         return fitting
-    refusals.update(dict.fromkeys(idle, IDLE))
+    refusals.update(dict.fromkeys(idle, _IDLE))
     return [item for item in fitting if item[0].name not in idle]
 
 

@@ -57,6 +57,11 @@ class ContainerEngine:
         """The arguments of every ``kill``, in order, whether it succeeded or not."""
         return self._recorded("kill")
 
+    @property
+    def copies(self) -> list[list[str]]:
+        """The arguments of every ``cp``, in order."""
+        return self._recorded("cp")
+
     def _recorded(self, what: str) -> list[list[str]]:
         path = self.folder / f"{what}-calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -135,12 +140,18 @@ def _ask(folder: str, request: dict[str, Any], descriptors: list[int]) -> Any:
 
 
 def _client(folder: str, what: str, *args: str) -> int:
-    if what in ("run", "kill"):
+    if what in ("run", "kill", "cp"):
         with Path(folder, f"{what}-calls").open("a") as calls:
             calls.write(json.dumps(args) + "\n")
     if what == "kill":
         number = int(signal.Signals[f"SIG{args[args.index('--signal') + 1]}"])
         return int(_ask(folder, {"what": "kill", "name": args[-1], "number": number}, []))
+    if what == "cp":  # what runs here has no file system of its own
+        source = args[0].partition(":")[2]
+        if not Path(source).exists():
+            sys.stderr.write(f'Error: "{source}" could not be found on container: no such file or directory\n')
+            return 125
+        return subprocess.run(["cp", "-r", source, args[1]], check=False).returncode
     if what == "rm":
         return int(_ask(folder, {"what": "rm", "name": args[-1]}, []))
     if what == "container":

@@ -28,6 +28,7 @@ from spotwright.linter.rule import (
 )
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
+    KubeObject,
     Pods,
     Reach,
     admits,
@@ -36,6 +37,7 @@ from spotwright.linter.subjects import (
     selects_pool,
     selects_spot,
     shuns_spot,
+    tolerates_spot,
 )
 from spotwright.model.scheduling_terms import Expression, Taint, Toleration, is_placeholder
 from spotwright.placing.pods import Duty
@@ -234,6 +236,22 @@ def _wrong_market(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         yield Problem((*group, *where), f"{pods.label} says that its nodes are on-demand, and asks for spot nodes")
 
 
+def _tolerated_by_flavor(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
+    if (subject.group, subject.kind) != ("kueue.x-k8s.io", "ResourceFlavor"):
+        return
+    for index, one in enumerate(subject.items("spec", "tolerations")):
+        given = mapping_of(one)
+        if tolerates_spot(str(given.get("key") or ""), str(given.get("operator") or "Equal"), settings):
+            text = f"{subject.label} gives its toleration of spot nodes to every pod that gets this flavor"
+            yield Problem(subject.at("spec", "tolerations", index), text)
+
+
+_FLAVOR = (
+    "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {{name: spot}}\nspec:\n"
+    "  nodeLabels: {{kubernetes.azure.com/scalesetpriority: spot}}\n"
+    "  {field}: [{{key: kubernetes.azure.com/scalesetpriority, {how}, effect: NoSchedule}}]\n"
+)
+
 _RAY_CLUSTER = (
     "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata:\n  name: tune\nspec:\n  headGroupSpec: {{template: {{spec: {{containers: "
     "[{{name: head, image: ray}}]}}}}}}\n  workerGroupSpecs:\n  - groupName: cheap\n    labels: {{ray.io/market-type: spot}}\n"
@@ -318,6 +336,19 @@ RULES = (
         checks=Checks(pods=_wrong_market),
         place_says=True,
         source='Ray documentation, "KubeRay label-based scheduling"',
+    ),
+    Rule(
+        id="flavor-tolerates-spot",
+        severity=Severity.WARNING,
+        title="A flavor of Kueue that tolerates the taint of its spot nodes",
+        why="Kueue adds the tolerations of a flavor to every pod that gets it. Work that was never meant for spot is admitted "
+        "there, and in a TrainJob they replace the tolerations of the pods.",
+        fix="Write the taint under nodeTaints, and remove the toleration: spotwright place writes tolerations into the work.",
+        fails=_FLAVOR.format(field="tolerations", how="operator: Exists"),
+        passes=_FLAVOR.format(field="nodeTaints", how="value: spot"),
+        checks=Checks(objects=_tolerated_by_flavor),
+        place_says=True,
+        source="kubernetes-sigs/kueue, apis/kueue/v1beta2/resourceflavor_types.go",
     ),
     Rule(
         id="node-name-set",

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from . import cgroups, executor_main, process_identity
+from . import cgroups, custom_paths, executor_main, process_identity
 from .private_folders import PrivateFolders
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ KILL = signal.SIGUSR1
 _EXIT_SIZE = 2048  # bytes reserved behind the claim, so that the record can be written to a full disk
 _WALL = 0x40000000  # __WALL of wait(2): includes children that were cloned with a signal other than SIGCHLD
 _UNKILLABLE_TIMEOUT = 10.0  # seconds for processes that run as another user to end by themselves
+_FAILED = 1 << 8  # exit code 1, as wait(2) gives it
 _PUMP_TIMEOUT = 2.0  # seconds for the last log lines if a process that we may not kill keeps the pipe open
 
 
@@ -192,6 +193,7 @@ class AttemptSupervisor:
             record["start_error"] = str(error)
         else:
             self._supervise(started)
+            self._take_artifacts(started)
         ended = time.monotonic()
         from_container = self._conclude_container(oom_before)
         self._kill_below()
@@ -235,15 +237,7 @@ class AttemptSupervisor:
         reading, output = (None, log) if not self._order["secrets"] else os.pipe()
         if self._order["component"]:
             executor_main.precompile(self._order["component"])
-        shim = os.getpid()
-        self._main = os.fork()
-        if self._main == 0:
-            executor_main.run_forked(
-                self._order, parent=shim, output=output, group=self._group, private_folders=self._private_folders
-            )
-        with contextlib.suppress(OSError):  # it has done this itself, or has ended
-            os.setpgid(self._main, self._main)
-        os.close(output)
+        self._fork(self._order, output)
         if reading is not None:
             redactor = SecretRedactor(text.encode("latin-1") for text in self._order["secrets"])
             pump = threading.Thread(target=_pump, args=(reading, log, redactor), daemon=True)
@@ -253,6 +247,33 @@ class AttemptSupervisor:
                 raise OSError(str(error)) from error
             self._pump = pump
         self._is_started = True
+
+    def _fork(self, order: dict[str, Any], output: int) -> None:
+        """Fork a main process, which writes into ``output``; it is closed here."""
+        shim = os.getpid()
+        self._main = os.fork()
+        if self._main == 0:
+            executor_main.run_forked(
+                order, parent=shim, output=output, group=self._group, private_folders=self._private_folders
+            )
+        with contextlib.suppress(OSError):  # it has done this itself, or has ended
+            os.setpgid(self._main, self._main)
+        os.close(output)
+
+    def _take_artifacts(self, started: float) -> None:
+        """Take what a command left at custom paths, in one more process that sees what it saw; a component does it itself.
+
+        A signal or the attempt's timeout ends it as it would have ended the command.
+        """
+        is_due = self._order["command"] and self._status == 0 and not self._timed_out
+        if not is_due or not custom_paths.custom_paths(self._directory):
+            return
+        self._status = _FAILED
+        with contextlib.suppress(OSError):  # a full disk or the limit of processes: the artifacts are not there then
+            log = os.open(f"{self._directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._fork({**self._order, "ended": True, "hold": False, "fetches": [], "files": {}}, log)
+            self._status = None
+            self._supervise(started)
 
     def _make_group(self) -> cgroups.Group | None:
         if self._order["group"] is None:

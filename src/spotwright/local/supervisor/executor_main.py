@@ -4,8 +4,8 @@ Usually the process is a fork of an interpreter that has imported KFP's runtime.
 interpreter start, the process executes a fresh interpreter. Both paths end in :func:`execute`. The user's code finds the same
 as in a plain run: exit code, traceback, ``__main__`` (which ``multiprocessing`` imports again in its workers), ``sys.argv``
 and ``sys.path``. One difference is deliberate: a plain run logs its whole input, including secrets. A container component's
-command is executed in place of the process. Artifacts that the code wrote to a ``custom_path`` are copied from a mount that
-only the attempt can see.
+command is executed in place of the process. Artifacts that the code wrote to a ``custom_path`` are copied before it ends
+(:mod:`custom_paths`).
 
 Runs in the environment's interpreter, so it uses only the standard library and KFP's runtime.
 """
@@ -20,47 +20,19 @@ import io
 import json
 import logging
 import os
-import shutil
 import signal
 import sys
 import threading
 import time
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cgroups, kernel
+from . import cgroups, custom_paths, kernel
 from . import private_folders as private
 
-__all__ = ["copy_custom_paths", "exec_command", "execute", "precompile", "run_executed", "run_forked", "warm_up"]
-
-
-def copy_custom_paths(out: Path) -> None:
-    """Copy files and folders at custom paths to the artifacts' usual paths below ``out``. Raises ``OSError`` if a copy fails."""
-    try:
-        output = json.loads((out / "executor_output.json").read_bytes())
-    except (OSError, ValueError):
-        return  # the reader of the outputs reports it
-    for name, custom in _custom_paths(output):
-        source, target = Path(custom), out / "artifacts" / os.path.basename(name)  # noqa: PTH119 (a name may hold any text)
-        if not source.is_absolute() or not source.exists() or target.exists():
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target)
-        else:
-            shutil.copy2(source, target)
-
-
-def _custom_paths(output: Any) -> Iterator[tuple[str, str]]:
-    artifacts = output.get("artifacts") if isinstance(output, dict) else None
-    for name, entry in artifacts.items() if isinstance(artifacts, dict) else ():
-        entries = entry.get("artifacts") if isinstance(entry, dict) else None
-        first = entries[0] if isinstance(entries, list) and entries else None
-        custom = first.get("custom_path") if isinstance(first, dict) else None
-        if isinstance(custom, str) and custom:
-            yield name, custom
+__all__ = ["exec_command", "execute", "precompile", "run_executed", "run_forked", "warm_up"]
 
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # the exit codes of a shell
@@ -169,6 +141,8 @@ def run_forked(
         os.chdir(f"{order['directory']}/work")
         if order["hold"]:
             kernel.hold_for_tracer()
+        if order.get("ended"):
+            os._exit(_take_artifacts(order))
         if order["command"]:
             exec_command(_with_image(order), env)
         if _needs_fresh_interpreter(env):
@@ -184,6 +158,13 @@ def run_forked(
         sys.stderr.flush()
     finally:
         os._exit(status)
+
+
+def _take_artifacts(order: dict[str, Any]) -> int:
+    """After the end of the attempt's command: take the artifacts with a path of their own. Returns the exit code."""
+    if order["container"] is not None:
+        return custom_paths.take_from_container(order["directory"], order["container"])
+    return custom_paths.take_here(order["directory"])
 
 
 def _with_image(order: dict[str, Any]) -> list[str]:
@@ -237,6 +218,8 @@ def execute(order: dict[str, Any]) -> int:
     atexit._run_exitfuncs()  # noqa: SLF001 (os._exit, which follows, skips them)
     if not _flush_everything():
         status = 120  # as CPython's Py_RunMain does
+    if status == 0:
+        status = custom_paths.take_here(order["directory"])  # last: threads and handlers for the end may write them
     if interrupted:  # an interpreter dies by the signal if the exception is not caught
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
@@ -265,8 +248,6 @@ def _call(order: dict[str, Any]) -> None:
     sys.path[:0] = [os.path.dirname(path), os.getcwd()]  # noqa: PTH109, PTH120 (pathlib costs a small task a tenth of its time)
     module = _load(path)
     executor.Executor(json.loads(text), getattr(module, function)).execute()
-    if order["mounts"]:
-        copy_custom_paths(Path(order["directory"], "out"))
 
 
 def _load(path: str) -> types.ModuleType:
