@@ -78,7 +78,7 @@ class Engine:
         self.process.wait()
 
     def settle(self, name: str = "task") -> ExitRecord | None:
-        return settle(self.directory(name), run=self.run, epoch=2)
+        return settle(self.directory(name), folder=self.folder, run=self.run, epoch=2)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_many_attempts_are_ended_together(engines: list[Engine], tmp_path: Path)
     engine = start(engines, tmp_path, *((name, STUBBORN, {}) for name in names))
     pids = [engine.number("pid", name) for name in names]
     engine.kill()
-    records = settle_all([engine.directory(name) for name in names], run=engine.run, epoch=2)
+    records = settle_all([engine.directory(name) for name in names], folder=engine.folder, run=engine.run, epoch=2)
     assert [record is not None and record.signal for record in records] == [signal.SIGKILL] * 8
     assert [pid for pid in pids if alive(pid)] == []
 
@@ -157,7 +157,7 @@ def test_nothing_is_left_if_other_processes_are_killed_with_the_engine(
 
 def test_a_fenced_attempt_never_starts(harness: ProcessHarness) -> None:
     order = harness.order("def work():\n    pass\n")
-    assert settle(order.directory, run=harness.run, epoch=2) is None
+    assert settle(order.directory, folder=harness.folder, run=harness.run, epoch=2) is None
     harness.processes.order(order)
     harness.wait_for(object, order.key)
     assert not (harness.directory() / "log.txt").exists()
@@ -165,10 +165,10 @@ def test_a_fenced_attempt_never_starts(harness: ProcessHarness) -> None:
 
 def test_settling_twice_gives_the_same_result(harness: ProcessHarness) -> None:
     record = harness.play("def work():\n    raise SystemExit(4)\n")
-    assert settle(harness.directory(), run=harness.run, epoch=2) == record
-    assert settle(harness.directory(), run=harness.run, epoch=3) == record
+    assert settle(harness.directory(), folder=harness.folder, run=harness.run, epoch=2) == record
+    assert settle(harness.directory(), folder=harness.folder, run=harness.run, epoch=3) == record
     fresh = harness.folder / "attempts" / "fresh"
-    assert [settle(fresh, run=harness.run, epoch=epoch) for epoch in (2, 3)] == [None, None]
+    assert [settle(fresh, folder=harness.folder, run=harness.run, epoch=epoch) for epoch in (2, 3)] == [None, None]
 
 
 def test_a_stopped_shim_is_continued_to_end_its_attempt(engines: list[Engine], tmp_path: Path) -> None:
@@ -183,14 +183,15 @@ def test_a_stopped_shim_is_continued_to_end_its_attempt(engines: list[Engine], t
 
 def test_an_unresponsive_shim_is_killed_after_the_timeout(tmp_path: Path) -> None:
     command = ["sh", "-c", "trap '' USR1; echo deaf; exec sleep 600"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as deaf:
+    marks = {**process_identity.marks("r", tmp_path), "PATH": os.environ["PATH"]}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=marks) as deaf:
         assert deaf.stdout is not None
         deaf.stdout.readline()
         seen = process_identity.stat(deaf.pid)
         assert seen is not None
         claim = {"by": "shim", "folder": "/r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": deaf.pid}
         process_identity.claim(tmp_path, claim | {"starttime": seen.starttime, "boot_id": process_identity.boot_id()})
-        assert settle(tmp_path, run="r", epoch=2, patience=0.1) is None
+        assert settle(tmp_path, folder=tmp_path, run="r", epoch=2, patience=0.1) is None
         assert deaf.wait() == -signal.SIGKILL
 
 
@@ -202,7 +203,7 @@ def test_a_reused_pid_is_not_killed(tmp_path: Path) -> None:
         process_identity.claim(
             tmp_path, claim | {"starttime": seen.starttime - 1, "boot_id": process_identity.boot_id()}
         )
-        assert settle(tmp_path, run="r", epoch=2) is None
+        assert settle(tmp_path, folder=tmp_path, run="r", epoch=2) is None
         assert alive(other.pid)
         other.kill()
 
@@ -211,19 +212,19 @@ def test_a_claim_of_an_earlier_boot_names_no_process(tmp_path: Path) -> None:
     me = process_identity.mine()
     claim = {"by": "shim", "folder": "/r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": me.pid}
     process_identity.claim(tmp_path, claim | {"starttime": me.starttime, "boot_id": "another"})
-    assert settle(tmp_path, run="r", epoch=2) is None
+    assert settle(tmp_path, folder=tmp_path, run="r", epoch=2) is None
 
 
 @pytest.mark.parametrize("torn", ["", "{", "[]", '{"by": "shim"}'])
 def test_a_truncated_record_does_not_count(tmp_path: Path, torn: str) -> None:
     (tmp_path / "exit.jsonl").write_text(f"{{}}\n{torn}")
-    assert settle(tmp_path, run="r", epoch=2) is None
+    assert settle(tmp_path, folder=tmp_path, run="r", epoch=2) is None
 
 
 def test_an_unreadable_claim_is_reported_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "claim").write_text("{")
     with pytest.raises(StateError, match=f"{tmp_path}/claim"):
-        settle(tmp_path, run="r", epoch=2)
+        settle(tmp_path, folder=tmp_path, run="r", epoch=2)
 
 
 def test_sweep_spares_this_process_and_its_descendants(tmp_path: Path) -> None:

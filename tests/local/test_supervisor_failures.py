@@ -171,7 +171,7 @@ def test_a_record_replaces_the_claim_if_no_second_name_can_be_made(
     with monkeypatch.context() as machine:
         machine.setattr(os, "link", full)
         supervisor._write({"started_at": 1.0, "ended_at": 2.0, "seconds": 1.0, "exit_code": 4})
-    record = settle(tmp_path, run="r", epoch=2)
+    record = settle(tmp_path, folder=tmp_path, run="r", epoch=2)
     assert record is not None
     assert record.exit_code == 4
 

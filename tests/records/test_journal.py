@@ -23,7 +23,7 @@ from tests.records.children import Foreign, in_a_child
 from spotwright.engine.events import Event
 from spotwright.engine.ports import Holder
 from spotwright.errors import Fenced, RunBusy, StateError
-from spotwright.records.journal import FORMAT, Journal
+from spotwright.records.journal import FORMAT, Journal, _Connection
 
 ME: Holder = {"pid": 1, "starttime": 2, "boot_id": "b"}
 NOBODY: Holder = {"pid": 99, "starttime": 9, "boot_id": "b"}
@@ -106,7 +106,7 @@ def test_events_are_read_back_unchanged(journal: Journal) -> None:
     )
 )
 def test_any_json_is_read_back_unchanged(value: object) -> None:
-    journal = Journal(sqlite3.connect(":memory:", isolation_level=None), Path("memory"))
+    journal = Journal(sqlite3.connect(":memory:", isolation_level=None, factory=_Connection), Path("memory"))
     journal._db.executescript(
         "CREATE TABLE events (seq INTEGER PRIMARY KEY, at REAL, kind TEXT, task TEXT, attempt INT, data TEXT)"
     )
@@ -204,7 +204,7 @@ def test_one_of_many_engines_gets_the_lease(path: Path, journal: Journal) -> Non
         import os, sys
         from pathlib import Path
         from spotwright.errors import RunBusy
-        from spotwright.records.journal import Journal
+        from spotwright.records.journal import _Connection, Journal
         journal = Journal.open(Path({str(path)!r}))
         sys.stdin.readline()
         try:

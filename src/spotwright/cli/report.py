@@ -19,7 +19,7 @@ import click
 from spotwright.cli import SUCCEEDED, say, show_content
 from spotwright.cli.cluster import Place, open_run, place_options
 from spotwright.cli.options import Duration, json_option
-from spotwright.errors import InputError, SpotwrightError
+from spotwright.errors import InputError, SpotwrightError, StateError
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.bodies import is_alive
@@ -96,16 +96,13 @@ def _beside(plan_file: Path | None, costs: Account, reader: RunReader) -> Beside
 
     A plan of its own that does not fit the run hides nothing of the account.
     """
-    from_run = plan_file is None
-    path = reader.folder.forecast if plan_file is None else plan_file
-    if from_run and not path.exists():
-        return None
     from spotwright.forecast.report import beside, read_forecast
 
     try:
-        return beside(read_forecast(path), costs, reader.state)
-    except InputError as error:
-        if not from_run:
+        path = reader.folder.own_forecast() if plan_file is None else plan_file
+        return None if path is None else beside(read_forecast(path), costs, reader.state)
+    except (InputError, StateError) as error:
+        if plan_file is not None:
             raise
         say(f"spotwright: the plan of run {reader.folder.name} is left out: {error}", err=True)
         return None

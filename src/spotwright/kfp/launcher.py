@@ -11,11 +11,9 @@ A value that replaced a placeholder is not expanded again: one that holds a plac
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +33,7 @@ from spotwright.kfp.values import (
     to_text,
     whole_numbers,
 )
+from spotwright.regular_files import require_regular
 
 __all__ = [
     "ARTIFACTS",
@@ -48,6 +47,7 @@ __all__ = [
 ]
 
 
+_LARGEST_OUTPUT = 1_000_000_000  # bytes of an output parameter, which is held in memory
 _PLACEHOLDER = re.compile(r"\{\{\$(?:\.(.+?))?\}\}")
 _NAMED = re.compile(r"(inputs|outputs)\.(parameters|artifacts)\[(['\"])(.+?)\3\](?:\.(\w+))?(?:\[(['\"])(.+?)\6\])?$")
 _STRUCTURED = ('{"Concat":', '{"IfPresent":')
@@ -235,12 +235,11 @@ def _read_executor_output(path: Path) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def _read(path: Path) -> bytes:
-    """The content of a file. Raises ``OSError`` for a pipe of that name, which would never end."""
+    """The content of a file. Raises ``OSError`` for a pipe of that name, which would never end, and for a file without bounds."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (it is a descriptor)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a file")
-        return file.read()
+        require_regular(os.fstat(descriptor), _LARGEST_OUTPUT)
+        return file.read(_LARGEST_OUTPUT)
 
 
 def _read_parameters(task: TaskSpec, returned: Any, out_dir: str, notes: list[str]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from spotwright.engine.events import ON_KFP, RunCreated, RunMeta
 from spotwright.errors import InputError, StateError
 from spotwright.kfp.arguments import references
 from spotwright.kubeflow.server import KfpServer, Login, ServerAway, Version
-from spotwright.records.state_folder import RunFolder, StateFolder, write_atomically
+from spotwright.records.state_folder import LARGEST_FILE, RunFolder, StateFolder, write_atomically
+from spotwright.regular_files import read_regular
 from spotwright.runs.planning import PlannedRun
 from spotwright.runs.run_options import new_name
 from spotwright.runs.runner import begin_records
@@ -58,7 +59,7 @@ def load_kfp_run(folder: RunFolder) -> KfpRun:
     """What is kept of a run. Raises :class:`StateError`."""
     path = folder.kfp
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_regular(path, LARGEST_FILE))
         page, controller = (str(data.get(name, "")) for name in ("page", "controller"))
         return KfpRun(str(data["run_id"]), Login.from_data(data["login"]), page, controller)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

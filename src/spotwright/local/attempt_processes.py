@@ -415,7 +415,7 @@ class AttemptProcesses:
         """Fence the unclaimed attempt so that no shim can start it; a shim may win."""
         order = attempt.order
         try:
-            claim = recovery.fence(Path(order.directory), order.run, order.epoch)
+            claim = recovery.fence(Path(order.directory), self._folder, order.run, order.epoch)
         except StateError as error:  # then no shim could write its claim either
             self._fail(order.key, str(error))
             return

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from spotwright.local.attempt_orders import AttemptPaths
 from spotwright.local.progress_watch import read_progress
 from spotwright.local.protocol import LOG, OUT, PROGRESS, ExitRecord
 from spotwright.model.attempts import Signals, has_work_left
+from spotwright.regular_files import open_regular
 
 __all__ = ["ObservedEnd", "ended_event", "hide_secrets", "keep_reason", "last_line"]
 
@@ -105,7 +108,8 @@ def _keep_notes(folder: Path, notes: list[str]) -> str:
 
 def _log(folder: Path, *, lines: str) -> None:
     """Append lines to an attempt's log if possible: its code may have deleted the folder, and the disk may be full."""
-    with contextlib.suppress(OSError), (folder / LOG).open("a", encoding="utf-8") as log:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW  # a pipe without a reader blocks
+    with contextlib.suppress(OSError), os.fdopen(os.open(folder / LOG, flags, 0o666), "a", encoding="utf-8") as log:
         log.write(lines + "\n")
 
 
@@ -143,8 +147,8 @@ def _without(secrets: Secrets, text: str) -> str:
 def last_line(log: Path) -> str:
     """The last line that an attempt wrote: the exception of a Python program that failed."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL))
+        with open_regular(log, sys.maxsize) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
     except OSError:
         return ""  # the attempt wrote none, or deleted its own folder

@@ -6,7 +6,9 @@ the alternatives instead of an error about the first missing system call.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +17,15 @@ from pathlib import Path
 from spotwright.errors import UnsupportedPlatform
 from spotwright.local.supervisor import process_identity
 
-__all__ = ["allow_descriptors", "environments_in_use", "require_linux", "run_folders_in_use", "steady_clock"]
+__all__ = [
+    "allow_descriptors",
+    "environments_in_use",
+    "handles",
+    "require_linux",
+    "run_folders_in_use",
+    "steady_clock",
+    "writes",
+]
 
 
 _DESCRIPTORS = 65536  # each shim takes two of the engine's and one of its fork server's
@@ -59,6 +69,40 @@ def run_folders_in_use() -> frozenset[Path]:
     environments = (process_identity.environ(pid) for pid in process_identity.pids())
     marks = {variable for variables in environments for variable in variables if variable.startswith(mark)}
     return frozenset(Path(os.fsdecode(each.removeprefix(mark))) for each in marks)
+
+
+def writes(pid: int, path: Path) -> bool:
+    """Whether a process has this file open for writing, as the kernel says it in ``/proc/PID/fdinfo``; see proc(5).
+
+    False where this user may not know it.
+    """
+    try:
+        wanted = path.stat()
+        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208  # the numbers alone
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"/proc/{pid}/fd/{name}"), wanted):  # noqa: PTH116
+                    flags = _field(f"/proc/{pid}/fdinfo/{name}", b"flags:")
+                    if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
+                        return True
+    except OSError:
+        return False
+    return False
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal, which by default would end it; see ``SigCgt`` in proc(5)."""
+    try:
+        return bool(int(_field(f"/proc/{pid}/status", b"SigCgt:"), 16) >> (number - 1) & 1)
+    except OSError:
+        return False
+
+
+def _field(path: str, name: bytes) -> bytes:
+    """The value of a field in a file of ``/proc``. Raises :class:`OSError` where there is none."""
+    for line in process_identity.read(path).splitlines():
+        if line.startswith(name):
+            return line.removeprefix(name).strip()
+    raise OSError(f"{path} has no {name!r}")
 
 
 def environments_in_use(cache: Path) -> frozenset[str]:

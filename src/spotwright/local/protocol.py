@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from spotwright.frozen import Frozen
+from spotwright.regular_files import read_regular
 
 __all__ = [
     "CLAIM",
@@ -48,6 +49,7 @@ class PythonEnvironment(NamedTuple):
 
 CLAIM = "claim"
 EXIT = "exit.jsonl"
+_LARGEST_EXIT = 1 << 21  # bytes: a claim and a record
 LOG = "log.txt"
 OUT = "out"
 PROGRESS = "progress"
@@ -172,6 +174,6 @@ class StartFailed(Frozen):
 def read_exit(directory: str | Path) -> ExitRecord | None:
     """The exit record in an attempt's directory; ``None`` if there is none or it cannot be read."""
     try:
-        return ExitRecord.from_json(json.loads(Path(directory, EXIT).read_bytes().partition(b"\n")[2]))
-    except (OSError, ValueError, TypeError):
+        return ExitRecord.from_json(json.loads(read_regular(Path(directory, EXIT), _LARGEST_EXIT).partition(b"\n")[2]))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None

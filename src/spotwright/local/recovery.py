@@ -4,6 +4,9 @@ An attempt's shim outlives the engine. After ``kill -9`` of the engine the next 
 attempt's directory decides between shim and engine, once for all. If nobody has claimed the attempt, the engine fences it and it
 never runs. If a shim has, the engine tells the shim that its node is gone, and the shim writes its record. If the shim itself was
 killed, its main process was killed with it; other processes are found by their session and by the marks in their environment.
+
+A claim is a file, and a state folder may come from a stranger. What a claim names is ended, executed or deleted only where the
+kernel, or a name that follows from the attempt, proves that it belongs to the run.
 """
 
 from __future__ import annotations
@@ -47,22 +50,31 @@ _PATIENCE = 10.0
 """Seconds that SIGKILL may take to end a process."""
 
 
-def settle(directory: str | Path, *, run: str, epoch: int, patience: float = 10.0) -> ExitRecord | None:
+def settle(directory: str | Path, *, folder: Path, run: str, epoch: int, patience: float = 10.0) -> ExitRecord | None:
     """End one attempt for good. Returns how it ended; see :func:`settle_all`."""
-    return settle_all([directory], run=run, epoch=epoch, patience=patience)[0]
+    return settle_all([directory], folder=folder, run=run, epoch=epoch, patience=patience)[0]
 
 
 def settle_all(
-    directories: Sequence[str | Path], *, run: str, epoch: int, patience: float = 10.0
+    directories: Sequence[str | Path], *, folder: Path, run: str, epoch: int, patience: float = 10.0
 ) -> list[ExitRecord | None]:
     """End attempts for good, all at once. Returns how each ended. Afterwards none of them is alive or will ever start.
 
-    ``None``: the attempt never ran, or nothing is known of its end (lost). ``epoch`` is that of the calling engine; ``patience``
-    is how many seconds a shim may take to end its attempt before it is killed itself. Raises :class:`StateError` where a
-    directory cannot be written.
+    ``None``: the attempt never ran, or nothing is known of its end (lost). ``folder`` is the run's, ``epoch`` that of the calling
+    engine; ``patience`` is how many seconds a shim may take to end its attempt before it is killed itself. Raises
+    :class:`StateError` where a directory cannot be written, or has a claim that is not of the run; then nothing was ended.
     """
-    claims = [fence(Path(directory), run, epoch) for directory in directories]
-    end_all([pidfd for pidfd in map(_open, claims) if pidfd is not None], patience)
+    claims = [fence(Path(directory), folder, run, epoch) for directory in directories]
+    shims: list[int] = []
+    try:
+        for directory, claim in zip(directories, claims, strict=True):
+            if (pidfd := _open(Path(directory), claim)) is not None:
+                shims.append(pidfd)
+    except StateError:
+        for pidfd in shims:
+            os.close(pidfd)
+        raise
+    end_all(shims, patience)
     return [_result(Path(directory), claim) for directory, claim in zip(directories, claims, strict=True)]
 
 
@@ -115,8 +127,7 @@ def sweep_attempt(claim: dict[str, Any]) -> int:
         contained = frozenset(_below_monitors(claim["container"]["name"]))
     killed = _kill_until_gone(is_left)
     if claim["group"] is not None:
-        version, parent, name = claim["group"]
-        cgroups.remove(cgroups.Group(version, parent).child(name))
+        cgroups.remove(cgroups.own_group(claim["group"]))
     return killed
 
 
@@ -153,8 +164,15 @@ def _mark(folder: object) -> bytes:
     return os.fsencode(f"{process_identity.FOLDER}={folder}")
 
 
-def fence(directory: Path, run: str, epoch: int) -> dict[str, Any] | None:
-    """Claim the attempt so that no shim ever runs it. Returns the claim of the shim that was first, or None."""
+def fence(directory: Path, folder: Path, run: str, epoch: int) -> dict[str, Any] | None:
+    """Claim the attempt of a run in ``folder``, so that no shim runs it. Returns the claim of the shim that was first, or None.
+
+    Raises :class:`StateError` where the directory is reached through a link out of the folder, and for a claim that names what
+    is not the attempt's.
+    """
+    real = folder.resolve()
+    if not directory.resolve().is_relative_to(real):
+        raise StateError(f"{directory}: leads out of the run's folder through a symbolic link; remove the link")
     me = process_identity.mine()
     content = {
         "by": "fence",
@@ -169,20 +187,51 @@ def fence(directory: Path, run: str, epoch: int) -> dict[str, Any] | None:
         if process_identity.claim(directory, content):
             return None
         claim = process_identity.read_claim(directory)
+        return _own(claim, folder, real) if claim.get("by") == "shim" else None
     except OSError as error:
         raise StateError(
             f"{directory}: cannot be written ({error.strerror}); mend that, then resume the run"
         ) from error
-    except ValueError as error:
-        raise StateError(f"{directory}/claim: cannot be read; remove it once nothing of the run is alive") from error
-    return claim if claim.get("by") == "shim" else None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StateError(
+            f"{directory}/claim: cannot be read ({error}); remove it once nothing of the run is alive"
+        ) from error
 
 
-def _open(claim: dict[str, Any] | None) -> int | None:
+def _own(claim: dict[str, Any], folder: Path, real: Path) -> dict[str, Any]:
+    """The claim of a shim with the names of this run, whatever else it says. Raises ``ValueError`` and the like."""
+    identity, group = process_identity.read_identity(claim), claim["group"]
+    container = None
+    if claim.get("container") is not None:
+        from spotwright.local.supervisor.containers import own_container
+
+        container = own_container(claim, {str(claim["folder"]), str(folder.absolute()), str(real)})
+    if group is not None and identity.boot_id == process_identity.boot_id():
+        cgroups.own_group(group)
+    return {
+        **identity._asdict(),
+        "folder": str(real),
+        "task": str(claim["task"]),
+        "attempt": int(claim["attempt"]),
+        "group": group,
+        "container": container,
+    }
+
+
+def _open(directory: Path, claim: dict[str, Any] | None) -> int | None:
+    """A pidfd of the shim; ``None`` if it has ended. Raises :class:`StateError` for a process that is not of the run."""
     if claim is None:
         return None
-    return process_identity.open_process(
-        process_identity.ProcessIdentity(claim["pid"], claim["starttime"], claim["boot_id"])
+    pidfd = process_identity.open_process(process_identity.read_identity(claim))
+    if pidfd is None or _mark(claim["folder"]) in process_identity.environ(claim["pid"]):
+        return pidfd
+    has_ended = bool(select.select([pidfd], [], [], 0)[0])  # its environment goes first
+    os.close(pidfd)
+    if has_ended:
+        return None
+    raise StateError(
+        f"{directory}/claim: names process {claim['pid']}, which lives and is not an attempt of this run; it was not ended. "
+        "Remove the folder if it comes from elsewhere"
     )
 
 
@@ -262,7 +311,7 @@ def settle_run(state: RunState, paths: AttemptPaths, *, secrets_known: bool = Tr
     """
     bound = [task for task in map(state.tasks.__getitem__, state.under_way) if task.last.bound_at is not None]
     directories = [paths.attempt(task.path, task.last.number) for task in bound]
-    records = settle_all(directories, run=paths.run, epoch=paths.epoch)
+    records = settle_all(directories, folder=paths.folder, run=paths.run, epoch=paths.epoch)
     events: list[Event] = []
     for task, directory, record in zip(bound, directories, records, strict=True):
         attempt, key, at = task.last, (task.path, task.last.number), _ended_at(state, record)

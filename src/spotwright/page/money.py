@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.events import RunStatus
-from spotwright.errors import InputError
+from spotwright.errors import InputError, StateError
 from spotwright.page.heads import expected_end
 from spotwright.records.reader import RunReader
 from spotwright.views.account import Account, Amount, Range, SpentOn
@@ -190,14 +190,13 @@ def plan_document(reader: RunReader, costs: Account, other: Path | None = None) 
       ``seconds`` since its start; ``expected_end`` (seconds) of a run under a deadline that goes on.
     """
     nothing: dict[str, Any] = {"planned": None, "why": "", "text": [], "currency": None, "policies": [], "actual": None}
-    path = reader.folder.forecast if other is None or reader.folder.forecast.exists() else other
-    if not path.exists():
+    if other is None and not reader.folder.forecast.exists():
         return {**nothing, "why": "no plan was given: spotwright run --plan FILE puts one beside a run"}
     from spotwright.forecast.report import beside, beside_json, beside_lines, read_forecast  # here: few runs have one
 
     try:
-        plan = read_forecast(path)
-    except InputError as error:
+        plan = read_forecast(reader.folder.own_forecast() or other or reader.folder.forecast)
+    except (InputError, StateError) as error:
         return {**nothing, "why": str(error)}
     try:
         found, why = beside(plan, costs, reader.state), ""

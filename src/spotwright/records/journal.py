@@ -5,12 +5,16 @@ SQLite recognises a torn tail, which would otherwise look like a shorter history
 the same transaction, so an engine that lost its run writes nothing more. Readers never block the engine. In a folder that
 cannot be written they read the file as immutable, or a copy of a file that a killed engine left with an unfinished log.
 Whether thousands of journals may have changed is told from their files, without opening them.
+
+A journal may come from a stranger. So its files are regular and of bounded size, its schema holds tables alone (a view, a trigger
+or an expression in a table would be evaluated here), its rows ascend, and each question has a deadline.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -23,6 +27,7 @@ from spotwright.engine.event_codec import BadEvent, RowReader, UnknownEvent, enc
 from spotwright.engine.events import EngineStarted, Event
 from spotwright.engine.ports import REQUESTS, Holder, Lease, Liveness
 from spotwright.errors import Fenced, RunBusy, StateError
+from spotwright.regular_files import require_regular
 
 if TYPE_CHECKING:
     import tempfile
@@ -59,6 +64,14 @@ _ROWS = (
 )
 _INSERT = "INSERT INTO events (at, kind, task, attempt, data) VALUES (?, ?, ?, ?, ?)"
 
+_LARGEST = 4_000_000_000  # bytes of a journal: 100,000 events have some ten millions
+_LARGEST_VALUE = 64_000_000  # bytes of one event
+_MOST_EVENTS = 1_000_000  # that are shown; five seconds to read. An engine reads more of its own
+_DEADLINE = 10.0  # seconds in which SQLite finds the next row
+_STEPS = 100_000  # of SQLite's virtual machine between two looks at the clock, a few milliseconds
+_TABLE = re.compile(r"CREATE TABLE \w+\s*\([^()]*\)")
+_OUR_CHECK = " CHECK (one = 1)"
+
 _FROM_FORMAT_1 = """
 ALTER TABLE lease ADD COLUMN renewed_at REAL NOT NULL DEFAULT 0;
 ALTER TABLE lease ADD COLUMN expires_at REAL;
@@ -68,7 +81,7 @@ ALTER TABLE lease ADD COLUMN expires_at REAL;
 class Journal:
     """One run's journal. Open it with :meth:`create`, :meth:`open` or :meth:`read`; close it when done."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, epoch: int = 0) -> None:
+    def __init__(self, connection: _Connection, path: Path, epoch: int = 0) -> None:
         self._db = connection
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self.path = path
@@ -93,22 +106,38 @@ class Journal:
     @classmethod
     def open(cls, path: Path) -> Journal:
         """Open for writing; :meth:`take` the lease before the first append. Raises :class:`StateError` if that fails."""
-        _require_file(path)
+        _require_files(path)
         with _clear_errors(path):
             return cls(_checked(_connect(path, "rw"), path), path)
 
     @classmethod
     def read(cls, path: Path) -> Journal:
-        """Open for reading only, also in a folder that is read-only or belongs to another user."""
-        _require_file(path)
+        """Open for reading only, also in a folder that is read-only or belongs to another user.
+
+        Raises :class:`StateError` for a file that is not a journal, and for one with more than a million events.
+        """
+        _require_files(path)
         with _clear_errors(path):
+            journal = cls._read(path)
             try:
-                return cls(_checked(_open(path, "mode=ro"), path), path)
-            except sqlite3.OperationalError:  # SQLite cannot create the files that a reader needs beside it
-                wal = path.with_name(f"{path.name}-wal")
-                if wal.exists() and wal.stat().st_size:
-                    return cls._read_copy(path, wal)
-                return cls(_checked(_open(path, "mode=ro&immutable=1"), path), path)
+                journal.require_few()
+            except (StateError, sqlite3.Error):
+                journal.close()
+                raise
+            return journal
+
+    @classmethod
+    def _read(cls, path: Path) -> Journal:
+        try:
+            return cls(_checked(_open(path, "mode=ro"), path), path)
+        except sqlite3.OperationalError as error:
+            if str(error) == "interrupted":
+                raise
+            # SQLite cannot create the files that a reader needs beside it
+            wal = path.with_name(f"{path.name}-wal")
+            if wal.exists() and wal.stat().st_size:
+                return cls._read_copy(path, wal)
+            return cls(_checked(_open(path, "mode=ro&immutable=1"), path), path)
 
     @classmethod
     def _read_copy(cls, path: Path, wal: Path) -> Journal:
@@ -128,6 +157,12 @@ class Journal:
         journal._copy = folder
         return journal
 
+    def require_few(self) -> None:
+        """Raise :class:`StateError` where the journal has more than a million events."""
+        (last,) = self._db.execute("SELECT max(seq) FROM events").fetchone()
+        if last is not None and last > _MOST_EVENTS:
+            raise StateError(f"{self.path}: has more than {_MOST_EVENTS:,} events; it is not read")
+
     def close(self) -> None:
         """Close the file."""
         self._db.close()
@@ -143,7 +178,7 @@ class Journal:
         Raises :class:`RunBusy` while another engine holds the lease.
         """
         now = time.time() if now is None else now
-        with _clear_errors(self.path), self._transaction():
+        with self._question(), self._transaction():
             self._upgrade()
             held = self._lease()
             if held is not None and held.is_held(now, is_alive):
@@ -166,7 +201,7 @@ class Journal:
         if self._lasts is None:
             return None
         if now >= self._renewed_at + self._lasts / 3:
-            with _clear_errors(self.path), self._transaction():
+            with self._question(), self._transaction():
                 self._check_epoch()
                 self._db.execute("UPDATE lease SET renewed_at = ?, expires_at = ?", (now, now + self._lasts))
             self._renewed_at = now
@@ -174,12 +209,12 @@ class Journal:
 
     def give_up(self) -> None:
         """Give the lease back, unless another engine has taken it."""
-        with _clear_errors(self.path), self._transaction():
+        with self._question(), self._transaction():
             self._db.execute("UPDATE lease SET owner = '' WHERE epoch = ?", (self.epoch,))
 
     def lease(self) -> Lease | None:
         """The lease, or None if no engine has taken it since it was given back. :meth:`Lease.is_held` tells if it is valid."""
-        with _clear_errors(self.path):
+        with self._question():
             return self._lease()
 
     def _lease(self) -> Lease | None:
@@ -214,7 +249,7 @@ class Journal:
         Raises :class:`Fenced` when another engine has taken the run, :class:`StateError` when the disk is full.
         """
         rows = [(at, kind, task, attempt, _TO_JSON(data)) for at, kind, task, attempt, data in map(encode, events)]
-        with _clear_errors(self.path), self._transaction():
+        with self._question(), self._transaction():
             self._check_epoch()
             self._db.executemany(_INSERT, rows)
 
@@ -229,17 +264,24 @@ class Journal:
 
     def rows(self, after: int = 0, *, at_most: int = -1, only_of: str = "") -> Generator[JournalRow, None, None]:
         """The rows after a sequence number as they are stored, for whoever decodes them elsewhere; -1: all of them."""
-        with _clear_errors(self.path):
+        with self._question():
             rows = self._db.execute(_ROWS, {"after": after, "most": at_most, "task": only_of})
-            for row in rows:  # noqa: UP028  # "yield from" closes the cursor, perhaps after the file
+            last = after
+            for row in rows:
+                if (
+                    not isinstance(row[0], int) or row[0] <= last
+                ):  # pages of a file may be in two places, or in a circle
+                    raise StateError(f"{self.path}: is damaged (event {row[0]} follows event {last})")
+                last = row[0]
                 yield row
+                self._db.begin()
 
     def first_and_last(self) -> tuple[Event | None, str]:
         """The first event, and the kind of the last one; of a journal without events None and an empty text.
 
         For a look at many runs, of which few are read in full.
         """
-        with _clear_errors(self.path):
+        with self._question():
             last = self._db.execute("SELECT kind FROM events ORDER BY seq DESC LIMIT 1").fetchone()
         first = next((event for _, event in self.events()), None)
         return first, last[0] if last else ""
@@ -247,7 +289,7 @@ class Journal:
     def last(self, kind: str) -> Event | None:
         """The last event of a kind. Raises :class:`StateError` for one that cannot be read."""
         query = "SELECT seq, at, kind, task, attempt, data FROM events WHERE kind = ? ORDER BY seq DESC LIMIT 1"
-        with _clear_errors(self.path):
+        with self._question():
             rows = self._db.execute(query, (kind,)).fetchall()
         return next((event for _, event in decoded(rows, str(self.path), self._writer)), None)
 
@@ -264,16 +306,23 @@ class Journal:
         """Leave a request, one of :data:`~spotwright.engine.ports.REQUESTS`. The engine reads it when it is woken."""
         if kind not in REQUESTS:
             raise ValueError(f"an engine can be asked for {' or '.join(REQUESTS)}, not {kind!r}")
-        with _clear_errors(self.path), self._transaction():
+        with self._question(), self._transaction():
             self._db.execute("INSERT INTO requests (kind, at) VALUES (?, ?)", (kind, at))
 
     def take_requests(self) -> list[str]:
         """Remove and return the requests, oldest first."""
-        with _clear_errors(self.path), self._transaction():
+        with self._question(), self._transaction():
             kinds = [kind for (kind,) in self._db.execute("SELECT kind FROM requests ORDER BY id")]
             if kinds:
                 self._db.execute("DELETE FROM requests")
         return kinds
+
+    @contextmanager
+    def _question(self) -> Iterator[None]:
+        """Begin the deadline of a question, and turn SQLite's errors into one line."""
+        self._db.begin()
+        with _clear_errors(self.path):
+            yield
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -312,19 +361,44 @@ def _named(holder: Holder) -> str:
     return f"process {holder['pid']}" if "pid" in holder else str(holder.get("name", holder))
 
 
-def _require_file(path: Path) -> None:
-    if not path.exists():
-        raise StateError(f"{path}: there is no journal")
-    if not path.is_file():  # SQLite would wait for ever at a pipe
-        raise StateError(f"{path}: is not a journal of spotwright")
+def _require_files(path: Path) -> None:
+    """Raise :class:`StateError` unless the journal, and what SQLite keeps beside it, are regular files of bounded size."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        file = f"{path}{suffix}"
+        try:
+            require_regular(os.lstat(file), _LARGEST)
+        except FileNotFoundError:
+            if not suffix:
+                raise StateError(f"{path}: there is no journal") from None
+        except OSError as error:
+            raise StateError(f"{file}: is not a journal of spotwright ({error.strerror})") from error
 
 
-def _open(path: Path, options: str) -> sqlite3.Connection:
+class _Connection(sqlite3.Connection):
+    """A connection whose questions have a deadline, from :meth:`begin` on."""
+
+    _ends = 0.0
+
+    def begin(self) -> None:
+        """Begin the deadline of the next question or the next row."""
+        self._ends = time.monotonic() + _DEADLINE
+
+    def is_over(self) -> bool:
+        """Whether the deadline has passed. SQLite asks, and then interrupts the question."""
+        return time.monotonic() > self._ends
+
+
+def _open(path: Path, options: str) -> _Connection:
     name = quote(os.fsencode(path.resolve()))  # a name that the locale cannot decode is opened by its bytes
-    return sqlite3.connect(f"file:{name}?{options}", uri=True, isolation_level=None, timeout=30)
+    uri = f"file:{name}?{options}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30, factory=_Connection)
+    connection.begin()
+    connection.set_progress_handler(connection.is_over, _STEPS)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    return connection
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> _Connection:
     connection = _open(path, f"mode={mode}")
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -335,20 +409,34 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+def _checked(connection: _Connection, path: Path) -> _Connection:
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
+        foreign = version in (1, FORMAT) and _foreign(connection)
     except sqlite3.Error:
         connection.close()
         raise
-    if version in (1, FORMAT):
+    if version in (1, FORMAT) and not foreign:
         return connection
     connection.close()
+    if foreign:
+        raise StateError(f"{path}: is not a journal of spotwright (its schema has: {foreign[:60]!r})")
     if version > FORMAT:
         raise StateError(
             f"{path}: written by a newer version of spotwright (format {version}, this one knows {FORMAT}): upgrade"
         )
     raise StateError(f"{path}: is not a journal of spotwright")
+
+
+def _foreign(connection: _Connection) -> str:
+    """What else than plain tables a schema has: a view, a trigger, an index, or a table with an expression; empty for nothing.
+
+    SQLite parses the ``sql`` of each row; other columns may say what they like. An expression has parentheses.
+    """
+    for (text,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"):
+        if not _TABLE.fullmatch(str(text).replace(_OUR_CHECK, "")):
+            return str(text)
+    return ""
 
 
 @contextmanager
@@ -360,6 +448,8 @@ def _clear_errors(path: Path) -> Iterator[None]:
         raise StateError(f"{path}: is damaged ({error}); nothing can be read from there on") from error
     except sqlite3.Error as error:
         text = str(error)
+        if text == "interrupted":
+            raise StateError(f"{path}: is not read: a question took more than {_DEADLINE:g} s") from error
         if "disk is full" in text or "disk I/O" in text:
             raise StateError(
                 f"{path}: the disk is full or failing ({text}); free some space, then resume the run"

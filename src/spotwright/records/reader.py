@@ -228,7 +228,10 @@ class _Selection:
         wanted = sorted((log for log in logs if self._attempt in (None, log.attempt)), key=lambda log: log.placed_at)
         return list({log.key: log for log in reversed(wanted)}.values())[::-1]  # of a shared build the first task's
 
-    def _of_task(self, reader: RunReader, task: TaskState) -> Iterator[AttemptLog]:
+    def _of_task(
+        self, reader: RunReader, task: TaskState, seen: frozenset[tuple[str, str]] = frozenset()
+    ) -> Iterator[AttemptLog]:
+        """The logs of a task, also in the run that computed its cached result. ``seen``: the tasks whose results it has."""
         folder, source = reader.folder, reader.source
         built = task.environment
         if built is not None and built.began_at is not None:
@@ -237,19 +240,19 @@ class _Selection:
         for attempt in task.attempts:
             has_node, ended = attempt.bound_at is not None, not attempt.is_live
             yield AttemptLog(folder, task.path, attempt.number, has_node, ended, attempt.placed_at, source)
-        if task.cached_from is not None:
+        if task.cached_from is not None and task.cached_from not in seen:
             run, path_there = task.cached_from
             other = self._other_run(run)
             origin = None
             if other is not None:  # a resume with changed code may have retired the task
                 origin = other.state.tasks.get(path_there) or other.state.retired.get(path_there)
             if other is not None and origin is not None:
-                yield from self._of_task(other, origin)
+                yield from self._of_task(other, origin, seen | {task.cached_from})
 
     def _other_run(self, name: str) -> RunReader | None:
         """The run that computed a cached result; ``None`` if it was deleted: its results remain, its logs do not."""
         if name not in self._other_runs:
-            folder = RunFolder(self._reader.folder.path.parent / name)
+            folder = RunFolder(self._reader.folder.path.parent / Path(name).name)
             source = self._reader.source.other_run(name)
             self._other_runs[name] = RunReader(folder, source) if source is not None else None
         return self._other_runs[name]

@@ -36,12 +36,16 @@ from typing import Any
 from urllib.parse import quote
 
 from spotwright.errors import InputError, StateError, UnknownRun
+from spotwright.regular_files import read_regular, require_regular
 
-__all__ = ["LAYOUT", "Cache", "RunFolder", "StateFolder", "write_atomically"]
+__all__ = ["LARGEST_FILE", "LAYOUT", "Cache", "RunFolder", "StateFolder", "write_atomically"]
 
 
 LAYOUT = 1
 """The version of the layout, as the file ``format`` gives it."""
+
+LARGEST_FILE = 64_000_000
+"""Bytes that a JSON file of a state folder may have: the plan of a run of 10,000 tasks has a quarter of them."""
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~/-]+")  # what urllib.parse.quote leaves as it is
@@ -70,6 +74,16 @@ class RunFolder:
         """What ``spotwright plan --json`` printed before the run, where ``spotwright run --plan`` named it."""
         return self.path / "forecast.json"
 
+    def own_forecast(self) -> Path | None:
+        """The same, where it is there. Raises :class:`StateError` where it is not a regular file of bounded size."""
+        try:
+            require_regular(self.forecast.lstat(), LARGEST_FILE)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StateError(f"{self.forecast}: cannot be read ({error.strerror})") from error
+        return self.forecast
+
     @property
     def checkpoints(self) -> Path:
         """The folder of all checkpoints that the run keeps itself."""
@@ -93,7 +107,7 @@ class RunFolder:
     def plan_text(self, version: int) -> tuple[str, str]:
         """The file of one version of the plan, from 1, and its text. Raises :class:`OSError`."""
         path = self.plan(version)
-        return str(path), path.read_text(encoding="utf-8", errors="replace")
+        return str(path), read_regular(path, LARGEST_FILE).decode("utf-8", "replace")
 
     def attempt(self, task: str, number: int) -> Path:
         """The folder of one attempt."""
@@ -104,7 +118,9 @@ class RunFolder:
         return self.path / f"tasks/{_file_name(task)}/attempt-{number}/log.txt"
 
     def environment_log(self, name: str) -> Path:
-        """The log of the build of a Python environment."""
+        """The log of the build of a Python environment. Raises :class:`StateError` for a name that leads elsewhere."""
+        if name != _file_name(name):  # journals name it
+            raise StateError(f"{self.path}: {name[:60]!r} is not the log of an environment")
         return self.path / "environments" / name
 
     def made_at(self) -> int:
@@ -152,7 +168,7 @@ class StateFolder:
         """Open for reading. Raises :class:`StateError` for a folder of a newer version."""
         file = path / "format"
         try:
-            text = file.read_text(encoding="utf-8", errors="replace").strip()
+            text = read_regular(file, LARGEST_FILE).decode("utf-8", "replace").strip()
         except FileNotFoundError:
             text = str(LAYOUT)
         except OSError as error:
@@ -328,7 +344,7 @@ class Cache:
     def find(self, fingerprint: str) -> Mapping[str, Any] | None:
         """The result (``parameters``, ``artifacts``, ``run``, ``task``) for a fingerprint; ``None`` without a complete one."""
         try:
-            result: Mapping[str, Any] = json.loads((self._folder / f"{fingerprint}.json").read_bytes())
+            result: Mapping[str, Any] = json.loads(read_regular(self._folder / f"{fingerprint}.json", LARGEST_FILE))
             whole = result.keys() >= _PARTS and all(Path(file).exists() for file in result["files"])
         except (OSError, ValueError, AttributeError, TypeError, KeyError):
             return None

@@ -30,12 +30,14 @@ from spotwright.model.policy import Layer, PolicyValueError, parse_policy
 from spotwright.model.pools import Pool, Quote, Trace
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import RunFolder, write_atomically
+from spotwright.regular_files import open_regular
 
 if TYPE_CHECKING:
     from spotwright.manifests.pod_graph import PodSource
 
 
 __all__ = [
+    "LARGEST_LOG",
     "Look",
     "PlanTexts",
     "PlanVersions",
@@ -275,6 +277,10 @@ class RunSource(PlanTexts, Protocol):
         """Another run beside this one, if it is there."""
 
 
+LARGEST_LOG = 4_000_000_000
+"""Bytes that a log may have that is read here: a reader holds it in memory."""
+
+
 class RunFiles:
     """A run in a state folder on this machine."""
 
@@ -316,13 +322,15 @@ class RunFiles:
         try:
             if path.stat().st_size <= offset:  # three times as cheap as opening it
                 return b""
-            with path.open("rb") as file:
+            with open_regular(path, LARGEST_LOG) as file:
                 file.seek(offset)
                 return file.read(at_most)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return b""
+        except OSError as error:
+            raise StateError(f"{path}: cannot be read ({error.strerror})") from error
 
     def other_run(self, name: str) -> RunFiles | None:
         """See :meth:`RunSource.other_run`."""
-        folder = RunFolder(self._folder.path.parent / name)
+        folder = RunFolder(self._folder.path.parent / Path(name).name)  # journals name it
         return RunFiles(folder, self._is_alive) if folder.journal.exists() else None

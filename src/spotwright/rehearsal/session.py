@@ -27,7 +27,8 @@ from spotwright.local.supervisor.private_folders import temporary_folder
 from spotwright.local.visible_paths import named_paths
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_bytes
-from spotwright.records.state_folder import StateFolder, write_atomically
+from spotwright.records.state_folder import LARGEST_FILE, StateFolder, write_atomically
+from spotwright.regular_files import read_regular
 from spotwright.rehearsal.output_comparison import load_compare_function
 from spotwright.rehearsal.persisted_paths import PersistedPaths, copy_path, size_of
 from spotwright.rehearsal.rehearsal_settings import RehearsalSettings
@@ -195,8 +196,8 @@ def _remove_abandoned(state: StateFolder) -> None:
     """Remove what rehearsals have left that were killed before they executed anything."""
     for folder in state.rehearsals.glob("*"):
         try:
-            driver = json.loads(StateFolder(folder).driver.read_text("utf-8"))
-        except (OSError, ValueError):
+            driver = json.loads(read_regular(StateFolder(folder).driver, LARGEST_FILE))
+        except (OSError, ValueError, RecursionError):
             continue
         if not any(folder.glob("runs/*")) and not is_alive(driver):
             shutil.rmtree(folder, ignore_errors=True)

@@ -108,12 +108,20 @@ def is_alive(holder: Holder) -> bool:
     return True
 
 
-def wake(holder: Holder) -> bool:
-    """Wake the engine that holds a lease, so that it reads its requests. Returns whether it is alive."""
+def wake(journal: Path, holder: Holder) -> bool:
+    """Wake the engine of this journal, so that it reads its requests. Returns whether the holder of the lease is it.
+
+    The journal names the holder, and may come from a stranger. So the kernel must say that this process has the journal open for
+    writing, and that it handles the signal.
+    """
     descriptor = _open(holder)
     if descriptor is None or REQUEST_SIGNAL is None:
         return False
+    from spotwright.local import host
+
     try:
+        if not (host.writes(holder["pid"], journal) and host.handles(holder["pid"], REQUEST_SIGNAL)):
+            return False
         signal.pidfd_send_signal(descriptor, REQUEST_SIGNAL)
     except ProcessLookupError:
         return False
@@ -125,9 +133,12 @@ def wake(holder: Holder) -> bool:
 def _open(holder: Holder) -> int | None:
     if sys.platform != "linux":
         return None
-    from spotwright.local.supervisor.process_identity import ProcessIdentity, open_process
+    from spotwright.local.supervisor.process_identity import open_process, read_identity
 
-    return open_process(ProcessIdentity(holder["pid"], holder["starttime"], holder["boot_id"]))
+    try:
+        return open_process(read_identity(holder))
+    except ValueError:
+        return None
 
 
 def run_folders_in_use() -> frozenset[Path]:

@@ -30,8 +30,9 @@ from spotwright.model.policy import Deadline
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
 from spotwright.records.journal import Journal
-from spotwright.records.state_folder import StateFolder, write_atomically
+from spotwright.records.state_folder import LARGEST_FILE, StateFolder, write_atomically
 from spotwright.records.stored_plan import StoredPlan, traces_of
+from spotwright.regular_files import read_regular
 from spotwright.runs.run_options import PlanOptions
 from spotwright.scheduling.estimates import newest_boots
 
@@ -165,7 +166,7 @@ def keep_pins(commits: Mapping[str, str], file: Path) -> None:
 
 def _read_pins(file: Path) -> dict[str, str]:
     try:
-        pins: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+        pins: dict[str, str] = json.loads(read_regular(file, LARGEST_FILE))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -24,8 +24,9 @@ from spotwright.engine.state import RunState
 from spotwright.errors import InputError, SpotwrightError, StateError
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
-from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.state_folder import LARGEST_FILE, RunFolder, StateFolder
 from spotwright.records.trash import Item, Sort, Trash, disk_use
+from spotwright.regular_files import read_regular
 from spotwright.runs import bodies
 from spotwright.views.text import age_text
 
@@ -313,8 +314,8 @@ def _is_same_folder(path: str, folder: Path) -> bool:
 def _read_json(path: Path) -> Mapping[str, Any]:
     """The mapping in a file; empty if there is none, or none that can be read."""
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        content = json.loads(read_regular(path, LARGEST_FILE))
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -24,9 +24,9 @@ from spotwright.engine.fold import fold, replay
 from spotwright.engine.loop import Observer, drive
 from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.plan import Plan, PlannedTask, Scope
-from spotwright.engine.ports import Clock
+from spotwright.engine.ports import Clock, Lease
 from spotwright.engine.state import RunState, TaskState
-from spotwright.errors import InputError, PipelineNotFound
+from spotwright.errors import InputError, PipelineNotFound, StateError
 from spotwright.graph import DagInput, TaskSpec
 from spotwright.kfp.compiled import Compiled, file_digests
 from spotwright.kfp.executors import code_fingerprint
@@ -326,7 +326,8 @@ _POLL = 0.2  # seconds between two reads of a run that is ending
 def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:
     """Cancel a run, driven by an engine or not, and wait until it has ended. Returns its last state.
 
-    Raises :class:`InputError` if it has ended already, or does not end within ``timeout`` seconds.
+    Raises :class:`InputError` if it has ended already, or does not end within ``timeout`` seconds, and :class:`StateError` where
+    a process holds its lease that is not its engine.
     """
     if folder.kfp.exists():
         raise InputError(f"run {folder.name} runs on Kubeflow Pipelines: end it with: spotwright cancel {folder.name}")
@@ -336,10 +337,19 @@ def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:
         if lease is None or not bodies.is_alive(lease.holder):
             return cancel_dead(folder)
         journal.request("cancel", time.time())
-        bodies.wake(lease.holder)
+        if not bodies.wake(folder.journal, lease.holder) and _is_held_still(journal, lease):
+            raise StateError(
+                f"run {folder.name}: its journal names process {lease.holder['pid']} as its engine, and that process does not "
+                f"drive it; it was not signalled. If the folder comes from elsewhere, remove it: {folder.path}"
+            )
     finally:
         journal.close()
     return _wait_for_end(folder, timeout)
+
+
+def _is_held_still(journal: Journal, lease: Lease) -> bool:
+    """Whether a process holds a lease that was read before: an engine that ends gives it back first."""
+    return journal.lease() == lease and bodies.is_alive(lease.holder)
 
 
 def _wait_for_end(folder: RunFolder, timeout: float) -> RunState:

@@ -13,15 +13,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import process_identity
 
-__all__ = ["Group", "machine_oom_kills", "parent", "remove", "why_not_enforced"]
+__all__ = ["Group", "machine_oom_kills", "own_group", "parent", "remove", "why_not_enforced"]
 
 _PREFIX = "spotwright-"
+_NAME = re.compile("[0-9a-f]{24}")
 _TIMEOUT = 10.0  # seconds; a group is busy until the kernel has released its last process
 
 
@@ -87,6 +90,18 @@ def parent() -> Group | None:
             if _is_usable(Group(version, str(path))):
                 return Group(version, str(path))
     return None
+
+
+def own_group(data: Sequence[Any]) -> Group:
+    """The group of an attempt that a claim names by version, parent and name. Raises ``ValueError`` for any other folder.
+
+    The claim may come from a stranger, and :func:`remove` removes a folder.
+    """
+    version, parent_path, name = data
+    path = Path(os.path.normpath(parent_path))
+    if not _NAME.fullmatch(name) or not any(path.is_relative_to(mount) for _, mount in _mounts()):
+        raise ValueError("it names a control group that is not this attempt's")
+    return Group(version, str(path)).child(name)
 
 
 def remove(group: Group) -> None:

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -42,6 +42,7 @@ __all__ = [
     "detect_runtime",
     "is_client_variable",
     "memory_folder",
+    "own_container",
     "prepare_image",
     "run_command",
     "write_files",
@@ -58,6 +59,7 @@ _GPU = "nvidia.com/gpu"
 # where podman looks for its init program (containers.conf(5), helper_binaries_dir); not every machine has it
 _INIT = "catatonit"
 _INIT_FOLDERS = ("/usr/local/libexec/podman", "/usr/local/lib/podman", "/usr/libexec/podman", "/usr/lib/podman")
+_KINDS = ("podman", "docker")
 _DEVICE_FOLDERS = ("/etc/cdi", "/var/run/cdi")  # of the Container Device Interface
 
 
@@ -177,6 +179,26 @@ def container_name(folder: str, task: str, attempt: int, epoch: int) -> str:
     """The unique name of an attempt's container, derived from the attempt."""
     text = json.dumps([folder, task, attempt, epoch])
     return f"spotwright-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def own_container(claim: Mapping[str, Any], run_folders: Iterable[str]) -> dict[str, Any] | None:
+    """What :func:`conclude` removes for the claim of an attempt; ``None`` where it ran in no container.
+
+    ``run_folders``: the paths by which the engine may have known the run's folder. The claim may come from a stranger, and
+    conclude executes a program and deletes a folder. So only a runtime's client counts, as this machine has it, and only names
+    that follow from the attempt. Raises ``ValueError`` for others.
+    """
+    container = claim.get("container")
+    if container is None:
+        return None
+    attempt = [claim[field] for field in ("task", "attempt", "epoch")]
+    name = container["name"]
+    kind, folder = Path(container["program"]).name, container.get("folder")
+    folders = ("", f"/dev/shm/{name}", f"{tempfile.gettempdir()}/{name}")  # noqa: S108
+    is_own = name in {container_name(run_folder, *attempt) for run_folder in run_folders}
+    if kind not in _KINDS or not is_own or folder not in folders:
+        raise ValueError("it names a container that is not this attempt's")
+    return {"program": shutil.which(kind) or kind, "name": name, "folder": folder, "image": ""}
 
 
 class ContainerRun(NamedTuple):

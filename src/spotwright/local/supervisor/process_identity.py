@@ -18,7 +18,8 @@ import functools
 import json
 import os
 import signal
-from collections.abc import Iterator
+import stat as stat_module
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -36,12 +37,15 @@ __all__ = [
     "pids",
     "read",
     "read_claim",
+    "read_identity",
     "stat",
     "write",
 ]
 
 FOLDER = "_SPOTWRIGHT_FOLDER"
 """The environment variable that names the run's folder in every process of the run."""
+
+_LARGEST_CLAIM = 1 << 20  # bytes: the order of a container has the paths of its inputs
 
 _DEAD = frozenset("ZX")  # a zombie has ended; it stays one for ever if pid 1 does not reap
 
@@ -65,7 +69,7 @@ class Stat(NamedTuple):
 
 def read(path: str) -> bytes:
     """Read a small file. Raises ``OSError``."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer blocks
     try:
         content = b""
         while part := os.read(descriptor, 1 << 16):
@@ -118,6 +122,14 @@ def mine() -> ProcessIdentity:
     if own is None:
         raise OSError("/proc is not mounted, so processes cannot be identified")
     return ProcessIdentity(os.getpid(), own.starttime, boot_id())
+
+
+def read_identity(data: Mapping[str, Any]) -> ProcessIdentity:
+    """The process that a file names. Raises ``ValueError`` where it names none."""
+    pid, starttime, boot = (data.get(name) for name in ProcessIdentity._fields)
+    if not (isinstance(pid, int) and 0 < pid < 1 << 31 and isinstance(starttime, int) and isinstance(boot, str)):
+        raise ValueError("expected the pid, the start time and the boot id of a process")
+    return ProcessIdentity(pid, starttime, boot)
 
 
 def open_process(identity: ProcessIdentity) -> int | None:
@@ -206,7 +218,11 @@ def as_line(content: dict[str, Any]) -> bytes:
 
 def read_claim(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the claim of an attempt. Raises ``OSError`` or ``ValueError`` if it cannot be read."""
-    content = json.loads(read(f"{directory}/claim").partition(b"\n")[0])
+    path = f"{directory}/claim"
+    status = os.lstat(path)
+    if not stat_module.S_ISREG(status.st_mode) or status.st_size > _LARGEST_CLAIM:
+        raise ValueError(f"{path}: expected a file of at most {_LARGEST_CLAIM:,} bytes")
+    content = json.loads(read(path).partition(b"\n")[0])
     if not isinstance(content, dict):
-        raise ValueError(f"{directory}/claim: expected a JSON object")
+        raise ValueError(f"{path}: expected a JSON object")
     return content
