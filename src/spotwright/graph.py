@@ -10,12 +10,12 @@ How the source of a graph writes values is its :class:`Dialect`: KFP's conventio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from spotwright.model.policy import Layer
-from spotwright.model.pools import Resources
+from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "TaskGraph",
     "TaskOutput",
     "TaskSpec",
+    "TemplateReader",
 ]
 
 
@@ -446,13 +447,18 @@ class Dag:
     outputs: OutputSpecs = field(default_factory=OutputSpecs)
 
 
+TemplateReader = Callable[[TaskSpec | None, Mapping[str, Any], Mapping[str, Pool]], TaskSpec]
+"""Reads a template from its data in the form of the graph's source; the first argument is what was known of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskGraph:
     """A whole graph. ``dags`` holds every DAG by component name, the root as ``root``; ``policy`` is the graph's own default.
 
     ``ignored`` names settings of the source that have no effect on one machine. ``placed`` has the policy layer that each task,
     by its path, had when the source was placed for a cluster. ``notes`` are for the user. ``active_deadline`` is how many
-    seconds a whole run may take; ``None``: no limit.
+    seconds a whole run may take; ``None``: no limit. ``read_template`` reads a template of which more becomes known while the run
+    goes on: what was known of it, the new data, and the pools; ``None``: the graph is complete.
     """
 
     name: str
@@ -464,3 +470,15 @@ class TaskGraph:
     notes: tuple[str, ...] = ()
     active_deadline: float | None = None
     dialect: Dialect = PLAIN
+    read_template: TemplateReader | None = None
+
+    def with_template(self, data: Mapping[str, Any], pools: Mapping[str, Pool]) -> TaskGraph:
+        """The graph with one more task in its root, or with more of one that it has. All other tasks are the same objects.
+
+        Raises :class:`ValueError` for a graph that is complete, and the errors of its source.
+        """
+        if self.read_template is None:
+            raise ValueError(f"the graph of {self.name} is complete")
+        spec = self.read_template(self.root.tasks.get(data["name"]), data, pools)
+        root = replace(self.root, tasks={**self.root.tasks, spec.name: spec})
+        return replace(self, root=root, dags={**self.dags, "root": root})

@@ -44,7 +44,15 @@ from spotwright.cluster.workloads import (
     task_name,
     uid_of,
 )
-from spotwright.engine.events import AttemptAdopted, AttemptBound, AttemptDecided, AttemptEnded, AttemptTakenBack, Event
+from spotwright.engine.events import (
+    AttemptAdopted,
+    AttemptBound,
+    AttemptDecided,
+    AttemptEnded,
+    AttemptTakenBack,
+    Event,
+    RunFinished,
+)
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal, JournalStamp, journal_stamp
@@ -92,6 +100,7 @@ class RunHistory:
     """The attempts of one run by the path of their task, in order."""
 
     tasks: dict[str, list[RecordedAttempt]] = field(default_factory=dict)
+    is_over: bool = False  # nothing more is recorded: its recording may have been cut while the workload goes on
 
     def of(self, path: str) -> Sequence[RecordedAttempt]:
         """The attempts of a task; none if it is not in the journal."""
@@ -118,7 +127,9 @@ class RunHistory:
 
     def take(self, event: Event) -> None:
         """Add what an event says."""
-        if isinstance(event, AttemptAdopted):
+        if isinstance(event, RunFinished):
+            self.is_over = True
+        elif isinstance(event, AttemptAdopted):
             adopted = RecordedAttempt(event.key, tuple(event.pools), event.gang)
             self.tasks.setdefault(event.task, []).append(adopted)
         elif isinstance(event, (AttemptBound, AttemptEnded, AttemptDecided, AttemptTakenBack)):
@@ -517,7 +528,8 @@ class FactFinder:
             is_settled = self._ledger.has_begun(asked.namespace, asked.gang) or _is_gang_settled(history, asked.gang)
             return _Looked(slots, history, is_settled)
         given_out = self._ledger.highest(asked.uid, paths)
-        return _Looked(slots, history, any(_is_settled(slot, history, given_out.get(slot.path, 0)) for slot in slots))
+        is_settled = any(_is_settled(slot, history, given_out.get(slot.path, 0)) for slot in slots)
+        return _Looked(slots, history, is_settled or history.is_over)
 
     def _used(self, asked: _Asked, history: RunHistory) -> int:
         """How many of the slots that a pod may take have an attempt or a number."""

@@ -2,7 +2,8 @@
 
 Logs give way first, the oldest before. Whoever may create Jobs in one namespace can create so many, too, that their journals fill
 the volume, and then nobody's runs are recorded any more. So where the disk is nearly full, the namespace whose runs take most
-loses its oldest ones that have ended, until there is room again: a namespace that takes less than its share loses none.
+loses its oldest ones that have ended, until there is room again. Where none of them has ended, the recording of its largest run
+is cut, which then counts as one that has. A namespace that takes less than its share loses none.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import contextlib
 import logging
 import os
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from spotwright.cluster.api_client import EventWriter
 from spotwright.cluster.log_file import POSITION, free_and_reserve
-from spotwright.cluster.run_store import has_ended
+from spotwright.cluster.run_store import WorkloadRun, has_ended
 from spotwright.errors import SpotwrightError
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import RunFolder, StateFolder
@@ -104,6 +105,7 @@ def drop_logs(logs: Iterable[KeptLog], why: str) -> None:
 
 _LOOK = 60.0  # seconds between two looks at the disk
 _AT_ONCE = 2_000  # runs that one look deletes
+_FULL = "the disk of the controller is nearly full, and its namespace takes most of it"
 _FEW_FILES = 20  # the part of all files that the disk can have, of which so few are left that it counts as nearly full
 
 
@@ -116,10 +118,21 @@ class _Kept(NamedTuple):
 
 
 class RunQuota:
-    """Await :meth:`run`. ``events`` tells a namespace what it has lost."""
+    """Await :meth:`run`. ``events`` tells a namespace what it has lost.
 
-    def __init__(self, state: StateFolder, events: EventWriter) -> None:
-        self._state, self._events = state, events
+    ``cut`` cuts the recording of the largest run of a namespace that goes on, for a reason; false: there is none.
+    """
+
+    def __init__(
+        self, state: StateFolder, events: EventWriter, cut: Callable[[str, str], bool] = lambda *_: False
+    ) -> None:
+        self._state, self._events, self._cut = state, events, cut
+        self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first one that was not told, and how many
+
+    def heard(self, run: WorkloadRun) -> None:
+        """Hear of a run whose recording was cut: its namespace is told with the next look."""
+        first, count = self._cuts.get(run.namespace, (f"run {run.folder.name}: {run.state.why}", 0))
+        self._cuts[run.namespace] = first, count + 1
 
     async def run(self) -> None:
         """Look at the disk again and again, until cancelled."""
@@ -128,26 +141,44 @@ class RunQuota:
             await self.look()
 
     async def look(self) -> None:
-        """Delete what has to go now."""
+        """Delete what has to go now, and tell what was lost."""
+        deleted: Counter[str] = Counter()
         try:
-            deleted = await asyncio.to_thread(self._make_room)
+            while True:
+                more, goes_on = await asyncio.to_thread(self._make_room)
+                deleted += more
+                if not goes_on or not self._cut(goes_on, _FULL):
+                    break
         except (OSError, SpotwrightError) as error:
             _LOG.warning("%s: old runs cannot be deleted (%s)", self._state.path, error)
-            return
+        await self._tell_deleted(deleted)
+        await self._tell_cut()
+
+    async def _tell_cut(self) -> None:
+        """Write an Event about the first run of each namespace whose recording was cut."""
+        cuts, self._cuts = self._cuts, {}
+        for namespace, (first, count) in cuts.items():
+            text = first if count == 1 else f"{first} (the first of {count} runs that were cut)"
+            await self._events.write(_namespace(namespace), "RecordingCut", text, is_warning=True)
+
+    async def _tell_deleted(self, deleted: Mapping[str, int]) -> None:
         for namespace, count in deleted.items():
             text = (
                 f"the disk of the controller is nearly full, and the runs of namespace {namespace} take most of it: "
                 f"{'its oldest one was' if count == 1 else f'the oldest {count} of them were'} deleted with their logs"
             )
             _LOG.warning("%s", text)
-            about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "namespace": namespace}}
-            await self._events.write(about, "RunsDeleted", text, is_warning=True)
+            await self._events.write(_namespace(namespace), "RunsDeleted", text, is_warning=True)
 
-    def _make_room(self) -> Counter[str]:
-        """Delete runs until the disk is not nearly full any more. Returns how many of each namespace were deleted."""
+    def _make_room(self) -> tuple[Counter[str], str]:
+        """Delete runs until the disk is not nearly full any more.
+
+        Returns how many of each namespace were deleted, and the namespace that takes most though none of its runs has ended;
+        empty if there is room again.
+        """
         deleted: Counter[str] = Counter()
         if not self._is_nearly_full():
-            return deleted
+            return deleted, ""
         trash = Trash(self._state.path)
         for left in trash.leftovers():  # of a process that was killed
             trash.remove(left)
@@ -156,13 +187,13 @@ class RunQuota:
         while self._is_nearly_full() and total and deleted.total() < _AT_ONCE:
             namespace = total.most_common(1)[0][0]
             if not runs[namespace]:  # the rest goes on: nobody else pays for it
-                break
+                return deleted, namespace
             run = runs[namespace].popleft()
             if _may_go(run.folder):
                 trash.remove(run.folder.path)
                 total[namespace] -= run.size
                 deleted[namespace] += 1
-        return deleted
+        return deleted, ""
 
     def _is_nearly_full(self) -> bool:
         free, reserve = free_and_reserve(self._state.path)
@@ -178,6 +209,11 @@ class RunQuota:
                 size, at = disk_use(Path(entry.path))
                 found[namespace].append(_Kept(at, size, RunFolder(Path(entry.path))))
         return {namespace: deque(sorted(kept, key=lambda run: run.at)) for namespace, kept in found.items()}
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    """A namespace as what an Event in it is about."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "namespace": name}}
 
 
 def _may_go(folder: RunFolder) -> bool:

@@ -8,7 +8,6 @@ attempt never ends before it began, and nothing happens in the future.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from spotwright.clouds import providers
@@ -236,7 +235,7 @@ class Recorder:
         at = self._past(attempt.made_at)
         if name.template not in self._state.plan.graph.root.tasks:
             template = template_of_pod(name.template, seen.pod, seen.owners, self._required(admission))
-            self._run.extend(at, template=template)
+            self._run.add_template(at, template)
         earlier = self._state.tasks[path].attempts if path in self._state.tasks else ()
         gang = gang_of(seen.pod, seen.owners, [attempt.gang for attempt in earlier])
         rung, pools = self._rung(admission, path, name.template)
@@ -311,7 +310,7 @@ class Recorder:
         name = str(seen.pod["spec"]["nodeName"])
         pool = pool_of_node(self._view.node(name), self._state.plan.config.pools)
         if pool.name not in self._state.plan.config.pools:
-            self._run.extend(at, pool=pool)
+            self._run.add_pool(at, pool)
         known = self._state.nodes.get(name)
         if known is None or known.state == "gone":
             offers = offers_of(self._view.node(name), self._state.plan.config.pools[pool.name])
@@ -389,11 +388,12 @@ class Recorder:
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
         """Take the retries of a task into the plan, where its controller's objects tell them only now."""
-        template = self._run.template(task.plan.spec.name)
-        if template is not None and template.retries is None and not has_policy(template.labels, template.annotations):
+        spec = task.plan.spec
+        is_known = spec.retry is not None and "errors.retries" in spec.retry.values
+        if not is_known and not has_policy(spec.labels, spec.annotations):
             retries = retries_of(seen.pod, seen.owners)
             if retries is not None:
-                self._run.extend(self._now, template=replace(template, retries=retries))
+                self._run.learn_retries(self._now, spec.name, retries)
 
     def _end(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> None:
         at = max(self._past(self._ended_at(seen, recorded, attempt)), recorded.bound_at or recorded.placed_at)

@@ -66,6 +66,10 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         pauses.know(watched.namespaces)
         write_watched(state.path / WATCHED_FILE, watched)
 
+    def cut(namespace: str, why: str) -> bool:
+        return watcher.cut_largest(namespace, why)
+
+    quota = RunQuota(state, EventWriter(api), cut)
     ledger = Ledger(ledger_of(state), time.time)
     watcher = Watcher(
         streams,
@@ -76,6 +80,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         order_limit,
         on_forgotten=mover.forget,
         on_watched=tell,
+        on_cut=quota.heard,
         costs=costs,
         admission=ledger.admission_of,
     )
@@ -85,7 +90,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         watcher.hear_of_starts(),
         mover.run(watcher.look_at),
         *([keeper.run(state)] if limit else []),
-        RunQuota(state, EventWriter(api)).run(),
+        quota.run(),
     ]
     try:
         await until_one_ends(parts)

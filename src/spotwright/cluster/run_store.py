@@ -9,9 +9,10 @@ observation finds them again.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -39,10 +40,11 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.manifests.pod_graph import PodSource, PodTask
 from spotwright.model.pools import Pool
+from spotwright.model.quantities import format_bytes
 from spotwright.records.journal import Journal, decoded
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
-from spotwright.records.stored_plan import PlanVersions, StoredPlan, load_plans, save_plan
+from spotwright.records.stored_plan import PlanVersions, StoredPlan, save_plan
 from spotwright.version import __version__
 
 __all__ = [
@@ -58,9 +60,19 @@ __all__ = [
 ]
 
 
+_LOG = logging.getLogger(__name__)
+
 SHORT, WHOLE = 8, 36
 """Digits of a UID in the name of a run: mostly so many, and all of them where another workload has the first ones too."""
 
+NAMESPACE_LIMIT = 96 << 20
+"""Bytes of memory that the runs of a namespace may take while they go on: 10,000 steps that all differ, or 2,000 small runs."""
+
+LIMIT = 192 << 20
+"""The same of all namespaces together: with what else the process keeps it is within 512 MiB."""
+
+_GROWTH = 3  # bytes of memory for each byte of a plan or journal
+_TEMPLATE = 6_000  # bytes of memory for each template beside that (measured with 5,000 templates)
 _OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
 _OVER_KEPT = 100_000  # ended runs whose workloads are remembered: some 20 MB
 _UID = "uid"  # the argument of a run that holds its workload's UID
@@ -78,11 +90,12 @@ class WorkloadRun:
     folder: RunFolder
     journal: Journal
     state: RunState
-    stored: StoredPlan
     pending: list[Event]
     require: Callable[[], None]  # raises Fenced once this process may not write any more
     use: Callable[[WorkloadRun], None]  # tells the store that its journal is in use
     is_open: bool = True
+    size: int = 0
+    """About how many bytes of memory it takes, by its plan and its journal."""
     _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
 
     @property
@@ -131,6 +144,12 @@ class WorkloadRun:
             )  # afterwards: closing another journal takes several writes to the disk, and nobody waits for those
         return events
 
+    def weigh(self) -> int:
+        """Estimate its size anew, while its journal is open. Returns how many bytes it has grown."""
+        before, templates = self.size, len(self.state.plan.graph.root.tasks)
+        self.size = _GROWTH * (self.journal.size + self.folder.plan_bytes()) + _TEMPLATE * templates
+        return self.size - before
+
     def rest(self) -> None:
         """Close the file of the journal until it is used again; its lease stays, because that is in the file."""
         if self.is_open:
@@ -143,29 +162,25 @@ class WorkloadRun:
             epoch, self.journal = self.journal.epoch, Journal.open(self.folder.journal)
             self.journal.epoch, self.is_open = epoch, True
 
-    def template(self, name: str) -> PodTask | None:
-        """A template of the plan by name."""
-        source = self.stored.source
-        tasks = source.tasks if isinstance(source, PodSource) else ()
-        return next((task for task in tasks if task.name == name), None)
+    def add_pool(self, at: float, pool: NodePool) -> None:
+        """Let the plan have one more pool."""
+        self.add(PlanExtended(at, pool=pool.name, is_spot=pool.is_spot))
 
-    def extend(self, at: float, *, pool: NodePool | None = None, template: PodTask | None = None) -> None:
-        """Put a plan in force that has one more pool, or one more template, or more of one that it has.
+    def add_template(self, at: float, template: PodTask) -> None:
+        """Let the plan have one more template; one that fits no pool goes anywhere.
 
-        A template that fits no pool goes anywhere.
+        The template alone is written and kept, not the plan once more: a pipeline may have thousands of them.
         """
-        config, found = self.stored.config, self.stored.found
-        if pool is not None:
-            config, found = _with_pool(config, pool), (*found, pool.name)
-        source = self.stored.source
-        if template is not None and isinstance(source, PodSource):
-            others = tuple(task for task in source.tasks if task.name != template.name)
-            source = PodSource(source.pipeline, (*others, template))
-        self.stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True, found=found))
-        version = self.state.version + 1
-        self.require()
-        save_plan(self.folder, version, self.stored)
-        self.add(PlanExtended(at, version=version))
+        data = template.to_data()
+        try:
+            self.state.plan.with_template(data).instance(template.name, template.name)
+        except SpotwrightError:
+            data = _without_demands(template).to_data()
+        self.add(PlanExtended(at, template=data))
+
+    def learn_retries(self, at: float, template: str, retries: int) -> None:
+        """Let a template have the retries of its controller."""
+        self.add(PlanExtended(at, template={"name": template, "retries": retries}))
 
 
 class RunStore:
@@ -188,6 +203,9 @@ class RunStore:
         self._over: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads whose runs have ended, the latest ones
         self._used: OrderedDict[str, WorkloadRun] = OrderedDict()  # runs whose journals are open, the latest one last
         self.unopened: dict[str, RunFolder] = {}  # unfinished runs that cannot be written, by UID
+        self._sizes: Counter[str] = Counter()  # of runs that are in memory, by namespace
+        self.on_cut: Callable[[WorkloadRun], None] = lambda _run: None
+        """Hears of each run whose recording was cut."""
 
     def open_unfinished(self, now: float, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
         """Take up the runs that were left, of the wanted namespaces. Yields a sentence for each one that cannot be read.
@@ -205,6 +223,7 @@ class RunStore:
                 elif uid and uid not in self.runs and is_wanted(str(arguments.get("namespace", ""))):
                     self.unopened[uid] = folder
                     self.open_again(folder, now)
+                    self.keep_limits(now)
             except Fenced:
                 raise
             except SpotwrightError as error:
@@ -294,6 +313,46 @@ class RunStore:
         self._drop(run)
         self._note_over(run.uid)
 
+    def keep_limits(self, now: float) -> None:
+        """Cut the recording of runs until what is left is within the limits, the largest run of the largest namespace first.
+
+        So a namespace pays for its own runs alone, and a small run is recorded beside a large one.
+        """
+        while self._sizes:
+            namespace, size = self._sizes.most_common(1)[0]
+            if size > NAMESPACE_LIMIT:
+                why = f"the records of its namespace need more than {format_bytes(NAMESPACE_LIMIT)} of memory"
+            elif self._sizes.total() > LIMIT:
+                why = f"all records need more than {format_bytes(LIMIT)} of memory, and those of its namespace the most of it"
+            else:
+                return
+            self.cut_largest(namespace, why, now)
+
+    def cut_largest(self, namespace: str, why: str, now: float) -> bool:
+        """Cut the recording of the largest run of a namespace that goes on; of equal ones the newest. False: there is none.
+
+        The run counts as stopped: it is in no memory any more, and its records may be deleted as those of one that has ended.
+        The workload goes on. One whose cut cannot be written is given up all the same, until it can be read again.
+        """
+        runs = [run for _, run in self.runs_of(namespace)]
+        run = max(runs, key=lambda run: (run.size, run.state.started_at), default=None)
+        if run is None:
+            return False
+        text = (
+            f"its recording was cut here, because {why}. The workload itself goes on. To have all of it recorded, let fewer runs "
+            "go on at once, or split this one"
+        )
+        _LOG.warning("run %s: %s", run.folder.name, text)
+        try:
+            run.add(RunFinished(now, status=RunStatus.STOPPED, why=text))
+            run.commit()
+            self.finish(run)
+        except StateError as error:
+            _LOG.warning("run %s is forgotten until it can be written: %s", run.folder.name, error)
+            self.forget(run.uid)
+        self.on_cut(run)
+        return True
+
     def forget(self, uid: str) -> None:
         """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
         run = self.runs.get(uid)
@@ -329,6 +388,7 @@ class RunStore:
     def _use(self, run: WorkloadRun) -> None:
         """Open the journal of a run, and close that of the run which was not used for the longest time, if many are open."""
         run.wake()
+        self._sizes[run.namespace] += run.weigh()
         self._used[run.uid] = run
         self._used.move_to_end(run.uid)
         while len(self._used) > _OPEN:
@@ -339,6 +399,10 @@ class RunStore:
         run.rest()
         self._used.pop(run.uid, None)
         self.runs.pop(run.uid, None)
+        self._sizes[run.namespace] -= run.size
+        run.size = 0
+        if self._sizes[run.namespace] <= 0:
+            del self._sizes[run.namespace]
 
     def _keep(self, folder: RunFolder, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
         self._require()
@@ -346,7 +410,7 @@ class RunStore:
         try:
             epoch = journal.take(self._holder, _is_nobody)
             has_begun = state.events > 0 or next(iter(journal.events()), None) is not None
-            run = WorkloadRun(folder, journal, state, load_plans(folder)[-1], [], self._require, self._use)
+            run = WorkloadRun(folder, journal, state, [], self._require, self._use)
             if created is not None and not has_begun:
                 run.add(created)
             run.add(EngineStarted(now, epoch=epoch, pid=os.getpid(), version=__version__))

@@ -20,7 +20,7 @@ from spotwright.cluster.mirror import Change, ChangeKind
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
 from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded
 from spotwright.cluster.pod_starts import PodStarts
-from spotwright.cluster.run_store import RunStore
+from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.view import ClusterView, node_of_event
 from spotwright.cluster.watch_streams import CLAIM, WORDS, Namespaces, Stream, Streams
 from spotwright.cluster.watched import Watched
@@ -41,7 +41,8 @@ class Watcher:
     """Watches the listed namespaces; without a list all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`.
 
     ``on_recorded`` hears of each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any
-    more, ``on_watched`` of what is watched, whenever that has changed. ``costs`` are those of namespaces.
+    more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut. ``costs``
+    are those of namespaces.
     """
 
     def __init__(  # noqa: PLR0913  # what it tells others, each by a default of its own
@@ -55,6 +56,7 @@ class Watcher:
         on_forgotten: Callable[[str], None] = lambda _: None,
         on_watched: Callable[[Watched], None] = lambda _: None,
         *,
+        on_cut: Callable[[WorkloadRun], None] = lambda _: None,
         admission: FindAdmission = lambda *_: None,
         costs: NamespaceCosts | None = None,
     ) -> None:
@@ -77,6 +79,7 @@ class Watcher:
             decide=decide,
             order_limit=order_limit,
             admission=admission,
+            on_cut=on_cut,
         )
         self._on_watched, self._told = on_watched, Watched()
         self._costly: set[str] = set()  # namespaces that are set aside
@@ -116,6 +119,10 @@ class Watcher:
     def note(self, run_name: str, text: str) -> None:
         """Note something in the journal of a run that goes on; of one that has ended it stands nowhere but in our log."""
         self._recorder.note(run_name, text)
+
+    def cut_largest(self, namespace: str, why: str) -> bool:
+        """Cut the recording of the largest run of a namespace; false: no run of it goes on. ``why`` is a clause."""
+        return self._recorder.cut_largest(namespace, why)
 
     def _tell_watched(self) -> None:
         now = self.watched

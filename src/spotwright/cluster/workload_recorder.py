@@ -47,7 +47,8 @@ class WorkloadRecorder:
 
     ``costs`` are those of namespaces; ``aside`` says which objects cannot be read; ``now`` is the API server's clock. ``decide``,
     ``order_limit`` and ``admission`` are those of each :class:`~spotwright.cluster.observer.Recorder`. ``on_recorded`` hears of
-    each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any more.
+    each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any more, ``on_cut`` of each run
+    whose recording was cut.
     """
 
     def __init__(  # noqa: PLR0913  # what it reads, and what it tells others, each by a default of its own
@@ -65,6 +66,7 @@ class WorkloadRecorder:
         decide: Decide = lambda *_: (),
         order_limit: float = DEFAULT_LIMIT,
         admission: FindAdmission = lambda *_: None,
+        on_cut: Callable[[WorkloadRun], None] = lambda _: None,
     ) -> None:
         self._store, self._view, self._streams, self._namespaces = store, view, streams, namespaces
         self._costs, self._aside, self._now = costs, aside, now
@@ -80,6 +82,8 @@ class WorkloadRecorder:
         self._unwritten: set[str] = set()  # UIDs of workloads whose run cannot be written now
         self._refused: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads that no run can be made of
         self._try_again_at = 0.0
+        self._on_cut = on_cut
+        store.on_cut = self._heard_of_cut
         self.problem = ""
         """Why the store cannot be written now; empty if it can."""
 
@@ -287,6 +291,16 @@ class WorkloadRecorder:
                     self._run_of_pod.pop(key.partition("/")[0], None)
                 self._store.finish(run)
             self._forget([seen for seen in pods if run.is_over or self._view.is_settled(seen.pod)])
+        self._store.keep_limits(now)
+
+    def cut_largest(self, namespace: str, why: str) -> bool:
+        """Cut the recording of the largest run of a namespace; false: no run of it goes on. ``why`` is a clause."""
+        return self._store.cut_largest(namespace, why, self._now())
+
+    def _heard_of_cut(self, run: WorkloadRun) -> None:
+        for key in run.attempts:
+            self._run_of_pod.pop(key.partition("/")[0], None)
+        self._on_cut(run)
 
     @contextlib.contextmanager
     def _setting_aside(self, uid: str) -> Iterator[None]:

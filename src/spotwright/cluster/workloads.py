@@ -614,11 +614,32 @@ def _of_replicated_job(replicated: Mapping[str, Any], job_set: Mapping[str, Any]
 def _task(kind: str, name: str, template: Mapping[str, Any], retries: int | None) -> PodTask:
     meta = metadata(template)
     labels, annotations = (dict(mapping(meta.get(name))) for name in ("labels", "annotations"))
+    own = {key: value for key, value in labels.items() if key == SPOT_LABEL}
+    policy = {key: value for key, value in annotations.items() if key == POLICY_ANNOTATION}
     return PodTask(
         kind,
         name,
-        dict(mapping(template.get("spec"))),
-        labels=labels,
-        annotations=annotations,
-        retries=None if has_policy(labels, annotations) else retries,
+        _what_is_planned(mapping(template.get("spec"))),
+        labels=own,
+        annotations=policy,
+        retries=None if has_policy(own, policy) else retries,
     )
+
+
+_PLANNED = ("nodeSelector", "tolerations", "activeDeadlineSeconds", "terminationGracePeriodSeconds")
+_CONTAINERS = ("containers", "initContainers")
+
+
+def _what_is_planned(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a plan reads of a pod's spec: an Argo pod carries its whole template in a variable of each container."""
+    found = {key: spec[key] for key in _PLANNED if key in spec}
+    nodes = mapping(spec.get("affinity")).get("nodeAffinity")
+    if nodes:
+        found["affinity"] = {"nodeAffinity": nodes}
+    for key in _CONTAINERS:
+        containers = [
+            {part: each[part] for part in ("name", "resources") if part in each} for each in mappings(spec.get(key))
+        ]
+        if containers:
+            found[key] = containers
+    return found

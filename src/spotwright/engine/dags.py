@@ -38,7 +38,8 @@ def reset(state: RunState, event: RunReset) -> None:
     """
     for path in (*state.under_way, *state.todo):
         _close_for_reset(state.tasks[path], event.at)
-    state.version = event.version or state.version
+    if event.version and event.version != state.version:
+        state.version, state.grown = event.version, None
     if event.time_scale is not None:
         state.meta = replace(state.meta, time_scale=event.time_scale)
     if event.arguments is not None:

@@ -515,14 +515,21 @@ class NoticeWithdrawn(Event, kw_only=True):
 
 
 class PlanExtended(Event, kw_only=True):
-    """Fact: the next version of the plan is in force: more is known of the cluster's pools, or of the workload's tasks.
+    """Fact: more is known of the cluster's pools, or of the workload's tasks: the plan in force grows.
+
+    ``template`` is what became known of one template, in the form of the plan's source; what was known before stays. ``pool`` is
+    the name of a pool that was read off a node, ``is_spot`` its capacity. ``version``: journals of earlier releases have a new
+    version of the whole plan beside them instead.
 
     Unlike a reset it begins no budget anew. A task whose own number of retries has become known has it from then on.
     """
 
     kind = "extended"
 
-    version: int
+    version: int = 0
+    template: Mapping[str, Any] = {}
+    pool: str = ""
+    is_spot: bool = False
 
 
 class OutputsRead(Event, kw_only=True):

@@ -133,15 +133,27 @@ def _detached(state: RunState, _event: ev.EngineDetached) -> None:
 
 
 def _plan_extended(state: RunState, event: ev.PlanExtended) -> None:
-    """Put the next version of the plan in force."""
-    if event.version != state.version + 1:
-        raise ValueError(f"version {event.version} of the plan does not follow version {state.version}")
-    state.version = event.version
+    """Let the plan in force grow, or put its next version in force."""
+    if event.version:
+        if event.version != state.version + 1:
+            raise ValueError(f"version {event.version} of the plan does not follow version {state.version}")
+        state.version = event.version
+        changed = set(state.plan.graph.root.tasks)
+    else:
+        name = event.template.get("name", "")
+        changed = {name} & state.plan.graph.root.tasks.keys()
+        state.grown = _grown(state.plan, event)
     templates = state.plan.graph.root.tasks
-    for task in state.tasks.values():
-        template = templates.get(task.plan.spec.name)
-        if template is not None and template.retry != task.plan.spec.retry:
-            task.plan = state.plan.instance(template.name, task.path)
+    for task in state.tasks.values() if changed else ():
+        name = task.plan.spec.name
+        if name in changed and templates[name].retry != task.plan.spec.retry:
+            task.plan = state.plan.instance(name, task.path)
+
+
+def _grown(plan: Plan, event: ev.PlanExtended) -> Plan:
+    if event.pool:
+        plan = plan.with_pool(event.pool, is_spot=event.is_spot)
+    return plan.with_template(event.template) if event.template else plan
 
 
 def _node(state: RunState, event: ev.NodeChanged) -> None:

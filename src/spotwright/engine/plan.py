@@ -23,7 +23,7 @@ from spotwright.model.policy import (
     resolve_layers,
     without_deadlines,
 )
-from spotwright.model.pools import DEFAULT_CPU, Pool
+from spotwright.model.pools import DEFAULT_CPU, Capacity, Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = ["Plan", "PlannedTask", "Scope"]
@@ -91,6 +91,21 @@ class Plan:
     _after: dict[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)
     _policies: dict[tuple[int, ...], tuple[Policy, list[Layer]]] = field(default_factory=dict)
     _ladders: dict[tuple[int, int, int], tuple[Work, Ladder]] = field(default_factory=dict)
+
+    def with_pool(self, name: str, *, is_spot: bool) -> Plan:
+        """The plan with one more pool that was read off a node."""
+        pool = Pool(name, Capacity.SPOT if is_spot else Capacity.ON_DEMAND)
+        config = replace(self.config, pools={**self.config.pools, name: pool})
+        return replace(self._bare, config=config, found=self.found | {name})
+
+    def with_template(self, data: Mapping[str, Any]) -> Plan:
+        """The plan with one more task, or with more of one that it has. Raises the errors of :meth:`TaskGraph.with_template`."""
+        return replace(self._bare, graph=self.graph.with_template(data, self.config.pools))
+
+    @property
+    def _bare(self) -> Plan:
+        """The plan without what was computed of it."""
+        return Plan(self.graph, self.config, self.flags, self.found, self.keeps_deadlines)
 
     @property
     def root(self) -> Scope:

@@ -247,6 +247,7 @@ class RunState(_State):
 
     plans: Sequence[Plan]
     version: int = 1  # of the plan, from one
+    grown: Plan | None = field(default=None, compare=False)  # that version with what became known of it since
     meta: RunMeta = field(default_factory=RunMeta)
     status: RunStatus = RunStatus.RUNNING
     why: str = ""
@@ -291,7 +292,7 @@ class RunState(_State):
     @property
     def plan(self) -> Plan:
         """The plan in force."""
-        return self.plans[self.version - 1]
+        return self.plans[self.version - 1] if self.grown is None else self.grown
 
     @property
     def all_nodes(self) -> Iterator[NodeState]:

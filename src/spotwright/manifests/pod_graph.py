@@ -8,7 +8,7 @@ inputs and declares no outputs: it succeeds by its exit code alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar
 
@@ -44,6 +44,15 @@ class PodTask:
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
+    def to_data(self) -> dict[str, Any]:
+        """The value as JSON data, without what is empty."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, (), {})}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> PodTask:
+        """The value from the result of :meth:`to_data`."""
+        return cls(**{"spec": {}, **data, "after": tuple(data.get("after", ()))})
+
 
 @dataclass(frozen=True, slots=True)
 class PodSource:
@@ -69,12 +78,12 @@ class PodSource:
 
     def to_data(self) -> dict[str, Any]:
         """The value as JSON data."""
-        return {"name": self.pipeline, "tasks": [asdict(task) for task in self.tasks]}
+        return {"name": self.pipeline, "tasks": [task.to_data() for task in self.tasks]}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> PodSource:
         """The value from the result of :meth:`to_data`."""
-        return cls(data["name"], tuple(PodTask(**{**task, "after": tuple(task["after"])}) for task in data["tasks"]))
+        return cls(data["name"], tuple(PodTask.from_data(task) for task in data["tasks"]))
 
 
 def pod_graph(name: str, tasks: Sequence[PodTask], pools: Mapping[str, Pool]) -> TaskGraph:
@@ -91,7 +100,21 @@ def pod_graph(name: str, tasks: Sequence[PodTask], pools: Mapping[str, Pool]) ->
     notes: dict[str, None] = {}
     specs = {name: _task(by_name[name], pools, notes) for name in _in_order(by_name)}
     root = Dag("root", tasks=specs)
-    return TaskGraph(name, root, {"root": root}, notes=tuple(notes))
+    return TaskGraph(name, root, {"root": root}, notes=tuple(notes), read_template=_read_template)
+
+
+def _read_template(known: TaskSpec | None, data: Mapping[str, Any], pools: Mapping[str, Pool]) -> TaskSpec:
+    """A template from the data of a :class:`PodTask`; without a spec, what was known with retries that became known.
+
+    The spec itself is not kept: nobody starts a pod from it, and a run may have thousands of templates. Raises the errors of
+    :func:`pod_graph`.
+    """
+    if known is not None and "spec" not in data:
+        own = known.retry or Layer(f"{known.component} {known.name}", {})
+        return replace(known, retry=Layer(own.source, {**own.values, "errors.retries": data["retries"]}))
+    task = PodTask.from_data(data)
+    _check_name(task, {})
+    return replace(_task(task, pools, {}), executor=PodTemplate(task.kind, {}))
 
 
 def _check_name(task: PodTask, others: Mapping[str, PodTask]) -> None:

@@ -253,6 +253,15 @@ class Journal:
             self._check_epoch()
             self._db.executemany(_INSERT, rows)
 
+    @property
+    def size(self) -> int:
+        """The bytes that its events take on the disk."""
+        with _clear_errors(self.path):
+            pages, bytes_each = (
+                self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+            )
+        return int(pages * bytes_each)
+
     def events(self, after: int = 0, only_of: str = "") -> Iterator[tuple[int, Event]]:
         """The events after a sequence number, each with its own sequence number.
 

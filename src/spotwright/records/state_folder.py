@@ -104,6 +104,13 @@ class RunFolder:
         """How many versions of the plan there are."""
         return len(self.plans())
 
+    def plan_bytes(self) -> int:
+        """The bytes of the plan's first version, which is the only one of a workload; 0 where it is gone."""
+        try:
+            return os.stat(f"{self.path}/plan-1.json").st_size  # noqa: PTH116  # pathlib is slow for thousands
+        except FileNotFoundError:
+            return 0
+
     def plan_text(self, version: int) -> tuple[str, str]:
         """The file of one version of the plan, from 1, and its text. Raises :class:`OSError`."""
         path = self.plan(version)

@@ -693,7 +693,7 @@ def _pool_of_node(state: RunState, node: NodeState) -> Pool:
 
 def pool_of(state: RunState, name: str) -> Pool:
     """A pool by name, from the newest version of the plan that has it."""
-    for plan in reversed(state.plans):
+    for plan in (state.plan, *reversed(state.plans)):
         if name in plan.config.pools:
             return plan.config.pools[name]
     raise StateError(f"the journal names the pool {name!r}, which is in no version of the run's configuration")

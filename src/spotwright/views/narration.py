@@ -362,10 +362,18 @@ _WITHOUT_SENTENCE: Mapping[type[Event], Callable[[Any], str]] = {
         if event.own
         else f"what {plural(event.runs, 'earlier run')} saw of spot is known"
     ),
-    ev.PlanExtended: lambda event: f"version {event.version} of the plan is in force",
+    ev.PlanExtended: lambda event: (
+        f"version {event.version} of the plan is in force" if event.version else _more_known(event)
+    ),
     ev.OutputsRead: lambda _: "more of its outputs are known",
 }
 """What happened, for the kinds of event that may have no sentence."""
+
+
+def _more_known(event: ev.PlanExtended) -> str:
+    if event.pool:
+        return f"pool {event.pool} was found: {'spot' if event.is_spot else 'on-demand'}"
+    return f"more is known of template {event.template['name']}"
 
 
 def _resumed(state: RunState) -> str:

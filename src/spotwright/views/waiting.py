@@ -55,6 +55,8 @@ def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) ->
     if task.status.is_final or task.status in (TaskStatus.RUNNING, TaskStatus.OPEN):
         return None
     if state.status is not RunStatus.RUNNING:
+        if state.status is RunStatus.STOPPED and state.meta.orchestrator:
+            return Waiting("nothing", "is not recorded any more")
         after = "when the run is resumed" if state.status is RunStatus.STOPPED else "any more: the run has ended"
         begun = "goes on" if task.attempts else "starts"
         return Waiting(
