@@ -162,7 +162,9 @@ class StepRehearsal:
             return self._undisturbed_failure(failure.trial, _ONLY_ONCE)
         outcomes = [tried[point.name] for point in points]
         counts = SaveCounts(trace.operations, self._loads(outcomes))
-        activity = replace(activity, saves_only_early=_saves_only_early(trace, counts, traced.attempts[-1].seconds))
+        activity = replace(
+            activity, saves_only_early=_saves_only_early(trace, counts, traced.last_attempt(self._task).seconds)
+        )
         return StepReport(
             task=self._task,
             undisturbed_seconds=tuple(self._undisturbed_seconds),
