@@ -81,7 +81,7 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     seed: int = 1,
     state: str | Path = DEFAULT_STATE,
 ) -> Answer:
-    """What a run of a pipeline will cost and when it will end, policy by policy, over many markets. Nothing is run.
+    """What a run of a pipeline will cost and when it will end, policy by policy, over many markets. No task is run.
 
     ``pipeline``, ``arguments`` and ``config`` are as for :func:`run`; arguments may be missing. ``deadline`` is a duration from
     the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each ``"FILE"`` or

@@ -66,7 +66,7 @@ def rehearsed(project: Project, parts: dict[str, str]) -> dict[str, Any]:
         [
             (FORGETS_NUMBERS, "the random numbers of random are not in the save"),
             (FORGETS_ORDER, "the order of the data is not in the save, because rows such as"),
-            (HIDES_ORDER, "the shared random generators ended as undisturbed: perhaps the order of the data"),
+            (HIDES_ORDER, "compare what the step changes as it goes with what it saves"),
         ],
     ),
 )

@@ -21,6 +21,9 @@ RESUMES, BACK, OVER = "safe and resumes", "safe but goes back to an older save",
 WITH_NOTICE, UNSAFE, UNDECIDED = "safe and resumes only with a notice", "not safe", "undecided"
 
 
+_KEEP = ("--keep", "kept", "--output", "model.json")
+
+
 class Script(NamedTuple):
     """The verdict on a script, words of the report, how it is started, and the options."""
 
@@ -46,9 +49,15 @@ SCRIPTS = {
     "marked_shards": Script(RESUMES),
     "appended_log": Script(RESUMES),
     "two_slots": Script(RESUMES),
+    "logs_beside": Script(RESUMES, "; 2 saves,"),
+    "todays_folder": Script(RESUMES, "carries the date of today"),
+    "rows_kept": Script(RESUMES, "rows of kept/history.csv are there twice", options=_KEEP),
     "at_sigterm": Script(WITH_NOTICE),
     "python_launcher": Script(WITH_NOTICE),
     "names_as_text": Script(BACK, "loaded ck-9.json, and not the newest whole save, ck-"),
+    "numbered_runs": Script(BACK, "attempt 3 got no further than attempt 2: it loaded first.json"),
+    "makes_a_folder": Script(OVER, "nothing is kept"),
+    "writes_configuration": Script(OVER, "it writes settings.json once or only adds to it"),
     "by_host": Script(OVER),
     "by_process": Script(OVER),
     "by_date": Script(OVER),
@@ -60,11 +69,31 @@ SCRIPTS = {
     "rows_twice": Script(UNSAFE, "is there twice", options=("--keep", "kept", "--output", "kept/rows.csv")),
     "unmarked_shards": Script(UNSAFE),
     "lock_file": Script(UNSAFE, "train.lock of the interrupted attempt is still there"),
+    "patience_forgotten": Script(UNSAFE, "compare what the step changes as it goes with what it saves"),
     "only_noise": Script(UNDECIDED, "differs without any interruption"),
 }
-LAUNCHED = {
-    "at_sigterm": Script(OVER, "is not told: start it with exec", ("sh", "-c", f"{sys.executable} $0; true")),
-}
+_PYTHON = f"import subprocess, sys; sys.exit(subprocess.call([{sys.executable!r}, sys.argv[1]]))"
+LAUNCHED = [
+    ("at_sigterm", Script(OVER, "sh -c", ("sh", "-c", f"{sys.executable} $0; true"))),
+    ("at_sigterm", Script(OVER, "is not told: start it with exec", (sys.executable, "-c", _PYTHON))),
+    (
+        "at_sigterm",
+        Script(
+            OVER,
+            "does not pass it on",
+            (
+                "sh",
+                "-c",
+                f"{sys.executable} $0 | tee -a kept/log",
+            ),
+            _KEEP,
+        ),
+    ),
+    (
+        "at_sigterm_and_before",
+        Script(RESUMES, "does not pass it on", ("sh", "-c", f"until {sys.executable} $0; do :; done")),
+    ),
+]
 _ROWS = ("--keep", "kept", "--output", "kept/rows.csv")
 LOOK_ALIKE = {
     "seed_forgotten_renamed": Script(UNSAFE, "in place"),
@@ -77,7 +106,7 @@ LOOK_ALIKE = {
     "never_loads": Script(OVER, "SIGTERM"),
 }
 """Scripts that look as if they had a cause, in whose words it would be named, and have not."""
-KEPT = {"names_as_text", "removed_first"}
+KEPT = {"names_as_text", "removed_first", "numbered_runs", "makes_a_folder"}
 """Scripts of `make test`; `make test-long` has all."""
 
 
@@ -104,9 +133,9 @@ def test_a_cause_is_not_named_where_a_script_only_looks_like_it(name: str, proje
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", LAUNCHED)
-def test_a_launcher_that_does_not_pass_sigterm_on_loses_the_save(name: str, project: Project) -> None:
-    check(name, LAUNCHED[name], project)
+@pytest.mark.parametrize(("name", "script"), LAUNCHED)
+def test_a_launcher_that_does_not_pass_sigterm_on_is_named(name: str, script: Script, project: Project) -> None:
+    check(name, script, project)
 
 
 @pytest.mark.many

@@ -32,7 +32,8 @@ def compile(  # noqa: A001 - the command's name
     """Compile PIPELINE (a .py with @dsl.pipeline) to KFP YAML with the placement and the policy of every task.
 
     Pools and policy come from spotwright.yaml beside it, or above it in its repository. Upload the result as it is;
-    spotwright run and spotwright unplace read the original pipeline from it.
+    spotwright run and spotwright unplace read the original pipeline from it. PIPELINE is imported, with the code at its top
+    level; a plain script is refused.
     """
     if pipeline_file.suffix in (".yaml", ".yml", ".json"):
         raise InputError(f"{pipeline_file}: this file is compiled already: use spotwright place {pipeline_file}")

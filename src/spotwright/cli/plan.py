@@ -139,7 +139,8 @@ def plan(
 ) -> int:
     """Plan a run of PIPELINE: its cost and its end, policy by policy, over many markets, before anything is paid.
 
-    Pools, prices and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Nothing is run.
+    Pools, prices and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. No task is
+    run; a PIPELINE in Python is imported, with the code at its top level, and a plain script is refused.
 
     Without PIPELINE, compare policies for one job with a deadline on the recordings that --trace names.
     """

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from spotwright.kfp.compiled import Compiled, file_digests
 
-__all__ = ["COMMAND_TASK", "compiled_command", "compiled_script", "is_script"]
+__all__ = ["COMMAND_TASK", "compiled_command", "compiled_script", "is_script", "script_behind"]
 
 
 COMMAND_TASK = "command"
@@ -25,17 +24,87 @@ _MAX_SCRIPT = 1_000_000  # bytes; a larger file is no script that somebody has w
 
 
 def is_script(file: Path) -> bool:
-    """Whether a ``.py`` file is a plain script: it never names ``kfp``, and does something when it is executed.
+    """Whether a ``.py`` file is a plain script: it does not import ``kfp``, and does something when it is executed.
 
     A file that only imports, assigns and defines may have its pipeline from another module. A file that cannot be read or
     parsed is none.
     """
+    tree = _parsed(file, _MAX_SCRIPT)
+    return tree is not None and not _names_kfp(tree) and _acts(tree.body)
+
+
+def script_behind(file: Path) -> Path | None:
+    """The script that importing a ``.py`` file would execute: the file itself, or one beside it that it imports.
+
+    ``None`` where the file, or one beside it, imports ``kfp``: its pipeline is there only once it is imported. Here a value that
+    is computed by a call counts as doing something too.
+    """
+    found, imports_kfp = _scripts_behind(file, set())
+    return None if imports_kfp or not found else found[0]
+
+
+def _scripts_behind(file: Path, seen: set[Path]) -> tuple[list[Path], bool]:
+    """The scripts among a file and those beside it that it imports, and whether one of them imports ``kfp``."""
+    seen.add(file)
+    tree = _parsed(file)
+    if tree is None:
+        return [], False
+    if _names_kfp(tree):
+        return [], True
+    found = [file] if _acts(tree.body, calls=True) else []
+    for beside in (path for path in _imported_beside(tree, file.parent) if path not in seen):
+        more, imports_kfp = _scripts_behind(beside, seen)
+        if imports_kfp:
+            return [], True
+        found += more
+    return found, False
+
+
+def _imported_beside(tree: ast.Module, folder: Path) -> Iterator[Path]:
+    """The files in a folder that a module imports by their names."""
+    for each in ast.walk(tree):
+        names = [alias.name for alias in each.names] if isinstance(each, ast.Import | ast.ImportFrom) else []
+        if isinstance(each, ast.ImportFrom) and each.module:
+            names = [each.module]
+        for name in names:
+            top = folder / name.partition(".")[0]
+            yield from (path for path in (top.with_name(f"{top.name}.py"), top / "__init__.py") if path.is_file())
+
+
+def _parsed(file: Path, limit: int = -1) -> ast.Module | None:
+    """The syntax of a ``.py`` file of at most ``limit`` bytes; -1: of any size. ``None`` if it cannot be read or parsed."""
     try:
-        source = file.read_bytes()[: _MAX_SCRIPT + 1] if file.suffix == ".py" else b""
-        tree = ast.parse(source) if len(source) <= _MAX_SCRIPT else None
+        source = file.read_bytes() if file.suffix == ".py" else None
+        return ast.parse(source) if source is not None and not 0 <= limit < len(source) else None
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return False
-    return tree is not None and re.search(rb"\bkfp\b", source) is None and _acts(tree.body)
+        return None
+
+
+_DECORATORS = ("pipeline", "component", "container_component")
+
+
+def _names_kfp(tree: ast.Module) -> bool:
+    """Whether a module imports ``kfp``, also by a text, or decorates a function as its pipelines and components are."""
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Import) and any(_is_kfp(alias.name) for alias in each.names):
+            return True
+        if isinstance(each, ast.ImportFrom) and not each.level and _is_kfp(each.module or ""):
+            return True
+        if isinstance(each, ast.Constant) and isinstance(each.value, str) and _is_kfp(each.value):
+            return True
+        if isinstance(each, ast.FunctionDef) and any(map(_is_of_kfp, each.decorator_list)):
+            return True
+    return False
+
+
+def _is_kfp(name: str) -> bool:
+    return name == "kfp" or name.startswith("kfp.")
+
+
+def _is_of_kfp(decorator: ast.expr) -> bool:
+    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in _DECORATORS
 
 
 _PASSIVE = (
@@ -50,19 +119,27 @@ _PASSIVE = (
 )
 
 
-def _acts(statements: Iterable[ast.stmt]) -> bool:
-    """Whether one of the statements does more than to define: a call, a loop, a block under ``__main__``."""
+def _acts(statements: Iterable[ast.stmt], *, calls: bool = False) -> bool:
+    """Whether one of the statements does more than to define: a call, a loop, a block under ``__main__``.
+
+    With ``calls`` a call whose value is assigned counts too.
+    """
     for each in statements:
         if isinstance(each, ast.Try):
             handlers = [statement for handler in each.handlers for statement in handler.body]
-            if _acts([*each.body, *handlers, *each.orelse, *each.finalbody]):
+            if _acts([*each.body, *handlers, *each.orelse, *each.finalbody], calls=calls):
                 return True
         elif isinstance(each, ast.If):
-            if _acts([*each.body, *each.orelse]):
+            if _acts([*each.body, *each.orelse], calls=calls):
                 return True
-        elif not isinstance(each, _PASSIVE) and not _is_text(each):
+        elif (not isinstance(each, _PASSIVE) and not _is_text(each)) or (calls and _assigns_call(each)):
             return True
     return False
+
+
+def _assigns_call(statement: ast.stmt) -> bool:
+    is_assignment = isinstance(statement, ast.Assign | ast.AnnAssign)
+    return is_assignment and any(isinstance(each, ast.Call) for each in ast.walk(statement))
 
 
 def _is_text(statement: ast.stmt) -> bool:

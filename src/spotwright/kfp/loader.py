@@ -17,7 +17,7 @@ from typing import Any
 
 from spotwright.errors import PipelineError, PipelineNotFound
 from spotwright.interrupts import interrupts_held
-from spotwright.kfp.commands import compiled_script, is_script
+from spotwright.kfp.commands import compiled_script, is_script, script_behind
 from spotwright.kfp.compiled import Compiled, MergedExecutor, file_digests, merged_executors, read_shared_json
 from spotwright.kfp.compiled_files import read_compiled
 
@@ -48,6 +48,9 @@ def load(
     if scripts and is_script(file):
         return compiled_script(file, Path.cwd())
     if file.suffix == ".py":
+        script = script_behind(file)
+        if script is not None:
+            raise PipelineError(_not_a_pipeline(file, script))
         return _compile(file, pipeline, python or sys.executable)
     if file.suffix not in (".yaml", ".yml", ".json"):
         raise PipelineError(f"{file}: expected a .py file with @dsl.pipeline, or a compiled pipeline (.yaml, .json)")
@@ -57,6 +60,13 @@ def load(
     if pipeline is not None and pipeline != compiled.pipeline:
         raise PipelineNotFound(f"{file}: no pipeline {pipeline!r} here; the file holds {compiled.pipeline}")
     return compiled
+
+
+def _not_a_pipeline(file: Path, script: Path) -> str:
+    """Why a file is not imported: importing it would execute a script."""
+    if script == file:
+        return f"{file}: expected a pipeline, and this file does not import kfp; spotwright run {file.name} executes it as it is"
+    return f"{file}: expected a pipeline, and neither this file nor {script.name}, which it would execute, imports kfp"
 
 
 def _compile(file: Path, pipeline: str | None, python: str) -> Compiled:

@@ -13,7 +13,16 @@ from pathlib import Path
 
 from spotwright.local.supervisor.kernel import FileCall
 
-__all__ = ["NO_ANSWER", "AttemptTrace", "FileOperation", "OnSigterm", "on_sigterm", "read_blocked", "read_on_sigterm"]
+__all__ = [
+    "NO_ANSWER",
+    "AttemptTrace",
+    "FileOperation",
+    "OnSigterm",
+    "Untold",
+    "on_sigterm",
+    "read_blocked",
+    "read_on_sigterm",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,7 @@ class FileOperation:
     """One change of a file, ``at`` seconds after the attempt began. ``path`` is relative to the folder watched as ``area``.
 
     ``source`` is the old name of a file that was renamed, if it lies in the same area; ``truncates``: the file was emptied.
+    ``appends``: it was opened so that each write goes to its end.
     """
 
     call: FileCall
@@ -29,6 +39,7 @@ class FileOperation:
     at: float
     source: str = ""
     truncates: bool = False
+    appends: bool = False
 
     @property
     def takes_away(self) -> bool:
@@ -47,6 +58,14 @@ class OnSigterm(StrEnum):
 
 NO_ANSWER = frozenset({OnSigterm.IGNORES, OnSigterm.BLOCKS})
 """Whatever the process does, it hears nothing of the signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """The command of a ``program`` that handles SIGTERM and never got it, and of the ``launcher`` that got it in its place."""
+
+    program: str
+    launcher: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +88,7 @@ class AttemptTrace:
     connections: tuple[str, ...] = ()
     mapped: tuple[tuple[str, str], ...] = ()
     loads: tuple[str, ...] | None = ()
-    untold: tuple[str, ...] = ()
+    untold: tuple[Untold, ...] = ()
     progress_at: tuple[float, ...] = ()
     reads: tuple[tuple[float, int], ...] = ()
     ranks: tuple[int, ...] = ()

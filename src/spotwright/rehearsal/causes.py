@@ -16,13 +16,13 @@ from typing import Any
 from spotwright.kfp.commands import COMMAND_TASK
 from spotwright.local.protocol import LOG
 from spotwright.local.supervisor.kernel import FileCall
-from spotwright.rehearsal.attempt_trace import FileOperation, OnSigterm
+from spotwright.rehearsal.attempt_trace import FileOperation, OnSigterm, Untold
 from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH, FileActivity, InjectionKind, Save
 from spotwright.rehearsal.loaded_saves import Origin, kind_of
 from spotwright.rehearsal.trials import TrialRun
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
 
-__all__ = ["folders_of_saves", "probable_cause", "step_cause"]
+__all__ = ["folders_of_saves", "probable_cause", "repeated_row", "step_cause", "untold_sigterm"]
 
 
 _MAX_READ = 10_000_000  # bytes of an output that is searched for rows that are there twice
@@ -30,7 +30,10 @@ _TEMPORARY = (".new", ".tmp", ".part", ".partial", ".temp", "~")
 _LOCK = re.compile(r"(?<![a-z])(?:lock(?:ed|file)?|running|in.?progress)(?![a-z])|\.pid$", re.IGNORECASE)
 _SQLITE = re.compile(r"-(?:journal|wal|shm)$")
 _WHOLE = "the newest save was whole and was loaded, and still the outputs differ"
-_MISSING_STATE = f"{_WHOLE}: they depend on something that is not in the save"
+_MISSING_STATE = (
+    f"{_WHOLE}: they depend on something that is not in the save; compare what the step changes as it goes with "
+    "what it saves"
+)
 _GENERATORS = {
     "random": "random.getstate and setstate",
     "numpy.random": "numpy.random.get_state and set_state",
@@ -137,11 +140,6 @@ def _missing_state(outcome: PointOutcome) -> str:
     reordered = _reordered(outcome)
     if reordered:
         return f"{_WHOLE}: the order of the data is not in the save, {reordered}; {_ORDER}"
-    if outcome.generators == ():
-        return (
-            f"{_MISSING_STATE}, and the shared random generators ended as undisturbed: perhaps the order of the data, or a "
-            f"generator of its own; {_ORDER}"
-        )
     return _MISSING_STATE
 
 
@@ -203,11 +201,13 @@ def _ends_early(outcome: PointOutcome, trial: TrialRun) -> bool:
 
 
 def _repeated(outcome: PointOutcome) -> str:
-    """The first row of a text output that is there more often than undisturbed, where nothing but such rows is added."""
-    if len(outcome.output_paths) != 2:
-        return ""
+    return repeated_row(*outcome.output_paths) if len(outcome.output_paths) == 2 else ""
+
+
+def repeated_row(undisturbed: Path, interrupted: Path) -> str:
+    """The first row of a text file that is there more often than undisturbed, where nothing but such rows is added."""
     try:
-        old, new = (_rows(path) for path in outcome.output_paths)
+        old, new = (_rows(path) for path in (undisturbed, interrupted))
     except (OSError, UnicodeDecodeError):
         return ""
     added = new - old
@@ -388,14 +388,14 @@ def _placed(save: Save) -> list[str]:
 
 def _why_it_starts_over(step: StepReport) -> str:
     saves_below = next(iter(folders_of_saves(step)), "")
-    if saves_below and not step.activity.saves:
+    if saves_below and not step.activity.count:
         return (
             f"{saves_below} goes with the attempt: save below SPOTWRIGHT_CHECKPOINT, "
             "or name the mount path of a volume with --keep"
         )
     if any(_has_saved_before(outcome) for outcome in step.outcomes):
-        return _NOT_LOADED if step.activity.saves else ""
-    return _answer_to_sigterm(step) or (_SAVES_AT_END if step.activity.saves else "")
+        return _NOT_LOADED if step.activity.count > 1 else ""
+    return _answer_to_sigterm(step) or (_SAVES_AT_END if step.activity.count else "")
 
 
 def _has_saved_before(outcome: PointOutcome) -> bool:
@@ -403,7 +403,7 @@ def _has_saved_before(outcome: PointOutcome) -> bool:
     trial = outcome.trial
     if trial is None or outcome.point.kind is not InjectionKind.MIDDLE:
         return False
-    return bool(trial.tracing_failure) or any(map(_on_saves, trial.operations[:1]))
+    return bool(trial.tracing_failure) or any(trial.save_counts[:1])
 
 
 def folders_of_saves(step: StepReport) -> Iterator[str]:
@@ -416,13 +416,25 @@ def folders_of_saves(step: StepReport) -> Iterator[str]:
             yield f"what it saves in {name}"
 
 
+def untold_sigterm(step: StepReport) -> str:
+    """Which command does not pass SIGTERM on, and to which program; empty if none keeps it."""
+    if not step.untold:
+        return ""
+    launchers, programs = (" and ".join(dict.fromkeys(names)) for names in zip(*map(_names, step.untold), strict=True))
+    return (
+        f"SIGTERM reaches the first process of a container alone; {launchers} does not pass it on, and {programs}, which would "
+        "handle it, is not told: start it with exec, or let its launcher pass the signal on"
+    )
+
+
+def _names(untold: Untold) -> tuple[str, str]:
+    return untold.launcher, untold.program
+
+
 def _answer_to_sigterm(step: StepReport) -> str:
     """What is wrong with the step's answer to SIGTERM, if nobody told it or if it lived until the end of a notice."""
     if step.untold:
-        return (
-            f"SIGTERM reaches the first process of a container alone, and {' and '.join(step.untold)}, which would handle it, is "
-            "not told: start it with exec, or let its launcher pass the signal on"
-        )
+        return untold_sigterm(step)
     answers = set(step.answers_to_sigterm)
     if OnSigterm.IGNORES in answers:
         return _IGNORES_SIGTERM

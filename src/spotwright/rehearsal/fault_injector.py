@@ -12,6 +12,7 @@ import math
 import re
 import selectors
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -90,7 +91,7 @@ class _CurrentAttempt:
     sampler: ReadSampler | None = None
     tracer: SyscallTracer | None = None
     loads: LoadWatcher | None = None
-    operation_counts: dict[str, int] = field(default_factory=dict)  # by area
+    operation_counts: Counter[tuple[str, FileCall | None]] = field(default_factory=Counter)  # by area, and by its calls
     triggered: list[tuple[FileOperation, bool]] = field(default_factory=list)  # bool: inside the save after a notice
     has_notice: bool = False
     check_signals_at: float | None = None  # shortly before the end of the notice
@@ -441,15 +442,16 @@ class FaultInjector:
     def _must_hold(self, attempt: _CurrentAttempt, operation: FileOperation) -> bool:
         """Whether this operation triggers the attempt's injection; then the attempt is held and the world woken."""
         injection = attempt.injection
-        number = attempt.operation_counts.get(operation.area, 0)
-        attempt.operation_counts[operation.area] = number + 1
+        counts, keys = attempt.operation_counts, ((operation.area, None), (operation.area, operation.call))
+        reached = [AtOperation(area, counts[area, call], call) for area, call in keys]
+        counts.update(keys)
         if operation.area == SAVES:
             attempt.saves_at.append(self._clock())
         if injection is None:
             return False
         if operation.area == SAVES and isinstance(injection.trigger, AtShare) and not attempt.has_notice:
             self._wake_world()  # the moment of the injection may count from this save
-        is_trigger = injection.trigger == AtOperation(operation.area, number)
+        is_trigger = injection.trigger in reached
         writes_save = operation.area == SAVES and operation.call in (FileCall.OPEN, FileCall.WRITE)
         is_save_after_notice = attempt.has_notice and injection.in_save and writes_save
         if not is_trigger and not is_save_after_notice:

@@ -22,6 +22,7 @@ __all__ = [
     "OUTPUTS",
     "SAVES",
     "SCRATCH",
+    "UNREAD",
     "AtOperation",
     "AtShare",
     "FileActivity",
@@ -31,6 +32,7 @@ __all__ = [
     "Save",
     "draw_points",
     "happened",
+    "is_save",
     "rewritten_areas",
     "summarize_activity",
 ]
@@ -39,6 +41,9 @@ __all__ = [
 SAVES, OUTPUTS, SCRATCH = "saves", "outputs", "scratch"
 """Names of watched areas: where the step keeps its checkpoints and other persistent data, where it writes its results, and the
 current folder of a task, which goes with its attempt."""
+
+UNREAD = "unread"
+"""The area of files among the saves that are written once or only grow, and that no attempt reads. Known after the trials."""
 
 _LONGEST_PAUSE = 0.02  # seconds between two operations of one save
 _MAX_POINTS_IN_SAVE = 5
@@ -57,6 +62,7 @@ class InjectionKind(StrEnum):
     OUTPUTS = "outputs"
     END = "end"
     RANK = "rank"  # the nodes of some ranks, or their launcher alone
+    LIVES = "lives"  # two attempts in a row, each after work of its own: does the third get further than the second?
     SEVERAL = "several"  # more than one injection
 
 
@@ -76,10 +82,14 @@ class AtShare:
 
 @dataclass(frozen=True, slots=True)
 class AtOperation:
-    """Trigger right after operation ``number`` (from 0) in an area; an empty ``area`` is the moment before the process ends."""
+    """Trigger right after operation ``number`` (from 0) in an area; an empty ``area`` is the moment before the process ends.
+
+    With a ``call`` only operations of that call are counted.
+    """
 
     area: str
     number: int = 0
+    call: FileCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +146,13 @@ class FileActivity:
     outputs: tuple[tuple[int, FileOperation], ...] = ()
     mapped: tuple[str, ...] = ()  # saves that are changed through memory maps, without system calls
     tracing_failure: str = ""  # why the step could not be traced; then nothing is known of its files
+    unread: tuple[str, ...] = ()  # files beside the saves that are written once or only grow, and that no attempt reads
     saves_only_early: bool = False  # in the first quarter of its time, so that they keep little of its work
 
     @property
     def count(self) -> int:
         """How many saves there are; a folder alone that was made is none."""
-        return sum(any(each.call is not FileCall.MAKE_FOLDER for each in save.operations) for save in self.saves)
+        return sum(any(map(is_save, save.operations)) for save in self.saves)
 
     @property
     def longest_save(self) -> float | None:
@@ -193,6 +204,11 @@ def _names_in_several_folders(operations: Sequence[FileOperation]) -> frozenset[
     return frozenset(name for name, several in folders.items() if len(several) > 1)
 
 
+def is_save(operation: FileOperation) -> bool:
+    """Whether an operation saves something: a folder that is made holds nothing yet."""
+    return operation.area == SAVES and operation.call is not FileCall.MAKE_FOLDER
+
+
 def rewritten_areas(operations: Sequence[FileOperation]) -> tuple[str, ...]:
     """The areas that do not outlive an attempt in which a file is opened again, or replaced: a save, and not a result."""
     areas = []
@@ -227,10 +243,28 @@ def draw_points(
             InjectionPoint(_point_name(number, injections), kind, (injection,))
             for number, injection in enumerate(injections)
         ]
+    points.append(InjectionPoint(_LIVES_NAME, InjectionKind.LIVES, (_life(activity),) * 2))
     if interruptions > 1:
         series = tuple(_series(rng, activity, interruptions))
         points.append(InjectionPoint(f"{interruptions} in a row", InjectionKind.SEVERAL, series))
     return [*points, *_of_ranks(random.Random(f"{seed}/{task}/ranks"), activity, ranks)]  # noqa: S311 (not for cryptography)
+
+
+_LIVES_NAME = "2 lives, no notice"
+_LIVES = 3  # of equal length, in which the work is done
+_TELLING = (FileCall.RENAME, FileCall.OPEN, FileCall.WRITE)  # which calls count saves; a log is opened once
+
+
+def _life(activity: FileActivity) -> Injection:
+    """A third of the work: counted in saves where the step makes at least two, because a busy machine makes them later."""
+    calls = [each.call for save in activity.saves for each in save.operations]
+    call = next((call for call in _TELLING if calls.count(call) > 1), None)
+    if call is None:
+        return Injection(InjectionKind.LIVES, AtShare(1 / _LIVES))
+    number = max(1, calls.count(call) // _LIVES)
+    saves = f"{number} time{'s' * (number > 1)}"
+    description = f"after a file of its saves was {_PARTICIPLES[call]} {saves}"
+    return Injection(InjectionKind.LIVES, AtOperation(SAVES, number - 1, call), description=description)
 
 
 def _of_ranks(rng: random.Random, activity: FileActivity, ranks: int) -> Iterator[InjectionPoint]:

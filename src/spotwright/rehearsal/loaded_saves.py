@@ -16,7 +16,7 @@ import re
 import struct
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
@@ -26,7 +26,7 @@ from typing import Final
 from spotwright.local.supervisor import kernel
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation
-from spotwright.rehearsal.injection_points import SAVES, FileActivity, summarize_activity
+from spotwright.rehearsal.injection_points import SAVES, FileActivity, is_save, summarize_activity
 
 __all__ = [
     "LoadWatcher",
@@ -37,6 +37,7 @@ __all__ = [
     "kind_of",
     "resume_of",
     "settled",
+    "with_databases",
 ]
 
 
@@ -219,6 +220,8 @@ class SaveCounts:
                 calls[kind_of(each.path)][each.call] += 1
         self.written = frozenset(kind for kind, each in calls.items() if each)
         """The kinds that the undisturbed step writes."""
+        self.unread = tuple(sorted(_unread(undisturbed, self._files)))
+        """The files that are written once or only grow, and that no attempt reads: configurations and logs, and no saves."""
         self._appended = {
             kind
             for kind, each in calls.items()
@@ -251,6 +254,20 @@ class SaveCounts:
         if operation.call not in (FileCall.OPEN, FileCall.RENAME):
             return False
         return kind in self._files or any(each.startswith(f"{kind}/") for each in self._files)
+
+
+def _unread(undisturbed: Sequence[FileOperation], read: Collection[str]) -> Iterator[str]:
+    """The files that are written once or only grow, and whose kind is not among those read.
+
+    One that is opened to be changed in place is not among them: it may be mapped into memory, which is not seen as reading.
+    """
+    on_saves = [each for each in undisturbed if is_save(each)]
+    for kind in {kind_of(each.path) for each in on_saves} - set(read):
+        own = [each for each in on_saves if kind_of(each.path) == kind]
+        is_once = sum(each.truncates or each.call is FileCall.RENAME for each in own) <= 1
+        in_place = any(each.call is FileCall.OPEN and not (each.truncates or each.appends) for each in own)
+        if is_once and not in_place and len({each.path for each in own}) == 1:
+            yield own[0].path
 
 
 @dataclass(slots=True)

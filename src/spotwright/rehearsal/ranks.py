@@ -19,7 +19,7 @@ from spotwright.errors import InputError
 from spotwright.local.supervisor import process_identity
 from spotwright.notices.from_env import RANK, RANK_VARIABLES, rank_of
 from spotwright.rehearsal.attempt_trace import AttemptTrace
-from spotwright.rehearsal.syscall_tracer import process_tree
+from spotwright.rehearsal.syscall_tracer import command_of, process_tree
 
 __all__ = ["TakenRanks", "launcher_of", "notice_pattern", "rank_processes", "require_ranks", "write_notices"]
 
@@ -120,7 +120,7 @@ class TakenRanks:
 
     def end_orphans(self) -> dict[int, str]:
         """End the ranks that outlived their launcher, and let the main process go on; give the command of each by rank."""
-        orphans = {rank: _command(process) for rank, process in self._nodes.items() if _is_alive(process)}
+        orphans = {rank: command_of(process) for rank, process in self._nodes.items() if _is_alive(process)}
         for rank in orphans:
             for process in list(process_tree(self._nodes[rank])):
                 _signal(process, signal.SIGKILL)
@@ -136,11 +136,3 @@ def _signal(process: int, number: int) -> None:
 def _is_alive(process: int) -> bool:
     stat = process_identity.stat(process)
     return stat is not None and stat.state not in "ZX"
-
-
-def _command(process: int) -> str:
-    try:
-        words = process_identity.read(f"/proc/{process}/cmdline").split(b"\0")
-    except OSError:
-        return ""
-    return " ".join(os.path.basename(os.fsdecode(word)) for word in words[:3] if word)  # noqa: PTH119 (words, not paths)

@@ -8,19 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from time import gmtime, localtime, strftime
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from spotwright.errors import StateError
 from spotwright.kfp.commands import COMMAND_TASK
 from spotwright.local.protocol import LOG
+from spotwright.local.supervisor.kernel import FileCall
 from spotwright.local.supervisor.private_folders import temporary_folder
 from spotwright.model.attempts import Cause
 from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.rehearsal.attempt_trace import NO_ANSWER, OnSigterm
-from spotwright.rehearsal.causes import probable_cause, step_cause
+from spotwright.rehearsal.causes import probable_cause, step_cause, untold_sigterm
 from spotwright.rehearsal.fault_injector import InjectionResult
-from spotwright.rehearsal.injection_points import SAVES, AtOperation, FileActivity, InjectionKind
+from spotwright.rehearsal.injection_points import AtOperation, FileActivity, InjectionKind, is_save
 from spotwright.rehearsal.loaded_saves import Origin, Resume, ends_inside_save
 from spotwright.rehearsal.session import Rehearsal
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
@@ -61,11 +63,15 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
         yield f"  {step.undecided}"
     yield from (f"  {line}" for line in _cost(step))
     yield from (f"  {line}" for line in _loads(step))
+    yield from (f"  {line}" for line in _no_further(step))
     yield from (f"  {line}" for line in _lost_files(step))
     yield from (f"  {line}" for line in _not_covered(step))
     cause = step_cause(step)
     if cause:
         yield f"  probable cause: {cause}"
+    untold = untold_sigterm(step)
+    if untold and untold != cause:
+        yield f"  {untold}"
     left_out = _left_out(step)
     if left_out:
         why = "the step never finishes" if step.verdict is Verdict.NEVER_FINISHES else "the time budget was spent"
@@ -115,8 +121,9 @@ def _saves(step: StepReport) -> str:
     if activity.tracing_failure:
         return f"not traced: {activity.tracing_failure}"
     if longest is None or not activity.count:
-        kept = any(map(_has_saved, step.outcomes))
-        return "it saves only after a notice" if kept else "nothing that it wrote outlives an attempt"
+        if any(map(_has_saved, step.outcomes)):
+            return "it saves only after a notice"
+        return "no save" if activity.unread else "nothing that it wrote outlives an attempt"
     count = activity.count
     saves = f"{count} save{'s' * (count != 1)}"
     return f"{saves}, the longest {_duration(longest)}" if activity.is_timed else saves
@@ -125,22 +132,38 @@ def _saves(step: StepReport) -> str:
 def _has_saved(outcome: PointOutcome) -> bool:
     """Whether an attempt of the trial changed a file that outlives it."""
     operations = outcome.trial.operations if outcome.trial is not None else ()
-    return any(each.area == SAVES for attempt in operations for each in attempt)
+    return any(is_save(each) for attempt in operations for each in attempt)
 
 
 def _lost_files(step: StepReport) -> Iterator[str]:
     """What is not kept, and files that the step wrote where nothing outlives an attempt: they explain why it starts over."""
     if step.verdict.is_safe and not step.activity.tracing_failure and not any(map(_has_saved, step.outcomes)):
-        yield "nothing is kept: " + (
-            "it writes neither to the folder in SPOTWRIGHT_CHECKPOINT nor to a path that --keep names"
-            if step.task == COMMAND_TASK
-            else "it writes neither to the folder in SPOTWRIGHT_CHECKPOINT nor to a volume"
-        )
+        yield f"nothing is kept: {_writes_nothing(step)}"
     if step.stray_files and step.verdict is not Verdict.RESUMES:
         hidden = len(step.stray_files) - _MAX_NOISE_SHOWN
         more = f" and {hidden} more" if hidden > 0 else ""
         files = ", ".join(step.stray_files[:_MAX_NOISE_SHOWN])
         yield f"it wrote {files}{more}: a new pod does not have what its predecessor wrote there"
+
+
+def _writes_nothing(step: StepReport) -> str:
+    unread = step.activity.unread
+    if unread:
+        return f"it writes {', '.join(unread[:_MAX_NOISE_SHOWN])} once or only adds to it, and no attempt reads it"
+    other = "a path that --keep names" if step.task == COMMAND_TASK else "a volume"
+    return f"it writes no file to the folder in SPOTWRIGHT_CHECKPOINT or to {other}"
+
+
+_DATES = ("%Y-%m-%d", "%Y%m%d", "%Y_%m_%d", "%Y.%m.%d", "%d-%m-%Y", "%d.%m.%Y", "%d_%m_%Y")
+
+
+def _dated(step: StepReport) -> Iterator[str]:
+    """A save whose path carries the date of today: every attempt of a rehearsal is on one day."""
+    today = [strftime(form, at) for at in (localtime(), gmtime()) for form in _DATES]
+    paths = (operation.path for save in step.activity.saves for operation in save.operations)
+    path = next((path for path in paths if any(date in path for date in today)), "")
+    if path and step.verdict.is_safe:
+        yield f"{path} carries the date of today: an attempt on another day must not look for its own date"
 
 
 def _not_covered(step: StepReport) -> Iterator[str]:
@@ -149,6 +172,12 @@ def _not_covered(step: StepReport) -> Iterator[str]:
         yield f"{_BY_TIME_ALONE}: whether its node may go inside a save or between outputs is not known"
     if step.verdict is Verdict.SAFE:
         yield "whether it resumes is not known: so short a step must report its progress, or be given more work"
+    yield from _dated(step)
+    for path, row in [each.repeated for each in step.outcomes if each.repeated is not None][:1]:
+        yield (
+            f"rows of {path} are there twice after an interruption, such as {row[:60]!r}; it outlives an attempt and was not "
+            "compared: cut it at the saved position, or name it with --output if it is a result"
+        )
     for killed in step.orphans[:1]:
         ranks = ", ".join(f"{rank} ({command})" for rank, command in killed.orphans.items())
         saved = f", and wrote to saves {killed.orphans_saved} times" if killed.orphans_saved else ""
@@ -217,7 +246,10 @@ def _cost(step: StepReport) -> Iterator[str]:
         yield "the step finished before every interruption, so this says nothing about interruptions: give it more work"
     if step.cost_per_interruption is not None:
         undisturbed = min(step.undisturbed_seconds)
-        share = f" ({step.cost_per_interruption / undisturbed:.0%} of the step)" if undisturbed else ""
+        is_shown = undisturbed and not (
+            step.verdict is Verdict.RESUMES and step.costs_nearly_all
+        )  # it is its start then
+        share = f" ({step.cost_per_interruption / undisturbed:.0%} of the step)" if is_shown else ""
         yield f"one interruption costs {_duration(step.cost_per_interruption)}{share} on average"
     if step.redone_share is not None:
         yield f"{step.redone_share:.0%} of the interrupted work was redone, measured by {step.measured_by}"
@@ -262,6 +294,23 @@ def _load(resume: Resume) -> str:
     newest = ", ".join(resume.newest[:_MAX_LOADS_SHOWN])
     loaded = ", ".join(resume.loaded[:_MAX_LOADS_SHOWN]) or "nothing"
     return f"attempt {resume.attempt} loaded {loaded}, and not the newest whole save, {newest}"
+
+
+def _no_further(step: StepReport) -> Iterator[str]:
+    """What the attempts of two lives saved and loaded, where the third got no further than the second."""
+    for outcome in step.outcomes:
+        if outcome.gets_further is False and outcome.trial is not None and step.verdict is Verdict.GOES_BACK:
+            saves = [each for each in outcome.trial.operations[1] if is_save(each)]
+            placed = [each.path for each in saves if each.call is FileCall.RENAME] or [each.path for each in saves]
+            loaded = outcome.trial.traces[step.task][-1].loads or ()
+            yield (
+                f"{outcome.point.name}: attempt 3 got no further than attempt 2: it loaded {_some(loaded)}, and attempt 2 had "
+                f"saved {_some(tuple(dict.fromkeys(placed)))}"
+            )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[-_MAX_LOADS_SHOWN:]) or "nothing"
 
 
 def _fits(longest: float, pool: str, notice: float) -> str:

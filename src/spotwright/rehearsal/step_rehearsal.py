@@ -19,18 +19,21 @@ from pathlib import Path
 from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
+from spotwright.rehearsal.causes import repeated_row
 from spotwright.rehearsal.generator_states import changed_generators
 from spotwright.rehearsal.injection_points import (
     SAVES,
+    UNREAD,
     FileActivity,
     InjectionKind,
     InjectionPoint,
     draw_points,
     happened,
+    is_save,
     rewritten_areas,
     summarize_activity,
 )
-from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, settled
+from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, kind_of, settled
 from spotwright.rehearsal.output_comparison import (
     Difference,
     compare_outputs,
@@ -49,6 +52,7 @@ from spotwright.rehearsal.verdict import (
     PointOutcome,
     StepReport,
     cost_of,
+    gets_further,
     resumes_of,
 )
 from spotwright.rehearsal.work_phase import WorkPhase, work_phase
@@ -68,6 +72,7 @@ _COUNTS_AS_DONE = ": a Job, Argo and KFP count that as done, and nobody does the
 _MOST_INFORMATIVE = (
     InjectionKind.RANK,
     InjectionKind.MIDDLE,
+    InjectionKind.LIVES,
     InjectionKind.SAVE,
     InjectionKind.END,
     InjectionKind.OUTPUTS,
@@ -162,7 +167,16 @@ class StepRehearsal:
             return self._undisturbed_failure(failure.trial, _ONLY_ONCE)
         outcomes = [tried[point.name] for point in points]
         counts = SaveCounts(trace.operations, self._loads(outcomes))
-        activity = replace(activity, saves_only_early=_saves_only_early(trace, counts, traced.attempts[-1].seconds))
+        unread = self._unread(counts, activity, outcomes)
+        if unread:
+            kinds = frozenset(map(kind_of, unread))
+            trace = _without_unread(trace, kinds)
+            activity = replace(_activity(trace), unread=unread)
+            self._baseline = self._baseline.with_saves(trace)
+            outcomes = [_outcome_without_unread(outcome, kinds) for outcome in outcomes]
+        activity = replace(
+            activity, saves_only_early=_saves_only_early(trace, counts, traced.last_attempt(self._task).seconds)
+        )
         return StepReport(
             task=self._task,
             undisturbed_seconds=tuple(self._undisturbed_seconds),
@@ -348,12 +362,25 @@ class StepRehearsal:
                 return PointOutcome(point, inconclusive=f"{outcome.problem}; {_VARIES_PERHAPS}")
             outcome = self._evaluate(point, trial)
         if not outcome.problem:
+            outcome = replace(outcome, repeated=self._repeated(trial))
             trial.remove_files()
         is_whole = trial.status is RunStatus.SUCCEEDED and not trial.injected  # an undisturbed execution
         if is_whole or (point.kind is InjectionKind.START and not outcome.problem):  # or nearly, on a warmer machine
             seconds = min(self._baseline.seconds, trial.attempts[-1].seconds)
             self._baseline = replace(self._baseline, seconds=seconds)
         return self._with_cost(outcome)
+
+    def _repeated(self, trial: TrialRun) -> tuple[str, str] | None:
+        """The first file of the step's state in which rows are there more often than undisturbed, and the first of them."""
+        appended = {each.path for operations in trial.operations for each in operations if each.appends}
+        undisturbed = dict(self._workspace.states(self._first, self._task))
+        for name, state in self._workspace.states(trial, self._task) if trial.injected else ():
+            for path in sorted(appended):
+                inside = path if state.is_dir() else ""
+                row = repeated_row(undisturbed[name] / inside, state / inside)
+                if row:
+                    return str(Path(name, inside)), row
+        return None
 
     def _with_cost(self, outcome: PointOutcome) -> PointOutcome:
         if outcome.trial is None or outcome.problem:
@@ -412,6 +439,12 @@ class StepRehearsal:
         for trial in (each.trial for each in outcomes if each.trial is not None):
             yield from (trace.loads or () for trace in trial.traces.get(self._task, ()))
 
+    def _unread(self, counts: SaveCounts, activity: FileActivity, outcomes: Sequence[PointOutcome]) -> tuple[str, ...]:
+        """The files that are no saves because no attempt reads them; empty where not all that was read was seen."""
+        trials = [each.trial for each in outcomes if each.trial is not None]
+        loads = [trace.loads for trial in trials for trace in trial.traces.get(self._task, ())]
+        return () if None in loads else tuple(path for path in counts.unread if path not in activity.mapped)
+
     def _judged(
         self, outcomes: Sequence[PointOutcome], undisturbed: Sequence[FileOperation], counts: SaveCounts
     ) -> Iterator[PointOutcome]:
@@ -428,8 +461,18 @@ class StepRehearsal:
                 and (loads or each.origin is None)
                 and (is_counted or not (each.loaded or has_database))
             ]
-            judged = replace(self._with_cost(outcome), resumes=resumes, generators=self._generators(outcome))
+            judged = replace(
+                self._with_cost(outcome),
+                resumes=resumes,
+                generators=self._generators(outcome),
+                gets_further=self._gets_further(outcome, counts_saves=is_counted),
+            )
             yield _without_saves(judged, lost[0]) if lost and not outcome.problem else judged
+
+    def _gets_further(self, outcome: PointOutcome, *, counts_saves: bool) -> bool | None:
+        if outcome.trial is None or outcome.point.kind is not InjectionKind.LIVES or outcome.problem:
+            return None
+        return gets_further(outcome.trial, self._baseline, counts_saves=counts_saves)
 
     def _generators(self, outcome: PointOutcome) -> tuple[str, ...] | None:
         """The random generators that ended in another state than undisturbed, of an outcome whose outputs differ."""
@@ -501,6 +544,23 @@ def _activity(trace: AttemptTrace) -> FileActivity:
     return replace(activity, mapped=tuple(path for area, path in trace.mapped if area == SAVES))
 
 
+def _without_unread(trace: AttemptTrace, kinds: Collection[str]) -> AttemptTrace:
+    """A trace in which files of these kinds lie in an area of their own, and so are no saves."""
+    operations = (
+        replace(each, area=UNREAD) if each.area == SAVES and kind_of(each.path) in kinds else each
+        for each in trace.operations
+    )
+    return replace(trace, operations=tuple(operations))
+
+
+def _outcome_without_unread(outcome: PointOutcome, kinds: Collection[str]) -> PointOutcome:
+    if outcome.trial is None:
+        return outcome
+    every = outcome.trial.traces.items()
+    traces = {task: tuple(_without_unread(trace, kinds) for trace in of_task) for task, of_task in every}
+    return replace(outcome, trial=replace(outcome.trial, traces=traces))
+
+
 def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
     """The outcome of a trial in which every save was lost."""
     if lost.lost_by is None:
@@ -515,7 +575,8 @@ def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
 
 def _saves_only_early(trace: AttemptTrace, counts: SaveCounts, seconds: float) -> bool:
     """Whether the last save comes in the first quarter of the undisturbed step."""
-    times = [each.at for each in trace.operations if each.area == SAVES and counts.belongs(each.path)]
+    saves = [each for each in trace.operations if is_save(each)]
+    times = [each.at for each in saves if counts.belongs(each.path)] or [each.at for each in saves]
     return bool(times) and max(times) < MIN_KEPT_SHARE * seconds
 
 

@@ -30,9 +30,16 @@ from pathlib import Path
 
 from spotwright.local.supervisor import process_identity
 from spotwright.local.supervisor.kernel import CALLS, FileCall, is_supported_machine
-from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation, OnSigterm, read_blocked, read_on_sigterm
+from spotwright.rehearsal.attempt_trace import (
+    AttemptTrace,
+    FileOperation,
+    OnSigterm,
+    Untold,
+    read_blocked,
+    read_on_sigterm,
+)
 
-__all__ = ["SyscallTracer", "process_tree"]
+__all__ = ["SyscallTracer", "command_of", "process_tree"]
 
 
 _SEIZE, _LISTEN, _CONT, _SYSCALL, _GET_SYSCALL_INFO = 0x4206, 0x4208, 7, 24, 0x420E
@@ -70,6 +77,7 @@ class _PendingCall:
     path: str | None  # None: the file is the descriptor that the call returns
     source: str | None = None  # the old name of a file that is renamed
     truncates: bool = False
+    appends: bool = False
 
 
 class SyscallTracer(threading.Thread):
@@ -102,7 +110,7 @@ class SyscallTracer(threading.Thread):
         self._own_peers: set[str] = set()
         self._mapped: dict[tuple[str, str], None] = {}
         self._on_sigterm: dict[int, OnSigterm] = {}
-        self._untold: dict[int, str] = {}  # programs by process
+        self._untold: dict[int, Untold] = {}  # by process
         self._shim, self._must_hold = shim, must_hold
         areas = {os.path.realpath(folder): area for folder, area in folders.items()}
         self._areas = dict(sorted(areas.items(), key=lambda item: -len(item[0])))  # the innermost folder wins
@@ -226,7 +234,7 @@ class SyscallTracer(threading.Thread):
         self._untold.pop(tid, None)
         for below in [process for process in process_tree(tid) if process != tid and process not in self._on_sigterm]:
             if read_on_sigterm(below, signal.SIGTERM) is OnSigterm.HANDLES:
-                self._untold[below] = process_identity.read(f"/proc/{below}/comm").decode("utf-8", "replace").strip()
+                self._untold[below] = Untold(command_of(below), command_of(tid))
 
     def _resume(self, request: int, tid: int, number: int = 0) -> None:
         if self._is_frozen:
@@ -262,8 +270,9 @@ class SyscallTracer(threading.Thread):
         if layout.call is not FileCall.OPEN and self._locate(path) is None and not self._is_stray(path):
             return False
         source = None if layout.old_path is None else _named(tid, arguments, layout.old_folder, layout.old_path)
-        truncates = layout.call is FileCall.OPEN and _truncates(tid, number, arguments, layout.flags)
-        self._pending[tid] = _PendingCall(layout.call, path, source, truncates)
+        flags = _open_flags(tid, number, arguments, layout.flags) if layout.call is FileCall.OPEN else 0
+        truncates, appends = bool(flags & os.O_TRUNC), bool(flags & os.O_APPEND)
+        self._pending[tid] = _PendingCall(layout.call, path, source, truncates, appends)
         return True
 
     def _syscall_returned(self, tid: int) -> None:
@@ -279,7 +288,7 @@ class SyscallTracer(threading.Thread):
         if location is not None:
             source = self._locate(pending.source)
             inside = source[1] if source is not None and source[0] == location[0] else ""
-            self._record(pending.call, *location, source=inside, truncates=pending.truncates)
+            self._record(pending.call, *location, source=inside, truncates=pending.truncates, appends=pending.appends)
         elif path is not None and self._is_stray(path):
             self._note_stray(pending.call, path)
 
@@ -313,9 +322,11 @@ class SyscallTracer(threading.Thread):
         elif len(self._connections) < _MAX_STRAY_FILES:
             self._connections[peer] = None
 
-    def _record(self, call: FileCall, area: str, path: str, *, source: str = "", truncates: bool = False) -> bool:
+    def _record(
+        self, call: FileCall, area: str, path: str, *, source: str = "", truncates: bool = False, appends: bool = False
+    ) -> bool:
         """Record an operation and hold the attempt if that is wanted; return whether the attempt continues."""
-        operation = FileOperation(call, area, path, time.monotonic() - self._began, source, truncates)
+        operation = FileOperation(call, area, path, time.monotonic() - self._began, source, truncates, appends)
         self.operations.append(operation)
         if self._is_frozen:  # another process of the attempt is being killed where it stands
             return False
@@ -350,13 +361,13 @@ def _named(tid: int, arguments: Sequence[int], folder: int, path: int) -> str | 
     return _path_argument(tid, _signed(arguments[folder]) if folder >= 0 else _AT_FDCWD, arguments[path])
 
 
-def _truncates(tid: int, number: int, arguments: Sequence[int], flags: int | None) -> bool:
-    """Whether an ``open`` empties the file. Source: open(2), creat(2), openat2(2)."""
+def _open_flags(tid: int, number: int, arguments: Sequence[int], flags: int | None) -> int:
+    """The flags of an ``open``. Source: open(2), creat(2), openat2(2)."""
     if flags is not None:
-        return bool(arguments[flags] & os.O_TRUNC)
+        return arguments[flags]
     if number != _OPENAT2:
-        return True  # creat
-    return bool(int.from_bytes(_read_memory(tid, arguments[2], 8), sys.byteorder) & os.O_TRUNC)
+        return os.O_TRUNC  # creat
+    return int.from_bytes(_read_memory(tid, arguments[2], 8), sys.byteorder)
 
 
 def _path_argument(tid: int, folder: int, address: int) -> str | None:
@@ -428,6 +439,15 @@ def _descriptors(process: int) -> set[str | None]:
         return {_link_target(f"{folder}/{name}") for name in os.listdir(folder)}  # noqa: PTH208 (hundreds of names)
     except OSError:
         return set()  # it has ended
+
+
+def command_of(process: int) -> str:
+    """The first words of the command of a process, without folders; empty for one that has ended."""
+    try:
+        words = process_identity.read(f"/proc/{process}/cmdline").split(b"\0")
+    except OSError:
+        return ""
+    return " ".join(os.path.basename(os.fsdecode(word)) for word in words[:3] if word)  # noqa: PTH119 (words, not paths)
 
 
 def process_tree(process: int) -> Iterator[int]:

@@ -39,7 +39,7 @@ from spotwright.model.pools import Simulate
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.fault_injector import FaultInjector, InjectionResult
-from spotwright.rehearsal.injection_points import Injection, InjectionKind
+from spotwright.rehearsal.injection_points import Injection, InjectionKind, is_save
 from spotwright.rehearsal.persisted_paths import KEPT
 from spotwright.rehearsal.trial_timing import TrialTiming
 from spotwright.runs.runner import Prepared, start
@@ -105,6 +105,11 @@ class TrialRun:
     def operations(self) -> tuple[tuple[FileOperation, ...], ...]:
         """The file operations of each traced attempt of the trial's task."""
         return tuple(trace.operations for trace in self.traces.get(self.task or "", ()))
+
+    @property
+    def save_counts(self) -> tuple[int, ...]:
+        """How many operations on saves each traced attempt of the trial's task made."""
+        return tuple(sum(map(is_save, operations)) for operations in self.operations)
 
     @property
     def tracing_failure(self) -> str:

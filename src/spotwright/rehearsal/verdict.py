@@ -14,16 +14,16 @@ redone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
 from spotwright.model.attempts import Cause
-from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation, OnSigterm
+from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation, OnSigterm, Untold
 from spotwright.rehearsal.fault_injector import InjectionResult
-from spotwright.rehearsal.injection_points import SAVES, FileActivity, InjectionPoint
-from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, resume_of
+from spotwright.rehearsal.injection_points import SAVES, FileActivity, InjectionPoint, is_save
+from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, resume_of, with_databases
 from spotwright.rehearsal.output_comparison import Difference
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun
 from spotwright.rehearsal.work_phase import WorkPhase
@@ -38,6 +38,7 @@ __all__ = [
     "StepReport",
     "Verdict",
     "cost_of",
+    "gets_further",
     "most_reliable",
     "resumes_of",
     "verdict_of",
@@ -106,11 +107,16 @@ class Baseline:
     @classmethod
     def of(cls, seconds: float, undisturbed: TrialAttempt, traced: TrialAttempt, trace: AttemptTrace) -> Baseline:
         """Build the baseline from the first undisturbed execution and the traced one."""
-        is_mapped = any(area == SAVES for area, _ in trace.mapped)
-        save_times = tuple(operation.at for operation in trace.operations if operation.area == SAVES)
-        visible = () if is_mapped else save_times
         used = min(undisturbed.cpu_seconds, traced.cpu_seconds)
-        return cls(seconds, undisturbed.first_progress, undisturbed.progress, visible, traced.seconds, used)
+        whole = cls(seconds, undisturbed.first_progress, undisturbed.progress, (), traced.seconds, used)
+        return whole.with_saves(trace)
+
+    def with_saves(self, trace: AttemptTrace) -> Baseline:
+        """The baseline with the times of the saves in this trace of the undisturbed step."""
+        is_mapped = any(area == SAVES for area, _ in trace.mapped)
+        return replace(
+            self, save_times=() if is_mapped else tuple(each.at for each in trace.operations if is_save(each))
+        )
 
 
 def cost_of(trial: TrialRun, baseline: Baseline) -> InterruptionCost | None:
@@ -142,7 +148,7 @@ def _has_saved_nothing(trial: TrialRun) -> bool:
     """Whether the traces show that no file which outlives an attempt was changed: there is nothing to resume from."""
     if not trial.operations or trial.tracing_failure:
         return False
-    return not any(operation.area == SAVES for operations in trial.operations for operation in operations)
+    return not any(trial.save_counts)
 
 
 def _has_connected(trial: TrialRun) -> bool:
@@ -178,7 +184,7 @@ def _work_by_saves(trial: TrialRun, baseline: Baseline) -> tuple[float, float]:
     The interrupted attempt had reached its last operation and not yet the next one. The second attempt made the final
     operations, so it resumed after those that it did not make.
     """
-    before, after = (sum(each.area == SAVES for each in operations) for operations in trial.operations)
+    before, after = trial.save_counts
     times = baseline.save_times
     bounds = (0.0, *times, max(baseline.traced_seconds, times[-1]))
     reached = min(before, len(times))
@@ -189,8 +195,39 @@ def _work_by_saves(trial: TrialRun, baseline: Baseline) -> tuple[float, float]:
 
 def _saved_again(trial: TrialRun, baseline: Baseline) -> tuple[int, int]:
     """How many operations on saves the interrupted attempt of a single interruption made, and how many were made again."""
-    before, after = (sum(each.area == SAVES for each in operations) for operations in trial.operations)
+    before, after = trial.save_counts
     return before, min(before, max(0, before + after - len(baseline.save_times)))
+
+
+def gets_further(trial: TrialRun, baseline: Baseline, *, counts_saves: bool) -> bool | None:
+    """Whether the third attempt of two lives kept at least :data:`MIN_KEPT_SHARE` of what the second had done.
+
+    By the step's own progress; else by the number of its saves, where that tells where it was; else by the files that the third
+    attempt read: where the second has changed none of them, it did nothing that the third could know. ``None``: not known.
+    """
+    if len(trial.attempts) != 3 or len(trial.injected) != 2:
+        return None
+    if baseline.reports_progress:
+        return _further_by_progress(trial.attempts)
+    if trial.tracing_failure or len(trial.operations) != 3:
+        return None
+    first, second, third = trial.save_counts
+    if not second:
+        return None
+    if counts_saves and baseline.save_times:
+        return len(baseline.save_times) - third - first >= MIN_KEPT_SHARE * second
+    loads = trial.traces[trial.task or ""][-1].loads
+    written, changed = ({each.path for each in operations if is_save(each)} for operations in trial.operations[:2])
+    known = set(with_databases(loads or ())) & (written | changed)
+    return bool(known & changed) if known else None
+
+
+def _further_by_progress(attempts: Sequence[TrialAttempt]) -> bool | None:
+    _, second, third = attempts
+    if second.first_progress is None or second.progress is None or third.first_progress is None:
+        return None
+    done = second.progress - second.first_progress
+    return third.first_progress - second.first_progress >= MIN_KEPT_SHARE * done if done > 0 else None
 
 
 def resumes_of(trial: TrialRun, undisturbed: Sequence[FileOperation], counts: SaveCounts) -> tuple[Resume, ...]:
@@ -209,6 +246,7 @@ def resumes_of(trial: TrialRun, undisturbed: Sequence[FileOperation], counts: Sa
     return tuple(resume for resume in resumes if resume is not None)
 
 
+_NEARLY_ALL = 0.9  # of the undisturbed time: "resumes" never stands beside such a cost
 MIN_KEPT_SHARE = 0.25
 """The share of the interrupted work that a step must keep to count as resuming."""
 
@@ -257,6 +295,10 @@ class PointOutcome:
     cost: InterruptionCost | None = None
     resumes: tuple[Resume, ...] = ()
     lost_by: FileOperation | None = None  # the operation after which every save was lost
+    gets_further: bool | None = None  # of two lives: whether attempt 3 got further than attempt 2; None: not known
+    repeated: tuple[str, str] | None = (
+        None  # a file of the step's state, and a row that is in it more often than undisturbed
+    )
     generators: tuple[str, ...] | None = None  # random generators that ended in another state; None: not known
 
     @property
@@ -306,11 +348,37 @@ class StepReport:
         if self.undisturbed_failure:
             return Verdict.FAILS
         verdict = verdict_of(self.outcomes, self.activity, counts_saves=self.counts_saves)
-        return Verdict.UNDECIDED if verdict.is_safe and self.undecided else verdict
+        is_undecided = verdict.is_safe and (self._too_few or (verdict is Verdict.RESUMES and self._contradiction))
+        return Verdict.UNDECIDED if is_undecided else verdict
 
     @property
     def undecided(self) -> str:
         """Why the trials do not suffice for a verdict, even if nothing went wrong; empty if they do."""
+        return self._too_few or self._contradiction
+
+    @property
+    def gets_further(self) -> bool | None:
+        """Whether the step keeps its work through a second interruption too; ``None``: not known."""
+        return next((each.gets_further for each in self.outcomes if each.gets_further is not None), None)
+
+    @property
+    def costs_nearly_all(self) -> bool:
+        """Whether one interruption costs about as much as the whole step, by the time that passed."""
+        undisturbed = min(self.undisturbed_seconds, default=0.0)
+        return self.cost_per_interruption is not None and self.cost_per_interruption > _NEARLY_ALL * undisturbed
+
+    @property
+    def _contradiction(self) -> str:
+        """Why a step that seems to resume perhaps does not; empty if nothing says so."""
+        if not self.costs_nearly_all or self.gets_further:
+            return ""
+        return (
+            "by its files it resumes, and by its time an interruption costs nearly all of the step: report progress, or "
+            "rehearse it on a machine that is less busy"
+        )
+
+    @property
+    def _too_few(self) -> str:
         fewest, count = min(MIN_INTERRUPTED, len(self.outcomes)), len(self.outcomes)
         interrupted = sum(outcome.is_interrupted for outcome in self.outcomes)
         informative = sum(outcome.is_informative for outcome in self.outcomes)
@@ -336,11 +404,11 @@ class StepReport:
         return frozenset(answer for outcome in self.outcomes for answer in _answers(outcome))
 
     @property
-    def untold(self) -> tuple[str, ...]:
-        """The programs that handle SIGTERM, and that no process told of it."""
+    def untold(self) -> tuple[Untold, ...]:
+        """The programs that handle SIGTERM and never got it, each with the one that did not pass it on."""
         trials = (outcome.trial for outcome in self.outcomes if outcome.trial is not None)
         traces = (trace for trial in trials for trace in trial.traces.get(trial.task or "", ()))
-        return tuple(dict.fromkeys(name for trace in traces for name in trace.untold))
+        return tuple(dict.fromkeys(each for trace in traces for each in trace.untold))
 
     @property
     def interruptions(self) -> int:
@@ -401,22 +469,32 @@ def verdict_of(
         )
         keeps = keeps and not is_redone and not (activity is not None and activity.saves_only_early)
     if keeps and origins <= {Origin.NEWEST}:
-        return Verdict.RESUMES
+        return _after_lives(outcomes)
     if keeps:
         return Verdict.GOES_BACK
     if _resumes_after_notice(outcomes):
         return Verdict.RESUMES_WITH_NOTICE
-    return Verdict.STARTS_OVER if keeps is not None else _by_cost(outcomes)
+    if keeps is not None:
+        return Verdict.STARTS_OVER
+    verdict = _by_cost(outcomes, saves_only_early=activity is not None and activity.saves_only_early)
+    return _after_lives(outcomes) if verdict is Verdict.RESUMES else verdict
 
 
-def _by_cost(outcomes: Sequence[PointOutcome]) -> Verdict:
-    """Whether a step resumes of which no progress and no save is seen."""
+def _after_lives(outcomes: Iterable[PointOutcome]) -> Verdict:
+    """The verdict on a step that keeps its work through one interruption: it resumes if it does so through a second one too."""
+    return Verdict.GOES_BACK if any(outcome.gets_further is False for outcome in outcomes) else Verdict.RESUMES
+
+
+def _by_cost(outcomes: Sequence[PointOutcome], *, saves_only_early: bool) -> Verdict:
+    """Whether a step resumes of which no progress is seen, and of which no file that it saves is read."""
     costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
     if costs and all(cost.measured_by is MeasuredBy.NOTHING for cost in costs):
         return Verdict.SAFE
     suddenly = [outcome.cost for outcome in outcomes if outcome.cost is not None and not _has_notice(outcome)]
     saved = sum(cost.saved for cost in suddenly if cost.measured_by is MeasuredBy.SAVES)
     again = sum(cost.saved_again for cost in suddenly if cost.measured_by is MeasuredBy.SAVES)
+    if saved and saves_only_early:
+        return Verdict.STARTS_OVER
     redone = again / saved if saved else _redone_share(suddenly)
     return Verdict.RESUMES if redone is not None and redone <= 1.0 - MIN_KEPT_SHARE else Verdict.STARTS_OVER
 

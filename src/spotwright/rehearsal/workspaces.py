@@ -103,6 +103,9 @@ class Workspace(Protocol):
     def outputs(self, trial: TrialRun, task: str) -> dict[str, Any]:
         """The task's outputs at the end of a trial: values, and ``Path`` for files and folders."""
 
+    def states(self, trial: TrialRun, task: str) -> Iterator[tuple[str, Path]]:
+        """What outlives an attempt and is no output, after a trial: the names of its files and folders, and where they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskWorkspace:
@@ -151,6 +154,11 @@ class TaskWorkspace:
                 if each.get("metadata"):
                     outputs[f"{key} (metadata)"] = each["metadata"]
         return outputs
+
+    def states(self, trial: TrialRun, task: str) -> Iterator[tuple[str, Path]]:
+        """The checkpoints and the claims."""
+        yield "SPOTWRIGHT_CHECKPOINT", trial.run.checkpoint(task)
+        yield from self.claims.content(trial.run.path, task).items()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +244,11 @@ class CommandWorkspace:
         if self.stdout:
             outputs["standard output"] = folder / LOG
         return outputs
+
+    def states(self, trial: TrialRun, task: str) -> Iterator[tuple[str, Path]]:
+        """The checkpoints, and the kept paths in the working folder."""
+        yield "SPOTWRIGHT_CHECKPOINT", trial.run.checkpoint(task)
+        yield from ((name, trial.last_attempt(task).folder / WORK / name) for name in self.kept)
 
 
 def _named_outputs(names: Sequence[str], kept: Mapping[str, Path]) -> dict[str, Path]:
