@@ -20,6 +20,7 @@ from tests.distribution import KeepFixturesTogether
 from tests.skips import SkipSummary, read
 from xdist.remote import Producer
 
+from spotwright.checkpoint import place_owners
 from spotwright.notices.http_client import Answer, HttpClient
 
 TESTS = Path(__file__).parent
@@ -140,3 +141,14 @@ def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
         return request(client, path, timeout=max(timeout, 60.0), **options)
 
     monkeypatch.setattr(HttpClient, "request", patient)
+
+
+@pytest.fixture
+def attempts_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each ``Checkpoint`` of a test be an attempt: in one process the second one at a place would be another training."""
+
+    class Forgetful(dict[Any, Any]):
+        def __setitem__(self, key: Any, value: Any) -> None:
+            """Keep nothing."""
+
+    monkeypatch.setattr(place_owners, "_owners", Forgetful())

@@ -24,6 +24,7 @@ def data() -> tuple[Any, Any]:
     return features, (features[:, 0] * features[:, 1] + random.normal(size=300) / 10)
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="xgboost-cpu has wheels for x86_64 only")
 def test_xgboost_gives_the_same_trees_as_without_an_interruption(tmp_path: Path) -> None:
     xgboost = pytest.importorskip("xgboost", reason=WHY)
@@ -55,6 +56,7 @@ def test_xgboost_gives_the_same_trees_as_without_an_interruption(tmp_path: Path)
     assert np.array_equal(again.predict(matrix), booster.predict(matrix))
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_lightgbm_goes_on_and_ends_with_as_many_trees_and_as_good_ones(tmp_path: Path) -> None:
     lightgbm = pytest.importorskip("lightgbm", reason=WHY)
     from spotwright.checkpoint.lightgbm import train

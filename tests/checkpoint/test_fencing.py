@@ -26,6 +26,7 @@ def loaded(store: Any) -> Any:
     return found.state if found else None
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_a_late_save_of_an_older_attempt_is_refused_and_names_its_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +43,7 @@ def test_a_late_save_of_an_older_attempt_is_refused_and_names_its_successor(
     assert Checkpoint(tmp_path, writer=False).load() == "of the younger"
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_a_pod_without_an_attempt_number_is_named_by_its_uid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPOTWRIGHT_ATTEMPT", raising=False)
     older = Checkpoint(tmp_path)
@@ -54,6 +56,7 @@ def test_a_pod_without_an_attempt_number_is_named_by_its_uid(tmp_path: Path, mon
     assert "attempt " not in str(refused.value).partition("(")[2].partition(")")[0]
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_two_pods_with_the_same_attempt_number_fence_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +174,7 @@ def test_a_save_that_slips_past_a_claim_under_way_never_counts() -> None:
     assert loaded(store) == "first"
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_a_program_that_did_not_load_cannot_overwrite_a_checkpoint(tmp_path: Path) -> None:
     with Checkpoint(tmp_path) as first:
         first.save("precious")

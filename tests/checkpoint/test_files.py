@@ -67,6 +67,7 @@ def test_loading_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_what_was_loaded_can_be_saved_again(tmp_path: Path) -> None:
     before = tree(a_folder(tmp_path / "source"))
     with Checkpoint(tmp_path / "place") as ckpt:

@@ -57,6 +57,7 @@ def test_a_bucket_keeps_as_many_saves_as_a_folder(place: dict[str, Any]) -> None
     assert sum(name.startswith("entry-") for name in names) == 3
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_the_older_of_two_writers_is_refused_in_a_bucket(
     place: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -71,6 +72,7 @@ def test_the_older_of_two_writers_is_refused_in_a_bucket(
     assert "overwrites" not in caplog.text
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_a_commit_that_meets_a_claim_is_refused_by_the_server(
     place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +173,7 @@ def test_a_store_that_ignores_conditional_writes_is_logged(caplog: pytest.LogCap
     assert "ignores conditional writes" in caplog.text
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_any_other_file_system_of_fsspec_works(caplog: pytest.LogCaptureFixture) -> None:
     with Checkpoint("memory://place/run") as older, Checkpoint("memory://place/run") as younger:
         older.load()

@@ -126,6 +126,7 @@ def test_a_warm_start_goes_on_to_the_same_bits(name: str) -> None:
     assert np.array_equal(predictions(interrupted), predictions(undisturbed))
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_a_training_that_is_interrupted_and_resumed_gives_the_same_model(tmp_path: Path) -> None:
     def train(place: Path, stop_after: int) -> Any:
         model = a_model("SGDClassifier", random_state=0)

@@ -28,18 +28,21 @@ def train(place: Path, total: int, stop_after: int | None = None, **options: Any
     return done
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_it_goes_on_after_the_last_saved_step(tmp_path: Path) -> None:
     assert train(tmp_path, 10, stop_after=4, every=0) == [0, 1, 2, 3]
     assert train(tmp_path, 10, every=0) == [4, 5, 6, 7, 8, 9]
     assert Checkpoint(tmp_path, writer=False).load() == {"sum": 45}
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_steps_since_the_last_save_are_done_again(tmp_path: Path) -> None:
     train(tmp_path, 10, stop_after=4, every=3600)  # the first step is saved to learn what it costs
 
     assert train(tmp_path, 10) == list(range(1, 10))
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_the_last_step_is_always_saved(tmp_path: Path) -> None:
     train(tmp_path, 10, every=3600)
 
@@ -77,6 +80,7 @@ def test_the_state_is_made_only_for_a_save(tmp_path: Path) -> None:
     assert len(made) == 2
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_a_save_in_the_middle_of_a_step_lets_the_step_be_done_again_from_there(tmp_path: Path) -> None:
     with Checkpoint(tmp_path) as ckpt:
         ckpt.load()
@@ -91,6 +95,7 @@ def test_a_save_in_the_middle_of_a_step_lets_the_step_be_done_again_from_there(t
         assert ckpt.step == 2
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_progress_is_reported_from_the_loaded_step_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = tmp_path / "progress"
     monkeypatch.setenv("SPOTWRIGHT_PROGRESS_FILE", str(progress))
@@ -268,6 +273,7 @@ def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> N
         Checkpoint(tmp_path, **options)
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_earlier_attempts_that_were_taken_count(tmp_path: Path) -> None:
     for stop in (2, 4):
         train(tmp_path, 10, stop_after=stop, every=0)

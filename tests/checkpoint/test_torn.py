@@ -88,6 +88,7 @@ def test_without_a_whole_save_loading_fails_and_does_not_start_anew() -> None:
         manager(store).load()
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_a_save_that_was_passed_over_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Checkpoint(tmp_path) as ckpt:
         ckpt.save(1)
@@ -99,6 +100,7 @@ def test_a_save_that_was_passed_over_is_logged(tmp_path: Path, caplog: pytest.Lo
     assert "that is not whole was passed over" in caplog.text
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_after_a_torn_save_the_next_save_works(tmp_path: Path) -> None:
     with Checkpoint(tmp_path) as ckpt:
         ckpt.save(1)
@@ -120,6 +122,7 @@ def test_the_requested_number_of_saves_is_kept(tmp_path: Path, count: int) -> No
     assert len(list(tmp_path.glob("state-*"))) == count
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_the_next_attempt_removes_the_files_of_a_killed_save(tmp_path: Path) -> None:
     with Checkpoint(tmp_path) as ckpt:
         ckpt.save(1)

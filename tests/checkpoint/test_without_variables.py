@@ -67,6 +67,7 @@ def test_two_scripts_in_one_folder_do_not_load_each_others_state(tmp_path: Path)
     assert "begins at 0" in run(tmp_path, "train.py").stdout
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_a_working_directory_that_cannot_be_written_to_is_replaced_by_a_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

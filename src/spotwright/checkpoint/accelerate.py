@@ -34,8 +34,15 @@ from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import NotLoaded
 from spotwright.checkpoint.folder_saves import FolderSaves, claim_together, is_replicated
 from spotwright.checkpoint.marked_folder import MarkedFolders, folder_at
+from spotwright.checkpoint.place_owners import PlaceOwner
 
 __all__ = ["SpotState"]
+
+
+_OWN_PLACE = (
+    'give each training its own place, such as SpotState(accelerator, name="fold1"). To go on with the same training, '
+    "SpotState(accelerator, again=True)"
+)
 
 
 class SpotState:
@@ -43,6 +50,8 @@ class SpotState:
 
     - ``place`` is a folder, on a volume that all nodes mount. Default: ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it
       is not set, a folder ``spotwright-checkpoint`` in the working directory.
+    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its checkpoints are below the place.
+    - ``again`` goes on with the work of another ``SpotState`` of this process. Without it, the second one at a place raises.
     - ``total`` is the number of optimizer steps of the whole training, for the report of the progress; 0: not known.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save.
     - ``keep`` is the number of checkpoints to keep, the newest ones.
@@ -55,6 +64,8 @@ class SpotState:
         accelerator: Accelerator,
         place: str | os.PathLike[str] | None = None,
         *,
+        name: str = "",
+        again: bool = False,
         total: int = 0,
         every: float | None = None,
         keep: int = 2,
@@ -66,7 +77,8 @@ class SpotState:
                 "automatic_checkpoint_naming=True beside SpotState: accelerate would choose the folders; remove it"
             )
         self._accelerator, self._total, self._every, self._keep = accelerator, total, every, keep
-        self._folders = MarkedFolders(folder_at(place), "checkpoint-")
+        self._folders = MarkedFolders(folder_at(place, name), "checkpoint-")
+        self._owner = PlaceOwner(self, _OWN_PLACE, again=again)
         self._training: AttendedTraining | None = None
         self._step = self._epoch = self._batch = 0
         self._seed: int | None = None
@@ -81,10 +93,10 @@ class SpotState:
         """Load the newest whole checkpoint; returns False, and changes nothing, if there is none.
 
         From now on this attempt is the writer; SIGTERM and notices are handled. Raises :class:`OtherProgram` for a model with
-        other parameters, and :class:`PlaceError` if the place cannot be used.
+        other parameters, and :class:`PlaceError` if the place cannot be used, or another ``SpotState`` of this process has it.
         """
         accelerator = self._accelerator
-        for line in claim_together(self._folders, accelerator, marks=accelerator.is_main_process):
+        for line in claim_together(self._folders, accelerator, self._owner, marks=accelerator.is_main_process):
             _warn("%s: %s", self._folders.place, line)
         found = self._folders.newest_of(self._model_facts(), accelerator.num_processes)
         step = 0 if found is None else marked_folder.facts_of(found)["step"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from spotwright.checkpoint.attempt_environment import ProgressFile
 from spotwright.checkpoint.errors import CheckpointError, NotLoaded, PlaceError, SaveFailed
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.save_manager import SaveManager
 from spotwright.checkpoint.save_policy import Hazard, SavePolicy
 from spotwright.checkpoint.store import open_store
@@ -29,12 +30,20 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint"]
 
 
+_OWN_PLACE = (
+    'give each training its own place, such as Checkpoint(name="fold1"). To go on with the same training, '
+    "Checkpoint(again=True); to read its saves, Checkpoint(writer=False)"
+)
+
+
 class Checkpoint:
     """The checkpoints of one piece of work.
 
     - ``place`` is a folder, or a URL: ``file://``, ``s3://``, ``gs://``, ``az://`` or any other that fsspec opens. Default:
       ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it is not set, a folder ``spotwright-checkpoint`` in the working
       directory, which a warning names. ``storage_options`` go to fsspec.
+    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its saves are below the place.
+    - ``again`` goes on with the work of another ``Checkpoint`` of this process. Without it, the second one at a place raises.
     - ``program`` names the program that the state belongs to, with a version if you like (``"digits/2"``). The state of another
       program is not loaded.
     - ``keep`` is the number of saves to keep, the newest ones.
@@ -45,7 +54,8 @@ class Checkpoint:
     - ``group`` is the process group of a training with several ranks (``torch.distributed.group.WORLD``). Every rank then makes a
       ``Checkpoint`` and calls :meth:`load`, :meth:`steps` and :meth:`step_done` alike, once for each optimizer step; a notice or
       SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.agreement`).
-    - ``writer=False`` loads and never saves. By default ranks other than 0 (``RANK``) do not save.
+    - ``writer=False`` loads and never saves, also what another training has saved. By default ranks other than 0 (``RANK``) do
+      not save.
     - ``allow_pickle`` pickles values that cannot be stored otherwise. Loading them runs code.
 
     Raises :class:`PlaceError` if the place cannot be used.
@@ -55,6 +65,8 @@ class Checkpoint:
         self,
         place: str | os.PathLike[str] | None = None,
         *,
+        name: str = "",
+        again: bool = False,
         program: str = "",
         keep: int = 2,
         every: float | None = None,
@@ -69,7 +81,11 @@ class Checkpoint:
         if (every is not None and not every >= 0) or (taken_every is not None and not taken_every > 0):
             raise ValueError("every and taken_every are seconds: every must be 0 or more, taken_every more than 0")
         self._manager = SaveManager(
-            open_store(place, storage_options), program=program, keep=keep, allow_pickle=allow_pickle
+            open_store(place, storage_options, name=name),
+            program=program,
+            keep=keep,
+            allow_pickle=allow_pickle,
+            owner=PlaceOwner(self, _OWN_PLACE, again=again),
         )
         is_first = group is not None or os.environ.get("RANK", "0") == "0"
         self.writer = is_first if writer is None else writer
@@ -97,7 +113,7 @@ class Checkpoint:
 
         From now on this attempt is the writer, and saves of older attempts are refused; SIGTERM and notices are handled. Raises
         :class:`BrokenCheckpoint` if there are saves and none of them is whole, :class:`OtherProgram` for a save of another
-        program, and :class:`PlaceError` if the place cannot be used.
+        program, and :class:`PlaceError` if the place cannot be used, or another ``Checkpoint`` of this process has saved there.
         """
         began = time.monotonic()
         self._begin()
@@ -126,10 +142,16 @@ class Checkpoint:
 
         End each with :meth:`step_done`. The share of finished steps goes to ``SPOTWRIGHT_PROGRESS_FILE``. Raises
         :class:`NotLoaded` if :meth:`load` was not called: otherwise a later step with an initial state, or the first step with a
-        saved state, would give a wrong result without an error.
+        saved state, would give a wrong result without an error. Raises :class:`PlaceError` for the same steps a second time: they
+        are another training's, which would have none left.
         """
         if not self._loaded:
             raise NotLoaded("steps() continues after the loaded state: call load() first, and use what it returns")
+        if self._total is not None and total <= self._total <= self._done:
+            raise PlaceError(
+                f"{self._manager.store.place}: steps({total}) has ended already, so another training here would have no step: "
+                'give it its own place, such as Checkpoint(name="fold1")'
+            )
         self._total = total
         return self._steps(total)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -48,6 +49,7 @@ except ImportError as error:
 
 from spotwright.checkpoint.encoding import decode
 from spotwright.checkpoint.errors import BrokenCheckpoint, NotLoaded, UnstorableState
+from spotwright.checkpoint.place_owners import in_use
 from spotwright.checkpoint.save_log import LogEntry
 from spotwright.checkpoint.save_manager import SaveManager
 from spotwright.checkpoint.shard_layout import Layout, Piece, fill, layout_of, value_of, write_shard
@@ -58,21 +60,33 @@ __all__ = ["StoreReader", "StoreWriter", "reader_of"]
 
 
 class _Attempt:
-    """What this process knows of a place: its saves, whether it loaded one, and when it claimed the place."""
+    """What this process knows of a place: its saves, whether it loaded or saved one, and when it claimed the place."""
 
     def __init__(self, manager: SaveManager, *, loaded: bool = False) -> None:
-        self.manager, self.loaded = manager, loaded
+        self.manager, self.loaded, self.saved = manager, loaded, False
         self.began = time.monotonic()
+        self._reader: weakref.ref[object] | None = None
+
+    def begin(self, reader: object, *, again: bool) -> None:
+        """Let a training begin with its reader. Raises :class:`PlaceError` if another one of this process has begun here."""
+        is_second = self._reader is not None and self._reader() is not reader and (self.loaded or self.saved)
+        if is_second and not again:
+            raise in_use(self.manager.store.place, _OWN_PLACE)
+        self._reader = weakref.ref(reader)
 
 
+_OWN_PLACE = (
+    'give each training its own place, such as StoreReader(name="fold1") and StoreWriter(name="fold1"). To read again in the '
+    "same training, StoreReader(again=True)"
+)
 _claiming = threading.Lock()
 _attempts: dict[tuple[int, str], _Attempt] = {}  # by process and place: all writers of a process are one attempt
 
 
 def _attempt_at(
-    place: str | os.PathLike[str] | None, program: str, keep: int, options: Mapping[str, Any] | None
+    place: str | os.PathLike[str] | None, name: str, program: str, keep: int, options: Mapping[str, Any] | None
 ) -> _Attempt:
-    store = open_store(place, options)
+    store = open_store(place, options, name=name)
     key = (os.getpid(), store.place)
     if key not in _attempts:
         _attempts[key] = _Attempt(SaveManager(store, program=program, keep=keep, allow_pickle=False))
@@ -100,13 +114,14 @@ class StoreWriter(StorageWriter):
         self,
         place: str | os.PathLike[str] | None = None,
         *,
+        name: str = "",
         program: str = "",
         keep: int = 2,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least the newest checkpoint must be kept")
-        self._place, self._settings = place, (program, keep, storage_options)
+        self._place, self._settings = place, (name, program, keep, storage_options)
         self.attempt = _attempt_at(place, *self._settings)
         self._began: dict[int, float] = {}  # by thread: each save, as of async_save, is made in one
         self._counts: dict[int, int] = {}  # the same
@@ -156,6 +171,7 @@ class StoreWriter(StorageWriter):
     def _write(self, items: list[WriteItem], task: _Task, planner: SavePlanner) -> list[WriteResult]:
         manager = self.attempt.manager
         manager.log.expect(task.token, task.claim)
+        self.attempt.saved = True
         values = {item.index.fqn: value_of(item, planner) for item in items if item.type == WriteItemType.BYTE_IO}
         tensors = (
             (item.index, item.index.fqn, planner.resolve_data(item))
@@ -186,12 +202,13 @@ class StoreWriter(StorageWriter):
 
     def __reduce__(self) -> Any:
         """Tell the process of an asynchronous save what it is to do; it is an attempt of its own."""
+        self.attempt.saved = True
         return _writer_at, (self._place, self._settings, self.attempt.loaded)
 
 
-def _writer_at(place: str | os.PathLike[str] | None, settings: tuple[str, int, Any], loaded: bool) -> StoreWriter:
-    program, keep, options = settings
-    writer = StoreWriter(place, program=program, keep=keep, storage_options=options)
+def _writer_at(place: str | os.PathLike[str] | None, settings: tuple[str, str, int, Any], loaded: bool) -> StoreWriter:
+    name, program, keep, options = settings
+    writer = StoreWriter(place, name=name, program=program, keep=keep, storage_options=options)
     writer.attempt.loaded |= loaded
     return writer
 
@@ -303,20 +320,32 @@ class _Reader(StorageReader):
 
 
 class StoreReader(_Reader):
-    """Loads the newest save of a place; the arguments are those of :class:`StoreWriter`."""
+    """Loads the newest save of a place; the arguments are those of :class:`StoreWriter`.
+
+    A process reads a place with one reader, from which its training goes on. A second one raises :class:`PlaceError` after the
+    first has loaded or a save was made, because it would be another training's; ``again`` reads in the same training.
+    """
 
     def __init__(
         self,
         place: str | os.PathLike[str] | None = None,
         *,
+        name: str = "",
+        again: bool = False,
         program: str = "",
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self._settings = program, 2, storage_options
+        self._settings, self._again = (name, program, 2, storage_options), again
         super().__init__(_attempt_at(place, *self._settings))
+
+    def read_metadata(self) -> Metadata:
+        """Return the layout of the newest save, in DCP's terms."""
+        self.attempt.begin(self, again=self._again)
+        return super().read_metadata()
 
     def has_save(self) -> bool:
         """True if the place has a save."""
+        self.attempt.begin(self, again=self._again)
         return not self.attempt.manager.is_empty()
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:

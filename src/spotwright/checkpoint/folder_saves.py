@@ -17,14 +17,15 @@ from spotwright.checkpoint import marked_folder
 from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import SaveFailed, StaleWriter
 from spotwright.checkpoint.marked_folder import MarkedFolders
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.refused_write import what_refused
 
 __all__ = ["FolderSaves", "claim_together", "is_replicated"]
 
 
-def claim_together(folders: MarkedFolders, accelerator: Any, *, marks: bool) -> list[str]:
+def claim_together(folders: MarkedFolders, accelerator: Any, owner: PlaceOwner, *, marks: bool) -> list[str]:
     """Let the processes that mark claim the place, and all know its claim; see :meth:`MarkedFolders.claim`."""
-    lines = folders.claim() if marks else []
+    lines = folders.claim(owner) if marks else []
     accelerator.wait_for_everyone()
     claims = accelerator.gather(torch.tensor([folders.writer], device=accelerator.device))
     folders.writer = int(claims.max().item())

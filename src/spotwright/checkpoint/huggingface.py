@@ -10,6 +10,10 @@ after a notice. A checkpoint counts when its mark is written. In an attempt of S
 ``SPOTWRIGHT_CHECKPOINT``, because ``output_dir`` goes with the attempt; elsewhere they are in ``output_dir``. If that is an
 object store, an absolute ``output_dir`` is used, and any other is refused.
 
+The path below ``SPOTWRIGHT_CHECKPOINT`` is the whole relative ``output_dir``. An absolute one counts from the working directory
+or the attempt's folder, if it is there, and else from ``/``, without the parts that are new in each attempt: UUIDs and the names
+that Python's ``tempfile`` makes.
+
 transformers gives a callback neither the trainer nor a word before it looks for a checkpoint, and refuses
 ``resume_from_checkpoint=True`` without one (``Trainer.train`` in ``transformers/trainer.py``). Therefore this module puts a
 function before ``Trainer.train``. It does nothing for trainers without a :class:`SpotCallback`.
@@ -20,6 +24,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,20 +52,30 @@ from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import PlaceError
 from spotwright.checkpoint.folder_saves import FolderSaves, claim_together, is_replicated
 from spotwright.checkpoint.marked_folder import MarkedFolders
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.termination import EXIT
 
 __all__ = ["SpotCallback"]
 
 
+_OWN_PLACE = (
+    'give each training its own output_dir, such as output_dir="runs/fold1". To go on with the same training in another Trainer, '
+    "SpotCallback(again=True)"
+)
+
+
 class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not there when types are checked
     """The callback for ``Trainer(callbacks=[SpotCallback()])``.
 
-    ``every`` is the seconds between two saves beside those of ``save_strategy``; by default there are none. Raises
-    :class:`ValueError` for arguments with which a training cannot resume.
+    - ``every`` is the seconds between two saves beside those of ``save_strategy``; by default there are none.
+    - ``again`` lets another ``Trainer`` of this process go on with the work of the first one in an ``output_dir``. Without it,
+      the second one that resumes there raises; ``train`` of the same ``Trainer`` goes on.
+
+    Raises :class:`ValueError` for arguments with which a training cannot resume.
     """
 
-    def __init__(self, *, every: float | None = None) -> None:
-        self._every = every
+    def __init__(self, *, every: float | None = None, again: bool = False) -> None:
+        self._every, self._again = every, again
         self._training: AttendedTraining | None = None
         self._folders: MarkedFolders | None = None
         self._facts: dict[str, Any] = {}
@@ -68,6 +83,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._random: dict[str, Any] | None = None
         self._is_whole = False
         self._resumed_from: Path | None = None
+        self._trainer: Trainer | None = None
 
     # -- called by transformers
 
@@ -99,6 +115,8 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self.close()
         if self._resumed_from is not None:
             _take_problem_type(self._resumed_from, options.get("model"))
+            if self._trainer is not None:
+                _put_loss_back(self._trainer, marked_folder.facts_of(self._resumed_from).get("loss"))
         if self._folders is not None and not state.is_hyper_param_search:  # a search has a folder for each trial
             self._training = AttendedTraining(
                 state.global_step, state.max_steps, saves_when_due=self._every is not None, every=self._every
@@ -138,9 +156,13 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
     # -- inside
 
     @contextmanager
-    def attend(self, trainer: Trainer) -> Iterator[None]:
-        """Keep the checkpoints of a ``Trainer.train`` in the place that survives, from before it looks for one to its end."""
-        self._resumed_from = None
+    def attend(self, trainer: Trainer, *, resumes: bool) -> Iterator[None]:
+        """Keep the checkpoints of a ``Trainer.train`` in the place that survives, from before it looks for one to its end.
+
+        ``resumes`` says that it goes on from the newest one. Raises :class:`PlaceError` if that is another training's.
+        """
+        self._resumed_from, self._trainer = None, trainer
+        owner = PlaceOwner(trainer, _OWN_PLACE, again=self._again or not resumes)
         args = trainer.args
         before = args.output_dir, args.save_total_limit
         self._folders = MarkedFolders(_place(args.output_dir), f"{PREFIX_CHECKPOINT_DIR}-", _looks_whole)
@@ -151,7 +173,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         save = trainer._save_checkpoint  # noqa: SLF001  # no callback is called around it
         trainer._save_checkpoint = functools.partial(self._save, trainer, save)  # noqa: SLF001
         try:
-            for line in claim_together(self._folders, trainer.accelerator, marks=args.should_save):
+            for line in claim_together(self._folders, trainer.accelerator, owner, marks=args.should_save):
                 _warn("%s: %s", self._folders.place, line)
             yield
             self._end_if_unfinished()
@@ -163,7 +185,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
             args.output_dir, args.save_total_limit = before
             trainer._save_checkpoint = save  # noqa: SLF001
             self.close()
-            self._folders = None
+            self._folders = self._trainer = None
 
     def _end_if_unfinished(self) -> None:
         if self._training is not None and self._training.is_unfinished:
@@ -211,7 +233,7 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         self._is_whole = saves.save(
             state.global_step,
             lambda folder: self._write(trainer, folder, lambda: save(*values)),
-            {**self._facts, "step": state.global_step},
+            {**self._facts, "step": state.global_step, "loss": _loss_of(trainer, alone=self._training.is_alone)},
             is_independent=is_replicated(trainer.accelerator) and not state.best_global_step,  # which is waited for
         )
         if not self._is_whole:
@@ -244,7 +266,7 @@ def _train_on_spot(self: Trainer, resume_from_checkpoint: Any = None, *values: A
     spot = next((each for each in self.callback_handler.callbacks if isinstance(each, SpotCallback)), None)
     if spot is None:
         return _train(self, resume_from_checkpoint, *values, **options)
-    with spot.attend(self):
+    with spot.attend(self, resumes=resume_from_checkpoint is True):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = spot.newest(self.accelerator)
         elif not resume_from_checkpoint:
@@ -273,7 +295,44 @@ def _place(output_dir: str) -> Path:
             raise PlaceError(f"{error}; {wanted}, the output_dir, goes with this node") from error
         _warn("%s; the checkpoints stay in %s, which must be on such a volume", error, wanted)
         return wanted
-    return wanted if wanted.is_relative_to(place) else place / wanted.name
+    return wanted if wanted.is_relative_to(place) else place / _below(output_dir)
+
+
+_NEW_EACH_TIME = re.compile(r"tmp[a-z0-9_]{8}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # tempfile's names, UUIDs
+
+
+def _below(output_dir: str) -> Path:
+    """The path of an ``output_dir`` below the attempt's place: the same one in every attempt and on every node."""
+    path = Path(os.path.normpath(output_dir))
+    attempt = os.path.dirname(os.environ.get("SPOTWRIGHT_PROGRESS_FILE", ""))
+    for base in filter(None, (os.getcwd(), attempt)):
+        if path.is_relative_to(base):
+            path = path.relative_to(base)
+            break
+    parts = path.relative_to(path.anchor).parts
+    return Path(*(part for part in parts if part != ".." and not _NEW_EACH_TIME.fullmatch(part)))
+
+
+def _loss_of(trainer: Trainer, *, alone: bool) -> list[float]:
+    """The losses from which ``Trainer.train`` computes the mean that it returns, and the next one that it logs."""
+    pending = trainer._tr_loss.detach().reshape(1)  # noqa: SLF001  # transformers has no other name for these
+    pending = pending if alone else trainer.accelerator.gather(pending)
+    return [
+        trainer._total_loss_scalar,  # noqa: SLF001
+        float(pending.mean()),
+        trainer._globalstep_last_logged,  # noqa: SLF001
+        trainer._initial_global_step,  # noqa: SLF001
+    ]
+
+
+def _put_loss_back(trainer: Trainer, loss: Any) -> None:
+    """Let a resumed training log and return the losses of the whole training: one with no step left would return 0."""
+    if loss is None:
+        return  # saved before Spotwright was used here
+    total, pending, logged, began = loss
+    trainer._total_loss_scalar = total  # noqa: SLF001
+    trainer._tr_loss.fill_(pending)  # noqa: SLF001
+    trainer._globalstep_last_logged, trainer._initial_global_step = int(logged), int(began)  # noqa: SLF001
 
 
 def _take_problem_type(folder: Path, model: Any) -> None:

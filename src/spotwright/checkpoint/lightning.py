@@ -51,6 +51,7 @@ from spotwright.checkpoint.attempt_environment import progress
 from spotwright.checkpoint.attended_training import AttendedTraining
 from spotwright.checkpoint.errors import SaveFailed
 from spotwright.checkpoint.marked_folder import MarkedFolders, check_one_place, folder_at
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.refused_write import what_refused
 from spotwright.checkpoint.termination import EXIT, let_workers_outlive_sigterm
 
@@ -62,6 +63,10 @@ _PART_NAME = re.compile(r".+\.\d{1,10}-[0-9a-f]{8}\.part")
 _LEFT_AFTER = 3600.0  # seconds without a write, after which such a file was left by a process that has ended
 _KEY = "spotwright"  # our part of a checkpoint
 _RANDOM_BYTES = 1 << 16  # of the random states of one rank, as JSON; without a GPU they have 30,000
+_OWN_PLACE = (
+    'give each training its own place, such as SpotCheckpoint(name="fold1"). To go on with the same training in another Trainer, '
+    "SpotCheckpoint(again=True)"
+)
 
 
 class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is not there when types are checked
@@ -133,6 +138,9 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
 
     - ``dirpath`` is the folder of the checkpoints. Default: ``SPOTWRIGHT_CHECKPOINT``, which every attempt has; if it is not set,
       a folder ``spotwright-checkpoint`` in the working directory.
+    - ``name`` is that of one of several trainings of a process, such as ``"fold1"``: its checkpoints are below the folder.
+    - ``again`` lets another ``Trainer`` of this process go on with the work of the first one. Without it, the second ``Trainer``
+      that fits with one folder raises; ``fit`` of the same ``Trainer`` goes on.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save.
     - ``keep`` is the number of checkpoints to keep, the newest ones.
 
@@ -142,13 +150,19 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
     """
 
     def __init__(
-        self, dirpath: str | os.PathLike[str] | None = None, *, every: float | None = None, keep: int = 2
+        self,
+        dirpath: str | os.PathLike[str] | None = None,
+        *,
+        name: str = "",
+        again: bool = False,
+        every: float | None = None,
+        keep: int = 2,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least the newest checkpoint must be kept")
-        self._folder = folder_at(dirpath)
+        self._folder = folder_at(dirpath, name)
         super().__init__(str(self._folder))  # the callback in which fit(ckpt_path="last") looks for a path
-        self._every, self._keep = every, keep
+        self._every, self._keep, self._again = every, keep, again
         self._claims = MarkedFolders(self._folder, "step-")
         self._training: AttendedTraining | None = None
         self._users_handler: Any = None
@@ -166,7 +180,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
     # -- called by Lightning
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:  # noqa: ARG002  # Lightning's signature
-        """Claim the folder."""
+        """Claim the folder. Raises :class:`PlaceError` if another ``Trainer`` of this process has it."""
         if stage != "fit":
             return
         let_workers_outlive_sigterm()  # they are forked before the training begins
@@ -176,7 +190,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         self._users_handler = signal.getsignal(signal.SIGTERM)  # Lightning's own handler comes later
         if trainer.is_global_zero:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._claims.claim()
+            self._claims.claim(PlaceOwner(trainer, _OWN_PLACE, again=self._again))
             for path in self._folder.glob(f"step-*{_PART}"):
                 path.unlink(missing_ok=True)  # a process of an earlier attempt that still writes it gets an error
             if isinstance(checkpoint_io := trainer.strategy.checkpoint_io, SpotCheckpointIO):

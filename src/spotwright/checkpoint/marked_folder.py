@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.checkpoint.errors import OtherProgram, PlaceError
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.save_log import SaveLog, describe_writer
 from spotwright.checkpoint.store import FolderStore, open_store
 
@@ -52,8 +53,8 @@ _MOST_SHAPES = 20_000  # parameters whose shapes are in a mark, about 100 bytes 
 _MOST_TOLD = 3  # differences of two models that a message tells
 
 
-def folder_at(place: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder of a place, as :class:`~spotwright.checkpoint.Checkpoint` takes it: ``None`` is that of the attempt.
+def folder_at(place: str | os.PathLike[str] | None = None, name: str = "") -> Path:
+    """Return the folder of a place and a name, as :class:`~spotwright.checkpoint.Checkpoint` takes them.
 
     Raises :class:`PlaceError` for an object store, which has no folders.
     """
@@ -63,7 +64,7 @@ def folder_at(place: str | os.PathLike[str] | None = None) -> Path:
             f"{address}: this framework saves into folders, not into object stores: mount a volume and name a folder there, "
             "or train in a loop of your own with spotwright.checkpoint.Checkpoint, which takes this place"
         )
-    store = open_store(place)
+    store = open_store(place, name=name)
     assert isinstance(store, FolderStore)  # noqa: S101  # any other address is an object store
     return Path(store.place)
 
@@ -160,13 +161,19 @@ class MarkedFolders:
         self.writer = 0
         """Number of the attempt in whose folder all processes write: the claim's."""
 
-    def claim(self) -> list[str]:
+    def claim(self, owner: PlaceOwner | None = None) -> list[str]:
         """Become the writer of the place, and move torn folders aside. Returns a line for each of them.
 
-        Raises :class:`PlaceError` if the place cannot be used.
+        ``owner`` is the training that claims. Raises :class:`PlaceError` if the place cannot be used, or another training of this
+        process has it.
         """
         is_new = self._claims.latest_claim() is None
+        saves = str(self.place / self.prefix)
+        if owner is not None:
+            owner.check(saves, is_claimed=not is_new)
         self.writer = self._claims.claim_token({"who": describe_writer(), "at": time.time()}).number
+        if owner is not None:
+            owner.set(saves)
         moved = self._clear_writers()
         for folder in self._folders():
             if is_new and not (folder / MARK).exists() and self._looks_whole(folder):

@@ -23,6 +23,7 @@ from spotwright.checkpoint.errors import (
     StaleWriter,
     UnstorableState,
 )
+from spotwright.checkpoint.place_owners import PlaceOwner
 from spotwright.checkpoint.save_log import LogEntry, SaveLog, describe_writer
 from spotwright.checkpoint.save_policy import Hazard
 from spotwright.checkpoint.store import Store
@@ -47,10 +48,15 @@ class Loaded:
 
 
 class SaveManager:
-    """The saves of one place, for one attempt. ``program`` must be that of the existing saves, if both are named."""
+    """The saves of one place, for one attempt. ``program`` must be that of the existing saves, if both are named.
 
-    def __init__(self, store: Store, *, program: str, keep: int, allow_pickle: bool) -> None:
-        self.store, self.log = store, SaveLog(store)
+    ``owner`` is the training whose saves they are; ``None``: any number of them in this process.
+    """
+
+    def __init__(
+        self, store: Store, *, program: str, keep: int, allow_pickle: bool, owner: PlaceOwner | None = None
+    ) -> None:
+        self.store, self.log, self._owner = store, SaveLog(store), owner
         self._program, self._keep, self._allow_pickle = program, keep, allow_pickle
         self._count = 0
 
@@ -59,7 +65,7 @@ class SaveManager:
 
         ``hazard`` is the pool's ``taken_every``. The counts are passed on in the claim. ``ranks`` is as in
         :meth:`SaveLog.claim_token`. Raises :class:`OtherProgram` before it claims anything, because the other program may be
-        running.
+        running, and :class:`PlaceError` if another training of this process has the place.
         """
         earlier = self.log.latest_claim()
         if earlier is not None:
@@ -76,7 +82,11 @@ class SaveManager:
                 taken += not last.data["finished"]
         past = [taken, lived]
         about = {"who": describe_writer(), "program": self._program, "past": past, "at": time.time()}
+        if self._owner is not None:
+            self._owner.check(self.store.place, is_claimed=earlier is not None)
         self.log.claim_token(about, ranks=ranks)
+        if self._owner is not None:
+            self._owner.set(self.store.place)
         self.log.prune(self._keep)
         return Hazard(hazard, taken, lived)
 

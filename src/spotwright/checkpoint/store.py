@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, BinaryIO, Protocol
 
 from spotwright.checkpoint.errors import PlaceError, SaveFailed
+from spotwright.links_below import is_plain
 
 __all__ = ["FolderStore", "Store", "open_store"]
 
@@ -52,10 +53,14 @@ class Store(Protocol):
         """Remove a file, if it exists."""
 
 
-def open_store(place: str | os.PathLike[str] | None, options: Mapping[str, Any] | None = None) -> Store:
+def open_store(
+    place: str | os.PathLike[str] | None, options: Mapping[str, Any] | None = None, *, name: str = ""
+) -> Store:
     """Return the store of an address; ``None`` stands for ``SPOTWRIGHT_CHECKPOINT``, or the default folder.
 
-    ``options`` go to fsspec. It creates and reads nothing yet. Raises :class:`PlaceError` for an address that no store can open.
+    ``options`` go to fsspec. ``name`` is that of one of several trainings, whose place is below the address. It creates and reads
+    nothing yet. Raises :class:`PlaceError` for an address that no store can open, and :class:`ValueError` for a name that is no
+    relative path.
     """
     address = os.fspath(place) if place is not None else os.environ.get("SPOTWRIGHT_CHECKPOINT", "")
     if not address:
@@ -66,6 +71,8 @@ def open_store(place: str | os.PathLike[str] | None, options: Mapping[str, Any] 
         from spotwright.checkpoint.attempt_environment import default_folder
 
         address = default_folder()
+    if name:
+        address = _below(address, name)
     scheme, mark, rest = address.partition("://")
     if not mark or scheme == "file":
         return FolderStore(_local(rest) if mark else address)
@@ -76,6 +83,14 @@ def open_store(place: str | os.PathLike[str] | None, options: Mapping[str, Any] 
     from spotwright.checkpoint.object_store import ObjectStore
 
     return ObjectStore(address, options or {})
+
+
+def _below(address: str, name: str) -> str:
+    """Return the address of a training by its name, in the place that several share."""
+    if not is_plain(name):
+        raise ValueError(f"name={name!r}: expected a relative path, such as name='fold1'")
+    head, mark, query = address.partition("?") if "://" in address else (address, "", "")
+    return f"{head.rstrip('/')}/{name}{mark}{query}"
 
 
 def _local(rest: str) -> str:

@@ -1,0 +1,48 @@
+"""One training of a process has a place: a second one there would find the first one's end, train nothing, and look finished.
+
+Folds, stages and loops over settings run several trainings in one process. Each needs its own place, so the second claim of a
+place raises, unless its caller says that it goes on with the first one's work. Attempts are processes of their own and claim
+freely. So does a training whose place was removed meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+
+from spotwright.checkpoint.errors import PlaceError
+
+__all__ = ["PlaceOwner", "in_use"]
+
+_owners: dict[tuple[int, str], weakref.ref[object]] = {}  # by process and place: the training that has claimed it
+
+
+class PlaceOwner:
+    """A training that claims a place for this process. It is not kept alive.
+
+    ``advice`` says how it gets its own place, or goes on in the one of another training. ``again`` lets it do the latter.
+    """
+
+    def __init__(self, training: object, advice: str, *, again: bool = False) -> None:
+        self._training, self._advice, self._again = weakref.ref(training), advice, again
+
+    def check(self, place: str, *, is_claimed: bool) -> None:
+        """Raise :class:`PlaceError` if another training of this process has claimed the place, also one that has ended.
+
+        ``is_claimed`` says whether the place has a claim now: if it does not, it was removed, and the training begins anew.
+        """
+        owner = _owners.get((os.getpid(), place))
+        if owner is not None and not self._again and owner() is not self._training() and is_claimed:
+            raise in_use(place, self._advice)
+
+    def set(self, place: str) -> None:
+        """Give the place to the training."""
+        _owners[os.getpid(), place] = self._training
+
+
+def in_use(place: str, advice: str) -> PlaceError:
+    """Return the error of a second training in a place."""
+    return PlaceError(
+        f"{place}: another training of this process has saved here, and this one would go on from its saves instead of training: "
+        f"{advice}"
+    )
