@@ -50,6 +50,7 @@ __all__ = [
     "main_container",
     "metadata",
     "outcome_of",
+    "redirected_to",
     "requests_of",
     "retries_of",
     "retries_of_job",
@@ -259,6 +260,25 @@ def main_container(pod: Mapping[str, Any]) -> str:
     """The name of the container that runs the user's code: ``main`` in Argo and KFP, else the first of the spec."""
     names = [str(container.get("name", "")) for container in mappings(mapping(pod.get("spec")).get("containers"))]
     return "main" if "main" in names else (names or [""])[0]
+
+
+_KATIB_S_FILE = "/var/log/katib/metrics.log"
+_KATIB_S_COLLECTOR = "metrics-logger-and-collector"
+
+
+def redirected_to(pod: Mapping[str, Any]) -> str:
+    """The container that prints what the main one writes, in a trial of Katib with the StdOut collector; empty elsewhere.
+
+    Katib makes the main container's command ``sh -c "COMMAND 1>FILE 2>&1 && ..."``, so its own log is empty, and adds a container
+    that prints each line of the file (katib v0.19.0, ``pkg/webhook/v1beta1/pod/utils.go``, ``wrapWorkerContainer``;
+    ``cmd/metricscollector/v1beta1/file-metricscollector/main.go``, ``printMetricsFile``).
+    """
+    containers = mappings(mapping(pod.get("spec")).get("containers"))
+    main = next((each for each in containers if each.get("name") == main_container(pod)), {})
+    args = main.get("args")
+    is_redirected = any(f"1>{_KATIB_S_FILE} 2>&1" in str(arg) for arg in (args if isinstance(args, list) else ()))
+    has_collector = any(each.get("name") == _KATIB_S_COLLECTOR for each in containers)
+    return _KATIB_S_COLLECTOR if is_redirected and has_collector else ""
 
 
 def requests_of(pod: Mapping[str, Any]) -> Resources:
