@@ -290,7 +290,8 @@ class Follower:
         printer = redirected_to(self.pod)
         if printer and (not self._file.notes or not _printer(self.pod)):
             self._say(
-                f"Katib redirects what {main_container(self.pod)} writes, and container {printer} prints it, whose log was not read"
+                f"Katib redirects what {main_container(self.pod)} writes, and container {printer} prints it, whose log was "
+                "not read"
             )
         if self._trouble and (self._file.notes or self._is_unwritten):
             last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""

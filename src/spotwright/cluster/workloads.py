@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from spotwright.cluster.signals import how_shut_down, mapping, mappings
 from spotwright.engine.events import RunStatus
+from spotwright.kinds.katib import LAST_ATTEMPT_COLLECTORS
 from spotwright.kinds.kind import NAMESAKES
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
@@ -50,6 +51,7 @@ __all__ = [
     "main_container",
     "metadata",
     "outcome_of",
+    "reads_last_attempt",
     "redirected_to",
     "requests_of",
     "retries_of",
@@ -58,6 +60,8 @@ __all__ = [
     "task_name",
     "template_of_pod",
     "templates_of",
+    "trial_of",
+    "trial_values",
     "uid_of",
     "workflow_task",
 ]
@@ -260,6 +264,39 @@ def main_container(pod: Mapping[str, Any]) -> str:
     """The name of the container that runs the user's code: ``main`` in Argo and KFP, else the first of the spec."""
     names = [str(container.get("name", "")) for container in mappings(mapping(pod.get("spec")).get("containers"))]
     return "main" if "main" in names else (names or [""])[0]
+
+
+_MOST_VALUES, _LONGEST_VALUE = 50, 100  # of a Trial; users write them
+
+
+def trial_of(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The Trial of Katib among the owners of a pod; empty if there is none."""
+    return next((owner for owner in owners if owner.get("kind") == "Trial"), {})
+
+
+def trial_values(trial: Mapping[str, Any]) -> dict[str, str]:
+    """The parameters of a Trial, and its metrics as soon as Katib has collected them, by name.
+
+    A metric has the value that its experiment compares: by its strategy, else the best one (katib v0.19.0, ``TrialSpec`` and
+    ``Observation``).
+    """
+    spec, status = mapping(trial.get("spec")), mapping(trial.get("status"))
+    objective = mapping(spec.get("objective"))
+    default = "min" if objective.get("type") == "minimize" else "max"
+    strategies = {str(one.get("name")): str(one.get("value")) for one in mappings(objective.get("metricStrategies"))}
+    pairs = [(one.get("name"), one.get("value")) for one in mappings(spec.get("parameterAssignments"))]
+    pairs += [
+        (metric.get("name"), metric.get(strategies.get(str(metric.get("name")), default)))
+        for metric in mappings(mapping(status.get("observation")).get("metrics"))
+    ]
+    known = [(str(name), str(value)) for name, value in pairs if name is not None and value is not None]
+    return {name[:_LONGEST_VALUE]: value[:_LONGEST_VALUE] for name, value in known[:_MOST_VALUES]}
+
+
+def reads_last_attempt(trial: Mapping[str, Any]) -> bool:
+    """Whether Katib reads the metrics of a Trial in what its last attempt has written, and not as they are sent."""
+    kind = mapping(mapping(mapping(trial.get("spec")).get("metricsCollector")).get("collector")).get("kind")
+    return kind in LAST_ATTEMPT_COLLECTORS
 
 
 _KATIB_S_FILE = "/var/log/katib/metrics.log"

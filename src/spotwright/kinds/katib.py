@@ -22,7 +22,7 @@ from spotwright.placing.pod_spec import METADATA, POD_FIELDS, check, refuse_misp
 from spotwright.placing.yaml_writer import apply, in_brief, splices
 from spotwright.yaml_composer import ScalarNode
 
-__all__ = ["KINDS", "parse_marked", "place"]
+__all__ = ["KINDS", "LAST_ATTEMPT_COLLECTORS", "parse_marked", "place"]
 
 
 _PRIVATE = 0xE000  # a private use area of Unicode, which YAML takes for letters
@@ -109,6 +109,12 @@ def _check(text: str, edited: Sequence[tuple[Editor, Sequence[tuple[Edit, Splice
 
 
 _TEMPLATE: Path = ("spec", "trialTemplate")
+LAST_ATTEMPT_COLLECTORS = ("StdOut", "File", "TensorFlowEvent")
+"""The collectors that read a file in a volume of the pod, so what the last attempt has written, once it has succeeded.
+
+Push sends each value to Katib's database at once (katib v0.19.0, ``pkg/webhook/v1beta1/pod/utils.go``, ``getMountPath`` and
+``mutateMetricsCollectorVolume``; ``cmd/metricscollector/v1beta1/file-metricscollector/main.go``, ``reportMetrics``).
+"""
 _FROZEN = "only parallelTrialCount, maxTrialCount and maxFailedTrialCount can be changed"
 _SUGGESTION = "katib-config decides where suggestion and early stopping run; the Experiment cannot place them"
 

@@ -54,9 +54,9 @@ TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
 def annotations_at(data: Any) -> Path:
     """Where the annotations stand that are added to an object: in its metadata, for a Katib Experiment in that of its trialSpec.
 
-    Katib copies the labels and annotations of an Experiment to its Suggestion and from there to the suggestion service's Deployment and
-    pods, which must carry nothing of ours (katib v0.19.0, ``pkg/controller.v1beta1/experiment/suggestion/suggestion.go`` and
-    ``pkg/controller.v1beta1/suggestion/composer/composer.go``).
+    Katib copies the labels and annotations of an Experiment to its Suggestion, and from there to the Deployment and the pods of
+    the suggestion service, which must carry nothing of ours (katib v0.19.0, ``experiment/suggestion/suggestion.go`` and
+    ``suggestion/composer/composer.go`` of ``pkg/controller.v1beta1``).
     """
     if value_at(data, ("kind",)) != "Experiment" or not isinstance(value_at(data, TRIAL), dict):
         return AT[:-1]
