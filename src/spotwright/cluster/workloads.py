@@ -45,6 +45,7 @@ __all__ = [
     "gang_of",
     "has_policy",
     "is_own_run",
+    "is_wrapped_by_katib",
     "key_of",
     "last_step",
     "lineage",
@@ -312,10 +313,22 @@ def redirected_to(pod: Mapping[str, Any]) -> str:
     """
     containers = mappings(mapping(pod.get("spec")).get("containers"))
     main = next((each for each in containers if each.get("name") == main_container(pod)), {})
-    args = main.get("args")
-    is_redirected = any(f"1>{_KATIB_S_FILE} 2>&1" in str(arg) for arg in (args if isinstance(args, list) else ()))
+    is_redirected = any(f"1>{_KATIB_S_FILE} 2>&1" in str(arg) for arg in _list(main.get("args")))
     has_collector = any(each.get("name") == _KATIB_S_COLLECTOR for each in containers)
     return _KATIB_S_COLLECTOR if is_redirected and has_collector else ""
+
+
+_KATIB_S_MARK = " && echo completed > "
+
+
+def is_wrapped_by_katib(pod: Mapping[str, Any]) -> bool:
+    """Whether Katib has put a shell in front of the code of a pod, which passes no SIGTERM on (``wrapWorkerContainer``)."""
+    containers = mappings(mapping(pod.get("spec")).get("containers"))
+    return any(_KATIB_S_MARK in str(arg) for each in containers for arg in _list(each.get("args")))
+
+
+def _list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 def requests_of(pod: Mapping[str, Any]) -> Resources:

@@ -291,7 +291,7 @@ def refusal_of(document: Document, config: Config, references: References) -> In
     ``references`` has the objects of the same input. Nothing is said of an object that was placed before.
     """
     api_version, kind = _kind_of(document)
-    if document.get(_record_path(document), None) is not None:
+    if any(document.get(at, None) is not None for at in (_record_path(document), AT)):
         return None
     rules = ObjectRules(config, references, PlaceOptions(only_explain=True), Additions().add)
     try:

@@ -169,6 +169,46 @@ def test_a_note_reports_that_suggestions_are_not_placed() -> None:
     assert place(an_experiment()).reports("suggestion and early stopping", "the Experiment cannot place them")
 
 
+COLLECTORS = {
+    "": "Checkpoint.print of spotwright.checkpoint does, or",
+    "{kind: StdOut}": "Checkpoint.print of spotwright.checkpoint does, or",
+    "{kind: File}": "Checkpoint.print of spotwright.checkpoint does with print_to='/work/m.log', or",
+    "{kind: TensorFlowEvent}": "put the earlier files back",
+}
+
+
+def with_collector(collector: str) -> str:
+    source = "    source: {fileSystemPath: {path: /work/m.log, kind: File}}\n"
+    given = f"\n  metricsCollectorSpec:\n    collector: {collector}\n{source}" if collector else ""
+    return an_experiment(more=given.rstrip("\n"))
+
+
+@pytest.mark.parametrize("collector", COLLECTORS)
+@pytest.mark.parametrize(("checkpoint", "level"), [("pvc://ckpt", "warning"), ("", "note")])
+def test_what_katib_reads_of_a_trial_that_resumes_is_said_with_the_remedy(
+    collector: str, checkpoint: str, level: str
+) -> None:
+    policy = f"{{default: {{spot: prefer{f', checkpoint: {chr(39)}{checkpoint}{chr(39)}' if checkpoint else ''}}}}}"
+    outcome = place(with_collector(collector), policy)
+
+    assert outcome.reports(
+        f": {level}: ", "the last attempt of a trial", COLLECTORS[collector], "the best trial may be wrong"
+    )
+    assert outcome.reports(f": {level}: ", "passes no SIGTERM on", "SPOTWRIGHT_NOTICE_URL", "docs/kinds/katib.md")
+
+
+@pytest.mark.parametrize(
+    ("collector", "policy"), [("{kind: Push}", PREFER), ("{kind: StdOut}", "{default: {spot: never}}")]
+)
+def test_nothing_is_said_of_metrics_that_are_sent_at_once_or_of_trials_that_nobody_interrupts(
+    collector: str, policy: str
+) -> None:
+    outcome = place(with_collector(collector), policy)
+
+    assert not outcome.reports("last attempt")
+    assert not outcome.reports("SIGTERM")
+
+
 def test_a_trial_of_a_kind_that_is_not_placed_passes_through() -> None:
     text = an_experiment("apiVersion: example.com/v1\nkind: Trial\nspec: {}\n")
     outcome = place(text)
