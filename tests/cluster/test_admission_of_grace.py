@@ -29,6 +29,16 @@ def gang_pod(label: str) -> dict[str, Any]:
     return pod
 
 
+@pytest.mark.parametrize("collector", ["StdOut", "Push"])
+def test_a_pod_of_a_katib_trial_gets_the_hook_where_a_shell_keeps_sigterm_from_its_code(collector: str) -> None:
+    pod = a_pod(a_config(SPOT))
+    if collector == "StdOut":  # as katib v0.19.0 makes it, pkg/webhook/v1beta1/pod/utils.go
+        wrapped = "python3 train.py 1>/var/log/katib/metrics.log 2>&1 && echo completed > /var/log/katib/$$$$.pid"
+        pod["spec"]["containers"][0] |= {"command": ["sh", "-c"], "args": [wrapped]}
+        pod["spec"]["containers"].append({"name": "metrics-logger-and-collector", "image": "collector"})
+    assert bool(hooks(graced(pod))["main"]) == (collector == "StdOut")
+
+
 def graced(pod: dict[str, Any]) -> dict[str, Any]:
     return precise(pod, config=a_config(SPOT))[0]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.admission_objects import KEY, a_config, a_job, a_jobset, admitted, owned_by
+from tests.cluster.json_patches import apply_patch
 from tests.cluster.trainjobs import RUNTIME, TRAINJOB
 from tests.placing.placed import at_path
 
@@ -17,6 +18,7 @@ from spotwright.cluster.admit_objects import (
     admit_object,
     referenced_objects,
 )
+from spotwright.cluster.admit_updates import Update, restore_object
 from spotwright.scheduling.budgets import MAX_MOVES
 
 JOB_POD = "spec.template.spec"
@@ -259,3 +261,108 @@ def test_a_job_that_would_count_a_move_is_told_that_nothing_enforces_pending_tim
     job["spec"]["podFailurePolicy"] = {"rules": own}
     (warning,) = admitted(job, a_config(PENDING))[1].warnings
     assert "nothing enforces pending_timeout" in warning
+
+
+EXPERIMENT = {
+    "apiVersion": "kubeflow.org/v1beta1",
+    "kind": "Experiment",
+    "metadata": {"name": "grid", "namespace": "team-a", "labels": {"team": "a"}},
+    "spec": {
+        "parallelTrialCount": 2,
+        "trialTemplate": {
+            "primaryContainerName": "main",
+            "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": a_job()["spec"]},
+        },
+    },
+}
+TRIAL = "spec.trialTemplate.trialSpec"
+
+
+def a_trial_s_job(experiment: dict[str, Any]) -> dict[str, Any]:
+    """The Job that Katib makes of a trialSpec: with its annotations, a name, and the Trial as its owner."""
+    job = at_path(experiment, TRIAL)
+    owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "name": "grid-x", "uid": "u", "controller": True}
+    metadata = {"name": "grid-x", "namespace": "team-a", "ownerReferences": [owner]}
+    return {**job, "metadata": {**job.get("metadata", {}), **metadata}}
+
+
+def a_suggestion_s_deployment(experiment: dict[str, Any]) -> dict[str, Any]:
+    """The Deployment of the suggestion service: it and its pods have the labels and annotations of the Experiment.
+
+    Source: kubeflow/katib v0.19.0, ``pkg/controller.v1beta1/suggestion/composer/composer.go`` and ``.../util/labels.go``.
+    """
+    labels, annotations = (experiment["metadata"].get(name, {}) for name in ("labels", "annotations"))
+    owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Suggestion", "name": "grid", "uid": "s", "controller": True}
+    pods = {"labels": {**labels, "katib.kubeflow.org/suggestion": "grid"}, "annotations": annotations}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "grid-random",
+            "namespace": "team-a",
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "selector": {"matchLabels": pods["labels"]},
+            "template": {"metadata": pods, "spec": {"containers": [{"name": "suggestion", "image": "goptuna"}]}},
+        },
+    }
+
+
+def test_nothing_of_an_experiment_s_placement_stands_where_katib_copies_it_to_the_suggestion() -> None:
+    placed, outcome = admitted(EXPERIMENT)
+    assert outcome.verdict == Verdict.PLACED
+    assert placed["metadata"] == EXPERIMENT["metadata"]
+    assert json.loads(at_path(placed, f"{TRIAL}.metadata.annotations")[ADMITTED_ANNOTATION])["v"] == 1
+    assert "spotwright" not in json.dumps(a_suggestion_s_deployment(placed))
+
+
+def test_a_marked_experiment_is_not_placed_again() -> None:
+    assert admit_object(admitted(EXPERIMENT)[0], a_config()).verdict == Verdict.ALREADY_PLACED
+
+
+def test_the_job_of_a_placed_trial_is_left_as_it_is() -> None:
+    job = a_trial_s_job(admitted(EXPERIMENT)[0])
+    assert admit_object(job, a_config()).verdict == Verdict.ALREADY_PLACED
+
+
+def test_the_trainjob_of_a_placed_trial_is_placed_by_its_runtime_which_the_experiment_does_not_name() -> None:
+    trial = {name: value for name, value in TRAINJOB.items() if name != "metadata"}
+    experiment = {**EXPERIMENT, "spec": {"trialTemplate": {"trialSpec": trial}}}
+    config = a_config("{default: {spot: require, grace_period: 20s}}")
+    job = a_trial_s_job(admitted(experiment, config)[0])
+    alone = {**job, "metadata": {**job["metadata"], "annotations": {}}}
+
+    outcome = admit_object(job, config, [RUNTIME])
+
+    assert outcome.verdict == admit_object(alone, config, [RUNTIME]).verdict
+    assert not any("not placed" in warning for warning in outcome.warnings)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"spotwright.dev/spot": "require"}},
+        {"annotations": {"spotwright.dev/policy": '{"spot": "require"}'}},
+        {"labels": {"spotwright.dev/role": "worker"}},
+    ],
+)
+def test_a_suggestion_that_has_its_experiment_s_policy_is_left_alone(metadata: dict[str, Any]) -> None:
+    made = a_suggestion_s_deployment({"metadata": {"name": "grid", **metadata}})
+    assert admit_object(made, a_config()).verdict == Verdict.OWNED
+
+
+def test_an_experiment_that_is_applied_again_gets_back_what_the_apply_took_away() -> None:
+    own = {"key": "dedicated", "operator": "Exists"}
+    experiment = json.loads(json.dumps(EXPERIMENT))
+    at_path(experiment, f"{TRIAL}.spec.template.spec")["tolerations"] = [own]
+    placed, _ = admitted(experiment)
+    applied = json.loads(json.dumps(placed))
+    at_path(applied, f"{TRIAL}.spec.template.spec")["tolerations"] = [own]
+    replaced = json.loads(json.dumps(experiment))  # kubectl replace takes the mark away too
+
+    for update in (applied, replaced):
+        outcome = restore_object(update, Update(placed), a_config())
+        assert apply_patch(update, outcome.patch)["spec"] == placed["spec"]

@@ -58,7 +58,11 @@ def test_every_kind_is_asked_about_when_it_is_created_and_when_its_spec_is_updat
     assert [rule["resources"] for rule in asked["updates"]["rules"]] == created
     conditions = {one["name"]: one["expression"] for one in asked["updates"]["matchConditions"]}
     assert "'spotwright.dev/admitted' in oldObject.metadata.annotations" in conditions["was-placed"]
-    assert "object.spec != oldObject.spec" in conditions["was-placed"]
+    assert (
+        "'spotwright.dev/admitted' in oldObject.spec.trialTemplate.trialSpec.metadata.annotations"
+        in conditions["was-placed"]
+    )
+    assert conditions["was-placed"].endswith(" && object.spec != oldObject.spec")
 
 
 def test_pods_without_a_policy_cost_no_request_unless_a_run_makes_them() -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -56,6 +57,7 @@ class Checkpoint:
       SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.agreement`).
     - ``writer=False`` loads and never saves, also what another training has saved. By default ranks other than 0 (``RANK``) do
       not save.
+    - ``print_to`` is the file that :meth:`print` writes instead of the standard output. Each attempt writes it anew.
     - ``allow_pickle`` pickles values that cannot be stored otherwise. Loading them runs code.
 
     Raises :class:`PlaceError` if the place cannot be used.
@@ -73,6 +75,7 @@ class Checkpoint:
         taken_every: float | None = None,
         group: Any = None,
         writer: bool | None = None,
+        print_to: str | os.PathLike[str] | None = None,
         allow_pickle: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -102,6 +105,8 @@ class Checkpoint:
         self._noticed: Notice | None = None
         self._done = 0
         self._total: int | None = None
+        self._print_to = print_to
+        self._printed: list[str] = []
         self._began = self._step_began = self._saved_at = time.monotonic()
         self._ranks = None if group is None else self._of_group(group)
         self._saves: SaveManager | GroupSaves = self._ranks or self._manager
@@ -114,10 +119,15 @@ class Checkpoint:
         From now on this attempt is the writer, and saves of older attempts are refused; SIGTERM and notices are handled. Raises
         :class:`BrokenCheckpoint` if there are saves and none of them is whole, :class:`OtherProgram` for a save of another
         program, and :class:`PlaceError` if the place cannot be used, or another ``Checkpoint`` of this process has saved there.
+        Prints again what :meth:`print` printed before that save.
         """
         began = time.monotonic()
         self._begin()
         loaded = self._saves.load()
+        if not self._loaded:
+            earlier = None if loaded is None else loaded.entry.data.get("printed")
+            self._printed = [*map(str, earlier)] if isinstance(earlier, list) else []
+            self._emit(self._printed, anew=True)
         self._loaded = True
         if loaded is None:
             return default
@@ -212,6 +222,20 @@ class Checkpoint:
         if self._termination.terminated:
             self.stop()
 
+    def print(self, *values: object) -> None:
+        """Print a line as the built-in does, and again in each attempt that goes on from a later save.
+
+        For programs whose output is read after the last attempt alone, as Katib reads the metrics of a trial
+        (``file-metricscollector`` of katib v0.19): they find each line of an undisturbed run once. Call it before the
+        :meth:`step_done` of the step that it speaks of; :meth:`load` prints the earlier lines. With several ranks, rank 0 prints.
+        Raises :class:`NotLoaded` if :meth:`load` was not called.
+        """
+        if not self._loaded:
+            raise NotLoaded("print() follows the lines of earlier attempts, which load() prints: call load() first")
+        line = " ".join(map(str, values))
+        self._printed.append(line)
+        self._emit([line])
+
     # -- leaving
 
     def should_stop(self) -> bool:
@@ -273,6 +297,18 @@ class Checkpoint:
             raise SystemExit(EXIT)
 
     # -- inside
+
+    def _emit(self, lines: Sequence[str], *, anew: bool = False) -> None:
+        """Print lines where :meth:`print` prints. ``anew``: the file has what an attempt in this container wrote before."""
+        if not self.writer or (self._ranks is not None and self._ranks.rank != 0):
+            return
+        text = "".join(f"{line}\n" for line in lines)
+        if self._print_to is None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            with open(self._print_to, "w" if anew else "a", encoding="utf-8") as file:
+                file.write(text)
 
     def _begin(self) -> None:
         """Claim the place and handle SIGTERM and notices, at the first call that needs it."""
@@ -407,6 +443,7 @@ class Checkpoint:
             )
         facts = {
             "step": self._done, "finished": self._finished, "age": began - self._began, "step_seconds": self._policy.step,
+            **({"printed": [*self._printed]} if self._printed else {}),
         }  # fmt: skip
         is_waited_for = self._hook is not None and self._hook.waits  # a notice during the save is for the next one
         with self._termination.saving():

@@ -21,6 +21,7 @@ from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
 from spotwright.kinds.kind import NAMESAKES, SERVED, find_kind, served_version
 from spotwright.manifests.objects import PlacedObject, place_object
 from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
+from spotwright.manifests.record import annotations_at
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, Finding, Level, name_of
 from spotwright.placing.documents import show
 from spotwright.placing.patch import Steps, value_at
@@ -46,6 +47,7 @@ __all__ = [
     "is_admitted",
     "is_ignored",
     "is_placed",
+    "kept_mark",
     "own_policy",
     "place_as_new",
     "pods_of",
@@ -83,7 +85,7 @@ def admitted_mark(config: Config, by: str = "") -> dict[str, str]:
 def admitted_by(data: Mapping[str, Any]) -> str:
     """The controller that has placed an object, NAMESPACE/NAME; empty if its mark does not tell."""
     try:
-        mark = json.loads(str(_metadata(data, "annotations").get(ADMITTED_ANNOTATION, "")))
+        mark = json.loads(str(_marks(data).get(ADMITTED_ANNOTATION, "")))
     except ValueError:
         return ""
     return str(mark.get("by", "")) if isinstance(mark, dict) else ""
@@ -96,12 +98,30 @@ def is_ignored(data: Mapping[str, Any]) -> bool:
 
 def is_placed(data: Mapping[str, Any]) -> bool:
     """Whether a webhook, or ``spotwright place`` on its file, has placed the object itself."""
-    return not {ADMITTED_ANNOTATION, PLACED_ANNOTATION}.isdisjoint(_metadata(data, "annotations"))
+    return not {ADMITTED_ANNOTATION, PLACED_ANNOTATION}.isdisjoint(_marks(data))
 
 
 def is_admitted(data: Mapping[str, Any]) -> bool:
     """Whether a webhook has placed the object."""
-    return ADMITTED_ANNOTATION in _metadata(data, "annotations")
+    return ADMITTED_ANNOTATION in _marks(data)
+
+
+def kept_mark(data: Mapping[str, Any]) -> dict[str, str]:
+    """The mark of a webhook where it stands now; empty if there is none."""
+    mark = value_at(data, (*annotations_at(data), ADMITTED_ANNOTATION))
+    return {} if mark is None else {ADMITTED_ANNOTATION: str(mark)}
+
+
+def _marks(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The annotations among which our marks stand, and those of the object's own metadata, where older versions wrote them."""
+    own = value_at(data, annotations_at(data))
+    return {**_metadata(data, "annotations"), **(own if isinstance(own, dict) else {})}
+
+
+def _is_trial_job(data: Mapping[str, Any]) -> bool:
+    """Whether Katib has made an object from a trialSpec, whose annotations, and so its Experiment's marks, it has."""
+    owner = controller_of(data)
+    return owner is not None and owner[:2] == ("kubeflow.org", "Trial")
 
 
 def has_own_policy(data: Mapping[str, Any]) -> bool:
@@ -229,6 +249,7 @@ _OWNED_BY = {
     "PipelineRun": ("TaskRun",),
     "RayJob": ("RayCluster",),
     "RayService": ("RayCluster",),
+    "Suggestion": ("Deployment",),  # it has the labels of its Experiment, and serves
     "Workflow": ("Pod",),
 }
 """Kinds whose owner alone is placed, with the kinds that they create: a part must not follow rules that its owner does not."""
@@ -300,7 +321,8 @@ def admit_object(
     if verdict or config is None:
         return Outcome(verdict or Verdict.NO_CONFIGURATION, warnings=as_warnings([warning]) if warning else ())
     try:
-        plain, placed = place_as_new(data, config, beside, admitted_mark(config, by), steps=steps)
+        marks = {} if is_admitted(data) else admitted_mark(config, by)
+        plain, placed = place_as_new(data, config, beside, marks, steps=steps)
     except InputError as error:
         first = str(error).splitlines()[0]
         return Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([f"not placed: {first}"]))
@@ -341,7 +363,7 @@ def reason_to_leave(
     served = served_version(api_version, kind) or api_version
     if api_version != served and kind not in _OLD_KINDS and not api_version.startswith("kubeflow.org/"):
         return Verdict.UNKNOWN_VERSION, f"not placed: {kind} of {api_version} is not known, {served} is"
-    if is_placed(data):
+    if is_placed(data) and not _is_trial_job(data):
         return Verdict.ALREADY_PLACED, ""
     if kind == "Pod" and (owner is not None or not has_own_policy(data)):
         return Verdict.OWNED if owner is not None else Verdict.NO_POLICY, ""

@@ -6,8 +6,8 @@ The first attempt is left open to all rungs where what makes the cluster's nodes
 The object around the pod was placed for every rung, so a pod that is admitted without us runs as well. What is added here
 depends on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that was made precise is left as
 it is, so that a second look at it changes nothing. A pod for which no budget is left is replaced by one that says why and
-exits with 86. Pods of Argo and KFP, and those of a training whose pods save together, get a preStop hook that turns their grace
-period into time before SIGTERM.
+exits with 86. Pods of Argo, KFP and Katib, and those of a training whose pods save together, get a preStop hook that turns their
+grace period into time before SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
 from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, controller_of, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
+from spotwright.cluster.workloads import is_wrapped_by_katib
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
@@ -329,7 +330,8 @@ def hook_script(seconds: int, folder: str = FOLDER) -> str:
 def add_grace(spec: dict[str, Any], data: Mapping[str, Any]) -> list[str]:
     """Add the hook, its folder and its variables to the containers of a pod's ``spec`` that run a task's code.
 
-    Pods of Argo get it, and those of a gang: after SIGTERM a launcher ends its ranks before all have saved one step. Returns
+    Pods of Argo get it; those of Katib's trials, whose shell passes no SIGTERM on; and those of a gang: after SIGTERM a launcher
+    ends its ranks before all have saved one step. Returns
     the warnings: a container with a preStop hook of its user's keeps it, and has no time before SIGTERM. A pod whose grace period
     is not longer than :data:`MARGIN` gets nothing.
     """
@@ -353,7 +355,7 @@ def add_grace(spec: dict[str, Any], data: Mapping[str, Any]) -> list[str]:
 
 def _ends_early(data: Mapping[str, Any]) -> bool:
     """Whether what starts a pod's code ends it at SIGTERM, or soon after, whatever the grace period."""
-    if _NODE_NAME in (value_at(data, ("metadata", "annotations")) or {}):
+    if _NODE_NAME in (value_at(data, ("metadata", "annotations")) or {}) or is_wrapped_by_katib(data):
         return True
     return not _OF_GANGS.isdisjoint(value_at(data, ("metadata", "labels")) or {})
 

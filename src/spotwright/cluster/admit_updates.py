@@ -27,6 +27,7 @@ from spotwright.cluster.admit_objects import (
     admitted_mark,
     is_admitted,
     is_ignored,
+    kept_mark,
     place_as_new,
     pods_of,
     warnings_of,
@@ -144,9 +145,10 @@ def restore_object(
     rival = admitted_by(old) if by else ""
     if rival not in ("", by):  # what another controller has placed, it restores
         return Outcome(Verdict.NOTHING_TO_DO, rival=rival)
-    again = _placed_again(data, config, beside, steps)
+    marks = {} if is_admitted(data) else kept_mark(old)
+    again = _placed_again(data, config, beside, marks, steps)
     if again is None or not _is_placed_as(again.data, without_defaults(old)):
-        again = _placed_from_scratch(data, old, config, beside, steps) or again
+        again = _placed_from_scratch(data, old, config, beside, marks, steps) or again
     if again is not None and _is_placed_as(again.data, without_defaults(old)):
         spec = _with_defaults(data, again.data)
         return _restored(data, _filled(spec, old.get("spec")) if _is_same_file(data, update) else spec)
@@ -159,13 +161,17 @@ def restore_object(
 
 
 def _placed_again(
-    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]], steps: Steps | None
+    data: Mapping[str, Any],
+    config: Config | None,
+    beside: Sequence[Mapping[str, Any]],
+    marks: Mapping[str, str],
+    steps: Steps | None,
 ) -> PlacedObject | None:
     """The object with a placement as if it were new; None where it cannot be placed: it is as it would be without us."""
     if config is None:
         return None
     try:
-        return place_as_new(without_own_entries(data), config, beside, steps=steps)[1]
+        return place_as_new(without_own_entries(data), config, beside, marks, steps=steps)[1]
     except InputError:
         return None
 
@@ -175,6 +181,7 @@ def _placed_from_scratch(
     old: Mapping[str, Any],
     config: Config | None,
     beside: Sequence[Mapping[str, Any]],
+    marks: Mapping[str, str],
     steps: Steps | None,
 ) -> PlacedObject | None:
     """The object with a placement as if nothing of its placement were there; None unless that gives the pods of before.
@@ -183,7 +190,7 @@ def _placed_from_scratch(
     have. Fields that nobody has set are the placement's, or defaults, which are in the old object too.
     """
     bare = without_unowned_fields(data)
-    again = None if bare is None else _placed_again(bare, config, beside, steps)
+    again = None if bare is None else _placed_again(bare, config, beside, marks, steps)
     return again if again is not None and _is_placed_as(again.data, without_defaults(old)) else None
 
 

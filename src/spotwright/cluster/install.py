@@ -22,7 +22,9 @@ from spotwright.cluster.admit_unplaced import OWNER_KINDS
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.watched import ENABLED_LABEL
 from spotwright.kinds.kind import NAMESAKES, SERVED
+from spotwright.manifests.record import AT, TRIAL
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
+from spotwright.placing.documents import Path
 
 __all__ = ["NAME_LABEL", "Obstacle", "Registration", "obstacle", "webhook_configuration"]
 
@@ -59,10 +61,14 @@ _OF_A_RUN = (
 )
 """A pod that a run makes, which may have been created while nobody answered. Of others without a policy nobody is asked."""
 
-_WAS_PLACED = (
-    f"has(oldObject.metadata.annotations) && '{ADMITTED_ANNOTATION}' in oldObject.metadata.annotations && "
-    "object.spec != oldObject.spec"
-)
+
+def _is_marked(at: Path) -> str:
+    """Whether the old object has our mark among the annotations at a path, in CEL: `has` asks for the last step alone."""
+    steps = [".".join(("oldObject", *map(str, at[: depth + 1]))) for depth in range(len(at))]
+    return " && ".join([*(f"has({step})" for step in steps), f"'{ADMITTED_ANNOTATION}' in {steps[-1]}"])
+
+
+_WAS_PLACED = f"(({_is_marked(AT[:-1])}) || ({_is_marked((*TRIAL, *AT[:-1]))})) && object.spec != oldObject.spec"
 
 
 def webhook_configuration(

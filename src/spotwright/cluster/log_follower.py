@@ -27,7 +27,7 @@ from spotwright.cluster.log_file import (
     secret_values,
     stamp_text,
 )
-from spotwright.cluster.workloads import main_container, metadata, uid_of
+from spotwright.cluster.workloads import main_container, metadata, redirected_to, uid_of
 from spotwright.model.quantities import format_duration
 
 __all__ = ["Follower", "Readable", "Reading", "has_finished", "next_readable"]
@@ -111,6 +111,7 @@ class Readable(NamedTuple):
     is_over: bool = False
     is_lost: bool = False  # it has been started again twice: its log cannot be read any more
     exit_code: int | None = None
+    about: str = ""  # a clause for its heading
 
 
 def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> Readable | None:
@@ -122,7 +123,14 @@ def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> 
             for status in _first(pod):
                 if status["name"] not in done and (found := _ended_or_running(status)) is not None:
                     return found
-        return _main(pod, main, restart)
+        printer = _printer(pod)
+        if printer and printer not in done:
+            found = _main(pod, printer, restart)
+            return found and found._replace(
+                is_main=False, about=f", which prints what {main} writes: Katib redirects it"
+            )
+        found = _main(pod, main, restart)
+        return found and found._replace(about=", what Katib does not redirect" if printer else "")
     return next((each for each in _failed_beside(pod, main) if each.container not in done), None)
 
 
@@ -132,6 +140,11 @@ def has_finished(pod: Mapping[str, Any], restart: int) -> bool:
     main = main_container(pod)
     count = next((_count(each) for each in status.get("containerStatuses") or () if each.get("name") == main), 0)
     return status.get("phase") in ("Succeeded", "Failed") or count > restart
+
+
+def _printer(pod: Mapping[str, Any]) -> str:
+    """The container whose log has the lines of the main one; empty: it has its own, or the two are not started together."""
+    return redirected_to(pod) if (pod.get("spec") or {}).get("restartPolicy") == "Never" else ""
 
 
 def _first(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -273,7 +286,13 @@ class Follower:
             self._position = Position.from_json(notes["position"])
 
     def _say_why_it_ends(self) -> None:
-        """If the end of the log was not read, it says so."""
+        """If the end of the log was not read, or nothing because Katib redirects it, it says so."""
+        printer = redirected_to(self.pod)
+        if printer and (not self._file.notes or not _printer(self.pod)):
+            self._say(
+                f"Katib redirects what {main_container(self.pod)} writes, and container {printer} prints it, whose log was "
+                "not read"
+            )
         if self._trouble and (self._file.notes or self._is_unwritten):
             last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""
             self._say(f"the log ends here: {self._trouble}{last}")
@@ -376,7 +395,7 @@ class Follower:
         heading = ""
         if not target.is_main or self._file.notes:
             code = "" if target.is_main or not target.exit_code else f", which exited with {target.exit_code}"
-            heading = f"==> container {target.container}{code} <==\n"
+            heading = f"==> container {target.container}{code}{target.about} <==\n"
         before, self._container = self._container, target.container
         try:
             self._write(heading.encode(), Position())

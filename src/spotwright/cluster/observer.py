@@ -22,6 +22,8 @@ from spotwright.cluster.signals import (
     PodWaits,
     has_not_started,
     how_cancelled,
+    mapping,
+    mappings,
     signals_of,
     started_at,
     waits_for,
@@ -38,13 +40,17 @@ from spotwright.cluster.workloads import (
     gang_of,
     has_policy,
     last_step,
+    main_container,
     metadata,
     outcome_of,
+    reads_last_attempt,
     requests_of,
     retries_of,
     seconds,
     task_name,
     template_of_pod,
+    trial_of,
+    trial_values,
     uid_of,
 )
 from spotwright.config import Config
@@ -61,6 +67,7 @@ from spotwright.engine.events import (
     NoteAdded,
     NoticeGiven,
     NoticeWithdrawn,
+    OutputsRead,
     RunFinished,
     RunStatus,
     TaskCompleted,
@@ -110,6 +117,10 @@ _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has i
 _UNPLACED = "started unplaced"
 _LATE = "a review came too late, or nobody answered it"
 _MOST_UNPLACED = 50  # notes in a run
+_METRICS = (
+    "was tried again, and Katib reads the metrics that the last attempt of a trial has printed: if it resumes, it has to print "
+    "the earlier ones too, as Checkpoint.print of spotwright.checkpoint does, or the best trial may be wrong"
+)
 _MOST_TRIED = 5  # pods without a policy of a run that are placed in thought: a Workflow takes a tenth of a second
 
 
@@ -205,6 +216,7 @@ class Recorder:
             is_cut_off = not seen.is_gone and self._view.is_cut_off(seen.pod)
             for attempt in attempts_of(seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off):
                 self._one(seen, attempt, admission)
+            self.tell_trial(trial_of(seen.owners))
             for event in self._decide(self._view, self._state, seen, *self._known[attempt.key], self._now):
                 self._run.add(event)
         if are_all:
@@ -256,6 +268,25 @@ class Recorder:
             )
         )
         self._note_unplaced(seen)
+        if earlier:
+            self._note_metrics(seen)
+
+    def _note_metrics(self, seen: SeenPod) -> None:
+        """Say once in a run that Katib reads the metrics of a trial's last attempt, where that may go on from a save."""
+        trial = trial_of(seen.owners)
+        if not reads_last_attempt(trial) or not _keeps_checkpoints(seen.pod):
+            return
+        if not any(_METRICS in note for note in self._state.notes):
+            name = metadata(trial).get("name", "")
+            self._run.add(NoteAdded(self._now, text=f"trial {name} {_METRICS}"))
+
+    def tell_trial(self, trial: Mapping[str, Any]) -> None:
+        """Record the parameters and the metrics of a Katib trial beside its tasks."""
+        name, values = str(metadata(trial).get("name", "")), trial_values(trial)
+        for path, task in self._state.tasks.items() if name else ():
+            new = {key: value for key, value in values.items() if task.parameters.get(key) != value}
+            if new and path.partition("/")[0] == name:
+                self._run.add(OutputsRead(self._now, path, parameters=new))
 
     def _note_unplaced(self, seen: SeenPod) -> None:
         """Name a pod that no review has placed, and say what of it is placed; of very many pods the first ones."""
@@ -695,3 +726,10 @@ def _node_of(seen: SeenPod) -> str:
 def _made_first(seen: SeenPod) -> tuple[str, str]:
     meta = metadata(seen.pod)
     return str(meta.get("creationTimestamp", "")), str(meta.get("name", ""))
+
+
+def _keeps_checkpoints(pod: Mapping[str, Any]) -> bool:
+    """Whether the main container of a pod has a place for checkpoints."""
+    containers = mappings(mapping(pod.get("spec")).get("containers"))
+    main = next((each for each in containers if each.get("name") == main_container(pod)), {})
+    return any(one.get("name") == "SPOTWRIGHT_CHECKPOINT" for one in mappings(main.get("env")))

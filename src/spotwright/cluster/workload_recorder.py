@@ -171,6 +171,10 @@ class WorkloadRecorder:
         self.look(self._homeless.pop((namespace, uid), ()))
         if uid in self._store.runs and self._streams.is_ready(namespace):
             self._record(uid, (), are_all=False)
+        if owner.get("kind") == "Trial" and self._streams.is_ready(namespace):
+            experiment = str((controller_reference(owner) or {}).get("uid", ""))
+            if (run := self._store.runs.get(experiment)) is not None and run.namespace == namespace:
+                self._record(experiment, (), are_all=False, trial=owner)
         if is_deleted:
             self._refused.pop(uid, None)
 
@@ -259,8 +263,18 @@ class WorkloadRecorder:
 
     # Records
 
-    def _record(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool, is_gone: bool = False) -> None:
+    def _record(
+        self,
+        uid: str,
+        pods: Sequence[SeenPod],
+        *,
+        are_all: bool,
+        is_gone: bool = False,
+        trial: Mapping[str, Any] | None = None,
+    ) -> None:
         """Record these pods of a workload, in one transaction. What cannot be written now is kept, and written later.
+
+        ``trial``: a Trial of it that has changed.
 
         ``is_gone``: the workload is not there any more, nor is its namespace.
         """
@@ -281,6 +295,8 @@ class WorkloadRecorder:
             root = None if is_gone else self._root(run, pods)
             config = self._store.config(run.namespace)
             recorder = Recorder(run, self._view, now, self._decide, self._order_limit, self._admission, config)
+            if trial is not None:
+                recorder.tell_trial(trial)
             recorder.record(pods, root, are_all=are_all)
             for event in run.commit():
                 _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")

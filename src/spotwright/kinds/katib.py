@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from spotwright.kinds.kind import PlaceObject, find_kind
 from spotwright.placing.context import Level, PlaceContext, RoleReport, name_of
 from spotwright.placing.documents import Document, Path, parse, show
-from spotwright.placing.patch import Edit, Editor, Splice, is_same
+from spotwright.placing.patch import Edit, Editor, Splice, is_same, value_at
 from spotwright.placing.pod_spec import METADATA, POD_FIELDS, check, refuse_misplaced
 from spotwright.placing.yaml_writer import apply, in_brief, splices
 from spotwright.yaml_composer import ScalarNode
 
-__all__ = ["KINDS", "parse_marked", "place"]
+__all__ = ["KINDS", "LAST_ATTEMPT_COLLECTORS", "NO_SIGTERM", "Collector", "collector_of", "parse_marked", "place"]
 
 
 _PRIVATE = 0xE000  # a private use area of Unicode, which YAML takes for letters
@@ -109,6 +109,12 @@ def _check(text: str, edited: Sequence[tuple[Editor, Sequence[tuple[Edit, Splice
 
 
 _TEMPLATE: Path = ("spec", "trialTemplate")
+LAST_ATTEMPT_COLLECTORS = ("StdOut", "File", "TensorFlowEvent")
+"""The collectors that read a file in a volume of the pod, so what the last attempt has written, once it has succeeded.
+
+Push sends each value to Katib's database at once (katib v0.19.0, ``pkg/webhook/v1beta1/pod/utils.go``, ``getMountPath`` and
+``mutateMetricsCollectorVolume``; ``cmd/metricscollector/v1beta1/file-metricscollector/main.go``, ``reportMetrics``).
+"""
 _FROZEN = "only parallelTrialCount, maxTrialCount and maxFailedTrialCount can be changed"
 _SUGGESTION = "katib-config decides where suggestion and early stopping run; the Experiment cannot place them"
 
@@ -157,6 +163,48 @@ def _report(ctx: PlaceContext, roles: list[RoleReport]) -> None:
     text = f"Katib never retries a trial: one whose own kind gives up after interruptions has failed, and {counts}"
     ctx.add_finding(Level.NOTE, ctx.at("spec", "maxFailedTrialCount"), text)
     ctx.add_finding(Level.NOTE, ctx.at("spec", "algorithm"), _SUGGESTION)
+    collector = collector_of(ctx.get("spec"))
+    if not collector.kind:
+        return
+    level = Level.NOTE if all(role.policy.checkpoint is None for role in roles) else Level.WARNING
+    at = ctx.at("spec", "metricsCollectorSpec")
+    ctx.add_finding(level, at, collector.of_last_attempt)
+    if not ctx.options.has_webhook:  # it gives the pods a hook
+        ctx.add_finding(level, at, NO_SIGTERM)
+
+
+class Collector(NamedTuple):
+    """A collector that reads what the last attempt of a trial has written; ``kind`` is empty for any other one."""
+
+    kind: str
+    path: str = ""
+
+    @property
+    def of_last_attempt(self) -> str:
+        """What a trial that resumes has to do for its metrics."""
+        if self.kind == "TensorFlowEvent":
+            text = "Katib reads the event files that the last attempt of a trial has written: one that resumes has to put the "
+            text += "earlier files back, as a Directory in the state of spotwright.checkpoint"
+        else:
+            to = f" with print_to={self.path!r}" if self.kind == "File" else ""
+            text = "Katib reads the metrics that the last attempt of a trial has printed: one that resumes has to print the "
+            text += f"earlier ones again, as Checkpoint.print of spotwright.checkpoint does{to}"
+        return f"{text}, or the best trial may be wrong"
+
+
+def collector_of(spec: Any) -> Collector:
+    """The metrics collector of an Experiment's ``spec``, by default StdOut."""
+    kind = value_at(spec, ("metricsCollectorSpec", "collector", "kind")) or "StdOut"
+    path = value_at(spec, ("metricsCollectorSpec", "source", "fileSystemPath", "path")) or "/var/log/katib/metrics.log"
+    return Collector(str(kind), str(path)) if kind in LAST_ATTEMPT_COLLECTORS else Collector("")
+
+
+NO_SIGTERM = (
+    "Katib runs the command of a trial in a shell that passes no SIGTERM on, so code that saves hears of its end by a notice "
+    "alone (SPOTWRIGHT_NOTICE_FILE, SPOTWRIGHT_NOTICE_URL), which the controller's webhook or a node agent gives; without them "
+    "let the shell pass SIGTERM on: docs/kinds/katib.md has the line (exec is no remedy: Katib's own command follows)"
+)
+"""What the shell in front of a trial's program means for it (katib v0.19.0, ``wrapWorkerContainer``)."""
 
 
 def _report_template(ctx: PlaceContext) -> None:

@@ -47,7 +47,7 @@ from spotwright.linter.subjects import (
     pods_of,
 )
 from spotwright.manifests.files import refusal_of, unfix_text
-from spotwright.manifests.record import FIXED_AT, MAX_RECORD, placed_text, reserve
+from spotwright.manifests.record import FIXED_AT, MAX_RECORD, annotations_at, placed_text, reserve
 from spotwright.placing.aliases import refuse_changed
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import (
@@ -338,12 +338,13 @@ def _mended(document: Document, settings: Settings, wanted: set[tuple[str, int]]
     """The whole text around a document after its mends; the same text if they cannot be made, and then the findings stay."""
     repairs = [one for one in repairs_in(document, settings) if (one.finding.rule, one.finding.line) in wanted]
     mends = [mend for repair in repairs for mend in repair.mends]
-    if mends and document.get(FIXED_AT) is MISSING:
+    at = (*annotations_at(document.get(())), FIXED_AT[-1])
+    if mends and document.get(FIXED_AT) is MISSING and document.get(at) is MISSING:
         editor = Editor(document)
         with suppress(ManifestError):
-            reserve(editor, FIXED_AT)
+            reserve(editor, at)
             _apply(editor, mends)
-            return placed_text(editor, FIXED_AT, MAX_RECORD)
+            return placed_text(editor, at, MAX_RECORD)
     refuse_changed(document)
     return document.text
 

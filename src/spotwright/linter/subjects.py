@@ -19,7 +19,7 @@ from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.kind import PodPlace, Retry, facts_of
 from spotwright.kinds.spark import selector_of
 from spotwright.linter.settings import Settings
-from spotwright.manifests.record import ANNOTATION
+from spotwright.manifests.record import ANNOTATION, AT, annotations_at
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
 from spotwright.placing.context import DEFAULT_QUEUE, QUEUE_LABEL, SPOT_LABEL, hook_of, is_defaulted, name_of
@@ -185,7 +185,7 @@ class KubeObject:
     @property
     def is_placed(self) -> bool:
         """Whether ``place`` wrote into it or into the object around it, so that its findings were said there."""
-        own = ANNOTATION in mapping_at(self.value, "metadata", "annotations")
+        own = any(ANNOTATION in mapping_at(self.value, *at) for at in (AT[:-1], annotations_at(self.value)))
         return own or (self.outer is not None and self.outer.is_placed)
 
     @property

@@ -25,6 +25,7 @@ from spotwright.manifests.record import (
     FIXED_AT,
     MAX_RECORD,
     Outside,
+    annotations_at,
     is_placed,
     placed_text,
     reserve,
@@ -290,7 +291,7 @@ def refusal_of(document: Document, config: Config, references: References) -> In
     ``references`` has the objects of the same input. Nothing is said of an object that was placed before.
     """
     api_version, kind = _kind_of(document)
-    if document.get(_record_path(document), None) is not None:
+    if any(document.get(at, None) is not None for at in (_record_path(document), AT)):
         return None
     rules = ObjectRules(config, references, PlaceOptions(only_explain=True), Additions().add)
     try:
@@ -346,7 +347,8 @@ def _kind_of(document: Document) -> tuple[str, str]:
 
 
 def _record_path(document: Document) -> Path:
-    return PAIR_AT if isinstance(document, PipelinePair) else AT
+    """Where a new record goes."""
+    return PAIR_AT if isinstance(document, PipelinePair) else (*annotations_at(document.get(())), AT[-1])
 
 
 @no_garbage_collection()
@@ -390,6 +392,8 @@ def _undone(text: str, file: str, outside: Outside | None, at: Path, marks: Sequ
 def _unplace_object(document: Document, result: PlacedFile, outside: Outside | None, at: Path) -> str | None:
     if isinstance(document, PipelinePair) and at == AT:
         at = PAIR_AT
+    elif is_placed(document, own := (*annotations_at(document.get(())), at[-1])):
+        at = own  # older versions have written it into the metadata
     if not is_placed(document, at):
         return document.text
     if at != FIXED_AT and is_added(document):

@@ -14,6 +14,7 @@ from typing import Any
 from spotwright.config import Config
 from spotwright.kinds.kind import PlaceObject, find_kind
 from spotwright.kinds.unknown import warn_of_version
+from spotwright.manifests.record import annotations_at
 from spotwright.model.policy import BUILT_IN, Deadline, Policy
 from spotwright.model.quantities import format_duration
 from spotwright.placing.context import (
@@ -199,7 +200,7 @@ def place_object(
         return PlacedObject([], data)
     editor = Editor(data_document(data, _name(data)), steps=steps or Steps())
     for name, text in (marks or {}).items():
-        editor.add(("metadata", "annotations", name), text)
+        editor.add((*annotations_at(data), name), text)
     marked = editor.changes
     references = References([data_document(other, _name(other)) for other in beside])
     rules = ObjectRules(config, references, options or PlaceOptions(may_add=False, has_webhook=True))

@@ -28,8 +28,10 @@ __all__ = [
     "AT",
     "FIXED_AT",
     "MAX_RECORD",
+    "TRIAL",
     "Outside",
     "Unplaced",
+    "annotations_at",
     "is_placed",
     "placed_text",
     "read_record",
@@ -44,6 +46,23 @@ ANNOTATION = "spotwright.dev/placed"
 
 AT: Path = ("metadata", "annotations", ANNOTATION)
 """The path of the record in an object; in an item of a list it begins at the item."""
+
+TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
+"""The path of what Katib makes each trial of an Experiment from."""
+
+
+def annotations_at(data: Any) -> Path:
+    """Where the annotations stand that are added to an object: in its metadata, for a Katib Experiment in that of its trialSpec.
+
+    Katib copies the labels and annotations of an Experiment to its Suggestion, and from there to the Deployment and the pods of
+    the suggestion service, which must carry nothing of ours (katib v0.19.0, ``experiment/suggestion/suggestion.go`` and
+    ``suggestion/composer/composer.go`` of ``pkg/controller.v1beta1``).
+    """
+    if value_at(data, ("kind",)) != "Experiment" or not isinstance(value_at(data, TRIAL), dict):
+        return AT[:-1]
+    is_of_katib = str(value_at(data, ("apiVersion",), "")).startswith("kubeflow.org/")
+    return (*TRIAL, *AT[:-1]) if is_of_katib else AT[:-1]
+
 
 FIXED_AT: Path = ("metadata", "annotations", "spotwright.dev/fixed")
 """The path of the record of what ``lint --fix`` changed, which ``place`` leaves alone and ``unplace`` undoes."""
@@ -432,7 +451,10 @@ def _record_removals(document: Document, record: dict[str, Any], at: Path) -> tu
     if (made == at and kind == "add") or annotations.keys() - ours:
         return [Removal((*at[:-1], key), ()) for key in sorted(ours)], set()
     if kind == "add":
-        return [Removal(made, ())], set()
+        top = at[:-1]
+        while len(top) > len(made) and len(document.get(top[:-1])) == 1:
+            top = top[:-1]  # the metadata around the annotations were added too, and others have nothing in them
+        return [Removal(top, ())], set()
     return [Removal(made, (), replacement=None)], set()
 
 

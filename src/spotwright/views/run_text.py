@@ -51,6 +51,7 @@ def show_text(view: Mapping[str, Any]) -> str:
     parts = [
         [*fitted(run_title(view), hang="  "), *_head(view)],
         table(attempt_rows(view)),
+        _titled("Trials, with their parameters and metrics", _trials(view, tasks)),
         _titled("Python environments", _environments(tasks)),
         _titled(
             "What the deadline decided" if has_deadline else "Why attempts went where they did",
@@ -160,6 +161,16 @@ def go_on(view: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _moment(at: float, *, precisely: bool = False) -> str:
     """A moment in local time, to the minute, or to the second with the zone."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z" if precisely else "%Y-%m-%d %H:%M")
+
+
+def _trials(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The trials of a Katib experiment, each with its parameters, and its metrics once Katib has collected them."""
+    if view["arguments"].get("kind") != "Experiment":
+        return
+    for task in tasks:
+        known = ", ".join(f"{name}={value_text(value)}" for name, value in task["outputs"]["parameters"].items())
+        if known:
+            yield from wrapped(f"{task['path']}  {known}", indent="  ", hang="    ")
 
 
 def _environments(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:

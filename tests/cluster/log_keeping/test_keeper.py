@@ -203,6 +203,57 @@ def test_a_container_that_failed_beside_the_main_one_is_read_after_the_end(tmp_p
     keeping(test, state)
 
 
+WRAPPED = ["python3 train.py 1>/var/log/katib/metrics.log 2>&1 && echo completed > /var/log/katib/$$$$.pid"]
+COLLECTOR = "metrics-logger-and-collector"
+
+
+def a_trial_s_pod(server: SmallApiServer, state: dict[str, Any], policy: str = "Never") -> dict[str, Any]:
+    """A pod of a trial as Katib's webhook makes it for the collector StdOut."""
+    made = pod(server, state, beside=[{"name": COLLECTOR, "restartCount": 0, "state": state}])
+    made["spec"]["restartPolicy"] = policy
+    made["spec"]["containers"][0]["args"] = WRAPPED
+    return made
+
+
+def test_the_lines_of_a_trial_are_read_while_they_come_from_the_container_that_prints_them(tmp_path: Path) -> None:
+    state = StateFolder.open(tmp_path / "state")
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        endpoint.shown = 20
+        running = a_trial_s_pod(server, RUNNING)
+        keeper.follow(seen(state, running))
+        await until_kept(log_of(state, running), b"line 19")
+        assert endpoint.asked == [COLLECTOR]
+        endpoint.shown, endpoint.lines = 2, LINES[:2]
+        keeper.follow(seen(state, a_trial_s_pod(server, ENDED)))
+        text = await until_complete(log_of(state, running))
+        first, *_, last = [line for line in text.splitlines() if line.startswith(b"==>")]
+        assert (
+            first
+            == b"==> container metrics-logger-and-collector, which prints what main writes: Katib redirects it <=="
+        )
+        assert last == b"==> container main, what Katib does not redirect <=="
+
+    keeping(test, state)
+
+
+def test_a_trial_whose_lines_were_not_read_says_where_they_are(tmp_path: Path) -> None:
+    state = StateFolder.open(tmp_path / "state")
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        _, keeper = Endpoint(server, lines=LINES[:1]), start()
+        ended = a_trial_s_pod(server, ENDED, policy="OnFailure")
+        keeper.follow(seen(state, ended))
+        text = await until_complete(log_of(state, ended))
+        assert text.endswith(
+            b"[spotwright: Katib redirects what main writes, and container metrics-logger-and-collector prints it, whose log was "
+            b"not read]\n"
+        )
+
+    keeping(test, state)
+
+
 def test_values_of_variables_that_are_secrets_by_name_are_hidden(tmp_path: Path) -> None:
     state = StateFolder.open(tmp_path / "state")
     lines = [Line(START, b"login with hunter2-hunter2 at /run/token\n")]

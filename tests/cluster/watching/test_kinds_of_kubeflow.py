@@ -6,13 +6,18 @@ mpi-operator v2 (``v2/pkg/controller/mpi_job_controller.go``) and of Katib (``pk
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.watching.watched_objects import job, pod
+from tests.cluster.watching.watched_cluster import Cluster
+from tests.cluster.watching.watched_objects import at, job, pod
 
-from spotwright.cluster.workloads import gang_of, lineage, outcome_of, retries_of, task_name
+from spotwright.cluster.view import SeenPod
+from spotwright.cluster.workloads import gang_of, lineage, outcome_of, retries_of, task_name, trial_values
 from spotwright.engine.events import RunStatus
+from spotwright.views.run_json import run_view
+from spotwright.views.run_text import show_text
 
 
 def owned(kind: str, name: str, above: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -108,3 +113,82 @@ def test_the_condition_of_an_operator_ends_its_run() -> None:
 def test_a_trial_whose_job_has_retries_has_those() -> None:
     experiment, trial = owned("Experiment", "tune"), owned("Trial", "tune-abc")
     assert retries_of({}, [job(backoffLimit=2), trial, experiment]) == 2
+
+
+def a_trial(experiment: dict[str, Any], *, collector: str = "StdOut", metrics: Any = None) -> dict[str, Any]:
+    """A Trial as Katib 0.19.0 makes it, with its observation once it has ended."""
+    made = owned(
+        "Trial",
+        "tune-abc",
+        experiment,
+        objective={
+            "type": "maximize",
+            "objectiveMetricName": "accuracy",
+            "metricStrategies": [{"name": "accuracy", "value": "max"}, {"name": "loss", "value": "latest"}],
+        },
+        parameterAssignments=[{"name": "lr", "value": "0.01"}, {"name": "layers", "value": "3"}],
+        metricsCollector={"collector": {"kind": collector}},
+    )
+    made["status"] = {} if metrics is None else {"observation": {"metrics": metrics}}
+    return made
+
+
+METRICS = [
+    {"name": "accuracy", "min": "0.5", "max": "0.92", "latest": "0.75"},
+    {"name": "loss", "min": "0.1", "max": "2.0", "latest": "0.3"},
+]
+
+
+def test_a_trial_has_its_parameters_and_the_values_that_its_experiment_compares() -> None:
+    parameters = {"lr": "0.01", "layers": "3"}
+    assert trial_values(a_trial(owned("Experiment", "tune"))) == parameters
+    assert trial_values(a_trial(owned("Experiment", "tune"), metrics=METRICS)) == {
+        **parameters,
+        "accuracy": "0.92",
+        "loss": "0.3",
+    }
+
+
+@pytest.mark.parametrize("odd", [[1], {"a": []}, None, "text", [{"name": []}], [{"value": {}}], 7])
+def test_what_else_users_write_into_a_trial_says_nothing_and_breaks_nothing(odd: Any) -> None:
+    trial = {"spec": {"objective": {"metricStrategies": odd, "type": odd}, "parameterAssignments": odd}}
+    assert trial_values({**trial, "status": {"observation": {"metrics": odd}}}) == {}
+
+
+def shown(cluster: Cluster, experiment: dict[str, Any], trial: dict[str, Any], *pods: dict[str, Any]) -> str:
+    work = owned("Job", "tune-abc", trial)
+    cluster.look_at([SeenPod(each, (work, trial, experiment)) for each in pods], experiment)
+    return " ".join(show_text(run_view(cluster.state(), "the-run")).split())
+
+
+def test_show_has_the_parameters_and_the_metrics_of_a_trial_beside_its_name(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "state")
+    experiment = owned("Experiment", "tune")
+    experiment["metadata"]["creationTimestamp"] = at(0)
+    work = owned("Job", "tune-abc", a_trial(experiment))
+    running = pod("x", work, node="n1", phase="Running")
+
+    assert "tune-abc lr=0.01, layers=3" in shown(cluster, experiment, a_trial(experiment), running)
+    text = shown(cluster, experiment, a_trial(experiment, metrics=METRICS), running)
+    assert "tune-abc lr=0.01, layers=3, accuracy=0.92, loss=0.3" in text
+    cluster.store.close()
+
+
+@pytest.mark.parametrize(("collector", "is_said"), [("StdOut", True), ("File", True), ("Push", False)])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_show_warns_of_metrics_of_a_trial_that_may_have_resumed(
+    tmp_path: Path, collector: str, is_said: bool, keeps: bool
+) -> None:
+    cluster = Cluster(tmp_path / "state")
+    experiment = owned("Experiment", "tune")
+    experiment["metadata"]["creationTimestamp"] = at(0)
+    trial = a_trial(experiment, collector=collector)
+    work = owned("Job", "tune-abc", trial)
+    lost = pod("x", work, node="n1", phase="Failed", exit_code=137)
+    again = pod("y", work, made=20, node="n2", phase="Running")
+    for each in (lost, again):
+        each["spec"]["containers"][0]["env"] = [{"name": "SPOTWRIGHT_CHECKPOINT", "value": "/ckpt"}] if keeps else []
+
+    assert "Checkpoint.print" not in shown(cluster, experiment, trial, lost)
+    assert ("Checkpoint.print" in shown(cluster, experiment, trial, lost, again)) == (is_said and keeps)
+    cluster.store.close()

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
-from tests.placing.placed import PREFER, REQUIRE, at_path, place, refusal
+from tests.placing.placed import PREFER, REQUIRE, a_config, at_path, place, refusal
+
+from spotwright.manifests import files
+from spotwright.manifests.files import unplace_text
+from spotwright.manifests.record import AT
 
 JOB = """\
 apiVersion: batch/v1
@@ -82,8 +86,45 @@ def test_a_trial_is_placed_by_its_own_kind_and_recorded_in_the_experiment() -> N
     job = trial(outcome.value)
     assert at_path(job, "spec.podFailurePolicy.rules.0.action") == "Ignore"
     assert at_path(job, "spec.template.spec.tolerations.0.value") == "spot"
-    assert "metadata" not in job
-    assert "spotwright.dev/placed" in at_path(outcome.value, "metadata.annotations")
+    assert list(job["metadata"]) == ["annotations"]
+    assert list(job["metadata"]["annotations"]) == ["spotwright.dev/placed"]
+
+
+def test_the_metadata_that_katib_copies_to_its_suggestion_stay_as_they_are() -> None:
+    metadata = "{name: grid, labels: {team: a}, annotations: {note: mine}}"
+    outcome = place(an_experiment(metadata=metadata), REQUIRE)
+
+    assert outcome.value["metadata"] == {"name": "grid", "labels": {"team": "a"}, "annotations": {"note": "mine"}}
+
+
+def test_a_record_that_an_older_version_wrote_into_the_metadata_of_an_experiment_is_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files, "annotations_at", lambda _: AT[:-1])
+    old = place(an_experiment(), REQUIRE)
+    assert "spotwright.dev/placed" in old.value["metadata"]["annotations"]
+    monkeypatch.undo()
+
+    assert unplace_text(old.text, "work.yaml").text == an_experiment()
+    assert files.place_text(old.text, "work.yaml", a_config(REQUIRE)).text == place(an_experiment(), REQUIRE).text
+
+
+def test_the_job_of_a_trial_has_the_record_and_is_undone_as_a_job() -> None:
+    job = {"metadata": {"name": "grid-x7"}, **trial(place(an_experiment(), REQUIRE).value)}
+    job["metadata"] |= {"name": "grid-x7"}
+
+    undone = unplace_text(plain_yaml.dump(job), "job.yaml")
+
+    assert plain_yaml.load(undone.text) == {**plain_yaml.load(JOB), "metadata": {"name": "grid-x7"}}
+
+
+def test_labels_that_a_user_gave_the_trial_since_stay_when_its_record_goes() -> None:
+    placed = place(an_experiment(), REQUIRE).value
+    trial(placed)["metadata"]["labels"] = {"team": "a"}
+
+    undone = plain_yaml.load(unplace_text(plain_yaml.dump(placed), "work.yaml").text)
+
+    assert trial(undone) == {**plain_yaml.load(JOB), "metadata": {"labels": {"team": "a"}}}
 
 
 def test_a_trial_is_known_by_the_name_of_its_experiment() -> None:
@@ -126,6 +167,46 @@ def test_a_note_reports_that_katib_never_retries_trials_and_what_failures_count_
 
 def test_a_note_reports_that_suggestions_are_not_placed() -> None:
     assert place(an_experiment()).reports("suggestion and early stopping", "the Experiment cannot place them")
+
+
+COLLECTORS = {
+    "": "Checkpoint.print of spotwright.checkpoint does, or",
+    "{kind: StdOut}": "Checkpoint.print of spotwright.checkpoint does, or",
+    "{kind: File}": "Checkpoint.print of spotwright.checkpoint does with print_to='/work/m.log', or",
+    "{kind: TensorFlowEvent}": "put the earlier files back",
+}
+
+
+def with_collector(collector: str) -> str:
+    source = "    source: {fileSystemPath: {path: /work/m.log, kind: File}}\n"
+    given = f"\n  metricsCollectorSpec:\n    collector: {collector}\n{source}" if collector else ""
+    return an_experiment(more=given.rstrip("\n"))
+
+
+@pytest.mark.parametrize("collector", COLLECTORS)
+@pytest.mark.parametrize(("checkpoint", "level"), [("pvc://ckpt", "warning"), ("", "note")])
+def test_what_katib_reads_of_a_trial_that_resumes_is_said_with_the_remedy(
+    collector: str, checkpoint: str, level: str
+) -> None:
+    policy = f"{{default: {{spot: prefer{f', checkpoint: {chr(39)}{checkpoint}{chr(39)}' if checkpoint else ''}}}}}"
+    outcome = place(with_collector(collector), policy)
+
+    assert outcome.reports(
+        f": {level}: ", "the last attempt of a trial", COLLECTORS[collector], "the best trial may be wrong"
+    )
+    assert outcome.reports(f": {level}: ", "passes no SIGTERM on", "SPOTWRIGHT_NOTICE_URL", "docs/kinds/katib.md")
+
+
+@pytest.mark.parametrize(
+    ("collector", "policy"), [("{kind: Push}", PREFER), ("{kind: StdOut}", "{default: {spot: never}}")]
+)
+def test_nothing_is_said_of_metrics_that_are_sent_at_once_or_of_trials_that_nobody_interrupts(
+    collector: str, policy: str
+) -> None:
+    outcome = place(with_collector(collector), policy)
+
+    assert not outcome.reports("last attempt")
+    assert not outcome.reports("SIGTERM")
 
 
 def test_a_trial_of_a_kind_that_is_not_placed_passes_through() -> None:

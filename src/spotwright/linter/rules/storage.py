@@ -39,7 +39,7 @@ from spotwright.placing.documents import Path
 from spotwright.placing.pod_spec import pod_requests
 from spotwright.placing.pods import Duty
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "has_checkpoint"]
 
 
 _CHECKPOINT = re.compile(r"check-?_?points?|(?<![a-z])ckpts?(?![a-z])", re.IGNORECASE)
@@ -467,7 +467,7 @@ def _no_checkpoint(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     if not pods.asks_for_spot or pods.duty is not Duty.WORKER or not pods.containers:
         return
     seconds = _duration(pods)
-    if seconds <= _LONG or _has_checkpoint(pods):
+    if seconds <= _LONG or has_checkpoint(pods):
         return
     yield Problem(
         pods.spec, f"{pods.label} may run {seconds / 3600:.0f} h on spot, and nothing says that it saves its work"
@@ -489,7 +489,8 @@ def _duration(pods: Pods) -> int:
     return min(whole, default=0)
 
 
-def _has_checkpoint(pods: Pods) -> bool:
+def has_checkpoint(pods: Pods) -> bool:
+    """Whether anything in a pod template looks like a checkpoint: an argument, a variable, a volume, a policy."""
     texts: list[Any] = [*pods.annotations.values(), pods.annotations.get(POLICY_ANNOTATION)]
     for container in pods.containers:
         texts += container.words

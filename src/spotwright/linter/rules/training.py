@@ -12,11 +12,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from textwrap import indent
 
+from spotwright.kinds.katib import NO_SIGTERM, Collector, collector_of
 from spotwright.linter.python_source import PythonFile, calls_named, keyword, name_of_call
-from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, training_job
+from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job, training_job
+from spotwright.linter.rules.storage import has_checkpoint
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import KubeObject, Pods, is_whole, mapping_at, mapping_of
+from spotwright.linter.subjects import KubeObject, Pods, is_whole, items_of, mapping_at, mapping_of
 
 __all__ = ["RULES", "SDK_RULES"]
 
@@ -128,6 +131,44 @@ def _trial_parameters(subject: KubeObject, _settings: Settings) -> Iterator[Prob
         )
 
 
+def _collector_of(pods: Pods) -> Collector:
+    """The metrics collector of the experiment whose trials these pods are of, if it reads the last attempt alone."""
+    outer = None if pods.owner is None else pods.owner.outer
+    is_trial = outer is not None and (outer.kind, outer.group) == ("Experiment", "kubeflow.org")
+    return collector_of(outer.get("spec")) if outer is not None and is_trial else Collector("")
+
+
+def _metrics_of_last_attempt(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    collector = _collector_of(pods)
+    if collector.kind and pods.asks_for_spot and has_checkpoint(pods):
+        yield Problem(pods.spec, f"{pods.label}: {collector.of_last_attempt}")
+
+
+def _no_sigterm(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if not _collector_of(pods).kind or not pods.asks_for_spot:
+        return
+    words = [word for container in pods.containers for word in container.words]
+    if not any("trap " in word for word in words):
+        yield Problem(pods.spec, f"{pods.label}: {NO_SIGTERM}")
+
+
+def _exec_in_trial(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """A shell that is replaced by the program, and with it what Katib has put behind it."""
+    outer = None if pods.owner is None else pods.owner.outer
+    if outer is None or not _collector_of(pods).kind:
+        return
+    primary = outer.get("spec", "trialTemplate", "primaryContainerName")
+    for container in pods.containers:
+        words = [*items_of(container.value.get("command")), *items_of(container.value.get("args"))]
+        script = str(words[2]) if len(words) == _SHELL_WORDS and words[0] in ("sh", "bash") and words[1] == "-c" else ""
+        if container.value.get("name") == primary and _LAST_EXEC.search(script):
+            text = f"{pods.label} replaces the shell by exec, so what Katib adds behind the command never runs"
+            yield Problem((*container.path, "command"), text)
+
+
+_SHELL_WORDS = 3  # sh -c SCRIPT
+_LAST_EXEC = re.compile(r"(?:^|[;&\n])[ \t]*exec [^;&|\n]*\s*$")
+
 _MASTER = (
     "    Master:\n      replicas: {replicas}\n      restartPolicy: ExitCode\n      template:\n        spec:\n"
     "          containers:\n"
@@ -142,6 +183,22 @@ _EXPERIMENT = (
     "        template:\n          spec:\n            restartPolicy: Never\n            containers:\n            - "
     "name: main\n"
     '              image: trainer:1\n              command: [train, "--lr=${{trialParameters.lr}}"]\n'
+)
+
+
+def _experiment(pod_spec: str = "", *, collector: str = "StdOut", container: str = "command: [train]\n") -> str:
+    """An experiment whose trials are Jobs: the lines of their pod spec and of their container."""
+    trial = job(pod_spec, container=container).replace("metadata:\n  name: train\n", "", 1)
+    return (
+        "apiVersion: kubeflow.org/v1beta1\nkind: Experiment\nmetadata:\n  name: tune\nspec:\n  metricsCollectorSpec:\n"
+        f"    collector: {{kind: {collector}}}\n  trialTemplate:\n    primaryContainerName: main\n    trialSpec:\n"
+    ) + indent(trial, " " * 6)
+
+
+_IN_CLAIM = ON_SPOT + "volumes:\n- {name: ckpt, persistentVolumeClaim: {claimName: ckpt}}\n"
+_CKPT = "volumeMounts:\n- {name: ckpt, mountPath: /ckpt}\n"
+_PASSES_SIGTERM = (
+    "command: [sh, -c, \"{ trap 'kill $p; wait $p; exit 143' TERM; python3 train.py & p=$!; wait $p; }\"]\n"
 )
 
 RULES = (
@@ -199,6 +256,46 @@ RULES = (
         fails=_EXPERIMENT.format(name="lr", metadata="      metadata: {name: trial}\n"),
         passes=_EXPERIMENT.format(name="lr", metadata=""),
         checks=Checks(objects=_trial_metadata),
+    ),
+    Rule(
+        id="trial-metrics-of-last-attempt",
+        severity=Severity.WARNING,
+        title="Trials on spot that resume, and metrics that Katib reads from the last attempt",
+        why="The collectors StdOut, File and TensorFlowEvent read a file in the pod, once the trial has succeeded. What an "
+        "interrupted attempt wrote went with its pod: a best value of 0.92 before the interruption became 0.75.",
+        fix="Print metrics with Checkpoint.print of spotwright.checkpoint, which prints the earlier ones again, or use the "
+        "collector Push.",
+        fails=_experiment(_IN_CLAIM, container=_PASSES_SIGTERM + _CKPT),
+        passes=_experiment(_IN_CLAIM, container=_PASSES_SIGTERM + _CKPT, collector="Push"),
+        checks=Checks(pods=_metrics_of_last_attempt),
+        place_says=True,
+        source="kubeflow/katib v0.19, cmd/metricscollector/v1beta1/file-metricscollector/main.go",
+    ),
+    Rule(
+        id="trial-hears-no-sigterm",
+        severity=Severity.NOTE,
+        title="Trials on spot behind a shell that passes no SIGTERM on",
+        why="For StdOut, File and TensorFlowEvent Katib makes the command sh -c 'COMMAND && echo completed > ...'. The shell "
+        "dies of SIGTERM, and the program is killed with it, whatever the grace period.",
+        fix="Let the code hear of a notice (the controller's webhook or a node agent gives it), or let the shell pass SIGTERM on "
+        "and wait: docs/kinds/katib.md has the line.",
+        fails=_experiment(ON_SPOT),
+        passes=_experiment(ON_SPOT, container=_PASSES_SIGTERM),
+        checks=Checks(pods=_no_sigterm),
+        place_says=True,
+        source="kubeflow/katib v0.19, pkg/webhook/v1beta1/pod/utils.go",
+    ),
+    Rule(
+        id="trial-execs",
+        severity=Severity.ERROR,
+        title="The command of a trial replaces the shell by exec",
+        why="For StdOut, File and TensorFlowEvent Katib writes '&& echo completed > ...' behind a command that is sh -c SCRIPT. "
+        "With exec nothing comes after the program, and the collector takes a trial that succeeded for a failed one.",
+        fix="Leave exec out.",
+        fails=_experiment(container="command: [sh, -c, exec train]\n"),
+        passes=_experiment(container="command: [sh, -c, exec train]\n", collector="Push"),
+        checks=Checks(pods=_exec_in_trial),
+        source="kubeflow/katib v0.19, pkg/webhook/v1beta1/pod/utils.go and pkg/metricscollector/v1beta1/common/pns.go",
     ),
     Rule(
         id="trial-parameter-unused",
