@@ -37,6 +37,7 @@ def rights() -> Mapping[str, Any]:
         "claims": permissions.rules(permissions.CLAIMS),
         "home": permissions.rules(permissions.HOME),
         "default": permissions.rules(permissions.DEFAULT),
+        "nodeLeases": permissions.rules(permissions.NODE_LEASES),
         "kubeSystem": permissions.rules(permissions.KUBE_SYSTEM),
         "registration": permissions.rules(permissions.REGISTRATION),
     }
@@ -71,6 +72,7 @@ _WHERE: Mapping[str, tuple[permissions.Right, ...]] = {
     "On what has no namespace": permissions.CLUSTER,
     "In its own namespace": permissions.HOME,
     "In `default`": permissions.DEFAULT,
+    "In `kube-node-lease`": permissions.NODE_LEASES,
     "In `kube-system`": permissions.KUBE_SYSTEM,
     "On the chart's registration, unless a certificate is given": permissions.REGISTRATION,
 }

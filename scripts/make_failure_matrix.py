@@ -36,12 +36,11 @@ BODIES = ("local", "simulation", "engine")
 _INTRODUCTION = """\
 # Failure matrix
 
-When an attempt ends, Spotwright decides its one *cause*, the budget that the end is charged to, and what comes next. It looks
-at every signal: exit code and signal, outputs, notice, the pod's reason and conditions, the node's conditions, taints and
-events. The exit code alone decides nothing: 137 and 143 only say that somebody sent a signal.
+Each end of an attempt has one *cause*, which decides the budget it spends and what follows. All signals count: exit code,
+outputs, notice, the pod's reason and conditions, the node's conditions, taints and events. The exit code alone decides nothing:
+137 and 143 only say that somebody sent a signal.
 
-`scripts/make_failure_matrix.py` makes this page. Every case is a test and links a public thread:
-[the evidence](failure-evidence.md).
+`scripts/make_failure_matrix.py` makes this page. Every case is a test: [the evidence](failure-evidence.md).
 
 ## What comes next
 
@@ -52,8 +51,8 @@ For a task with `interruptions: {max: 10}`, `errors: {retries: 1}` and a ladder 
 """
 
 _ORDER = """
-*Unschedulable* is no end of an attempt: no rung had a node within `pending_timeout`, and the task fails. Rungs, waits
-and deadlines: [What happens after an attempt](explanation/decisions.md).
+*Unschedulable* ends no attempt: no rung had a node within `pending_timeout`, and the task fails. Rungs, waits, deadlines:
+[What happens after an attempt](explanation/decisions.md).
 
 ## How the cause is decided
 
@@ -63,7 +62,7 @@ The first line that fits:
 
 ## By what it is recognised
 
-"Run": a run on this machine or in a simulation reports it. Kubernetes reports the others.
+"Run": local and simulated runs report it. Kubernetes reports the others.
 """
 
 _SEEN = """
@@ -106,6 +105,8 @@ _SIGNS: Sequence[tuple[str, str]] = (
     ),
     (r"it was ended by \w+, and nothing .*", "a signal ended it, and nothing says that its node was to go"),
     (r"its node did not admit it \(.*\)", "its node did not admit it"),
+    (r"its node(, which is no spot node,)? restarted: .*", "its node restarted"),
+    (r"its container runtime lost it .*", "no signal tells how it ended"),
     (r"it exited with 0 without its outputs?.*", "it exited with 0 without its outputs"),
     (r"it exited with [1-9]\d*", "it exited with a code other than 0"),
     (r"it exited with \d+ after the kernel killed for memory", "the kernel killed a process of it for memory"),

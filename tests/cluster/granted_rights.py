@@ -60,4 +60,5 @@ def _granted(namespace: str, served: Sequence[str], home: str) -> Iterator[Right
     if not served or namespace in served:
         yield from permissions.SERVED
     by_namespace = {home: permissions.HOME, "default": permissions.DEFAULT, "kube-system": permissions.KUBE_SYSTEM}
+    by_namespace["kube-node-lease"] = permissions.NODE_LEASES
     yield from by_namespace.get(namespace, ())

@@ -61,7 +61,7 @@ CONTAINERS = st.builds(
     ContainerEnd,
     st.sampled_from(["main", "wait", "init", "pytorch"]),
     exit_code=CODES,
-    reason=st.sampled_from(["", "Completed", "Error", "OOMKilled", "StartError", "ContainerStatusUnknown"]),
+    reason=st.sampled_from(["", "Completed", "Error", "OOMKilled", "StartError", "ContainerStatusUnknown", "Unknown"]),
     waiting=st.sampled_from(["", "ImagePullBackOff", "ContainerCreating", "PodInitializing"]),
 )
 
@@ -96,6 +96,7 @@ DRAWN = {
     "node_taints": few(TAINTS),
     "node_events": few(st.builds(StatusCondition, st.just("Warning"), reason=EVENTS)),
     "pod_deleted": st.booleans(),
+    "node_restarted": st.sampled_from(["", "the boot ID of its node changed"]),
     "spot": st.none() | st.booleans(),
 }
 SIGNALS = st.fixed_dictionaries({}, optional=DRAWN).map(lambda drawn: Signals(**drawn))

@@ -231,6 +231,7 @@ class Follower:
         self._container = ""
         self._position = Position()
         self._came_at = 0.0  # when the last bytes came, by the monotonic clock
+        self.last_line_at = 0.0  # when the last line was written, in Unix seconds by its node's clock; 0: none is known
         self._trouble = ""  # why the last stream broke off; empty: it did not
         self._is_unwritten = False  # something came, and the disk did not take it
         self._silence = _SILENCE
@@ -284,6 +285,7 @@ class Follower:
             notes = self._file.notes
             self._done, self._container = list(notes["done"]), str(notes["container"])
             self._position = Position.from_json(notes["position"])
+            self.last_line_at = self._position.last / 1e9
 
     def _say_why_it_ends(self) -> None:
         """If the end of the log was not read, or nothing because Katib redirects it, it says so."""
@@ -422,6 +424,7 @@ class Follower:
         }
         self._file.append(data, notes)
         self._position = position
+        self.last_line_at = max(self.last_line_at, position.last / 1e9)
 
     @property
     def log(self) -> Path:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.disk_room import drop_logs, fair_limit, logs_by_namespace, logs_to_drop
-from spotwright.cluster.log_file import POSITION, LogFile, free_and_reserve, saved_states
+from spotwright.cluster.log_file import POSITION, LogFile, Position, free_and_reserve, saved_states
 from spotwright.cluster.log_follower import Follower
 from spotwright.cluster.workloads import attempts_of, uid_of
 from spotwright.engine.state import RunState
@@ -69,7 +69,9 @@ class LogKeeper:
         self._on_dropped = on_dropped
         self._followers: dict[str, Follower] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._complete: set[str] = set()
+        self._complete: dict[
+            str, float
+        ] = {}  # key -> when its last line was written; 0: it has none, or that is not known
         self._untold: set[str] = set()  # keys of logs that were found, and of which the watcher says nothing
         self._places = asyncio.Semaphore(_OPENING)
 
@@ -112,6 +114,15 @@ class LogKeeper:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def last_line(self, key: str, log: Path) -> float | None:
+        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: that is not known.
+
+        Of a log that an earlier keeper followed and this one has not taken up yet, the file beside it tells.
+        """
+        follower = self._followers.get(key)
+        at = self._complete.get(key, 0.0) if follower is None else follower.last_line_at
+        return at or _last_line_beside(log) or None
+
     @property
     def open_logs(self) -> int:
         """The number of attempts that are followed now."""
@@ -122,7 +133,7 @@ class LogKeeper:
             return None
         file = LogFile(attempt.log, self._limit)
         if file.is_complete:
-            self._complete.add(attempt.key)
+            self._complete[attempt.key] = 0.0
             return None
         follower = Follower(self._api, attempt.pod, attempt.restart, file, self._places, attempt.key)
         self._followers[attempt.key] = follower
@@ -132,14 +143,14 @@ class LogKeeper:
         return follower
 
     def _ended(self, key: str, task: asyncio.Task[None]) -> None:
-        self._followers.pop(key, None)
+        follower = self._followers.pop(key, None)
         self._tasks.pop(key, None)
         self._untold.discard(key)
         if task.cancelled():
             return
         error = task.exception()
         if error is None:
-            self._complete.add(key)
+            self._complete[key] = 0.0 if follower is None else follower.last_line_at
         else:  # the watcher's next word begins it again, where it was
             _LOG.warning("the log of attempt %s is not followed: %s", key, error, exc_info=error)
 
@@ -170,7 +181,7 @@ class LogKeeper:
     async def _forget(self, paths: Collection[Path]) -> None:
         """Follow these logs no more; then nothing is written to them."""
         keys = [key for key, follower in self._followers.items() if follower.log in paths]
-        self._complete.update(keys)
+        self._complete.update(dict.fromkeys(keys, 0.0))
         tasks = [self._tasks[key] for key in keys if key in self._tasks]
         for task in tasks:
             task.cancel()
@@ -225,6 +236,19 @@ def _notes(path: Path) -> Mapping[str, Any] | None:
     both = (state["notes"] for state in (states.get("before"), states.get("after")) if state)
     wanted = {"uid", "restart", "namespace", "pod"}
     return next((notes for notes in both if wanted <= notes.keys() and str(notes["restart"]).isdecimal()), None)
+
+
+def _last_line_beside(log: Path) -> float:
+    """When the last line of a log that is not complete was written; 0 where the file beside it does not tell."""
+    try:
+        states = saved_states(log.with_name(POSITION).read_bytes())
+    except FileNotFoundError:
+        return 0.0
+    except OSError as error:
+        _LOG.warning("%s cannot be read: %s", log, error)
+        return 0.0
+    notes = (states.get("after") or {}).get("notes") or {}
+    return Position.from_json(notes["position"]).last / 1e9 if "position" in notes else 0.0
 
 
 def _allow_many_files() -> None:

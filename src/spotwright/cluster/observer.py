@@ -16,16 +16,21 @@ from spotwright.cluster.admit_objects import MOST_STEPS
 from spotwright.cluster.admit_pods import Admission
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
+from spotwright.cluster.last_proofs import End, last_proof
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.signals import (
     LastSeen,
     PodWaits,
+    boot_of,
+    given_up_at,
+    has_lost_node,
     has_not_started,
     how_cancelled,
     mapping,
     mappings,
     signals_of,
     started_at,
+    untold_until,
     waits_for,
 )
 from spotwright.cluster.view import ClusterView, NodePool, SeenPod, offers_of, pool_of_node
@@ -350,7 +355,15 @@ class Recorder:
         requests = requests_of(seen.pod)
         own = {} if requests == task.plan.work.requests else requests
         self._run.add(
-            AttemptBound(at, task.path, recorded.number, node=name, pool=self._state.nodes[name].pool, requests=own)
+            AttemptBound(
+                at,
+                task.path,
+                recorded.number,
+                node=name,
+                pool=self._state.nodes[name].pool,
+                requests=own,
+                boot=boot_of(self._view.node(name)),
+            )
         )
 
     def _name_stranger(self, node: str, pool: NodePool) -> None:
@@ -427,8 +440,11 @@ class Recorder:
                 self._run.learn_retries(self._now, spec.name, retries)
 
     def _end(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> None:
-        at = max(self._past(self._ended_at(seen, recorded, attempt)), recorded.bound_at or recorded.placed_at)
-        signals = self._signals(seen, recorded, attempt.restart, at) if attempt.is_known else Signals(heard=False)
+        end = self._when_ended(seen, task, recorded, attempt)
+        at = end.at
+        signals = (
+            self._signals(seen, recorded, attempt.restart, end.by or at) if attempt.is_known else Signals(heard=False)
+        )
         if self._was_cancelled and not signals.outputs_complete:
             signals = signals._replace(cancelled=True, moved=self._how_ended)
         if signals.cancelled and self._how_ended:
@@ -440,7 +456,14 @@ class Recorder:
         progress = signals.progress
         self._close(
             AttemptEnded(
-                at, task.path, recorded.number, signals=signals, started_at=attempt.bound_at, progress=progress
+                at,
+                task.path,
+                recorded.number,
+                signals=signals,
+                started_at=attempt.bound_at,
+                progress=progress,
+                ended_by=end.by,
+                proof=end.proof,
             )
         )
         if signals.accepted_by_controller and recorded.cause is Cause.SUCCEEDED and progress is None:
@@ -453,17 +476,54 @@ class Recorder:
         text = f"attempt {recorded.number} of {task.path} {how}; nothing says whether work was left: {_END_WITH_143}"
         self._run.add(NoteAdded(self._now, text=text))
 
-    def _ended_at(self, seen: SeenPod, recorded: AttemptState, attempt: PodAttempt) -> float | None:
-        """When an attempt ended: as its containers say, else the last moment at which they can have run; None: not known.
-
-        Nobody hears of what ran on after its node fell silent. A pod that is gone has ended before its grace period was over.
-        """
-        if attempt.ended_at is not None or not attempt.has_ended:
-            return attempt.ended_at
-        silent_since = None if recorded.node is None else self._view.silent_since(recorded.node)
-        told_until = seconds(metadata(seen.pod).get("deletionTimestamp")) if seen.is_gone else None
+    def _when_ended(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> End:
+        """When an attempt ended: as its containers say; else since the last proof that it lived, until it was surely gone."""
         begun = recorded.bound_at or recorded.placed_at
-        return min((at for at in (silent_since, told_until) if at is not None and at >= begun), default=None)
+        restarted_at = self._restarted_at(seen, attempt, begun)
+        if restarted_at is None and attempt.ended_at is not None:
+            return End(max(self._past(attempt.ended_at), begun))
+        told_until = seconds(metadata(seen.pod).get("deletionTimestamp")) if seen.is_gone else None
+        node = recorded.node
+        is_lost = restarted_at is not None or has_lost_node(seen.pod) or (node is not None and self._view.is_lost(node))
+        if not is_lost:
+            return End(max(self._past(told_until), begun))
+        marked_at = given_up_at(seen.pod)
+        return self._last_proof(task, recorded, (marked_at, told_until), started_at(seen.pod), restarted_at)
+
+    def _restarted_at(self, seen: SeenPod, attempt: PodAttempt, begun: float) -> float | None:
+        """When the machine of an attempt, or its container runtime, started again, if the attempt ended by that or before it."""
+        if not attempt.has_ended or not attempt.is_known:
+            return None
+        if untold_at := untold_until(seen.pod, attempt.restart):
+            return untold_at
+        node = self._view.node(str(mapping(seen.pod.get("spec")).get("nodeName", ""))) or {}
+        created_at = seconds(metadata(node).get("creationTimestamp"))
+        is_another = attempt.ended_at is None and created_at is not None and created_at > begun
+        return created_at if is_another else None
+
+    def _last_proof(
+        self,
+        task: TaskState,
+        recorded: AttemptState,
+        absences: Iterable[float | None],
+        began_at: float | None = None,
+        restarted_at: float | None = None,
+    ) -> End:
+        """The end of an attempt that no kubelet has told."""
+        begun, node = recorded.bound_at or recorded.placed_at, recorded.node or ""
+        proofs = {
+            "its start": began_at,
+            "its last report of progress": recorded.reported_at,
+            "the last line of its log": self._view.last_line(
+                recorded.key, self._run.folder.log(task.path, recorded.number)
+            ),
+            "the Lease of its node": self._view.renewed_at(node),
+            "the heartbeat of its node": self._view.heartbeat(node),
+        }
+        named = [each for each in self._state.all_nodes if each.name == node]
+        gone = [each.gone_at for each in named if each.gone_at is not None and each.gone_at >= begun]
+        absences = (*absences, *gone, self._view.silent_since(node))
+        return last_proof(begun, proofs, absences, max(self._now, begun), restarted_at=restarted_at)
 
     def _signals(self, seen: SeenPod, recorded: AttemptState, restart: int, ended_at: float) -> Signals:
         node = self._view.node(recorded.node) if recorded.node else None
@@ -475,6 +535,7 @@ class Recorder:
             node_gone=recorded.node is not None and self._view.is_node_gone(recorded.node),
             node_events=self._view.events_of(recorded.node) if recorded.node else (),
             waited=self._view.waited(uid_of(seen.pod)),
+            boot=recorded.boot,
         )
         notice = self._notice(recorded, ended_at)
         pool = self._state.plan.config.pools.get(recorded.pool or "")
@@ -537,29 +598,34 @@ class Recorder:
         )
 
     def _end_forgotten(self, keys: set[str]) -> None:
-        """End attempts whose pods are gone, and whose end nobody saw: at the last moment at which they can have run."""
+        """End attempts whose pods are gone, and whose end nobody saw: at the last proof that they ran."""
         for key, (task, recorded) in list(self._known.items()):
             if recorded.is_live and key not in keys:
                 signals = Signals(heard=False, message=_FORGOTTEN)
                 self._run.add(NoteAdded(self._now, text=f"attempt {recorded.number} of {task.path}: {_FORGOTTEN}"))
-                at = self._forgotten_at(task, recorded)
+                end = self._when_forgotten(task, recorded)
                 if self._how_ended:
                     self._cancel()
                     signals = signals._replace(cancelled=True, moved=self._how_ended)
-                ended = AttemptEnded(at, task.path, recorded.number, signals=signals, settled=True)
+                ended = AttemptEnded(
+                    end.at,
+                    task.path,
+                    recorded.number,
+                    signals=signals,
+                    settled=True,
+                    ended_by=end.by,
+                    proof=end.proof,
+                )
                 if self._how_ended and recorded is task.last:
                     self._judge(ended, FollowUp.CANCEL, f"nothing: {self._how_ended}")
                 else:
                     self._close(ended)
 
-    def _forgotten_at(self, task: TaskState, recorded: AttemptState) -> float:
-        """The last moment at which an attempt can have run whose pod vanished unseen: before the next one, or the end of all."""
-        begun = recorded.bound_at or recorded.placed_at
+    def _when_forgotten(self, task: TaskState, recorded: AttemptState) -> End:
+        """When an attempt ended whose pod vanished unseen: before the next one began, or the end of all."""
         after = [attempt.placed_at for attempt in task.attempts[recorded.number : recorded.number + 1]]
-        silent_since = None if recorded.node is None else self._view.silent_since(recorded.node)
         end = None if self._outcome is None else self._outcome.at
-        known = [at for at in (*after, silent_since, end) if at is not None and at >= begun]
-        return max(self._past(min(known, default=None)), begun)
+        return self._last_proof(task, recorded, (*after, end))
 
     # Nodes
 

@@ -31,6 +31,7 @@ __all__ = [
     "LEASE",
     "LIBRARY",
     "NAMESPACES",
+    "NODE_LEASES",
     "REGISTRATION",
     "SERVED",
     "Right",
@@ -153,6 +154,11 @@ HOME: tuple[Right, ...] = (
 
 DEFAULT: tuple[Right, ...] = (Right("", ("events",), _FOLLOW, "what is said of nodes, such as the notice of an agent"),)
 """In the namespace ``default``, which has the Events about nodes."""
+
+NODE_LEASES: tuple[Right, ...] = (
+    Right("coordination.k8s.io", ("leases",), ("get",), "until when a node lived that has fallen silent or is gone"),
+)
+"""In the namespace ``kube-node-lease``, which has the Lease of each node."""
 
 KUBE_SYSTEM: tuple[Right, ...] = (
     Right("", ("configmaps",), _READ, "what the Cluster Autoscaler says of pools", (STATUS, PRIORITIES)),

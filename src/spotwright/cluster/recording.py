@@ -83,11 +83,13 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         on_cut=quota.heard,
         costs=costs,
         admission=ledger.admission_of,
+        last_line=lambda key, log: keeper.last_line(key, log) if limit else None,
     )
     keeper = LogKeeper(streams, limit, namespace_limit, watcher.note)
     parts = [
         watcher.run(),
         watcher.hear_of_starts(),
+        watcher.read_leases(),
         mover.run(watcher.look_at),
         *([keeper.run(state)] if limit else []),
         quota.run(),

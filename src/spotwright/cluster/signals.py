@@ -24,10 +24,13 @@ __all__ = [
     "PodEnd",
     "PodWaits",
     "as_gone",
+    "boot_of",
     "bound_at",
     "conditions",
     "events_of",
     "events_of_pod",
+    "given_up_at",
+    "has_lost_node",
     "has_not_started",
     "how_cancelled",
     "how_shut_down",
@@ -45,6 +48,7 @@ __all__ = [
     "taints_of",
     "text",
     "transition",
+    "untold_until",
     "waits_for",
     "when_told",
 ]
@@ -92,10 +96,10 @@ def conditions(of_object: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
     )
 
 
-def transition(of_object: Mapping[str, Any], kind: str, reason: str = "") -> float | None:
-    """The time at which a condition became true, in Unix seconds; None if it is not true, or not for this reason."""
+def transition(of_object: Mapping[str, Any], kind: str, reason: str = "", *, status: str = "True") -> float | None:
+    """The time at which a condition got its status, in Unix seconds; None if it has another one, or not for this reason."""
     for each in mappings(mapping(of_object.get("status")).get("conditions")):
-        if each.get("type") == kind and each.get("status") == "True" and reason in ("", each.get("reason")):
+        if each.get("type") == kind and each.get("status") == status and reason in ("", each.get("reason")):
             return seconds(each.get("lastTransitionTime"))
     return None
 
@@ -262,7 +266,6 @@ _NO_ERROR = ("ContainerCreating", "PodInitializing")  # reasons of a container t
 _SIGNALS = (137, 143)  # exit codes after SIGKILL and SIGTERM, whoever sent them
 _ANSWERS_TO_A_STOP = (0, *_SIGNALS)
 _NO_COMMAND = (64, "failed to find name in PATH")  # Argo's emissary where the command does not exist (Argo 3.7.3)
-_STATUS_UNKNOWN = "ContainerStatusUnknown"  # the kubelet lost the container, and its exit code 137 is invented
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +273,9 @@ class PodEnd:
     """What the last state of a pod tells about its end. Times are in Unix seconds."""
 
     containers: tuple[ContainerEnd, ...]
-    exit_code: int | None  # of the container that runs the user's code; None: it has none, or the kubelet invented it
+    main: ContainerEnd  # the container that runs the user's code
+    began_at: float | None = None  # when that began
+    finished_at: float | None = None  # when that ended
     progress: float | None = None  # the share of its work that its code left in its termination message
     start_error: str = ""  # why its work never began, although a container ran
     never_started: bool = False  # a container waits for its image or configuration
@@ -280,6 +285,11 @@ class PodEnd:
     is_deleted: bool = False  # its object is being deleted, or gone
     told_at: float | None = None  # the moment at which Kubernetes told it to stop; None: not told, or not known
     is_stopped: bool = False  # it ended because it was told to stop, or it had not ended when its object went
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the container that runs the user's code; None: it has none, or nothing reported how it ended."""
+        return None if self.main.is_untold else self.main.exit_code
 
     @property
     def is_its_own(self) -> bool:
@@ -307,14 +317,17 @@ def read_pod(
     ended = mapping(mapping(main.get("state")).get("terminated"))
     is_deleted = gone or bool(mapping(pod.get("metadata")).get("deletionTimestamp"))
     told_at = when_told(pod)
-    code = _code(ended)
+    code, finished_at = _code(ended), seconds(ended.get("finishedAt"))
+    end_of_main = _end_of(main, ended)
     init = tuple(_init_statuses(pod, status))
     containers = tuple(map(_container, statuses)) + tuple(end for each in init if (end := _container(each)).waiting)
-    if waited is not None and ended.get("reason") == _STATUS_UNKNOWN and not ended.get("startedAt"):
+    if waited is not None and end_of_main.is_untold and not ended.get("startedAt"):
         containers = read_pod(waited).containers
     return PodEnd(
         containers=containers,
-        exit_code=None if ended.get("reason") == _STATUS_UNKNOWN else code,
+        main=end_of_main,
+        began_at=seconds(ended.get("startedAt")),
+        finished_at=finished_at,
         progress=progress_in(text(ended.get("message"))),
         start_error=_no_command(ended) or next((error for each in init if (error := _init_error(each))), ""),
         never_started=any(container.waiting for container in containers),
@@ -322,23 +335,21 @@ def read_pod(
         is_marked=transition(pod, "DisruptionTarget") is not None,
         is_deleted=is_deleted,
         told_at=told_at,
-        is_stopped=_is_stopped(pod, told_at, seconds(ended.get("finishedAt")), code)
-        if ended
-        else is_deleted or told_at is not None,
+        is_stopped=_is_stopped(pod, told_at, finished_at, code) if ended else is_deleted or told_at is not None,
     )
 
 
 def _earlier_restart(main: Mapping[str, Any]) -> PodEnd:
     """The end of a container that was started again in the same pod: nobody told the pod to stop."""
     ended = mapping(mapping(main.get("lastState")).get("terminated"))
-    container = ContainerEnd(
-        text(main.get("name")),
-        _code(ended),
-        _whole(ended.get("signal")),
-        text(ended.get("reason")),
-        text(ended.get("message")),
-    )
-    return PodEnd((container,), container.exit_code, progress_in(container.message), is_earlier=True)
+    end = _end_of(main, ended)
+    began_at, finished_at = seconds(ended.get("startedAt")), seconds(ended.get("finishedAt"))
+    return PodEnd((end,), end, began_at, finished_at, progress_in(end.message), is_earlier=True)
+
+
+def _end_of(status: Mapping[str, Any], ended: Mapping[str, Any]) -> ContainerEnd:
+    name, reason, message = text(status.get("name")), text(ended.get("reason")), text(ended.get("message"))
+    return ContainerEnd(name, _code(ended), _whole(ended.get("signal")), reason, message)
 
 
 def _main(pod: Mapping[str, Any], statuses: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
@@ -362,14 +373,7 @@ def _container(status: Mapping[str, Any]) -> ContainerEnd:
     state = mapping(status.get("state"))
     waiting = text(mapping(state.get("waiting")).get("reason"))
     ended = mapping(state.get("terminated")) or mapping(mapping(status.get("lastState")).get("terminated"))
-    return ContainerEnd(
-        name=text(status.get("name")),
-        exit_code=_code(ended),
-        signal=_whole(ended.get("signal")),
-        reason=text(ended.get("reason")),
-        message=text(ended.get("message")),
-        waiting="" if waiting in _NO_ERROR else waiting,
-    )
+    return _end_of(status, ended)._replace(waiting="" if waiting in _NO_ERROR else waiting)
 
 
 def _code(ended: Mapping[str, Any]) -> int | None:
@@ -430,7 +434,8 @@ class LastSeen:
     (``pod_gone``). ``node``: the state of its node at that time, or the last one that was seen; None: it never had a node, or
     its node was not observed. ``node_gone``: the API has the Node object no more. ``owners``: the pod's owner first, then the
     owner's owner (Job, JobSet, TrainJob; or the Workflow). ``node_events``: events about the node. ``waited``: a state in which
-    the pod waited for an image or its configuration, because the kubelet forgets the reason when the pod is deleted.
+    the pod waited for an image or its configuration, because the kubelet forgets the reason when the pod is deleted. ``boot``:
+    the boot ID of its node when the pod came there, or its first characters; empty: it was not seen.
     """
 
     pod: Mapping[str, Any]
@@ -440,6 +445,7 @@ class LastSeen:
     node_gone: bool = False
     node_events: Sequence[Mapping[str, Any]] = ()
     waited: Mapping[str, Any] | None = None
+    boot: str = ""
 
 
 def signals_of(
@@ -479,8 +485,65 @@ def signals_of(
         node_taints=(*taints_of(node), *_unreachable_before(pod, node)),
         node_events=events_of(seen.node_events),
         pod_deleted=end.is_deleted and end.is_stopped and not end.never_started and not is_stopped_by_owner,
+        node_restarted=_restart_of_node(seen, end),
         spot=spot if spot is not None else is_spot(node),
     )
+
+
+def boot_of(node: Mapping[str, Any] | None) -> str:
+    """The first characters of a node's boot ID, which tell one boot from another; empty where it is not known."""
+    return text(mapping(mapping((node or {}).get("status")).get("nodeInfo")).get("bootID"))[:_BOOT_LENGTH]
+
+
+_BOOT_LENGTH = 8
+_TELLS_LATE = 15.0  # seconds between the start of a kubelet and its word about the pods of before, at most
+_LOST_POWER = (255, *_SIGNALS)  # exit codes that a container can have which ended with its machine
+
+
+def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
+    """What shows that a pod's container ended because its node restarted, as a clause; empty: nothing does.
+
+    Where nothing reported how the container ended, any sign counts that the kubelet started after it. An exit code of its own
+    counts as an end by the restart if it may be one (CRI-O and cri-dockerd write 255 with the reason ``Error``; a shutdown
+    ends processes by signals), the restart itself is certain, and the kubelet reported the end only afterwards.
+    """
+    began = bound_at(seen.pod) if end.began_at is None else end.began_at
+    if began is None or not seen.node or (end.told_at is not None and not end.main.is_untold):
+        return ""
+    certain = dict(_certain_restarts(seen, began))
+    if end.main.is_untold:
+        return next((clause for clause in (*certain, *_likely_restarts(seen, began))), "")
+    reported_at = transition(seen.pod, "Ready", status="False")
+    if end.exit_code not in _LOST_POWER or end.main.reason == "OOMKilled" or end.finished_at is None:
+        return ""
+    known = ((clause, at) for clause, at in certain.items() if reported_at is not None)
+    return next((clause for clause, at in known if end.finished_at <= at <= (reported_at or at) + _TELLS_LATE), "")
+
+
+def _certain_restarts(seen: LastSeen, began: float) -> Iterator[tuple[str, float]]:
+    """The signs by which a node has surely restarted since a moment, each with the moment of the restart."""
+    node = seen.node or {}
+    booted = [event_time(event) for event in seen.node_events if text(event.get("reason")) == "Rebooted"]
+    rebooted_at = max((at for at in booted if at > began), default=None)
+    ready_at = transition(node, "Ready") or began
+    now = boot_of(node)
+    if seen.boot and now and not now.startswith(seen.boot[:_BOOT_LENGTH]):
+        yield "the boot ID of its node changed", ready_at if rebooted_at is None else rebooted_at
+    if rebooted_at is not None:
+        yield "the kubelet reported a reboot", rebooted_at
+    created_at = seconds(mapping(node.get("metadata")).get("creationTimestamp"))
+    if created_at is not None and created_at > began:
+        yield "its Node object was created again", created_at
+
+
+def _likely_restarts(seen: LastSeen, began: float) -> Iterator[str]:
+    """The signs that the kubelet started again since a moment, or that nothing was heard of it in between."""
+    starts = (event for event in seen.node_events if text(event.get("message")).startswith("Starting kubelet"))
+    if any(event_time(event) > began for event in starts):
+        yield "its kubelet started again"
+    changed = (transition(seen.node or {}, "Ready", status=status) for status in ("True", "False", "Unknown"))
+    if any(at is not None and at > began for at in changed):
+        yield "its node was not ready in between"
 
 
 def _unreachable_before(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
@@ -563,6 +626,35 @@ def has_not_started(pod: Mapping[str, Any]) -> bool:
     """Whether a pod has its node, and no container of it has begun there."""
     has_node = bool(mapping(pod.get("spec")).get("nodeName"))
     return has_node and mapping(pod.get("status")).get("phase") == "Pending"
+
+
+_GIVEN_UP = (
+    "DeletionByPodGC",
+    "DeletionByTaintManager",
+)  # reasons of a pod's DisruptionTarget: its node is gone or silent
+
+
+def given_up_at(pod: Mapping[str, Any]) -> float | None:
+    """When Kubernetes gave a pod up because its node was gone, silent or tainted, in Unix seconds; None: it has not."""
+    times = (transition(pod, "DisruptionTarget", reason) for reason in _GIVEN_UP)
+    return next((at for at in times if at is not None), None)
+
+
+def has_lost_node(pod: Mapping[str, Any]) -> bool:
+    """Whether garbage collection has ended a pod, because its Node object was gone."""
+    return transition(pod, "DisruptionTarget", "DeletionByPodGC") is not None
+
+
+def untold_until(pod: Mapping[str, Any], restart: int | None = None) -> float | None:
+    """When it was found that a pod's container had ended and nothing told how, in Unix seconds; None: something told it.
+
+    containerd writes that moment, its own start, as the container's end, which was before; the kubelet writes none. Of a pod that
+    the kubelet ended itself, for want of memory say, it knows the end.
+    """
+    end = read_pod(pod, restart=restart)
+    if not end.main.is_untold or text(mapping(pod.get("status")).get("reason")):
+        return None
+    return transition(pod, "Ready", status="False") if end.finished_at is None else end.finished_at
 
 
 def started_at(pod: Mapping[str, Any]) -> float | None:

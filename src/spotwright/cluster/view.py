@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright.clouds import node_signs, providers
@@ -21,6 +22,7 @@ from spotwright.cluster.signals import (
     is_held_up,
     mapping,
     mappings,
+    read_pod,
     text,
     waits_for,
 )
@@ -33,6 +35,7 @@ from spotwright.notices.notice import Notice
 
 __all__ = [
     "ClusterView",
+    "LastLine",
     "NodePool",
     "SeenPod",
     "node_of_event",
@@ -51,6 +54,10 @@ _NOTES = "spotwright.dev/"  # annotations of the node agent's Events
 _SETTLING = 0.7  # seconds in which the streams of owners and nodes catch up with that of pods
 
 
+LastLine = Callable[[str, Path], float | None]
+"""When the last line of a log was written, in Unix seconds by its node's clock; None: it has none, or that is not known."""
+
+
 class SeenPod(NamedTuple):
     """A pod with its owners, nearest first. ``is_gone``: the API has it no more, and this is its last state."""
 
@@ -60,9 +67,13 @@ class SeenPod(NamedTuple):
 
 
 class ClusterView:
-    """Objects by UID and name. ``clock`` is monotonic; the view decides by it alone when the streams have caught up."""
+    """Objects by UID and name. ``clock`` is monotonic; the view decides by it alone when the streams have caught up.
 
-    def __init__(self) -> None:
+    ``last_line`` tells when the last line of an attempt's log was written, by the attempt's key and its log's file.
+    """
+
+    def __init__(self, last_line: LastLine = lambda _key, _log: None) -> None:
+        self.last_line = last_line
         self._owners: dict[_OwnerKey, Mapping[str, Any]] = {}
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._gone_nodes: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
@@ -76,6 +87,7 @@ class ClusterView:
         self._held_up: dict[str, PodWaits] = {}  # pod UID -> what the kubelet says in events, and in no status
         self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
         self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
+        self._renewed_at: dict[str, float] = {}  # node -> when it last renewed its Lease before it fell silent
         self._going: set[str] = set()  # namespaces that are being deleted
         self.pods: dict[str, Mapping[str, Any]] = {}  # by UID; of a finished pod the first finished state
         self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet
@@ -204,8 +216,14 @@ class ClusterView:
         name = str(metadata(node).get("name", ""))
         self._nodes.pop(name, None)
         for forgotten in _remember(self._gone_nodes, name, node):
-            for kept in (self._events, self._notices, self._on_node):  # spot nodes have new names again and again
+            of_nodes = (self._events, self._notices, self._on_node, self._renewed_at)
+            for kept in of_nodes:  # spot nodes have new names again and again
                 kept.pop(forgotten, None)
+
+    def put_lease(self, node: str, renewed_at: float) -> None:
+        """Note when a node that is silent or gone last renewed its Lease, in Unix seconds."""
+        if node in self._nodes or node in self._gone_nodes:
+            self._renewed_at[node] = renewed_at
 
     def put_node_event(self, event: Mapping[str, Any]) -> None:
         """An Event about a node.
@@ -271,6 +289,10 @@ class ClusterView:
         """Whether the API has a node of this name that reports and is well."""
         return _ready(self._nodes.get(name)) == "True"
 
+    def is_lost(self, name: str) -> bool:
+        """Whether nothing is heard of a node: it does not report, or the API has no Node object of this name."""
+        return self.is_node_gone(name) or _ready(self._nodes.get(name)) == "Unknown"
+
     def silent_since(self, name: str) -> float | None:
         """Since when a node does not report (Unix seconds); None for one that does, and where nobody knows."""
         node = self.node(name)
@@ -281,16 +303,29 @@ class ClusterView:
             (seconds(each.get("lastTransitionTime")) for each in conditions if each.get("type") == "Ready"), None
         )
 
+    def renewed_at(self, name: str) -> float | None:
+        """When a node last renewed its Lease before it fell silent, in Unix seconds; None where that is not known."""
+        return self._renewed_at.get(name)
+
+    def heartbeat(self, name: str) -> float | None:
+        """When a node that is silent or gone last reported its status, in Unix seconds; None for others, and where not known."""
+        if self.is_ready(name):
+            return None
+        conditions = mappings(mapping((self.node(name) or {}).get("status")).get("conditions"))
+        return next(
+            (seconds(each.get("lastHeartbeatTime")) for each in conditions if each.get("type") == "Ready"), None
+        )
+
     def is_cut_off(self, pod: Mapping[str, Any]) -> bool:
         """Whether a pod is to be deleted and its node does not report: its object stays, and nothing will change in it."""
         name = _node_of(pod)
         if not name or not metadata(pod).get("deletionTimestamp"):
             return False
-        return self.is_node_gone(name) or _ready(self.node(name)) == "Unknown"
+        return self.is_lost(name)
 
     def is_settled(self, pod: Mapping[str, Any]) -> bool:
-        """Whether the owners' word on a pod that was told to stop has had time to come. A pod that ended by itself needs none."""
-        if is_finished(pod) and not is_stopped(pod):
+        """Whether the word of a pod's owners, or of its node, has had time to come. A pod that ended by itself needs none."""
+        if is_finished(pod) and not is_stopped(pod) and not read_pod(pod).main.is_untold:
             return True
         return self.clock >= self._ended_at.get(uid_of(pod), 0.0) + _SETTLING
 

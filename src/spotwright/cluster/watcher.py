@@ -16,12 +16,13 @@ from typing import Any
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT, is_word
 from spotwright.cluster.kept_objects import SetAside
+from spotwright.cluster.last_proofs import NodeLeases
 from spotwright.cluster.mirror import Change, ChangeKind
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
 from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded
 from spotwright.cluster.pod_starts import PodStarts
 from spotwright.cluster.run_store import RunStore, WorkloadRun
-from spotwright.cluster.view import ClusterView, node_of_event
+from spotwright.cluster.view import ClusterView, LastLine, node_of_event
 from spotwright.cluster.watch_streams import CLAIM, WORDS, Namespaces, Stream, Streams
 from spotwright.cluster.watched import Watched
 from spotwright.cluster.workload_recorder import WorkloadRecorder
@@ -42,7 +43,7 @@ class Watcher:
 
     ``on_recorded`` hears of each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any
     more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut. ``costs``
-    are those of namespaces.
+    are those of namespaces. ``last_line`` is that of the view.
     """
 
     def __init__(  # noqa: PLR0913  # what it tells others, each by a default of its own
@@ -59,8 +60,10 @@ class Watcher:
         on_cut: Callable[[WorkloadRun], None] = lambda _: None,
         admission: FindAdmission = lambda *_: None,
         costs: NamespaceCosts | None = None,
+        last_line: LastLine = lambda _key, _log: None,
     ) -> None:
-        self._api, self._store, self._view, self._aside = api, store, ClusterView(), SetAside()
+        self._api, self._store, self._view, self._aside = api, store, ClusterView(last_line), SetAside()
+        self._leases = NodeLeases(api, self._view)
         self._costs = costs or NamespaceCosts(LOOK)
         self._namespaces = Namespaces(namespaces)
         self._streams = Streams(
@@ -110,6 +113,10 @@ class Watcher:
     async def hear_of_starts(self) -> None:
         """Ask why pods do not start on their nodes, until cancelled."""
         await PodStarts(self._api, self._view).run(self.look_at)
+
+    async def read_leases(self) -> None:
+        """Read until when nodes lived that fall silent or go, until cancelled."""
+        await self._leases.run()
 
     def look_at(self, pods: Iterable[str]) -> None:
         """Look at pods again, by their UIDs, because time has passed."""
@@ -211,11 +218,14 @@ class Watcher:
             self._recorder.look_at_owner(data, is_deleted=is_deleted)
 
     def _apply_node(self, node: Mapping[str, Any], *, is_deleted: bool) -> None:
+        name = str(metadata(node)["name"])
         if is_deleted:
             self._view.delete_node(node)
         elif not self._view.put_node(node):
             return  # a heartbeat
-        self._recorder.look(self._view.pods_on(str(metadata(node)["name"])))
+        if self._view.is_lost(name) and self._view.pods_on(name):
+            self._leases.ask(name)
+        self._recorder.look(self._view.pods_on(name))
 
     def _apply_node_event(self, event: Mapping[str, Any]) -> None:
         self._view.put_node_event(event)

@@ -239,12 +239,15 @@ def _finished_at(container: Mapping[str, Any]) -> float | None:
 def _pod_ended_at(status: Mapping[str, Any]) -> float | None:
     """When a finished pod ended: with its last container; of one that the kubelet ended itself, when it ceased to be ready.
 
-    A pod that its kubelet did not admit has neither, and ended when it began.
+    A pod that its kubelet did not admit has neither, and ended when it began. None where a container still runs by its last word:
+    somebody else has finished the pod, as garbage collection does on nodes that are gone.
     """
     containers = (*mappings(status.get("containerStatuses")), *mappings(status.get("initContainerStatuses")))
     finished = [at for each in containers if (at := _finished_at(each)) is not None]
     if finished:
         return max(finished)
+    if any(mapping(each.get("state")).get("running") is not None for each in containers):
+        return None
     return _condition_time(status, "Ready", "False") or seconds(status.get("startTime"))
 
 

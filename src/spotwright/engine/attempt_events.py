@@ -143,7 +143,7 @@ def _taken_back(state: RunState, event: ev.AttemptTakenBack) -> None:
 def _bound(state: RunState, event: ev.AttemptBound) -> None:
     task, attempt = _attempt(state, event)
     attempt.node, attempt.pool, attempt.bound_at, attempt.requests = event.node, event.pool, event.at, event.requests
-    attempt.taken_back = None
+    attempt.boot, attempt.taken_back = event.boot, None
     if attempt.is_open:
         attempt.first = attempt.rung = _rung_of_pool(task, event.pool)
     state.holding[event.pool] = state.holding.get(event.pool, 0) + 1

@@ -250,7 +250,8 @@ class AttemptBound(Event, kw_only=True):
     """Fact: an attempt has a node. The engine starts the attempt once this event is durable.
 
     Of an attempt that an orchestrator made, ``node`` and ``pool`` are empty where nobody tells them. ``requests`` are those of
-    its pod, where they are others than those of its task: its account is computed from them.
+    its pod, where they are others than those of its task: its account is computed from them. ``boot`` has the first characters
+    of the node's boot ID, where it was seen: a node that restarts has another one.
     """
 
     kind = "bound"
@@ -258,6 +259,7 @@ class AttemptBound(Event, kw_only=True):
     node: str
     pool: str
     requests: Mapping[str, int] = {}
+    boot: str = ""
 
 
 class ProgressReported(Event, kw_only=True):
@@ -272,7 +274,9 @@ class AttemptEnded(Event, kw_only=True):
     """Fact: an attempt has ended, with every observed signal of its end.
 
     ``started_at``, ``ended_at``, ``seconds``, ``cpu_seconds`` and ``max_rss`` (bytes) are measures of its process, if there are
-    any. ``settled``: the engine of the attempt had ended, and a later engine settled it.
+    any. ``settled``: the engine of the attempt had ended, and a later engine settled it. ``ended_by``: where nothing reported the
+    moment of its end, ``at`` is the last proof that it lived, ``proof`` names that, and at ``ended_by`` its absence was first
+    known; None: it ended ``at`` that moment.
     """
 
     kind = "ended"
@@ -289,6 +293,8 @@ class AttemptEnded(Event, kw_only=True):
     progress: float | None = None  # its last report
     last_line: str = ""  # of its log
     settled: bool = False
+    ended_by: float | None = None
+    proof: str = ""  # a noun: "the last line of its log"
 
 
 class TaskCached(Event, kw_only=True):

@@ -76,6 +76,7 @@ class AttemptState(_State):
     node: str | None = None
     pool: str | None = None
     bound_at: float | None = None
+    boot: str = ""  # the first characters of the boot ID that its node had then
     noticed_at: float | None = None
     goes_at: float | None = None
     progress: float | None = None

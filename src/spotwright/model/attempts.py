@@ -65,6 +65,17 @@ class ContainerEnd(NamedTuple):
     message: str = ""
     waiting: str = ""  # ErrImagePull | ImagePullBackOff | CreateContainerConfigError | ...
 
+    @property
+    def is_untold(self) -> bool:
+        """Whether nothing reported how it ended, so that its exit code is made up.
+
+        The kubelet writes 137 with the reason ``ContainerStatusUnknown`` for a container that its runtime does not know any more.
+        containerd writes 255 with the reason ``Unknown`` for one that ran when containerd itself ended, and whose process is gone
+        when it starts again: after a loss of power, mostly (containerd, ``restart.go`` of its CRI plugin). A program that exits
+        with 255 has the reason ``Error``.
+        """
+        return self.reason == "ContainerStatusUnknown" or (self.reason == "Unknown" and self.exit_code == 255)
+
 
 class Signals(NamedTuple):
     """All observations of one ended attempt. A field that could not be observed keeps its default.
@@ -97,6 +108,7 @@ class Signals(NamedTuple):
     node_events: tuple[StatusCondition, ...] = ()  # events about the node: PreemptScheduled, DeletingNode, ...
     accepted_by_controller: bool = False  # it exited with 0 when it was told to stop, which a Job takes for a success
     pod_deleted: bool = False  # the pod object was deleted while it ran
+    node_restarted: str = ""  # what shows that its node restarted while it ran: "the boot ID of its node changed"
     spot: bool | None = None  # True: the node belongs to a spot pool; None: unknown
 
 

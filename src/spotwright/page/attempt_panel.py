@@ -221,7 +221,7 @@ _TOLD_BY: Mapping[str, str] = {
     ),
     **dict.fromkeys(("progress", "timed_out", "oom_kills", "start_error"), "process"),
     **dict.fromkeys(("phase", "reason", "message", "conditions", "containers", "pod_deleted", "heard"), "pod"),
-    **dict.fromkeys(("node_gone", "node_conditions", "node_taints", "spot"), "node"),
+    **dict.fromkeys(("node_gone", "node_conditions", "node_taints", "node_restarted", "spot"), "node"),
     "node_events": "event",
     "noticed": "notice",
     "cancelled": "run",

@@ -109,7 +109,7 @@ class KeptRun:
             "made_at": f"{self.made_at}-{self.rows}",  # a text: nanoseconds do not fit into a number of JavaScript
             "seq": self.seq,
             "t0": state.started_at,
-            "now": (state.last_at if now is None else now) - state.started_at,
+            "now": max(0.0, (state.last_at if now is None else now) - state.started_at),
             "driven": self.reader.is_driven,
         }
 

@@ -241,7 +241,7 @@ def _actual(reader: RunReader, costs: Account, found: Beside) -> dict[str, Any]:
         "cost_words": words(found.actual_cost, found.cost),
         "end_words": words(found.actual_end, found.end),
         "so_far": reader.state.status is RunStatus.RUNNING,
-        "seconds": costs.until - reader.state.started_at,
+        "seconds": max(0.0, costs.until - reader.state.started_at),
         "expected_end": None if expected is None else expected - reader.state.started_at,
     }
 

@@ -45,7 +45,6 @@ _OVER_OWN_LIMIT = re.compile(
     r"exceed(s|ed) .*\blimit\b"
 )  # the kubelet's message about storage, with the reason Evicted
 _CANNOT_START = ("ContainerCannotRun", "StartError")
-_STATUS_UNKNOWN = "ContainerStatusUnknown"  # the kubelet lost the container, and its exit code 137 is invented
 
 
 class Row(NamedTuple):
@@ -164,6 +163,16 @@ def _node_shut_down(s: Signals) -> Ending | None:
     if s.spot is False:
         return _ending(Cause.DISRUPTED, "its node, which is no spot node, was shut down", s, sign=sign)
     return _ending(Cause.INTERRUPTED, "its node was shut down while it ran", s, sign=sign)
+
+
+def _node_restarted(s: Signals) -> Ending | None:
+    """The node lost its power, or restarted, and the container went with it: an interruption on spot, else a disruption."""
+    if not s.node_restarted:
+        return None
+    sign = s.node_restarted
+    if s.spot is False:
+        return _ending(Cause.DISRUPTED, f"its node, which is no spot node, restarted: {sign}", s, node_restarted=sign)
+    return _ending(Cause.INTERRUPTED, f"its node restarted: {sign}", s, node_restarted=sign)
 
 
 def _says_shutting_down(condition: StatusCondition) -> bool:
@@ -293,7 +302,14 @@ def _timed_out(s: Signals) -> Ending | None:
 
 def _unknown_end(s: Signals) -> Ending | None:
     """No signal tells how the process ended. That is a gap in the evidence, not a failure of the work."""
-    return None if _ended(s) else _ending(Cause.LOST, "no signal tells how it ended", s, phase=s.phase)
+    if _ended(s):
+        return None
+    untold = next((each for each in s.containers if each.is_untold), None)
+    if untold is None:
+        return _ending(Cause.LOST, "no signal tells how it ended", s, phase=s.phase)
+    restarted = "nothing shows that its node restarted" if _ready(s) else "the state of its node is unknown"
+    why = f"its container runtime lost it (exit code {untold.exit_code}, reason {untold.reason}), and {restarted}"
+    return _ending(Cause.LOST, why, s, sign=untold.reason)
 
 
 def _failed(s: Signals) -> Ending:
@@ -310,7 +326,7 @@ def _failed(s: Signals) -> Ending:
     return _ending(Cause.FAILED, f"it exited with 0 {why}", s, outputs_complete=s.outputs_complete)
 
 
-_STOPS = (_announced, _moved, _node_gone, _node_shut_down, _unreachable, _disrupted, _silent_attempt)
+_STOPS = (_announced, _moved, _node_gone, _node_shut_down, _node_restarted, _unreachable, _disrupted, _silent_attempt)
 """The rules of lines 4 to 9: what tells an attempt to stop."""
 
 _TABLE: tuple[tuple[str, tuple[Callable[[Signals], Ending | None], ...]], ...] = (
@@ -335,8 +351,8 @@ _TABLE: tuple[tuple[str, tuple[Callable[[Signals], Ending | None], ...]], ...] =
         (_moved,),  # before _node_gone: scale down and consolidation remove nodes too
     ),
     (
-        "The node is gone or was shut down: interrupted. Shut down, and no spot node: disrupted.",
-        (_node_gone, _node_shut_down),
+        "The node is gone, was shut down or restarted: interrupted; disrupted where it lives and is not spot.",
+        (_node_gone, _node_shut_down, _node_restarted),
     ),
     ("No sign of life from the node: lost.", (_unreachable,)),
     ("Kubernetes marked the pod for disruption, or the node did not admit it: disrupted.", (_disrupted,)),
@@ -363,11 +379,11 @@ def _main(s: Signals) -> ContainerEnd | None:
 
 
 def _exit_code(s: Signals) -> int | None:
-    """The exit code of the user's process: from the exit record, else from its container unless the kubelet invented it."""
+    """The exit code of the user's process: from the exit record, else from its container unless it is made up."""
     main = _main(s)
     of_container = main.exit_code if main is not None else None
     code = s.exit_code if s.exit_code is not None else of_container
-    if main is not None and main.reason == _STATUS_UNKNOWN and code == of_container:
+    if main is not None and main.is_untold and code == of_container:
         return None
     return None if s.signal is not None and code == 0 else code
 

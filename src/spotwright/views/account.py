@@ -289,6 +289,13 @@ class AttemptCost(NamedTuple):
     used: int
     price: Fraction | None
     kept: KeptWork
+    ended_by: float | None = None  # it is counted up to the last proof that it lived, and may have gone on until then
+
+    @property
+    def uncounted(self) -> Amount:
+        """What it would pay more if it had ended when its absence was known; nothing where its end was reported."""
+        began, by = parts_of(self.started_at), parts_of(self.ended_by or 0.0)
+        return Amount.of(max(0, int(self.share * (by - began - self.clock))), self.price)
 
     @property
     def seconds(self) -> Fraction:
@@ -714,6 +721,7 @@ def _attempt_cost(attempt: _Attempt) -> AttemptCost:
         used=node.use.used[attempt.key],
         price=node.line.price,
         kept=attempt.kept,
+        ended_by=None if attempt.state.ended is None else attempt.state.ended.ended_by,
     )
 
 

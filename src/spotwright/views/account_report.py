@@ -8,7 +8,7 @@ from typing import Any
 
 from spotwright.model.pools import PriceSource
 from spotwright.model.quantities import format_money
-from spotwright.views.account import Account, Amount, AttemptCost, PoolCost, Range, SpentOn
+from spotwright.views.account import NOTHING, Account, Amount, AttemptCost, PoolCost, Range, SpentOn
 from spotwright.views.text import Rows, plural, span, table, wrapped
 
 __all__ = [
@@ -194,6 +194,11 @@ def money_lines(account: Account) -> list[str]:
         return []
     rows = [("spent", _spent_text(account))]
     rows += [("errors" if spent is SpentOn.ERRORS else "wasted", text) for spent, text in _not_useful(account)]
+    unsure = [each.uncounted for each in account.attempts_by_start if each.ended_by is not None]
+    if unsure:
+        more = with_unit(cost(sum(unsure, NOTHING), account.whole), account)
+        ends = f"the end of {plural(len(unsure), 'attempt')} was not reported: counted up to the last proof of life"
+        rows.append(("unsure", f"at most {more} more, since {ends}"))
     if account.moves:
         launches = with_unit(cost(account.relaunches, account.whole), account)
         moves = f"the deadline moved {plural(account.moves, 'attempt')}, and the launches after that cost {launches} of boot"
@@ -295,7 +300,8 @@ def report_json(account: Account, name: str = "", *, with_attempts: bool = True)
     - ``pools``: ``name``, ``capacity``, ``price`` of a node hour, ``price_source`` (``simulated``, ``example`` or
       ``configured``), ``nodes`` (how many), and the same amounts as above;
     - ``attempts_by_start``: ``task``, ``attempt``, ``pool``, ``node``, ``capacity``, ``cause``, ``started_at``,
-      ``seconds`` by the clock, ``share`` of its node, ``cost``, ``kept`` (a range: the part of it that was kept);
+      ``seconds`` by the clock, ``share`` of its node, ``cost``, ``kept`` (a range: the part of it that was kept), ``ended_by``
+      (nothing reported its end: it is counted up to the last proof that it lived, and was known to be gone then; else null);
     - ``builds`` of Python environments: ``packages``, and the ``seconds`` by the clock, which are in no amount;
     - ``cached``: tasks that cost nothing, with the ``run`` whose result they used and the ``task_there``.
     """
@@ -366,4 +372,5 @@ def _attempt_json(attempt: AttemptCost) -> Mapping[str, Any]:
         "share": float(attempt.share),
         "cost": amount_json(attempt.cost),
         "kept": {"low": float(attempt.kept.low), "high": float(attempt.kept.high)},
+        "ended_by": attempt.ended_by,
     }

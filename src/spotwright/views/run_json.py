@@ -20,9 +20,11 @@
   and ``kept_why`` (why a deadline let it wait or launch there, and stay; empty without a deadline), ``moved_why`` and
   ``moved_at`` (why and when a deadline moved it elsewhere; else empty and null), ``placed_at``, ``bound_at``,
   ``runs_since`` (later than ``bound_at`` if something held it up on its node; null if it does not start there),
-  ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept``
-  (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a node that does not report holds its pod;
-  else null), ``released`` (why its pod was deleted although its node does not report, or empty), ``first_progress``,
+  ``noticed_at``, ``goes_at``, ``ended_at``, ``ended_by`` and ``last_proof`` (where nothing reported its end: it lived until
+  ``ended_at``, which ``last_proof`` shows, and was known to be gone at ``ended_by``; else null and empty), ``seconds`` on its
+  node, ``share`` of it, ``cost``, ``kept`` (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a
+  node that does not report holds its pod; else null), ``released`` (why its pod was deleted although its node does not report,
+  or empty), ``first_progress``,
   ``progress``, ``exit_code``, ``signal``, ``last_line`` of its log if its code failed, ``log`` (the command that prints it;
   null if it never had a node, or if KFP alone has it);
 - the ``environment`` of a task, for its packages: ``status`` (building, ready, failed), ``packages``, ``began_at``,
@@ -129,7 +131,7 @@ def _head(state: RunState, name: str, until: float) -> dict[str, Any]:
         "time_scale": state.time_scale,
         "started_at": state.started_at,
         "finished_at": finished,
-        "seconds": (finished if finished is not None else until) - state.started_at,
+        "seconds": max(0.0, (finished if finished is not None else until) - state.started_at),
     }
 
 
@@ -198,7 +200,7 @@ def environment_view(name: str, task: TaskState, until: float) -> dict[str, Any]
         "packages": list(built.packages),
         "began_at": built.began_at,
         "ended_at": ended_at,
-        "seconds": (until if ended_at is None else ended_at) - built.began_at,
+        "seconds": max(0.0, (until if ended_at is None else ended_at) - built.began_at),
         "why": built.why,
         "last_lines": list(built.last_lines),
         "log": f"spotwright logs {shlex.join([name, task.path, 'environment'])}",
@@ -232,6 +234,8 @@ def attempt_view(
         "noticed_at": attempt.noticed_at,
         "goes_at": attempt.goes_at,
         "ended_at": attempt.ended_at,
+        "ended_by": attempt.ended.ended_by if attempt.ended is not None else None,
+        "last_proof": attempt.ended.proof if attempt.ended is not None else "",
         "seconds": float(cost.seconds) if cost is not None else _told_seconds(attempt),
         "share": float(cost.share) if cost is not None else None,
         "cost": amount_json(cost.cost) if cost is not None else None,
@@ -251,7 +255,7 @@ def _told_seconds(attempt: AttemptState) -> float | None:
     """The seconds of an attempt whose pool nobody tells, once it has ended."""
     if attempt.pool or attempt.runs_since is None or attempt.ended_at is None:
         return None
-    return attempt.ended_at - attempt.runs_since
+    return max(0.0, attempt.ended_at - attempt.runs_since)
 
 
 def _log_command(name: str, task: TaskState, attempt: AttemptState) -> str:

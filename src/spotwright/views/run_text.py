@@ -235,7 +235,18 @@ def _end(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str,
 def end_sentence(path: str, attempt: Mapping[str, Any]) -> str:
     """How an attempt of the JSON view that has a cause ended: ``train attempt 1 on spot-1 was interrupted: its node is gone``."""
     where = f" on {attempt['node']}" if attempt["node"] else ""
-    return f"{path} attempt {attempt['number']}{where} {ended(Cause(attempt['cause']), attempt['why'], attempt['progress'])}"
+    how = ended(Cause(attempt["cause"]), attempt["why"], attempt["progress"])
+    return f"{path} attempt {attempt['number']}{where} {how}{_when(attempt)}"
+
+
+def _when(attempt: Mapping[str, Any]) -> str:
+    """Between which times of its run an attempt ended whose end nothing reported, and what proves the first; else empty."""
+    if attempt["ended_by"] is None:
+        return ""
+    began = attempt["bound_at"] if attempt["runs_since"] is None else attempt["runs_since"]
+    began = attempt["placed_at"] if began is None else began
+    earliest, latest = (span(attempt[key] - began) for key in ("ended_at", "ended_by"))
+    return f"; it ended {earliest} to {latest} after its start: the last proof of its life is {attempt['last_proof']}"
 
 
 def following(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:

@@ -90,8 +90,11 @@ def time_of_day(at: float) -> str:
 
 
 def span(seconds: Fraction | float) -> str:
-    """A duration for people, to a tenth of a second at most: 9.97 seconds are ``10s``."""
-    return format_duration(round(float(seconds), 1))
+    """A duration for people, to a tenth of a second at most: 9.97 seconds are ``10s``.
+
+    Where a clock was set back in between, it would be below zero, which says nothing: that is ``0s``.
+    """
+    return format_duration(max(0.0, round(float(seconds), 1)))
 
 
 _DEEPEST = 200

@@ -16,6 +16,7 @@ PLACES = {
     "claims": permissions.CLAIMS,
     "home": permissions.HOME,
     "default": permissions.DEFAULT,
+    "kube-node-lease": permissions.NODE_LEASES,
     "kube-system": permissions.KUBE_SYSTEM,
     "registration": permissions.REGISTRATION,
 }
@@ -45,6 +46,7 @@ def test_what_is_written_is_little_and_its_own() -> None:
         "claims": {("persistentvolumeclaims", "create")},
         "home": {("configmaps", "update"), ("events", "create"), ("leases", "update")},
         "default": set(),
+        "kube-node-lease": set(),
         "kube-system": set(),
         "registration": {("mutatingwebhookconfigurations", "patch")},
     }
@@ -53,9 +55,11 @@ def test_what_is_written_is_little_and_its_own() -> None:
 def test_config_maps_leases_and_the_registration_are_granted_by_name_alone() -> None:
     by_name = {"configmaps", "leases", "mutatingwebhookconfigurations"}
     unnamed = [right for right in ALL if by_name & set(right.resources) and not right.names]
+    created = permissions.LIBRARY  # a right to create cannot be limited to a name; it is granted where it is asked for
     assert unnamed == [
-        *permissions.LIBRARY
-    ]  # a right to create cannot be limited to a name; it is granted where it is asked for
+        *created,
+        *permissions.NODE_LEASES,
+    ]  # the names of nodes are not known before; they are read alone
 
 
 def test_nothing_of_a_namespace_that_is_not_listed_is_allowed() -> None:

@@ -96,7 +96,7 @@ def test_it_goes_into_any_namespace(helm: Helm, namespace: str) -> None:
     names = [(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in objects]
     assert len(set(names)) == len(names)
     used = {where for _, where, _ in names if where}
-    assert used == {namespace, "team-a", "1e3", "no", "default", "kube-system"}
+    assert used == {namespace, "team-a", "1e3", "no", "default", "kube-node-lease", "kube-system"}
     subjects = [subject for each in objects for subject in each.get("subjects", ())]
     services = [each["clientConfig"]["service"] for each in registration_of(objects)["webhooks"]]
     assert {each["namespace"] for each in (*subjects, *services)} == {namespace}

@@ -39,6 +39,7 @@ def _objects(home: str) -> Iterator[dict[str, Any]]:
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "spotwright-reading", "namespace": home}}
     whole = (*permissions.CLUSTER, permissions.NAMESPACES, *permissions.SERVED, _REGISTRATION)
     roles = {"": whole, home: permissions.HOME, "default": permissions.DEFAULT, "kube-system": permissions.KUBE_SYSTEM}
+    roles["kube-node-lease"] = permissions.NODE_LEASES
     for namespace, rights in roles.items():
         kind = "Role" if namespace else "ClusterRole"
         metadata = {"name": home, **({"namespace": namespace} if namespace else {})}
@@ -56,5 +57,5 @@ def _objects(home: str) -> Iterator[dict[str, Any]]:
 def remove_rights_of(kube: Kube, home: str) -> None:
     """Take out what :func:`login_of_the_chart` has made outside of the namespace."""
     kube.run("delete", "clusterrole,clusterrolebinding", home, "--wait=false", "--ignore-not-found")
-    for namespace in ("default", "kube-system"):
+    for namespace in ("default", "kube-system", "kube-node-lease"):
         kube.run("delete", "role,rolebinding", home, "-n", namespace, "--wait=false", "--ignore-not-found")

@@ -83,7 +83,7 @@ def is_renewal(each: Asked) -> bool:
 
 def granted() -> Iterator[Right]:
     yield from (*permissions.CLUSTER, permissions.NAMESPACES, *permissions.SERVED, *permissions.HOME)
-    yield from (*permissions.DEFAULT, *permissions.KUBE_SYSTEM, *permissions.REGISTRATION)
+    yield from (*permissions.DEFAULT, *permissions.NODE_LEASES, *permissions.KUBE_SYSTEM, *permissions.REGISTRATION)
 
 
 def test_every_right_is_used_or_has_a_reason(asked: list[Asked]) -> None:

@@ -1,0 +1,104 @@
+"""Until when an attempt surely lived whose end nothing reported: its machine lost power, and no kubelet was left to tell.
+
+Kubernetes tells such an end late: after 50 s of silence, with the next boot of the machine, or never where the Node object goes
+first. So the end is a range. It begins with the last proof of life: the last line of the attempt's log, which the node itself
+stamps, the renewal of the node's Lease (every 10 s by default: Kubernetes documentation, "Node Heartbeats"), or the heartbeat in
+the node's status (every 5 min). It ends when the absence was first known. The account counts up to the last proof.
+
+A Lease goes with its Node object, and is renewed again as soon as the machine is back. So it is read once, at the moment in which
+a node with pods falls silent or its Node object goes; nothing is watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed, object_path
+from spotwright.cluster.signals import mapping, seconds
+
+__all__ = ["NODE_LEASES", "End", "NodeLeases", "last_proof"]
+
+NODE_LEASES = "kube-node-lease"
+"""The namespace of the Leases of nodes. Source: Kubernetes documentation, "Node Heartbeats"."""
+
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_LEASES}/leases"
+_LOG = logging.getLogger(__name__)
+_ROUNDED = 2.0  # seconds: Kubernetes writes whole ones, and two machines have two clocks
+_MOST = 500  # nodes that wait to be asked about: where more fall silent at once, the network of the controller is cut
+
+
+class End(NamedTuple):
+    """When an attempt ended, in Unix seconds; with ``by``, between ``at`` and then. ``proof`` names what proved life ``at``."""
+
+    at: float
+    by: float | None = None
+    proof: str = ""
+
+
+def last_proof(
+    begun: float,
+    proofs: Mapping[str, float | None],
+    absences: Iterable[float | None],
+    now: float,
+    *,
+    restarted_at: float | None = None,
+) -> End:
+    """The end of an attempt that began at ``begun`` and of whose end nothing is told. All moments are in Unix seconds.
+
+    ``proofs``: when it surely lived, by what proves it. ``absences``: when it surely lived no more, or its machine was given up.
+    ``restarted_at``: what proves life after that is the next boot of the machine.
+    """
+    latest = now if restarted_at is None else min(max(restarted_at, begun), now)
+    known = {proof: at for proof, at in proofs.items() if at is not None and begun <= at <= latest + _ROUNDED}
+    proof = max(known, key=known.__getitem__, default="its start")
+    at = min(known.get(proof, begun), latest)
+    found = (each for each in absences if each is not None and each >= at - _ROUNDED)
+    return End(at, max(at, min((*found, latest))), proof)
+
+
+class _View(Protocol):
+    """What is known of nodes; :class:`spotwright.cluster.view.ClusterView` is one."""
+
+    def put_lease(self, node: str, renewed_at: float) -> None:
+        """Note when a node that is silent or gone last renewed its Lease, in Unix seconds."""
+
+
+class NodeLeases:
+    """Reads the Leases of nodes that have fallen silent, one after the other, and tells them to the view."""
+
+    def __init__(self, api: Api, view: _View) -> None:
+        self._api, self._view = api, view
+        self._asked: asyncio.Queue[str] = asyncio.Queue(_MOST)
+        self._is_refused = False
+
+    def ask(self, node: str) -> None:
+        """Read the Lease of a node soon."""
+        if not self._is_refused and not self._asked.full():
+            self._asked.put_nowait(node)
+
+    async def run(self) -> None:
+        """Work until cancelled. Where the Leases may not be read, the log says so once, and other proofs count."""
+        while True:
+            node = await self._asked.get()
+            if self._is_refused:
+                continue
+            try:
+                name = object_path("v1", "Node", node).rpartition("/")[2]  # raises for what is no name
+                lease = await self._api.get_or_none(f"{_LEASES}/{name}")
+            except ApiFailed as error:
+                if error.status in FORBIDDEN:
+                    self._is_refused = True
+                    _LOG.warning("until when lost nodes lived is known by logs alone: %s", error)
+                else:
+                    _LOG.debug("%s", error)
+                continue
+            renewed_at = _renewed_at(lease)
+            if renewed_at is not None:
+                self._view.put_lease(node, renewed_at)
+
+
+def _renewed_at(lease: Mapping[str, Any] | None) -> float | None:
+    return seconds(mapping((lease or {}).get("spec")).get("renewTime"))
