@@ -43,13 +43,16 @@ GPU_TAINTS = ["nvidia.com/gpu=present:NoSchedule", "sku=gpu:NoSchedule"]
 POOL_LABELS: list[dict[str, str]] = [{}, {"team": "a"}, {"kubernetes.io/os": "linux"}, {"accelerator": "nvidia"}]
 
 
+NAMES = ["cpu-spot", "cpu", "gpu-spot", "gpu"]
+
+
 @st.composite
 def configs(draw: st.DrawFn) -> Config:
     """Pools of one provider, with GPUs and without, and a policy."""
     provider = draw(st.sampled_from(sorted(MACHINES)))
     with_machine = draw(st.booleans())
     pools: dict[str, Any] = {}
-    for name in draw(st.sets(st.sampled_from(["cpu-spot", "cpu", "gpu-spot", "gpu"]), min_size=1)):
+    for name in draw(st.one_of(st.just(NAMES), st.sets(st.sampled_from(NAMES), min_size=1))):
         has_gpus = name.startswith("gpu")
         machine = MACHINES[provider][has_gpus] if with_machine else ""
         pool: dict[str, Any] = {"capacity": "spot" if name.endswith("spot") else "on-demand", "provider": provider}
@@ -57,10 +60,10 @@ def configs(draw: st.DrawFn) -> Config:
         pool["node"] = {"cpu": 8, "memory": "32Gi", **({"nvidia.com/gpu": 1} if has_gpus else {})}
         labels = {**draw(st.sampled_from(POOL_LABELS)), **({"market": name} if provider == "generic" else {})}
         pool["labels"] = labels
-        pool["taints"] = draw(st.lists(st.sampled_from(GPU_TAINTS), max_size=1)) if has_gpus else []
+        pool["taints"] = [draw(st.sampled_from(GPU_TAINTS))] if has_gpus and draw(RARELY) else []
         pools[name] = pool
     policy: dict[str, Any] = {"spot": draw(SPOT)}
-    if draw(st.booleans()):
+    if draw(RARELY):
         policy["ladder"] = draw(st.permutations(sorted(pools)))[: draw(st.integers(1, len(pools)))]
     try:
         return config.parse(json.dumps({"version": 1, "pools": pools, "policy": {"default": policy}}))
@@ -69,6 +72,7 @@ def configs(draw: st.DrawFn) -> Config:
         raise
 
 
+RARELY = st.sampled_from([False, False, False, True])
 SPOT = st.sampled_from(["prefer", "require", "never"])
 conditions = st.sampled_from(
     [
@@ -99,9 +103,9 @@ def specs(draw: st.DrawFn, name: str = "main") -> Pod:
     """A pod spec with conditions of its own."""
     limits = {"cpu": 1, **({"nvidia.com/gpu": 1} if draw(st.booleans()) else {})}
     pod: Pod = {"containers": [{"name": name, "image": "i", "resources": {"limits": limits}}]}
-    if some := draw(terms):
+    if some := draw(RARELY) and draw(terms):
         pod["affinity"] = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": some}}}
-    if selector := draw(selectors):
+    if selector := draw(RARELY) and draw(selectors):
         pod["nodeSelector"] = selector
     if draw(st.booleans()):
         pod["tolerations"] = [{"key": "sku", "operator": "Exists"}]
