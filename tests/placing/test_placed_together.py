@@ -139,3 +139,35 @@ def test_a_label_that_every_node_has_excludes_no_pool() -> None:
 
 def with_market(pool: Pool) -> Pool:
     return replace(pool, labels={**pool.labels, "market": "spot" if pool.is_spot else "regular"})
+
+
+WORKFLOWS = """\
+apiVersion: argoproj.io/v1alpha1
+kind: WorkflowTemplate
+metadata: {name: shared}
+spec: {entrypoint: train, templates: [{name: train, container: {image: python}}]}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: run}
+spec: {workflowTemplateRef: {name: shared}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("name: run", "name: run, labels: {spotwright.dev/spot: never}"), "train, by spot: prefer (spotwright.yaml:"),
+        (
+            ("name: shared}}", "name: shared}, nodeSelector: {disk: ssd}}"),
+            "train override nodeSelector of the workflow",
+        ),
+    ],
+)
+def test_a_workflow_is_told_what_its_placed_template_overrides(change: tuple[str, str], says: str) -> None:
+    settings = a_config("eks", labels="{disk: ssd}")
+    done = placed(WORKFLOWS.replace(*change), settings)
+
+    assert [role.policy_path for role in done.roles] == ["shared/train"]
+    assert any(says in one.text for one in done.findings)
+    assert not any("override" in one.text for one in placed(WORKFLOWS, settings).findings)

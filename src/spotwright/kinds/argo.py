@@ -68,11 +68,16 @@ def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
     other = replace(ctx, editor=Editor(source, steps=ctx.editor.steps), base=(), outer=None)
     check(other, _SPEC, WORKFLOW)
     all_templates = templates(other, _SPEC)
+    name_and_line = f"{kind} {name} ({source.file}:{source.line(('metadata',))})"
+    overridden = _overridden(ctx, other, spec, all_templates) if ctx.is_input(source) else ""
+    if overridden:
+        text = f"nothing is placed here: {name_and_line} is placed too, and the fields of its {overridden}"
+        ctx.add_finding(Level.WARNING, at, f"{text}, or place the workflow alone and name that file with --with")
+        return
     reason = _obstacle(other, all_templates)
     pods = [] if reason else [_placed(ctx, other, spec, template) for template in all_templates]
     if pods and any(pod[1:] != pods[0][1:] for pod in pods):
         reason = "its templates need different nodes"
-    name_and_line = f"{kind} {name} ({source.file}:{source.line(('metadata',))})"
     if reason and ctx.is_input(source):
         ctx.add_finding(Level.NOTE, at, f"nothing is placed here: {reason}; {name_and_line} is placed itself")
         return
@@ -81,6 +86,21 @@ def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
         return
     if pods:
         _write(ctx, spec, other, source, pods)
+
+
+def _overridden(ctx: PlaceContext, other: PlaceContext, spec: Path, all_templates: Sequence[Template]) -> str:
+    """What placed templates override of the workflow, and the remedy, in words that end a message; empty if nothing."""
+    given = [name for name in _SCHEDULING if ctx.editor.get((*spec, name))]
+    for template in all_templates:
+        own, theirs = (one.policy(f"{one.name}/{template.name}".lower()) for one in (ctx, other))
+        if theirs.spot is not None and given:
+            return (
+                f"template {template.name} override {', '.join(given)} of the workflow: write these into the template"
+            )
+        if theirs.spot is not None and (theirs.spot, theirs.ladder) != (own.spot, own.ladder):
+            policy = f"spot: {theirs.spot} ({theirs.sources['spot']})"
+            return f"template {template.name}, by {policy}, override those of the workflow: give both one policy"
+    return ""
 
 
 def _obstacle(other: PlaceContext, all_templates: Sequence[Template]) -> str:

@@ -616,7 +616,8 @@ def _attract(
     at = (*settings, "nodeAffinity")
     alternatives = list(_alternatives(ctx, at))
     for path in alternatives if required else ():
-        ctx.editor.extend((*path, "matchExpressions"), required)
+        if _can_match(ctx, path):
+            ctx.editor.extend((*path, "matchExpressions"), required)
     entries: list[Expression] = [{"matchExpressions": [wish], "weight": 100} for wish in preferred]
     if required and not alternatives:
         entries.insert(0, {"matchExpressions": required})
@@ -631,12 +632,18 @@ def _require_any(ctx: PlaceContext, at: Path, expressions: Sequence[Expression])
     if not expressions:
         return
     first, *others = expressions
-    paths = list(_alternatives(ctx, at))
-    present = [copy.deepcopy(ctx.editor.get(path)) for path in paths] or [{}]
+    alternatives = list(_alternatives(ctx, at))
+    paths = [path for path in alternatives if _can_match(ctx, path)]
+    present = [copy.deepcopy(ctx.editor.get(path)) for path in paths] or ([] if alternatives else [{}])
     for path in paths:
         ctx.editor.extend((*path, "matchExpressions"), [first])
     added = [with_condition(term, one) for one in others for term in present]
-    ctx.editor.extend(at, ([] if paths else [with_condition({}, first)]) + added)
+    ctx.editor.extend(at, ([] if alternatives else [with_condition({}, first)]) + added)
+
+
+def _can_match(ctx: PlaceContext, path: Path) -> bool:
+    """Whether an alternative has a condition: one without matches no node, and has to stay so."""
+    return any((ctx.editor.get(path) or {}).get(name) for name in ("matchExpressions", "matchFields"))
 
 
 def _alternatives(ctx: PlaceContext, at: Path) -> Iterator[Path]:

@@ -92,6 +92,19 @@ def test_what_is_required_is_joined_to_a_whole_affinity_that_stands_as_a_constan
     assert SPOT in at_path(entry, f"{path}.matchExpressions")
 
 
+@pytest.mark.parametrize("whole", [False, True], ids=["entries", "constant"])
+def test_an_alternative_that_matches_no_node_does_not_begin_to(whole: bool) -> None:
+    own: list[Any] = [{"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}]
+    constant = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": own}}
+    given = [{"nodeAffinityJson": {"runtimeValue": {"constant": constant}}}] if whole else own
+    entries = executor(place(one_task({"nodeAffinity": given}), REQUIRE).documents)["nodeAffinity"]
+    path = "nodeAffinityJson.runtimeValue.constant.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    first, second = at_path(entries[0], path) if whole else entries
+
+    assert SPOT in first["matchExpressions"]
+    assert second == {}
+
+
 def test_a_ladder_with_both_kinds_extends_alternatives_and_comes_out_again() -> None:
     own = [{"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}]
     placed = place(one_task({"nodeAffinity": own}), "{default: {spot: prefer, ladder: [spot, regular]}}")
