@@ -17,7 +17,7 @@ from testbed.faults import FAULT_TAINT, Faults
 from testbed.machine import leftovers, nodes
 from testbed.machine.processes import Processes
 from testbed.settings import Settings
-from testbed.suite import run_suite
+from testbed.suite import ended_by_sigterm, run_suite
 
 __all__ = ["main"]
 
@@ -58,15 +58,17 @@ def main() -> None:
 @main.command("build")
 def _build() -> None:
     """Build the programs and images that are not in the cache yet."""
-    build(Settings.from_environment(), click.echo)
+    with ended_by_sigterm():
+        build(Settings.from_environment(), click.echo)
 
 
 @main.command()
 def up() -> None:
-    """Start the cluster; one that runs is taken down first."""
+    """Start the cluster; one that runs is taken down first. Interrupted, it leaves nothing running."""
     settings = Settings.from_environment()
-    build(settings, click.echo)
-    bring_up(settings, click.echo)
+    with ended_by_sigterm():
+        build(settings, click.echo)
+        bring_up(settings, click.echo)
     click.echo(f"use it: export KUBECONFIG={settings.kubeconfig}")
     click.echo("end it: make cluster-down")
 

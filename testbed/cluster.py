@@ -49,8 +49,19 @@ def build(settings: Settings, progress: Callable[[str], None], *, until: float =
 
 
 def bring_up(settings: Settings, progress: Callable[[str], None]) -> None:
-    """Start the cluster; one of the same name is taken down first. Returns when nodes and controllers are ready."""
+    """Start the cluster; one of the same name is taken down first. Returns when nodes and controllers are ready.
+
+    After an error it stays, with its logs; interrupted, it is taken down.
+    """
     bring_down(settings)
+    try:
+        _start(settings, progress)
+    except (KeyboardInterrupt, SystemExit):
+        bring_down(settings)
+        raise
+
+
+def _start(settings: Settings, progress: Callable[[str], None]) -> None:
     started = time.monotonic()
 
     def report(text: str) -> None:

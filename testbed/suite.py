@@ -27,7 +27,7 @@ from testbed.errors import OutOfTimeError, TestbedError
 from testbed.machine.processes import MARK
 from testbed.settings import Settings
 
-__all__ = ["Limits", "limits", "run_suite", "settings_of_ci"]
+__all__ = ["Limits", "ended_by_sigterm", "limits", "run_suite", "settings_of_ci"]
 
 DEFAULTS: Mapping[str, str] = {
     "TESTBED_NAME": "swci",
@@ -90,7 +90,7 @@ def run_suite(say: Say, *, within: float = math.inf, install: bool = False, argu
     try:
         _try(lambda: check(say, settings, limits(within), install=install))
         allowed = limits(ends - time.monotonic())  # packages may have taken their time
-        with _ended_by_sigterm(), _alone(settings):
+        with ended_by_sigterm(), _alone(settings):
             built = _built(settings, allowed.build, say)
             return _on_cluster(built, allowed.suite, ends, say, arguments)
     except CannotHere as error:
@@ -258,8 +258,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as an exception does, so that the cluster is taken down."""
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block as an exception does, so that what it began ends with it: builds, and the cluster."""
 
     def stop(_number: int, _frame: FrameType | None) -> NoReturn:
         raise SystemExit(143)

@@ -175,12 +175,16 @@ def _copy_manifests(item: Manifests, folder: Path, until: float) -> None:
 
 
 def _go(command: list[str], folder: Path, until: float) -> str:
-    """Run Go, in a session of its own: its compilers end with it when the time is over or Ctrl-C comes."""
+    """Run Go, in a session of its own: its compilers end with it when the time is over or Ctrl-C comes.
+
+    The kernel ends it where this process is killed; see PR_SET_PDEATHSIG in prctl(2).
+    """
     left = until - time.monotonic()
     if left <= 0:
         raise OutOfTimeError("no time is left")
+    setpriv = shutil.which("setpriv")  # of util-linux
     process = subprocess.Popen(
-        command,
+        [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), *command],
         cwd=folder,
         env={**os.environ, **_ENVIRONMENT},
         stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ import dataclasses
 import math
 import os
 import shutil
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -92,12 +93,14 @@ def bed(external: bool) -> Iterator[Settings]:
         running = tuple(name for name in Processes(settings).names() if name in _CONTROLLERS.values())
         yield dataclasses.replace(settings, controllers=running)
         return
-    build(settings, print)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # pytest then tears down, as after Ctrl-C
     try:
+        build(settings, print)
         bring_up(settings, print)
         yield settings
     finally:
         bring_down(settings)
+        signal.signal(signal.SIGTERM, before)
 
 
 def is_up(settings: Settings) -> bool:

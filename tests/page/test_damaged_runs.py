@@ -54,6 +54,34 @@ def pipe(run: Path) -> None:
     os.mkfifo(run / "journal.db")
 
 
+def at(file: str, make: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Something else in place of a file."""
+
+    def damage(run: Path) -> None:
+        (run / file).unlink(missing_ok=True)
+        make(run / file)
+
+    return damage
+
+
+def sparse(path: Path) -> None:
+    """A file of 100 GB without content."""
+    with path.open("wb") as file:
+        file.truncate(100_000_000_000)
+
+
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT"
+
+
+def view(run: Path) -> None:
+    """A question without an end in place of the events."""
+    with closing(sqlite3.connect(run / "journal.db", isolation_level=None)) as journal:
+        journal.execute("ALTER TABLE events RENAME TO others")
+        journal.execute(
+            f"CREATE VIEW events AS {ENDLESS} x AS seq, 0 AS at, 'x' AS kind, '' AS task FROM n WHERE x < 0"
+        )
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "a number that JSON does not have": data("ended", ENDED % '"parameters":{"Output":NaN,"other":[-Infinity]}'),
     "such a number as evidence": data(
@@ -74,6 +102,12 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a plan that is a number": plan("5"),
     "a plan that is nested deeply": plan(nested(5000)),
     "a pipe as journal": pipe,
+    "a pipe as plan": at("plan-1.json", os.mkfifo),
+    "a pipe as rollback journal": at("journal.db-journal", os.mkfifo),
+    "a device as plan": at("plan-1.json", lambda path: path.symlink_to("/dev/zero")),
+    "a plan of 100 GB": at("plan-1.json", sparse),
+    "a pipe as forecast": at("forecast.json", os.mkfifo),
+    "a view without an end": view,
 }
 
 QUESTIONS = ("", "/tasks", "/timeline", "/graph", "/attempt?task=work-1-1&n=1", "/account", "/nodes", "/history")

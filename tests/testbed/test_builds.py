@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -30,6 +35,35 @@ def interrupt(cache: Cache) -> None:
     with cache.new_entry("pause-v1") as folder:
         (folder / "half").write_text("")
         raise KeyboardInterrupt
+
+
+BUILD = """
+import math
+from pathlib import Path
+from testbed.building.builds import _go
+from testbed.suite import ended_by_sigterm
+with ended_by_sigterm():
+    _go(["go", "build"], Path.cwd(), math.inf)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_build_ends_with_the_command_that_began_it(tmp_path: Path, number: signal.Signals) -> None:
+    go, pid = tmp_path / "go", tmp_path / "pid"
+    go.write_text(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600\n")
+    go.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(GO.parent.parent)}
+    with subprocess.Popen([sys.executable, "-c", BUILD], cwd=tmp_path, env=env, stderr=subprocess.DEVNULL) as command:
+        until(pid.exists)
+        command.send_signal(number)
+    until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_what_is_built_is_not_missing_any_more(tmp_path: Path) -> None:

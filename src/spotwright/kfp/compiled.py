@@ -32,6 +32,7 @@ __all__ = [
     "is_group",
     "merged_executors",
     "read_shared_json",
+    "require_size",
     "sorted_json",
     "unfold",
 ]
@@ -194,8 +195,11 @@ def _is_path_part(text: str) -> bool:
 PVC_IMAGES = {"argostub/createpvc": True, "argostub/deletepvc": False}
 """Images of ``CreatePVC`` (true) and ``DeletePVC``: the driver acts itself and starts no pod (``driver/k8s.go``)."""
 
-MAX_TASKS = 100_000
-"""Nested pipelines multiply, so a small document can unfold to any number of tasks."""
+MAX_TASKS = 20_000
+"""Nested pipelines multiply, so a small document can unfold to any number of tasks; runs of 10,000 are measured."""
+
+MAX_LEVELS = 50
+"""Pipelines inside one another: each is several calls deep here. Argo ends a workflow of more than 100."""
 
 _ITERATORS = ("parameterIterator", "artifactIterator")
 
@@ -239,13 +243,12 @@ class UnfoldedTask(NamedTuple):
 
 
 class _Scope(NamedTuple):
-    """Properties that the tasks of a DAG inherit. ``components`` are the pipelines around the DAG, outermost first."""
+    """Properties that the tasks of a DAG inherit."""
 
     path: str = ""
     in_loop: bool = False
     in_exit_handler: bool = False
     retry: Layer | None = None
-    components: tuple[str, ...] = ()
 
 
 def dag_tasks(ir: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
@@ -261,10 +264,53 @@ def dag_tasks(ir: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 def unfold(ir: Mapping[str, Any]) -> Iterator[UnfoldedTask]:
     """Yield every task that has an executor, in the order of the document.
 
-    Raises :class:`IrError` where the document contradicts itself: a missing component or executor, a pipeline that contains
-    itself, a value of the wrong kind, more than :data:`MAX_TASKS` tasks.
+    Raises :class:`IrError` where the document contradicts itself: a missing component or executor, a value of the wrong kind,
+    and what :func:`require_size` raises.
     """
+    require_size(ir)
     return _Unfolding(ir).dag(("root",), _Scope())
+
+
+class _Opened:
+    """A DAG whose tasks are being counted. ``calls``: pipelines inside that are to be counted, and the keys of tasks."""
+
+    def __init__(self, name: str, keys: Keys, definition: Any) -> None:
+        tasks = _mapping(_mapping(_mapping(definition).get("dag")).get("tasks"))
+        self.name, self.size, self.levels = name, len(tasks), 1
+        self.calls = [((*keys, "dag", "tasks", key), _called(task)) for key, task in reversed(tasks.items())]
+
+
+def require_size(ir: Mapping[str, Any]) -> None:
+    """Raise :class:`IrError` for a pipeline that cannot be unfolded, before anything is: each pipeline inside is counted once.
+
+    That is one that contains itself, one of more than :data:`MAX_TASKS` tasks (pipelines, loops and conditions are tasks too),
+    and one of more than :data:`MAX_LEVELS` pipelines inside one another.
+    """
+    components = _mapping(ir.get("components"))
+    counted: dict[str, _Opened] = {}
+    opened = {"": _Opened("", ("root",), ir.get("root"))}
+    while opened:
+        name, dag = next(reversed(opened.items()))
+        if not dag.calls:
+            counted[name] = opened.pop(name)
+            continue
+        keys, inner = dag.calls[-1]
+        if inner not in counted and "dag" in _mapping(components.get(inner)):
+            if inner in opened:
+                raise IrError(keys, f"the pipeline {inner} contains itself")
+            opened[inner] = _Opened(inner, ("components", inner), components[inner])
+        else:
+            dag.calls.pop()
+            if inner in counted:
+                dag.size, dag.levels = dag.size + counted[inner].size, max(dag.levels, counted[inner].levels + 1)
+        if dag.size > MAX_TASKS:
+            raise IrError(keys, f"more than {MAX_TASKS:,} tasks, pipelines inside pipelines unfolded")
+        if max(len(opened), dag.levels) > MAX_LEVELS:
+            raise IrError(keys, f"more than {MAX_LEVELS} pipelines inside one another")
+
+
+def _called(task: Any) -> str:
+    return str(_mapping(_mapping(task).get("componentRef")).get("name") or "")
 
 
 def is_exit_handler(task: Mapping[str, Any]) -> bool:
@@ -281,11 +327,10 @@ def is_exit_handler(task: Mapping[str, Any]) -> bool:
 
 
 class _Unfolding:
-    """One walk from the root; it counts pipelines too, so that it ends where they hold no task."""
+    """One walk from the root of a pipeline of bounded size."""
 
     def __init__(self, ir: Mapping[str, Any]) -> None:
         self._ir = ir
-        self._count = 0
 
     def dag(self, definition_keys: Keys, scope: _Scope) -> Iterator[UnfoldedTask]:
         dag_keys = (*definition_keys, "dag", "tasks")
@@ -295,9 +340,6 @@ class _Unfolding:
             yield from self._task((*dag_keys, key), tasks[key], path, scope)
 
     def _task(self, keys: Keys, task: Mapping[str, Any], path: str, scope: _Scope) -> Iterator[UnfoldedTask]:
-        self._count += 1
-        if self._count > MAX_TASKS:
-            raise IrError(keys, f"more than {MAX_TASKS} tasks, pipelines inside pipelines unfolded")
         component, definition = self._component(task, keys)
         in_loop = scope.in_loop or any(iterator in task for iterator in _ITERATORS)
         in_exit_handler = scope.in_exit_handler or is_exit_handler(task)
@@ -306,11 +348,9 @@ class _Unfolding:
             yield UnfoldedTask(
                 path, keys, task, component, definition, label, executor, in_loop, in_exit_handler, scope.retry
             )
-        elif component in scope.components:
-            raise IrError(keys, f"the pipeline {component} contains itself")
         else:
             retry = _retry(task, keys) or scope.retry
-            inner = _Scope(path, in_loop, in_exit_handler, retry, (*scope.components, component))
+            inner = _Scope(path, in_loop, in_exit_handler, retry)
             yield from self.dag(("components", component), inner)
 
     def _component(self, task: Mapping[str, Any], keys: Keys) -> tuple[str, Mapping[str, Any]]:

@@ -23,7 +23,7 @@ class IrPass:
 
     Equal parts of tasks are read once and shared: in ``ir`` they are one object
     (:func:`spotwright.kfp.compiled.read_shared_json`), so the identity of that object, which lives as long as the
-    pass, is the key of ``executors`` and ``parameter_specs``. ``open_dags`` are the DAGs being read, outermost first.
+    pass, is the key of ``executors`` and ``parameter_specs``.
     ``missing_inputs`` are inputs that a loop, condition or exit handler lacks, by its component. ``unsupported`` holds each
     task that cannot run with the reason, ``ignored`` the names of settings without a meaning on one machine.
     """
@@ -37,7 +37,6 @@ class IrPass:
     parameter_specs: dict[int, dict[str, ParameterSpec]] = field(default_factory=dict)
     dags: dict[str, Dag] = field(default_factory=dict)
     missing_inputs: dict[str, dict[str, ParameterSpec]] = field(default_factory=dict)
-    open_dags: list[str] = field(default_factory=list)
     unsupported: list[tuple[str, str]] = field(default_factory=list)
     ignored: dict[str, None] = field(default_factory=dict)
 

@@ -31,7 +31,7 @@ from spotwright.graph import (
     TaskOutput,
     TaskSpec,
 )
-from spotwright.kfp.compiled import Compiled, group_names, is_group
+from spotwright.kfp.compiled import Compiled, IrError, group_names, is_group, require_size
 from spotwright.kfp.executors import Importer
 from spotwright.kfp.ir_pass import IrPass, type_conflicts
 from spotwright.kfp.placed_record import read_placed_policies
@@ -173,6 +173,10 @@ def build(compiled: Compiled) -> TaskGraph:
     if not (definition.get("dag") or {}).get("tasks"):
         raise ir_pass.error(_ROOT, "a pipeline has tasks below root.dag")
     _check_empty_groups(ir_pass)
+    try:
+        require_size(compiled.ir)
+    except IrError as error:
+        raise ir_pass.error(".".join(error.keys), str(error)) from error
     root = _read_dag(ir_pass, _ROOT, definition, "")
     config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
     if ir_pass.unsupported:
@@ -230,9 +234,6 @@ def _unsupported_error(ir_pass: IrPass) -> PipelineError:
 def _read_dag(
     ir_pass: IrPass, component: str, definition: Mapping[str, Any], path: str, *, is_group: bool = False
 ) -> Dag:
-    if component in ir_pass.open_dags:
-        raise ir_pass.error(f"task {path}", f"the pipeline {component} contains itself")
-    ir_pass.open_dags.append(component)
     parameters, artifacts = read_input_specs(ir_pass, definition, path)
     outputs = read_output_specs(ir_pass, definition, path)
     raw = definition["dag"].get("tasks") or {}
@@ -254,7 +255,6 @@ def _read_dag(
         artifact_outputs=sources[1],
         outputs=outputs,
     )
-    ir_pass.open_dags.pop()
     if not ir_pass.unsupported:
         _check_references(ir_pass, dag, path)
         dag = dataclasses.replace(dag, tasks=_in_order(ir_pass, specs, path))
@@ -272,7 +272,7 @@ def _read_step(
         raise ir_pass.error(f"task {here}", "a task's name can be neither empty nor . or .., and holds no slash")
     component = component_of(ir_pass, raw, here)
     task = read_task(ir_pass, names, key, raw, component, here)
-    if task is not None and task.dag is not None and (task.dag not in ir_pass.dags or task.dag in ir_pass.open_dags):
+    if task is not None and task.dag is not None and task.dag not in ir_pass.dags:
         _read_dag(ir_pass, *component, here, is_group=is_group(key, raw))
     return task
 
