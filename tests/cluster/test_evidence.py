@@ -72,13 +72,13 @@ def test_a_suspended_job_cancels_its_pods(owners: tuple[Object, ...], kind: str)
     assert (ending.cause, ending.why) == (Cause.CANCELLED, f"it was cancelled: its {kind} was suspended")
 
 
-def test_kueue_suspends_what_it_preempts_which_nobody_cancelled() -> None:
+def test_kueue_suspends_what_it_preempts_which_is_no_move() -> None:
     queued = an_owner(suspend=True)
     queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
 
     ending = judged(a_pod(a_container(143), deleted=25), a_node(), queued)
 
-    assert (ending.cause, ending.why) == (Cause.DISRUPTED, "it was moved: its Job was suspended by Kueue")
+    assert (ending.cause, ending.why) == (Cause.CANCELLED, "it was cancelled: its Job was suspended by Kueue")
 
 
 @pytest.mark.parametrize("pod_gone", [False, True])

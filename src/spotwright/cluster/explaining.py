@@ -6,8 +6,9 @@ so is a run. For a pod that waits it is said why it is moved or stays, for a nod
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -31,7 +32,7 @@ from spotwright.cluster.unavailable_pools import definition_of
 from spotwright.cluster.watched import WATCHED
 from spotwright.cluster.workloads import controller_reference, metadata
 from spotwright.engine.decide import next_pools, why_it_stays
-from spotwright.engine.events import RunStatus
+from spotwright.engine.events import AttemptAdopted, RunStatus
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at, is_ruled_out
 from spotwright.errors import InputError, UnknownRun
@@ -204,13 +205,14 @@ def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespac
         return _of_a_run(kubernetes, runs, text, namespace)
     kind, name = _read_name(text)
     where = namespace or kubernetes.namespace
-    found = _object(kubernetes, where, kind, name)
+    found, notes = _readable(kubernetes, where, kind, name)
     if found is None:
         raise InputError(
             f"there is no {kind} {name} in namespace {where} any more: spotwright runs --cluster lists what is recorded"
         )
-    root_kind, root_name = _root(kubernetes, where, kind, found)
-    reader, notes = _run(runs, root_kind, root_name, where)
+    roots = _roots(kubernetes, where, kind, found)
+    reader, more = _run(runs, roots, where)
+    notes += more
     pods = [found] if kind == "Pod" else _pods(kubernetes, where, reader)
     if kind != "Pod" and not pods:
         notes.append(f"no attempt of {kind} {name} waits or runs now")
@@ -251,7 +253,7 @@ def _told(
         "run": None if reader is None else reader.folder.name,
         "pods": [_with_its_node(kubernetes, left_out, pod, reader, words) for pod in pods[:_MOST_PODS]],
         "left_out": left_out,
-        "notes": [*notes, *_left_out(len(pods))],
+        "notes": [*notes, *_unread_nodes(kubernetes, pods[:_MOST_PODS]), *_left_out(len(pods))],
     }
 
 
@@ -312,32 +314,49 @@ def _object(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> dic
         raise
 
 
-def _root(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str, Any]) -> tuple[str, str]:
-    """The kind and name of the topmost owner that is a run; an owner that cannot be read is taken at its name."""
+def _readable(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> tuple[dict[str, Any] | None, list[str]]:
+    """An object, with a note where the caller may read pods alone: then its run and its pods tell of it."""
+    try:
+        return _object(kubernetes, namespace, kind, name), []
+    except InputError as error:
+        if kind == "Pod":
+            raise
+        missing = f"{error} to be told also of the owners of {kind} {name}"
+        return {"metadata": {"name": name, "namespace": namespace}}, [missing]
+
+
+def _roots(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The kinds and names that the run of an object may have: its topmost owner, or, where that cannot be read, guesses.
+
+    A JobSet has the name of the TrainJob that made it, and its pods say the JobSet's.
+    """
     name = str(found["metadata"]["name"])
+    job_set = (found["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-name")
     passed: set[tuple[str, str]] = set()
     while True:
         owners = found["metadata"].get("ownerReferences") or ()
         above = next((each for each in owners if each.get("controller") and each.get("kind") in EXPLAINED), None)
         if above is None or (kind, name) in passed:  # users may write owners that own each other
-            return kind, name
+            return [(kind, name)]
         passed.add((kind, name))
         kind, name = str(above["kind"]), str(above["name"])
         try:
             read = _object(kubernetes, namespace, kind, name)
         except InputError:
-            read = None
+            guesses = [(one, str(job_set)) for one in ("TrainJob", "JobSet")] if job_set else []
+            return [*guesses, (kind, name)]
         if read is None:
-            return kind, name
+            return [(kind, name)]
         found = read
 
 
-def _run(runs: RemoteRuns, kind: str, name: str, namespace: str) -> tuple[RunReader | None, list[str]]:
-    try:
-        return runs.open(f"{kind}/{name}", namespace), []
-    except UnknownRun:
-        why = _why_not_recorded(runs.look_at_watched(namespace), kind, namespace)
-        return None, [f"no run of {kind} {namespace}/{name} is recorded: {why}"]
+def _run(runs: RemoteRuns, roots: Sequence[tuple[str, str]], namespace: str) -> tuple[RunReader | None, list[str]]:
+    for kind, name in roots:
+        with contextlib.suppress(UnknownRun):
+            return runs.open(f"{kind}/{name}", namespace), []
+    kind, name = roots[-1]
+    why = _why_not_recorded(runs.look_at_watched(namespace), kind, namespace)
+    return None, [f"no run of {kind} {namespace}/{name} is recorded: {why}"]
 
 
 def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> str:
@@ -369,9 +388,31 @@ def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> l
     except ApiFailed as error:
         if error.status != 403:
             raise
-        raise InputError(f"you may not list pods in namespace {namespace}: name one, as pod/NAME") from error
+        items = _pods_by_name(kubernetes, namespace, reader, live)  # to get pods is enough to read a run
     mine = [pod for pod in items if pod["metadata"]["uid"] in live]
     return sorted(mine, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
+
+
+def _pods_by_name(
+    kubernetes: Kubernetes, namespace: str, reader: RunReader, uids: Collection[str]
+) -> list[dict[str, Any]]:
+    """The pods with these UIDs, one by one, by the names that the journal has; of very many the newest."""
+    with reader.source.look(0) as look:
+        adopted = [event for _, event in look.events if isinstance(event, AttemptAdopted)]
+    names = dict.fromkeys(event.pod for event in adopted if event.pod and event.key.partition("/")[0] in uids)
+    found = (_object(kubernetes, namespace, "Pod", name) for name in [*names][-_MOST_PODS - 1 :])
+    return [pod for pod in found if pod is not None]
+
+
+def _unread_nodes(kubernetes: Kubernetes, pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """That the caller may not read nodes, where a pod runs on one."""
+    name = next((str(pod["spec"]["nodeName"]) for pod in pods if _status(pod) == "running"), "")
+    if name:
+        try:
+            kubernetes.get(object_path("v1", "Node", name))
+        except ApiFailed as error:
+            if error.status == 403:
+                yield "you may not get nodes: whether the nodes of these pods report is known from the run alone"
 
 
 def _left_out(count: int) -> list[str]:

@@ -26,6 +26,7 @@ from spotwright.cluster.signals import (
     has_lost_node,
     has_not_started,
     how_cancelled,
+    how_suspended,
     mapping,
     mappings,
     signals_of,
@@ -35,6 +36,7 @@ from spotwright.cluster.signals import (
 )
 from spotwright.cluster.view import ClusterView, NodePool, SeenPod, offers_of, pool_of_node
 from spotwright.cluster.workloads import (
+    MAKES_MORE,
     RUN_KINDS,
     Outcome,
     PodAttempt,
@@ -48,6 +50,7 @@ from spotwright.cluster.workloads import (
     main_container,
     metadata,
     outcome_of,
+    pods_of_job,
     reads_last_attempt,
     requests_of,
     retries_of,
@@ -187,6 +190,7 @@ class Recorder:
     ) -> None:
         self._run, self._view, self._now, self._decide = run, view, now, decide
         self._order_limit, self._admission, self._config = order_limit, admission, config
+        self._root: Mapping[str, Any] = {}  # the workload's object
         self._outcome: Outcome | None = None
         self._how_ended = ""  # how its user has ended the workload, in words
         self._was_cancelled = False  # before this look
@@ -205,6 +209,7 @@ class Recorder:
         ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object; None:
         the API does not have it any more.
         """
+        self._root = root or {}
         self._outcome, self._how_ended = _end_of(root, self._state)
         self._was_cancelled = self._state.cancelling
         if self._view.is_going(str(self._state.meta.arguments.get("namespace", ""))):
@@ -607,6 +612,8 @@ class Recorder:
                 if self._how_ended:
                     self._cancel()
                     signals = signals._replace(cancelled=True, moved=self._how_ended)
+                elif self._root and (how := how_suspended([self._root], recorded.placed_at)):
+                    signals = signals._replace(cancelled=True, moved=how)
                 ended = AttemptEnded(
                     end.at,
                     task.path,
@@ -701,11 +708,21 @@ class Recorder:
             self._run.add(RunFinished(self._ends_at(outcome), status=outcome.status, why=self._why(outcome, root)))
 
     def _without_word(self) -> Outcome:
-        """The end of an object that is gone, which nobody saw: it has succeeded if all of its tasks have."""
+        """The end of an object that is gone: as its last state says, else, where nobody saw that, as its tasks do.
+
+        A Job whose tasks have all succeeded may be deleted before it says so. What would have made more pods did not end well.
+        """
+        kind, namespace = self._state.meta.orchestrator, str(self._state.meta.arguments.get("namespace", ""))
+        last = self._view.last_of_owner(kind, namespace, self._run.uid)
+        told = None if last is None else outcome_of(last)
+        if told is not None:
+            return told
         tasks = self._state.tasks.values()
-        if tasks and all(task.status.is_good for task in tasks):
+        are_all_good = bool(tasks) and all(task.status.is_good for task in tasks)
+        if are_all_good and kind not in MAKES_MORE and (last is None or len(tasks) >= pods_of_job(last)):
             return Outcome(RunStatus.SUCCEEDED, "")
-        return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it had ended")
+        so_far = f": {len(tasks)} of its tasks had succeeded" if are_all_good else ""
+        return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it had ended{so_far}")
 
     def _ends_at(self, outcome: Outcome) -> float:
         """When the run ended: as its object or its last pod says, whichever is later."""

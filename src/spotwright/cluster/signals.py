@@ -7,6 +7,7 @@ A controller that stops a pod on purpose marks itself, not the pod, so its owner
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,6 +35,7 @@ __all__ = [
     "has_not_started",
     "how_cancelled",
     "how_shut_down",
+    "how_suspended",
     "is_gone",
     "is_held_up",
     "is_spot",
@@ -50,6 +52,7 @@ __all__ = [
     "transition",
     "untold_until",
     "waits_for",
+    "was_suspended",
     "when_told",
 ]
 
@@ -141,23 +144,30 @@ class OwnersWord:
     step: str = ""  # Argo's phase of it: Succeeded | Failed | Error | ...
 
 
-def read_owners(owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], told_at: float | None) -> OwnersWord:
+def read_owners(
+    owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], told_at: float | None, *, is_deleted: bool = False
+) -> OwnersWord:
     """Read the owners of a pod, nearest first. ``told_at``: when the pod was told to stop; later changes explain nothing.
 
     None: nobody has told it through the API. Argo stops a pod by a signal to its containers, so its word counts then as well.
+    ``is_deleted``: the pod was deleted, perhaps at a moment that nobody saw.
     """
+    made_at = seconds(mapping(pod.get("metadata")).get("creationTimestamp"))
+    stopped_at = told_at if told_at is not None or not is_deleted else made_at or 0.0
     for index, owner in enumerate(owners):
         word = (
             _workflow(owner, pod)
             if owner.get("kind") == "Workflow"
-            else _controller(owner, owners[index + 1 :], told_at)
+            else _controller(owner, owners[index + 1 :], told_at, stopped_at)
         )
         if word != OwnersWord():
             return word
     return OwnersWord()
 
 
-def _controller(owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], told_at: float | None) -> OwnersWord:
+def _controller(
+    owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], told_at: float | None, stopped_at: float | None
+) -> OwnersWord:
     """The word of a Job, JobSet or TrainJob: its conditions, its deletion, its suspension."""
     kind = text(owner.get("kind")) or "owner"
     for condition in mappings(mapping(owner.get("status")).get("conditions")):
@@ -172,9 +182,8 @@ def _controller(owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], to
             return OwnersWord(moved=f"its {kind} had succeeded")
     if is_gone(owner) or _was_before(_deleted_at(owner), told_at):
         return _deleted(kind, above)
-    if told_at is not None and is_suspended(owner):
-        return _suspended(owner, above)
-    return OwnersWord()
+    how = "" if stopped_at is None else how_suspended((owner, *above), stopped_at)
+    return OwnersWord(cancelled=how)
 
 
 def _deleted_at(owner: Mapping[str, Any]) -> Any:
@@ -185,9 +194,8 @@ def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
     """A deleted owner was cancelled by its user, unless an owner of its own lives on and replaces it."""
     for owner in above:
         if not is_gone(owner) and not _deleted_at(owner):
-            stopped = [each for each in above if is_suspended(each)]
-            replaced = OwnersWord(moved=f"its {text(owner.get('kind'))} replaced its {kind}")
-            return _suspended(stopped[0], above) if stopped else replaced
+            how = how_suspended(above, math.inf)
+            return OwnersWord(cancelled=how, moved="" if how else f"its {text(owner.get('kind'))} replaced its {kind}")
     return OwnersWord(cancelled=f"its {text(above[-1].get('kind')) if above else kind} was deleted")
 
 
@@ -215,13 +223,31 @@ def is_suspended(owner: Mapping[str, Any]) -> bool:
     return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True
 
 
-def _suspended(owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]]) -> OwnersWord:
-    """A suspension is its user's wish, and ends no run. Kueue suspends what it preempts, and lets it go on by itself."""
-    kinds = [owner, *(each for each in above if is_suspended(each))]
-    how = f"its {text(kinds[-1].get('kind')) or 'owner'} was suspended"
-    if any(_QUEUE in mapping(mapping(each.get("metadata")).get("labels")) for each in (owner, *above)):
-        return OwnersWord(moved=f"{how} by Kueue")
-    return OwnersWord(cancelled=how)
+def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
+    """Whether an owner is suspended, or went on after ``since`` from a suspension: Kueue lets a Job go on within seconds.
+
+    Jobs, JobSets, TrainJobs and jobs of the training operator all say so by the condition ``Suspended``, which is False from
+    the moment at which they go on (Kubernetes documentation, "Suspending a Job").
+    """
+    if is_suspended(owner):
+        return True
+    for each in mappings(mapping(owner.get("status")).get("conditions")):
+        if each.get("type") == "Suspended" and each.get("status") == "False":
+            gone_on = seconds(each.get("lastTransitionTime"))
+            return gone_on is not None and gone_on >= since
+    return False
+
+
+def how_suspended(owners: Sequence[Mapping[str, Any]], since: float) -> str:
+    """How the outermost of these owners (nearest first) was suspended, as in ``its Job was suspended``; empty if none was.
+
+    A suspension ends no run and spends no budget: its user lets it go on, or Kueue, which suspends what it preempts.
+    """
+    found = [each for each in owners if was_suspended(each, since)]
+    if not found:
+        return ""
+    by_kueue = any(_QUEUE in mapping(mapping(each.get("metadata")).get("labels")) for each in owners)
+    return f"its {text(found[-1].get('kind')) or 'owner'} was suspended{' by Kueue' if by_kueue else ''}"
 
 
 def _was_before(time: Any, told_at: float | None) -> bool:
@@ -460,7 +486,9 @@ def signals_of(
     end = read_pod(seen.pod, gone=seen.pod_gone, restart=restart, waited=seen.waited)
     was_stopped = end.is_stopped or end.exit_code in _SIGNALS
     asked = was_stopped and not end.is_marked  # a mark on the pod says more than what its owners did next
-    word = read_owners(seen.owners, seen.pod, end.told_at) if asked and not end.is_earlier else OwnersWord()
+    word = OwnersWord()
+    if asked and not end.is_earlier:
+        word = read_owners(seen.owners, seen.pod, end.told_at, is_deleted=end.is_deleted)
     node = seen.node or {}
     pod = {} if end.is_earlier else seen.pod
     status = mapping(pod.get("status"))

@@ -273,6 +273,10 @@ class ClusterView:
         """An owner that the API has."""
         return self._owners.get(_OwnerKey(kind, namespace, uid))
 
+    def last_of_owner(self, kind: str, namespace: str, uid: str) -> Mapping[str, Any] | None:
+        """The last state of an owner that was seen to leave the API; None: it is there, or nobody saw that."""
+        return self._gone_owners.get(_OwnerKey(kind, namespace, uid))
+
     def node(self, name: str) -> Mapping[str, Any] | None:
         """The state of a node, or its last one."""
         return self._nodes.get(name) or self._gone_nodes.get(name)

@@ -28,6 +28,7 @@ from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
 from spotwright.placing.pod_spec import PodSpecError, pod_requests
 
 __all__ = [
+    "MAKES_MORE",
     "MOST_OWNERS",
     "MOST_RESTARTS",
     "RUN_KINDS",
@@ -52,6 +53,7 @@ __all__ = [
     "main_container",
     "metadata",
     "outcome_of",
+    "pods_of_job",
     "reads_last_attempt",
     "redirected_to",
     "requests_of",
@@ -73,6 +75,9 @@ TRAINING_KINDS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "M
 
 RUN_KINDS = ("Job", "JobSet", "TrainJob", "Workflow", *TRAINING_KINDS, "Trial", "Experiment")
 """Kinds of owners that are runs."""
+
+MAKES_MORE = frozenset({"Workflow", "Trial", "Experiment"})
+"""Kinds of runs that make their pods one after the other: that all so far have succeeded does not end them."""
 
 MOST_OWNERS = 10
 """Owners of a pod that are looked at, one above the other: a Job, its JobSet, TrainJob, Trial and Experiment are five."""
@@ -115,8 +120,12 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
 
 
 def is_own_run(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is a run by itself: nobody owns it, and it carries a policy."""
-    return controller_reference(pod) is None and POLICY_ANNOTATION in mapping(metadata(pod).get("annotations"))
+    """Whether a pod is a run by itself: nobody owns it, and it carries a policy.
+
+    One that was made while nobody answered reviews has the label of its user alone.
+    """
+    labels, annotations = (mapping(metadata(pod).get(part)) for part in ("labels", "annotations"))
+    return controller_reference(pod) is None and has_policy(labels, annotations)
 
 
 def metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -375,6 +384,12 @@ def retries_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> i
     return None
 
 
+def pods_of_job(job: Mapping[str, Any]) -> int:
+    """How many pods of a Job have to succeed; 1 for an object of another kind, which says it in other ways."""
+    spec = mapping(job.get("spec")) if job.get("kind") == "Job" else {}
+    return _count(spec.get("completions") or spec.get("parallelism"), 1)
+
+
 def retries_of_job(spec: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> int | None:
     """The retries of a Job's pods. ``owners`` are those of the Job: a JobSet makes all of its Jobs again."""
     limit = spec.get("backoffLimitPerIndex", spec.get("backoffLimit"))
@@ -511,7 +526,7 @@ def _of_job(annotations: Mapping[str, str], job: Mapping[str, Any]) -> TaskName:
     completions = spec.get("completions")
     if spec.get("completionMode") == "Indexed" and _INDEX in annotations:
         return TaskName(name if completions == 1 else f"{name}-{_number(annotations[_INDEX])}", name)
-    return TaskName(name, name, _count(completions or spec.get("parallelism"), 1))
+    return TaskName(name, name, pods_of_job(job))
 
 
 def _member(

@@ -256,7 +256,8 @@ def _lost_node(lost: Mapping[str, Any] | None) -> Iterator[str]:
     if lost["gone"]:
         yield f"its pods are deleted, so that their successors start: {lost['gone']}"
         return
-    yield f"node {lost['node']} does not report since {time_of_day(lost['since'])}; if its machine is gone, free it by one of:"
+    since = "" if lost["since"] is None else f" since {time_of_day(lost['since'])}"
+    yield f"node {lost['node']} does not report{since}; if its machine is gone, free it by one of:"
     yield from (f"  {command}" for command in lost["commands"])
 
 

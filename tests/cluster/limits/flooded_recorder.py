@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.watching.silent_watcher import SilentWatcher
-from tests.cluster.watching.watched_objects import at, job, pod
+from tests.cluster.watching.watched_objects import at, pod
 
 SIZE = 6_000
 """Characters of the variables of a pod: an Argo pod carries its whole template in one."""
@@ -94,7 +94,7 @@ def main(folder: str, story: str, count: str) -> None:
     runs = len(made.watcher._store.runs)
     made.close()
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"rss": rss, "runs": runs, "seconds": time.monotonic() - began}))
+    sys.stdout.write(json.dumps({"rss": rss, "runs": runs, "seconds": time.monotonic() - began}))
 
 
 if __name__ == "__main__":

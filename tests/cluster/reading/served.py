@@ -35,6 +35,9 @@ class Kubernetes:
         self.objects: dict[str, dict[str, Any]] = {}  # by path
         self.writes: list[str] = []  # methods of what was written
         self.refused: set[str] = set()  # tokens that have expired
+        self.forbidden: tuple[
+            str, ...
+        ] = ()  # beginnings of paths that people may not read; with a dollar sign whole paths
         self.served: tuple[str, ...] = ("team-a", "team-b")
 
     async def review_token(self, request: web.Request) -> web.Response:
@@ -60,6 +63,8 @@ class Kubernetes:
     async def show(self, request: web.Request) -> web.Response:
         is_ours = request.headers.get("Authorization") == "Bearer t"  # the others have rights of their own
         if is_ours and not is_allowed(f"GET {request.path_qs}", served=self.served):
+            return web.json_response({"message": "forbidden"}, status=403)
+        if not is_ours and any(f"{request.path}$".startswith(each) for each in self.forbidden):
             return web.json_response({"message": "forbidden"}, status=403)
         name = parse_qs(request.query.get("fieldSelector", "")).get("metadata.name", [""])[0]
         if name:

@@ -15,6 +15,8 @@ from tests.cluster.watching.watched_cluster import CONFIG, Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
 from spotwright.cluster.run_api_client import RemoteRuns
+from spotwright.cluster.view import SeenPod
+from spotwright.engine.events import AttemptHeld
 
 TRAIN = job(backoffLimit=3)
 
@@ -220,3 +222,60 @@ def test_the_pools_that_are_left_out_are_told_with_until_when(
     assert told.out.count(" is left out until ") == 1
     found = json.loads(explain(certificates, tmp_path / "state", waiting, "job/train", "--json").out)["objects"][0]
     assert [(one["pool"], one["times"]) for one in found["left_out"]] == [("gpu-spot", 2)]
+
+
+def test_a_pod_on_a_node_of_which_nobody_knows_since_when_it_is_silent_is_explained(
+    certificates: Path, tmp_path: Path
+) -> None:
+    cluster = Cluster(tmp_path / "state")
+    made = pod("two", TRAIN, node="n1", phase="Running")
+    cluster.look(TRAIN, made)
+    (run,) = cluster.store.runs.values()
+    run.add(AttemptHeld(cluster.now, "train", 1, node="n1"))
+    run.commit()
+    cluster.store.close()
+    told = explained_with_pods_alone(certificates, tmp_path / "state", made, "pod/two")
+    assert told.code == 0, told
+    assert "node n1 does not report; if its machine is gone, free it by one of:" in told.out
+
+
+OTHERS = (
+    "/apis/",
+    "/api/v1/nodes",
+    "/api/v1/namespaces/kube-system",
+    "/api/v1/namespaces/team-a/events",
+    "/api/v1/namespaces/team-a/pods$",
+)
+"""What somebody may not read who may get pods and no more."""
+
+
+def explained_with_pods_alone(certificates: Path, state: Path, made: dict[str, Any], *words: str) -> Printed:
+    with serving(certificates, state) as served:
+        name = made["metadata"]["name"]
+        served.kubernetes.objects = {f"/api/v1/namespaces/team-a/pods/{name}": made}
+        served.kubernetes.forbidden = OTHERS
+        return spotwright("explain", *words, "-n", "team-a", *served.options("admin"))
+
+
+@pytest.mark.parametrize(
+    "kinds", [("Job",), ("Job", "JobSet"), ("Job", "JobSet", "TrainJob"), ("Workflow",)], ids="-".join
+)
+@pytest.mark.parametrize("by", ["object", "pod", "run"])
+def test_to_get_pods_is_enough_to_explain_them(
+    certificates: Path, tmp_path: Path, kinds: tuple[str, ...], by: str
+) -> None:
+    names = ["fit-node-0" if kind == "Job" and len(kinds) > 1 else "fit" for kind in kinds]
+    owners = [{**job(name, uid=f"uid-{kind}"), "kind": kind} for name, kind in zip(names, kinds, strict=True)]
+    labels = {"jobset.sigs.k8s.io/jobset-name": "fit"} if "JobSet" in kinds else {}
+    made = pod("one", owners[0], node="n1", phase="Running", labels=labels)
+    cluster = Cluster(tmp_path / "state")
+    cluster.look_at([SeenPod(made, tuple(owners))], owners[-1])
+    (run,) = cluster.store.runs.values()
+    words = {"object": f"{kinds[-1].lower()}/fit", "pod": "pod/one", "run": run.folder.name}[by]
+    cluster.store.close()
+    told = explained_with_pods_alone(certificates, tmp_path / "state", made, words)
+    assert told.code == 0, told
+    assert "pod one: attempt 1 of task" in told.out
+    assert "runs on node n1 in pool gpu-spot" in told.out
+    assert "you may not get nodes" in told.out
+    assert (f"you may not get {kinds[-1].lower()}s in namespace team-a" in told.out) == (by == "object")

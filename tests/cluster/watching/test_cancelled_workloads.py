@@ -202,3 +202,94 @@ def test_a_workflow_that_fails_without_a_word_names_the_step_of_which_no_pod_was
     nodes = (step("wf.train", "Succeeded"), step("wf.load", "Error", message="pod deleted"))
     cluster.look(workflow(*nodes, phase="Error", message="child 'wf-1' failed"), good)
     assert cluster.state().why == "task load failed: pod deleted"
+
+
+SUSPENDABLE: dict[str, dict[str, Any]] = {
+    "Job": {"suspend": True},
+    "JobSet": {"suspend": True},
+    "TrainJob": {"suspend": True},
+    "PyTorchJob": {"runPolicy": {"suspend": True}},
+    "MPIJob": {"runPolicy": {"suspend": True}},
+}
+
+
+def suspendable(kind: str, *, queue: str, is_on: bool, gone_on: float | None = None) -> dict[str, Any]:
+    """An object that is suspended now, or that went on from a suspension at a time."""
+    spec = SUSPENDABLE[kind] if is_on else {}
+    made = {**job("train", backoffLimit=6, **spec), "kind": kind}
+    made["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+    if gone_on is not None:
+        condition = {"type": "Suspended", "status": "False", "reason": "Resumed", "lastTransitionTime": at(gone_on)}
+        made["status"] = {"conditions": [condition]}
+    return made
+
+
+@pytest.mark.parametrize("kind", SUSPENDABLE)
+@pytest.mark.parametrize("queue", ["", "team"])
+@pytest.mark.parametrize(
+    "seen", ["told", "gone at once", "gone on again", "while nobody looked", "away, and gone on again"]
+)
+def test_a_suspension_spends_nothing_and_is_named(cluster: Cluster, kind: str, queue: str, seen: str) -> None:
+    running = suspendable(kind, queue=queue, is_on=False, gone_on=0.5 if queue else None)
+    cluster.look(running, pod("one", running, node="n1", phase="Running"))
+    now = suspendable(kind, queue=queue, is_on="again" not in seen, gone_on=24 if "again" in seen else None)
+    if seen in ("while nobody looked", "away, and gone on again"):
+        cluster.kill()
+        cluster.look(now)
+    else:
+        stopped = pod("one", now, node="n1", phase="Running")
+        if seen != "gone at once":
+            stopped = pod("one", now, node="n1", phase="Failed", exit_code=143, ended=21, deletionTimestamp=at(50))
+            stopped["metadata"]["deletionGracePeriodSeconds"] = 30
+        cluster.look(now, stopped, gone=("one",))
+    state = cluster.state()
+    (task,) = state.tasks.values()
+    assert state.status.value == "running"
+    assert (task.last.cause, task.spent) == (Cause.CANCELLED, BudgetUse())
+    assert task.last.cause_why == f"it was cancelled: its {kind} was suspended{' by Kueue' if queue else ''}"
+    assert "again, once it is resumed" in task.last.following
+    cluster.look(running, pod("two", running, made=60, node="n1", phase="Running"))
+    assert cluster.state().tasks[task.path].status.value == "running"
+
+
+def test_a_pod_that_is_drained_long_after_a_job_went_on_was_not_suspended(cluster: Cluster) -> None:
+    resumed = suspendable("Job", queue="team", is_on=False, gone_on=0.5)
+    cluster.look(resumed, pod("one", resumed, node="n1", phase="Running"))
+    cluster.look(resumed, pod("one", resumed, node="n1", phase="Running"), gone=("one",))
+    (task,) = cluster.state().tasks.values()
+    assert task.last.cause is Cause.DISRUPTED
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_workflow_that_is_deleted_between_two_steps_has_not_succeeded(cluster: Cluster, is_seen: bool) -> None:
+    made = workflow()
+    one = pod("one", made, node="n1", phase="Succeeded", exit_code=0)
+    one["metadata"]["annotations"] = {"workflows.argoproj.io/node-name": "wf.load"}
+    cluster.look(made, one)
+    if is_seen:
+        cluster.view.delete_owner(made)
+    cluster.look(made, deleted=True)
+    state = cluster.state()
+    assert state.status.value == "cancelled"
+    assert "was deleted before it had ended: 1 of its tasks had succeeded" in state.why
+
+
+@pytest.mark.parametrize(("completions", "status"), [(1, "succeeded"), (3, "cancelled")])
+def test_a_job_that_is_deleted_has_succeeded_if_all_of_its_pods_have(
+    cluster: Cluster, completions: int, status: str
+) -> None:
+    train = job(completions=completions, parallelism=1)
+    cluster.look(train, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+    cluster.view.delete_owner(train)
+    cluster.look(train, deleted=True)
+    assert cluster.state().status.value == status
+
+
+def test_a_workload_that_says_how_it_ended_and_is_deleted_at_once_has_ended_so(cluster: Cluster) -> None:
+    made = workflow()
+    one = pod("one", made, node="n1", phase="Succeeded", exit_code=0)
+    one["metadata"]["annotations"] = {"workflows.argoproj.io/node-name": "wf.load"}
+    cluster.look(made, one)
+    cluster.view.delete_owner(workflow(phase="Succeeded"))
+    cluster.look(made, deleted=True)
+    assert cluster.state().status.value == "succeeded"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.watching.days import JOBS, PODS, Day, day
+from tests.cluster.watching.silent_watcher import SilentWatcher
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import BEGIN, job, pod
 
@@ -16,6 +17,8 @@ from spotwright.cluster.recording_main import Unplaced
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
 from spotwright.config import from_mapping
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import StateFolder
 
 POLICY, ATTEMPT, LABEL = "spotwright.dev/policy", "spotwright.dev/attempt", "spotwright.dev/spot"
 
@@ -197,3 +200,22 @@ def test_a_watcher_names_it(tmp_path: Path) -> None:
         assert any("pod train-1 started unplaced" in note for note in day.runs()["train"].notes)
 
     day(tmp_path / "state", test)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded", "Failed"])
+def test_a_bare_pod_that_was_made_while_the_controller_was_away_is_recorded_when_it_is_back(
+    tmp_path: Path, phase: str
+) -> None:
+    made = SilentWatcher(tmp_path / "state")
+    code = {"Succeeded": 0, "Failed": 1}.get(phase)
+    one = pod("bare", None, node="n1", phase=phase, exit_code=code, labels={"spotwright.dev/spot": "prefer"})
+    made.put("Pod", one)
+    made.put("Pod", pod("system", None, node="n1", phase=phase, exit_code=code))
+    made.pass_time(1)
+    made.close()
+    (folder,) = StateFolder.existing(tmp_path / "state").runs()
+    state = RunReader(folder, lambda _: False).state
+    assert state.meta.pipeline == "Pod team-a/bare"
+    assert state.status.value == {"Succeeded": "succeeded", "Failed": "failed"}.get(phase, "running")
+    assert state.tasks["bare"].last.node == "n1"
+    assert any("started unplaced" in note for note in state.notes)
