@@ -412,7 +412,9 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "lost_files": list(step.stray_files) if not failure else None,
         "unread": list(step.activity.unread) if not failure else None,
         "gets_further": step.gets_further,
-        "not_passed_on": [{"launcher": each.launcher, "program": each.program} for each in step.untold],
+        "not_passed_on": [{"launcher": each.launcher, "program": each.program} for each in step.untold]
+        if not failure
+        else None,
         "connections": list(step.connections) if not failure else None,
         "mapped_saves": list(step.activity.mapped) if not failure else None,
         "ignores_sigterm": _ignores_sigterm(step),
