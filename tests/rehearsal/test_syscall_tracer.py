@@ -312,7 +312,16 @@ def test_without_permission_to_trace_a_report_says_so_and_claims_nothing_that_on
     assert "whether its node may go inside a save or between outputs is not known" in text
     assert ("whether it resumes is not known" in text) == (verdict is Verdict.SAFE)
     assert "it saved nothing" not in text
-    only_by_trace = ("saves", "longest_save", "lost_files", "connections", "mapped_saves", "ignores_sigterm")
+    only_by_trace = (
+        "saves",
+        "unread",
+        "not_passed_on",
+        "longest_save",
+        "lost_files",
+        "connections",
+        "mapped_saves",
+        "ignores_sigterm",
+    )
     assert (data["not_traced"], [data[name] for name in only_by_trace]) == (why, [None] * len(only_by_trace))
-    assert {point["kind"] for point in data["points"]} == {"start", "middle", "end", "several"}
+    assert {point["kind"] for point in data["points"]} == {"start", "middle", "lives", "end", "several"}
     assert f"not traced: {why}" in as_junit(rehearsal, must_resume=False)

@@ -269,11 +269,22 @@ def parse_arguments(texts: tuple[str, ...]) -> dict[str, str]:
     return arguments
 
 
-_LOCAL_ONLY = ("containers", "seed", "cache", "taken_every", "time_scale", "policy_texts", "deadline", "plan_file")
+_LOCAL_ONLY = (
+    "containers",
+    "seed",
+    "cache",
+    "taken_every",
+    "time_scale",
+    "policy_texts",
+    "deadline",
+    "fail_on_missed_deadline",
+    "plan_file",
+)
 _INSTEAD = {
     "policy_texts": "write the policy into spotwright.yaml",
     "cache": "use set_caching_options in the pipeline",
     "deadline": "KFP knows no deadline of this sort",
+    "fail_on_missed_deadline": "KFP knows no deadline of this sort",
     "plan_file": "give it to spotwright report",
 }
 

@@ -40,6 +40,11 @@ page_option = click.option(
 )
 
 
+fail_on_missed_deadline_option = click.option(
+    "--fail-on-missed-deadline", is_flag=True, help="Exit with 1 where the run succeeds after its deadline."
+)
+
+
 @contextmanager
 def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Iterator[Callable[[int], int]]:
     """The page of a run beside it, if somebody wants one; see :func:`spotwright.cli.page.page_beside`."""
@@ -68,6 +73,7 @@ def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Itera
         help="When all of the run must be done: a duration from its start (8h) or a time with its zone; decides for each task "
         "between waiting, spot and on-demand.",
     ),
+    fail_on_missed_deadline_option,
     click.option(
         "--cache",
         type=click.Choice(CACHE_MODES),
@@ -102,6 +108,7 @@ def run(
     pipeline_file: Path | None,
     policy_texts: tuple[str, ...],
     deadline: str | None,
+    fail_on_missed_deadline: bool,
     cache: str,
     taken_every: float | None,
     time_scale: float,
@@ -154,7 +161,10 @@ def run(
         with importing():
             from spotwright.cli.run_session import begin
         with _page_of(shared.state, name, as_json=shared.as_json, is_wanted=shows_page) as ended:
-            return ended(begin(compiled, planning, running, server, as_json=shared.as_json))
+            code = begin(
+                compiled, planning, running, server, as_json=shared.as_json, fails_late=fail_on_missed_deadline
+            )
+            return ended(code)
 
 
 def _compiled(shared: PipelineOptions, pipeline_file: Path | None, command: Sequence[str]) -> Compiled:
@@ -203,10 +213,13 @@ def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path | 
 @click.option(
     "--as-compiled", is_flag=True, help="Use the stored plan: ignore later changes of pipeline and configuration."
 )
+@fail_on_missed_deadline_option
 @page_option
 @state_option
 @json_option
-def resume(name: str, as_compiled: bool, shows_page: bool, state: Path, as_json: bool) -> int:
+def resume(
+    name: str, as_compiled: bool, fail_on_missed_deadline: bool, shows_page: bool, state: Path, as_json: bool
+) -> int:
     """Continue RUN after a crash, a stop or a failure; tasks that succeeded do not run again.
 
     If the pipeline's code has changed since, the changed tasks and all that follow them run again. A run that failed starts its
@@ -225,7 +238,8 @@ def resume(name: str, as_compiled: bool, shows_page: bool, state: Path, as_json:
         with importing():
             from spotwright.cli.run_session import go_on
         with _page_of(state, folder.name, as_json=as_json, is_wanted=shows_page) as ended:
-            return ended(go_on(folder, server, reread=not as_compiled, as_json=as_json))
+            code = go_on(folder, server, reread=not as_compiled, as_json=as_json, fails_late=fail_on_missed_deadline)
+            return ended(code)
 
 
 def _follow_on_kfp(folder: RunFolder, *, as_json: bool) -> int:

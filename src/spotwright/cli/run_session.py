@@ -34,17 +34,23 @@ _CODES = {
 
 
 def begin(
-    compiled: Compiled, planning: PlanOptions, running: RunOptions, server: bodies.EarlyServer, *, as_json: bool
+    compiled: Compiled,
+    planning: PlanOptions,
+    running: RunOptions,
+    server: bodies.EarlyServer,
+    *,
+    as_json: bool,
+    fails_late: bool,
 ) -> int:
-    """Start a run with its progress on the terminal."""
+    """Start a run with its progress on the terminal. ``fails_late``: exit with 1 after a missed deadline."""
     prepared = prepare(compiled, planning, running)
     with _shown(as_json=as_json) as observers:
         folder, state = start(prepared, observers, bodies.local_hooks(server))
-    return _finish(folder, state, as_json=as_json)
+    return _finish(folder, state, as_json=as_json, fails_late=fails_late)
 
 
-def go_on(folder: RunFolder, server: bodies.EarlyServer, *, reread: bool, as_json: bool) -> int:
-    """Take a run up again with its progress on the terminal."""
+def go_on(folder: RunFolder, server: bodies.EarlyServer, *, reread: bool, as_json: bool, fails_late: bool) -> int:
+    """Take a run up again with its progress on the terminal. ``fails_late`` as for :func:`begin`."""
     from spotwright.runs.resume import resume
 
     out = sys.stderr if as_json else sys.stdout
@@ -53,7 +59,7 @@ def go_on(folder: RunFolder, server: bodies.EarlyServer, *, reread: bool, as_jso
         resumption = resume(folder, lambda text: say(text, file=out), observers, hooks, reread=reread)
     if resumption.nothing_to_do:
         say(f"run {folder.name} has succeeded already: nothing to do", file=out)
-    return _finish(folder, resumption.state, as_json=as_json)
+    return _finish(folder, resumption.state, as_json=as_json, fails_late=fails_late)
 
 
 @contextmanager
@@ -69,7 +75,8 @@ def _import_summary(_state: RunState, _events: Sequence[Event]) -> None:
     from spotwright.views import run_json, run_text  # noqa: F401
 
 
-def _finish(folder: RunFolder, state: RunState, *, as_json: bool) -> int:
+def _finish(folder: RunFolder, state: RunState, *, as_json: bool, fails_late: bool) -> int:
+    from spotwright.views.run_deadline import run_deadline
     from spotwright.views.run_json import run_view
     from spotwright.views.run_text import summary_text
 
@@ -85,4 +92,6 @@ def _finish(folder: RunFolder, state: RunState, *, as_json: bool) -> int:
         return STOPPED
     if state.status is RunStatus.STOPPED:
         say(f"stopped; go on with: spotwright resume {folder.name}", err=True)
-    return _CODES.get(state.status, FAILED)
+    code = _CODES.get(state.status, FAILED)
+    deadline = run_deadline(state) if fails_late and code == SUCCEEDED else None
+    return FAILED if deadline is not None and deadline.missed else code

@@ -31,6 +31,7 @@ from spotwright.scheduling.budgets import (
 from spotwright.scheduling.deadline import Outlook
 from spotwright.views.account import Account, Range, SpentOn, pool_of
 from spotwright.views.account_report import range_json
+from spotwright.views.run_deadline import run_deadline
 from spotwright.views.run_json import (
     environment_view,
     left_out_view,
@@ -77,7 +78,8 @@ def line(reader: RunReader, costs: Account | None = None) -> dict[str, Any]:
         priced["saved"] = (
             None if costs.saved is None else dict(zip(("low", "high"), map(float, costs.saved), strict=True))
         )
-    at, late = _deadline(state, reader.now)
+    found = run_deadline(state, reader.now)
+    at, late = (found.at, found.missed) if found is not None else (None, None)
     counts = priced["tasks"]
     done = sum(counts.get(status.value, 0) for status in TaskStatus if status.is_good)
     return {
@@ -193,40 +195,12 @@ def budget_json(task: TaskState, spent: BudgetUse) -> dict[str, Any]:
     return {name: {"spent": one, "max": of} for name, one, of in zip(spent._fields, spent, most, strict=True)}
 
 
-def _deadline(state: RunState, now: float | None) -> tuple[float | None, bool | None]:
-    """The deadline of a run, and whether it is late; ``None`` while that is open.
-
-    Where tasks have deadlines of their own it is the first one that is missed or still to be met, else the last one.
-    """
-    moments: dict[float, bool | None] = {}
-    until = state.known_until(now)
-    for task in state.tasks.values():
-        deadline = task.plan.policy.deadline
-        if deadline is None or task.plan.spec.dag is not None:
-            continue
-        at = deadline.moment(state.started_at)
-        late = _is_late(task, at, until)
-        known = moments.get(at, False)
-        moments[at] = True if True in (known, late) else None if None in (known, late) else False
-    if not moments:
-        return None, None
-    at = min((at for at, late in moments.items() if late is not False), default=max(moments))
-    return at, moments[at]
-
-
-def _is_late(task: TaskState, at: float, until: float) -> bool | None:
-    """Whether a task missed its deadline; ``None`` for one that is not done, as long as the moment has not passed."""
-    if not task.status.is_good:
-        return True if until > at else None
-    ended_at = task.attempts[-1].ended_at if task.attempts else None
-    return ended_at is not None and ended_at > at
-
-
 def deadline_of(state: RunState, now: float | None) -> dict[str, Any] | None:
     """The deadline of a run as :func:`head` tells it."""
-    at, late = _deadline(state, now)
-    if at is None:
+    found = run_deadline(state, now)
+    if found is None:
         return None
+    at, late = found.at, found.missed
     until = state.known_until(now)
     reckoned = list(_reckoned(state, until))
     moments = [(outlook.last_moment, task.path, outlook.needs.words) for task, outlook in reckoned if outlook.work]

@@ -352,7 +352,10 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     decided; ``undisturbed_seconds`` of each
     undisturbed execution; ``not_traced``, why its files could not be observed (then null stands for what only a trace shows);
     ``saves``, their number; the ``longest_save``; the ``notice`` of points with notice; ``lost_files``,
-    those that the step wrote where nothing outlives an attempt; ``connections``, the addresses to which it connected, where
+    those that the step wrote where nothing outlives an attempt; ``unread``, files beside its saves that it writes once or only
+    adds to, and that no attempt reads; ``gets_further``, whether the third of three lives kept what the second had done (null:
+    not known); ``not_passed_on``, the commands that got SIGTERM and did not pass it on, each ``launcher`` with its ``program``;
+    ``connections``, the addresses to which it connected, where
     nothing is compared; ``mapped_saves``, those that it changes through memory maps, which cannot be traced; ``ignores_sigterm``,
     whether it ignores or blocks SIGTERM, and ran until it was killed; ``not_compared``, the differences between undisturbed
     executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one;
@@ -363,7 +366,8 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     saves, its outputs, the rate at which it reads files); ``orphans``, the commands of the ranks that outlived a launcher that
     was killed alone, by rank; and ``points``.
 
-    A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``rank``, ``several``); ``interrupted``,
+    A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``rank``, ``lives``,
+    ``several``); ``interrupted``,
     false if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what the interruption
     broke, with its ``probable_cause`` and all ``differences``; ``run``, its run in the state folder; ``lost_seconds``;
     ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
@@ -406,6 +410,11 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "longest_save": step.activity.longest_save,
         "notice": step.notice,
         "lost_files": list(step.stray_files) if not failure else None,
+        "unread": list(step.activity.unread) if not failure else None,
+        "gets_further": step.gets_further,
+        "not_passed_on": [{"launcher": each.launcher, "program": each.program} for each in step.untold]
+        if not failure
+        else None,
         "connections": list(step.connections) if not failure else None,
         "mapped_saves": list(step.activity.mapped) if not failure else None,
         "ignores_sigterm": _ignores_sigterm(step),

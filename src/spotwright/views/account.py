@@ -28,6 +28,7 @@ from spotwright.model.attempts import Cause
 from spotwright.model.pools import Capacity, Pool, PriceSource, Resources
 from spotwright.scheduling.ladder import Ladder, too_large
 from spotwright.views.node_time import SECOND, NodeUse, Stay, occupy, paid_only, parts_of, share_of
+from spotwright.views.run_deadline import RunDeadline, run_deadline
 
 __all__ = [
     "NOTHING",
@@ -372,6 +373,7 @@ class Account(NamedTuple):
     from: ``simulated``, ``configured``, or ``mixed``. ``has_own_nodes``: nobody else uses the nodes. In a cluster
     others do, and then ``boot``, ``idle`` and ``unfilled`` are nothing. ``moves`` counts the attempts that a deadline moved
     elsewhere, and ``relaunches`` is the boot of the nodes that were requested for their successors; ``boot`` has it too.
+    ``deadline`` is that of the run.
     """
 
     currency: str
@@ -399,6 +401,7 @@ class Account(NamedTuple):
     has_own_nodes: bool = True
     moves: int = 0
     relaunches: Amount = NOTHING
+    deadline: RunDeadline | None = None
 
     def attempt(self, task: str, number: int) -> AttemptCost | None:
         """The cost of one attempt; ``None`` if it never had a node. It looks through all of them."""
@@ -545,6 +548,7 @@ def account(state: RunState, now: float | None = None) -> Account:
         on_demand_pools=compared.pools,
         saved=compared.saved,
         why_no_comparison=compared.why,
+        deadline=run_deadline(state, now),
     )
 
 

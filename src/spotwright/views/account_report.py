@@ -9,6 +9,7 @@ from typing import Any
 from spotwright.model.pools import PriceSource
 from spotwright.model.quantities import format_money
 from spotwright.views.account import NOTHING, Account, Amount, AttemptCost, PoolCost, Range, SpentOn
+from spotwright.views.run_deadline import deadline_json, missed_text
 from spotwright.views.text import Rows, plural, span, table, wrapped
 
 __all__ = [
@@ -123,6 +124,7 @@ def report_text(account: Account, name: str = "") -> str:
         list(wrapped(f"{title} ({figures(account)})")),
         *([table(pool_rows(account)), table(line_rows(account))] if account.pools else [["no node was used"]]),
         money_lines(account),
+        _deadline_lines(account),
         _build_lines(account),
         _cached_lines(account),
     ]
@@ -271,6 +273,11 @@ def _build_lines(account: Account) -> list[str]:
     ]
 
 
+def _deadline_lines(account: Account) -> list[str]:
+    text = missed_text(deadline_json(account.deadline))
+    return list(wrapped(f"Deadline {text}", hang="  ")) if text else []
+
+
 def _cached_lines(account: Account) -> list[str]:
     return [
         line
@@ -295,6 +302,8 @@ def report_json(account: Account, name: str = "", *, with_attempts: bool = True)
       ``attempts``;
     - ``on_demand`` (a range of amounts: the useful work there), ``on_demand_pools`` (prices by pool), ``saved`` (a
       range of money); null with the reason in ``why_no_comparison``;
+    - ``deadline``: null without one; ``at``, ``missed`` (null while that is open), ``late`` (seconds), the ``task`` that ended
+      last after it, and ``why``: where its time went;
     - ``moves``: how many ``attempts`` a deadline moved elsewhere, and what the ``launches`` after that cost (an amount of
       ``boot``);
     - ``pools``: ``name``, ``capacity``, ``price`` of a node hour, ``price_source`` (``simulated``, ``example`` or
@@ -324,6 +333,7 @@ def report_json(account: Account, name: str = "", *, with_attempts: bool = True)
         "saved": {"low": float(account.saved[0]), "high": float(account.saved[1])}
         if account.saved is not None
         else None,
+        "deadline": deadline_json(account.deadline),
         "moves": {"attempts": account.moves, "launches": amount_json(account.relaunches)},
         "why_no_comparison": account.why_no_comparison,
         "pools": [_pool_json(pool) for pool in account.pools],

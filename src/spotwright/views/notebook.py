@@ -12,6 +12,7 @@ from typing import Any
 from spotwright.model.attempts import Cause
 from spotwright.views.account import Account
 from spotwright.views.account_report import figures, line_rows, money_lines, pool_rows, report_json, report_text
+from spotwright.views.run_deadline import deadline_json, missed_text
 from spotwright.views.run_rows import artifact_lines, attempt_rows, output_rows, run_title
 from spotwright.views.text import Rows, after_cause, ended, plural
 from spotwright.visible_text import visible
@@ -82,6 +83,7 @@ def run_html(view: Mapping[str, Any], account: Account) -> str:
     outputs = [list(row) for row in output_rows(view)]
     return _whole(
         f"<div>{_dot(view['status'])}<b>{_escaped(run_title(view))}</b></div>",
+        _missed(view["deadline"]),
         _table(attempt_rows(view)),
         f"<ul style='margin:.4em 0'>{''.join(ends)}</ul>" if ends else "",
         _table(Rows(["Output", "Value"], outputs, "ll")),
@@ -100,9 +102,15 @@ def account_html(account: Account) -> str:
     tables = [pool_rows(account), line_rows(account)] if account.pools else []
     return _whole(
         f"<div><b>Account</b> ({_escaped(figures(account))})</div>",
+        _missed(deadline_json(account.deadline)),
         *(_table(rows) for rows in tables),
         _lines(money_lines(account)) if tables else "<div>no node was used</div>",
     )
+
+
+def _missed(deadline: Mapping[str, Any] | None) -> str:
+    text = missed_text(deadline)
+    return _lines([f"Deadline {text}"]) if text else ""
 
 
 def _escaped(text: str) -> str:

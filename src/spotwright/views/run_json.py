@@ -6,7 +6,8 @@
 - ``run``, ``pipeline``, ``status`` (running, stopped, succeeded, failed, cancelled), ``why``, ``seed``, ``time_scale``,
   ``engines`` (how many have driven it), ``driven`` (an engine drives it now),
   ``orchestrator`` (the kind of object whose controller makes the attempts, empty where an engine does),
-  ``started_at``, ``finished_at``, ``seconds``,
+  ``started_at``, ``finished_at``, ``seconds``, ``deadline`` (null without one: ``at``, ``missed``, null while that is open,
+  and of a missed one ``late``, the seconds, the ``task`` that ended last after it, and ``why``: where its time went),
   ``arguments`` (references instead of secrets), ``notes``, ``currency``, ``prices`` (``simulated``,
   ``example``, ``configured`` or ``mixed``), ``has_prices``;
 - ``tasks``: a list of ``path``, ``written`` (the path without iteration numbers), ``display_name``, ``is_pipeline``, ``status``,
@@ -54,6 +55,7 @@ from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.model.attempts import Signals
 from spotwright.views.account import Account, AttemptCost, account, pool_of
 from spotwright.views.account_report import amount_json
+from spotwright.views.run_deadline import deadline_json, run_deadline
 from spotwright.views.text import readable
 from spotwright.views.waiting import booting_nodes, waiting_for
 
@@ -127,6 +129,7 @@ def _head(state: RunState, name: str, until: float) -> dict[str, Any]:
         "orchestrator": state.meta.orchestrator,
         "status": state.status.value,
         "why": state.why,
+        "deadline": deadline_json(run_deadline(state, until)),
         "seed": state.meta.seed,
         "time_scale": state.time_scale,
         "started_at": state.started_at,

@@ -14,6 +14,7 @@ from typing import Any
 
 from spotwright.model.quantities import format_money
 from spotwright.views.account_report import price_unit
+from spotwright.views.run_deadline import missed_words
 from spotwright.views.text import Rows, fitted, shorten, span, table, value_text
 from spotwright.views.waiting import status_word
 from spotwright.visible_text import visible
@@ -51,7 +52,8 @@ def run_title(view: Mapping[str, Any]) -> str:
     else:
         word = f"{ {'cancelled': 'was cancelled', 'stopped': 'was stopped'}.get(view['status'], view['status']) } after {took}"
     why = f": {view['why']}" if view["why"] else ""
-    return f"Run {view['run']} {word}{why}"
+    late = missed_words(view["deadline"])
+    return f"Run {view['run']} {word}{f', {late}' if late else ''}{why}"
 
 
 def cost_of(amount: Mapping[str, Any] | None, beside: Fraction, unit: str = "") -> str:

@@ -15,6 +15,7 @@ from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 from spotwright.views.account import account
 from spotwright.views.account_report import cost_heading, money_lines
+from spotwright.views.run_deadline import missed_text, missed_words
 from spotwright.views.run_json import run_view
 from spotwright.views.run_rows import (
     LONGEST_VALUE,
@@ -83,7 +84,7 @@ def summary_text(
         table(attempt_rows(view, by_start=True)),
         money_lines(account(state, now)),
         _titled("Why tasks have failed", (line for task in tasks for line in _failure(view, task, briefly=False))),
-        list(fitted(run_title(view), hang="  ")),
+        [*fitted(run_title(view), hang="  "), *_deadline(view)],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -104,7 +105,7 @@ def runs_text(summaries: Sequence[Mapping[str, Any]]) -> str:
     ]
     rows = [
         [
-            item["run"], item["status"], _moment(item["started_at"]), span(item["seconds"]),
+            item["run"], _status(item), _moment(item["started_at"]), span(item["seconds"]),
             f"{item['tasks'].get('succeeded', 0)}/{item['tasks']['all']}", str(item["attempts"]),
             str(item["interruptions"]), cost_of(item["cost"], _most(summaries, item), item["currency"]),
         ]
@@ -114,6 +115,11 @@ def runs_text(summaries: Sequence[Mapping[str, Any]]) -> str:
     if any(item["cost"]["money"] is None for item in summaries):
         lines += ["", "nh: node-hours, where a pool has no price"]
     return "\n".join(lines)
+
+
+def _status(item: Mapping[str, Any]) -> str:
+    late = missed_words(item["deadline"])
+    return f"{item['status']}, {late}" if late else str(item["status"])
 
 
 def _most(summaries: Sequence[Mapping[str, Any]], item: Mapping[str, Any]) -> Fraction:
@@ -141,9 +147,15 @@ def _head(view: Mapping[str, Any]) -> Iterator[str]:
     if view["time_scale"] != 1:
         rows.append(("time", f"waits pass {view['time_scale']:g} times faster; seconds are real"))
     rows += [("note", text) for text in view["notes"]]
+    rows += [("deadline", text) for text in [missed_text(view["deadline"])] if text]
     rows += go_on(view)
     for word, text in rows:
         yield from wrapped(text, indent=f"  {word:<9} ", hang=" " * 12)
+
+
+def _deadline(view: Mapping[str, Any]) -> Iterator[str]:
+    text = missed_text(view["deadline"])
+    return wrapped(f"  Deadline {text}", hang="    ") if text else iter(())
 
 
 def go_on(view: Mapping[str, Any]) -> list[tuple[str, str]]:
