@@ -19,8 +19,8 @@ __all__ = ["CLOUDS", "CONTROLLERS", "NETWORK", "ON_REQUEST", "Network", "Setting
 CLOUDS = ("aks", "gke", "eks")
 CONTROLLERS = ("argo", "jobset", "trainer", "kueue")
 """The controllers that run by default."""
-ON_REQUEST = ("kwok", "karpenter")
-"""Those that only who asks for them gets: KWOK pretends nodes, and Karpenter orders such nodes for pods that wait."""
+ON_REQUEST = ("kwok", "karpenter", "katib")
+"""Those that only who asks for them gets: KWOK pretends nodes, Karpenter orders such nodes for pods that wait; and Katib."""
 
 _MAX_NAME = 9  # letters: the kernel allows 15 in the name of an interface, and "-n12" is added to this one
 _MAX_NODES = 50

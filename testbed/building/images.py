@@ -6,6 +6,8 @@
 | localhost/busybox:1 | the static busybox of this machine, as /bin/sh and all its commands |
 | localhost/python:1 | busybox, and the Python that runs the test bed with the libraries it needs |
 | localhost/argoexec:1 | Argo's executor |
+| localhost/katib-goptuna:1 | Katib's suggestion service, for `katib` |
+| localhost/katib-collector:1 | Katib's collector of metrics, for `katib` |
 
 Pods need `imagePullPolicy: Never` or `IfNotPresent`, because no registry is asked.
 """
@@ -88,6 +90,7 @@ def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Cal
             ),
         )
     ]
+    of_katib = [_of_program(cache, name) for name in ("katib-goptuna", "katib-collector")]
     return [
         (
             folder / f"{pause.parent.name}.tar",
@@ -96,7 +99,15 @@ def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Cal
         (folder / f"busybox-{_digest(_BUSYBOX)}.tar", _make_busybox),
         (folder / f"python-{sysconfig.get_python_version()}-{_digest(_python(), _unlinked())}.tar", _make_python),
         *(of_argo if "argo" in controllers else ()),
+        *(of_katib if "katib" in controllers else ()),
     ]
+
+
+def _of_program(cache: Cache, name: str) -> tuple[Path, Callable[[Path], None]]:
+    """The recipe of an image with one program of its name."""
+    program = cache.program(name)
+    image = Image(f"localhost/{name}:1", files={f"/{name}": program}, entrypoint=[f"/{name}"])
+    return cache.root / "images" / f"{program.parent.name}.tar", lambda path: write_archive(image, path)
 
 
 def _digest(*paths: Path) -> str:

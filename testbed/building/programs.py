@@ -21,6 +21,7 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy",
 
 _ARGO = "github.com/argoproj/argo-workflows/v3"
 _HELM = "helm.sh/helm/v4"
+_KATIB = "github.com/kubeflow/katib"
 _KUBE_SCORE = "github.com/zegl/kube-score"
 _KARPENTER = "sigs.k8s.io/karpenter"
 _TRAINER = "github.com/kubeflow/trainer/v2"
@@ -75,6 +76,10 @@ PROGRAMS = (
     Program("kueue", "kueue", "sigs.k8s.io/kueue", "sigs.k8s.io/kueue/cmd/kueue"),
     Program("kwok", "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     Program("karpenter", "karpenter", _KARPENTER, "."),
+    Program("katib-controller", "katib", _KATIB, f"{_KATIB}/cmd/katib-controller/v1beta1"),
+    Program("katib-db-manager", "katib", _KATIB, f"{_KATIB}/cmd/db-manager/v1beta1"),
+    Program("katib-goptuna", "katib", _KATIB, f"{_KATIB}/cmd/suggestion/goptuna/v1beta1"),
+    Program("katib-collector", "katib", _KATIB, f"{_KATIB}/cmd/metricscollector/v1beta1/file-metricscollector"),
     Program("helm", "helm", _HELM, f"{_HELM}/cmd/helm", version_variable=f"{_HELM}/internal/version.version"),
     Program("kube-score", "kube-score", _KUBE_SCORE, f"{_KUBE_SCORE}/cmd/kube-score"),
 )
@@ -108,6 +113,12 @@ MANIFESTS = (
         "karpenter",
         _KARPENTER,
         ("pkg/apis/crds/karpenter.sh_*.yaml", "kwok/apis/crds/*.yaml"),
+    ),
+    Manifests(
+        "katib-manifests",
+        "katib",
+        _KATIB,
+        ("manifests/v1beta1/components/crd/[est]*.yaml", "manifests/v1beta1/components/webhook/webhooks.yaml"),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Runs controllers as processes in the control plane's network: Argo, JobSet, Trainer, Kueue, KWOK, Karpenter.
+"""Runs controllers as processes in the control plane's network: Argo, JobSet, Trainer, Kueue, KWOK, Karpenter, Katib.
 
 CRDs and webhooks are those of the published modules. A webhook's Service becomes an address of the control plane, and its
 certificate is made here, so a controller must not manage certificates itself: our configurations switch that off.
@@ -20,6 +20,7 @@ import yaml
 
 from testbed.building.builds import Cache
 from testbed.building.images import ARGOEXEC
+from testbed.control import katib
 from testbed.control.api import Api, has_condition
 from testbed.control.credentials import Credentials
 from testbed.errors import TestbedError
@@ -111,6 +112,14 @@ _CONTROLLERS = {
         ),
         "http://127.0.0.1:8084/readyz",
     ),
+    "katib": _Controller(
+        "katib-controller",
+        (f"--katib-config={katib.CONFIGURATION}",),
+        "http://127.0.0.1:8086/readyz",
+        port=9646,
+        webhooks=("experiment", "mutate-pod"),
+        environment=katib.ENVIRONMENT,
+    ),
 }
 
 
@@ -135,8 +144,9 @@ def _start(settings: Settings, name: str, manifests: list[dict[str, Any]]) -> No
     ours = _CONFIGURATION / f"{name}-objects.yaml"
     if ours.exists():
         api.apply(_read([ours]))
-    if controller.port:
-        _make_certificate(settings, name)
+    certificate = _make_certificate(settings, name) if controller.port else None
+    if name == "katib" and certificate is not None:
+        katib.start_parts(settings, *certificate)
     run_again(settings, name)
     if controller.port:
         address = ["socat", "-u", "/dev/null", f"TCP:{NETWORK.control_plane}:{controller.port}"]
@@ -153,6 +163,8 @@ def run_again(settings: Settings, name: str) -> None:
     command: list[str | Path] = [Cache(settings.cache).program(controller.program)]
     if controller.certificates:
         command = [*_LAYERED, _temporary(settings, name) / "etc", *command]
+    if name == "katib":
+        command = [*katib.command(settings), *command]
     arguments = [argument.format(**places) for argument in controller.arguments]
     environment = {"KUBECONFIG": str(settings.inside_kubeconfig), **controller.environment}
     if controller.port:
@@ -182,8 +194,11 @@ def _temporary(settings: Settings, name: str) -> Path:
     return settings.folder / "tmp" / name
 
 
-def _make_certificate(settings: Settings, name: str) -> None:
-    """Put a certificate where controller-runtime looks for one: in its folder below that of temporary files."""
+def _make_certificate(settings: Settings, name: str) -> tuple[Path, Path]:
+    """Put a certificate where controller-runtime looks for one: in its folder below that of temporary files.
+
+    Returns its file and that of its key.
+    """
     credentials = Credentials(settings)
     certificate, key = credentials.serving(name, name, (f"IP:{NETWORK.control_plane}",))
     folders = [_temporary(settings, name) / "k8s-webhook-server" / "serving-certs"]
@@ -193,6 +208,7 @@ def _make_certificate(settings: Settings, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(certificate, folder / "tls.crt")
         shutil.copy(key, folder / "tls.key")
+    return certificate, key
 
 
 def _webhooks(item: dict[str, Any], name: str, controller: _Controller, authority: str) -> dict[str, Any]:

@@ -42,6 +42,7 @@ _CONTROLLERS = {
     "trainjobs.trainer.kubeflow.org": "trainer",
     "clusterqueues.kueue.x-k8s.io": "kueue",
     "nodepools.karpenter.sh": "karpenter",
+    "experiments.kubeflow.org": "katib",
 }
 _TIMES = pytest.StashKey[dict[str, float]]()
 _UNTIL = pytest.StashKey[float]()
