@@ -66,22 +66,24 @@ def first_of(leader: Controller, name: str) -> AttemptState | None:
     return attempts[0] if attempts and attempts[0].cause is not None else None
 
 
-def last_line(leader: Controller, name: str) -> float:
+def last_line(leader: Controller, namespace: str, name: str) -> float:
     """When the program printed its last line that was kept, in Unix seconds by its own word."""
-    (log,) = leader.state.glob(f"runs/*{name}*/tasks/*/attempt-1/log.txt")
+    (log,) = leader.state.glob(f"runs/{namespace}.{name}*/tasks/*/attempt-1/log.txt")
     lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.replace(".", "").isdigit()]
     booted = time.time() - float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     return booted + float(lines[-1])
 
 
-def check(leader: Controller, kube: Kube, form: str, number: int, true: float, measured: Measured) -> None:
+def check(
+    leader: Controller, kube: Kube, namespace: str, form: str, number: int, true: float, measured: Measured
+) -> None:
     """Compare what is recorded with the truth, and note both in seconds since the attempt had its node."""
     for name in JOBS:
         first = kube.wait(partial(first_of, leader, name), f"the end of {name} is recorded", RECORDED)
         assert first.ended is not None
         assert first.ended_at is not None
         assert first.bound_at is not None
-        assert last_line(leader, name) <= true + 0.5
+        assert last_line(leader, namespace, name) <= true + 0.5
         by = first.ended_at if first.ended.ended_by is None else first.ended.ended_by
         label = f"{form} {number}, {name} ({first.ended.proof or 'told'}; {first.cause_why})"
         measured(f"{label}: true", true - first.bound_at)
@@ -134,7 +136,7 @@ def test_an_end_is_recorded_within_two_seconds_or_its_range_contains_it(
         leader.enable(namespace)
         start(kube, namespace)
         true = FORMS[form](kube, faults)
-        check(leader, kube, form, number, true, measured)
+        check(leader, kube, namespace, form, number, true, measured)
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
@@ -156,4 +158,4 @@ def test_so_is_one_while_the_controller_is_away(
     true = (silent if goes == "silent" else deleted)(kube, faults)
     time.sleep(60.0)
     with controller(kube, bed, tmp_path, configuration("10m")) as leader:
-        check(leader, kube, f"controller away, node {goes}", number, true, measured)
+        check(leader, kube, namespace, f"controller away, node {goes}", number, true, measured)

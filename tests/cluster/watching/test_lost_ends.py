@@ -14,11 +14,17 @@ from hypothesis import strategies as st
 from tests.cluster.watching.days import NODES, PODS, Day, day
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, at, job, node, pod
+from tests.views.builders import START, Story, a_plan, a_task
 
 from spotwright.cluster.last_proofs import last_proof
 from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
+from spotwright.views.account import account
+from spotwright.views.account_report import money_lines, report_json
 from spotwright.views.run_json import run_view
+from spotwright.views.run_rows import run_title
+from spotwright.views.run_text import show_text
+from spotwright.views.text import span
 
 Object = dict[str, Any]
 
@@ -97,6 +103,36 @@ def test_a_node_object_that_is_deleted_within_a_second(cluster: Cluster) -> None
     assert attempt["seconds"] == pytest.approx(21.1)
     assert attempt["cost"]["money"] > 0.0
     assert (attempt["ended_by"], attempt["last_proof"]) == (BEGIN + 23, "the last line of its log")
+
+
+def test_show_and_the_account_name_the_range_and_its_proof(cluster: Cluster) -> None:
+    cluster.look(TRAIN, RUNNING)
+    log_ends(cluster, 22.1)
+    fall_silent(cluster, 72)
+    cluster.now = BEGIN + 372.0
+    cluster.look(TRAIN, given_up(372, deletionTimestamp=at(402), deletionGracePeriodSeconds=30))
+    view = run_view(cluster.state(), "train", cluster.now)
+    shown = " ".join(show_text(view).split())
+
+    says = "it ended 21s to 1m11s after its start: the last proof of its life is the last line of its log"
+    assert f"nothing is heard of its node any more; {says}" in shown
+    made = account(cluster.state())
+    assert report_json(made)["attempts_by_start"][0]["ended_by"] == BEGIN + 72
+    (cost,) = made.attempts_by_start
+    assert (float(cost.seconds), float(cost.uncounted.seconds)) == (pytest.approx(21.1), pytest.approx(49.9 / 2))
+    told = " ".join(" ".join(money_lines(made)).split())
+    assert "more, since the end of 1 attempt was not reported: counted up to the last proof of life" in told
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_no_duration_that_people_read_is_below_zero(seconds: float, since: float) -> None:
+    """A clock that is set back by a day made a run that "failed after -23h59m"."""
+    assert not span(seconds).startswith("-")
+    story = Story(a_plan(a_task("train")))
+    story.state.started_at = START + since
+    view = run_view(story.state, "iris", START)
+    assert view["seconds"] >= 0.0
+    assert "-" not in run_title({**view, "seconds": seconds, "status": "failed"}).partition("after")[2]
 
 
 @pytest.mark.parametrize("leaves", ["nothing", "marked"])
