@@ -172,6 +172,9 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         args.save_total_limit = None  # transformers removes the last whole checkpoint before the new one is whole
         save = trainer._save_checkpoint  # noqa: SLF001  # no callback is called around it
         trainer._save_checkpoint = functools.partial(self._save, trainer, save)  # noqa: SLF001
+        run_epoch = getattr(trainer, "_run_epoch", None)  # of newer versions
+        if run_epoch is not None:
+            trainer._run_epoch = functools.partial(_run_unless_finished, trainer, run_epoch)  # noqa: SLF001
         try:
             for line in claim_together(self._folders, trainer.accelerator, owner, marks=args.should_save):
                 _warn("%s: %s", self._folders.place, line)
@@ -184,6 +187,8 @@ class SpotCallback(TrainerCallback):  # type: ignore[misc]  # transformers is no
         finally:
             args.output_dir, args.save_total_limit = before
             trainer._save_checkpoint = save  # noqa: SLF001
+            if run_epoch is not None:
+                trainer._run_epoch = run_epoch  # noqa: SLF001
             self.close()
             self._folders = self._trainer = None
 
@@ -311,6 +316,14 @@ def _below(output_dir: str) -> Path:
             break
     parts = path.relative_to(path.anchor).parts
     return Path(*(part for part in parts if part != ".." and not _NEW_EACH_TIME.fullmatch(part)))
+
+
+def _run_unless_finished(trainer: Trainer, run_epoch: Callable[..., None], **options: Any) -> None:
+    """Run an epoch, unless the training was finished before it: transformers asks for that only after one more step."""
+    if 0 < trainer.state.max_steps <= trainer.state.global_step:
+        trainer.control.should_training_stop = True
+    else:
+        run_epoch(**options)
 
 
 def _loss_of(trainer: Trainer, *, alone: bool) -> list[float]:

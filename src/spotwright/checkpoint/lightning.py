@@ -62,6 +62,7 @@ _PART = ".part"  # the end of the name of a file that is being written
 _PART_NAME = re.compile(r".+\.\d{1,10}-[0-9a-f]{8}\.part")
 _LEFT_AFTER = 3600.0  # seconds without a write, after which such a file was left by a process that has ended
 _KEY = "spotwright"  # our part of a checkpoint
+_METRICS = "spotwright-metrics.json"  # of a complete training
 _RANDOM_BYTES = 1 << 16  # of the random states of one rank, as JSON; without a GPU they have 30,000
 _OWN_PLACE = (
     'give each training its own place, such as SpotCheckpoint(name="fold1"). To go on with the same training in another Trainer, '
@@ -170,7 +171,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         self._epoch_random: dict[str, Any] = {}  # before the batches of the present epoch were ordered
         self._ordered_epoch = -1
         self._random: dict[str, Any] | None = None
-        self._step = 0
+        self._step = self._first_step = 0
 
     @property
     def ckpt_path(self) -> str:
@@ -208,7 +209,7 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         self._continue(trainer)
         signal.signal(signal.SIGTERM, signal.SIG_DFL if self._users_handler is None else self._users_handler)
         total = trainer.estimated_stepping_batches
-        self._step = trainer.global_step
+        self._step = self._first_step = trainer.global_step
         self._training = AttendedTraining(
             self._step,
             int(total) if total < float("inf") else 0,
@@ -241,16 +242,21 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             self._random = None
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Report that the training is complete."""
+        """Report that the training is complete, and keep its last metrics, or put back those from before."""
         if self._training is not None:
             if self._training.is_unfinished and not trainer.fit_loop.done:
                 raise SystemExit(EXIT)
             self._training.finish()
+            if trainer.global_step == self._first_step:
+                self._put_metrics_back(trainer)
+            elif trainer.is_global_zero:
+                self._keep_metrics(trainer)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
         """Report a training that was complete before."""
         if self._training is None:
             progress(1.0)
+            self._put_metrics_back(trainer)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:  # noqa: ARG002
         """Add the random numbers of every rank."""
@@ -306,6 +312,27 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
             for path in self._paths()[self._keep :]:
                 path.unlink(missing_ok=True)
         training.end_save()
+
+    def _keep_metrics(self, trainer: Any) -> None:
+        """Keep what the last validation has found: an attempt that finds the training complete does not validate again."""
+        metrics = {name: value.item() for name, value in trainer.callback_metrics.items() if value.numel() == 1}
+        part = _new_part(self._folder / _METRICS)
+        try:
+            part.write_text(json.dumps({"step": trainer.global_step, "metrics": metrics}))
+            os.replace(part, self._folder / _METRICS)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            _warn("%s: the last metrics could not be kept (%s)", self._folder, error)
+
+    def _put_metrics_back(self, trainer: Any) -> None:
+        """Give ``trainer.callback_metrics`` what was kept; nothing was, if a kill came before the end of the last validation."""
+        try:
+            kept = json.loads((self._folder / _METRICS).read_bytes())
+        except (OSError, ValueError):
+            return
+        if isinstance(kept, dict) and kept.get("step") == trainer.global_step:
+            for name, value in kept["metrics"].items():
+                trainer.callback_metrics.setdefault(name, torch.tensor(value))
 
     def _write(self, trainer: Any, path: Path, training: AttendedTraining) -> None:
         if training.is_alone:  # Trainer.save_checkpoint ends with a barrier

@@ -11,6 +11,7 @@ import contextlib
 import math
 import re
 import selectors
+import shutil
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 from spotwright.engine.events import CancelRequested, Event
 from spotwright.engine.ports import Clock
 from spotwright.errors import StateError
-from spotwright.local.protocol import PrivateFolderSettings, StartOrder
+from spotwright.local.protocol import WORK, PrivateFolderSettings, StartOrder
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.local.world import NodeRemoval
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
@@ -122,7 +123,7 @@ class FaultInjector:
     their areas; ``readable`` are further paths that attempts see below their private folders. ``trace``: record the file
     operations of every attempt. Without ``timing`` nothing is injected. ``passes_on_sigterm``: the main process of an attempt is
     ours, and only passes SIGTERM on. ``ranks``: how many ranks the step has, each of which gets a notice file of its own; 0: it
-    is no distributed training.
+    is no distributed training. ``has_variables``: attempts have the variables that code reads, ``SPOTWRIGHT_CHECKPOINT`` first.
     """
 
     def __init__(  # noqa: PLR0913 (each is a fact of its own)
@@ -137,8 +138,9 @@ class FaultInjector:
         passes_on_sigterm: bool = False,
         is_traced: Callable[[str], bool] = lambda _: False,
         ranks: int = 0,
+        has_variables: bool = True,
     ) -> None:
-        self._ranks = ranks
+        self._ranks, self._has_variables = ranks, has_variables
         self._readable = tuple(readable)
         self._passes_on_sigterm = passes_on_sigterm
         self._clock, self._injections, self._timing, self._prepare = clock, injections, timing, prepare
@@ -180,6 +182,9 @@ class FaultInjector:
             env |= {"SPOTWRIGHT_NOTICE_FILE": notice_pattern(order.directory), "SPOTWRIGHT_NOTICE_URL": ""}
         if self._passes_on_sigterm:  # a command, whose processes are executed anew
             env |= recording_environment(Path(order.directory), env)
+        if not self._has_variables:
+            env = {name: value for name, value in env.items() if name in _OF_THE_ATTEMPT or not name.startswith(_OURS)}
+            shutil.rmtree(Path(order.directory, WORK, _DEFAULT_FOLDER), ignore_errors=True)  # of a run here, before
         traced, host = self._is_traced(key.task), _host_of(order)
         return replace(order, hold=traced, env=env, private=self._private(order.private), host=host)
 
@@ -477,6 +482,11 @@ def _is_at_work(attempt: _CurrentAttempt, work: WorkPhase, age: float) -> bool:
     if work.seen_by is SeenBy.SAVES:
         return bool(attempt.saves_at)
     return age >= work.begin
+
+
+_OURS = "SPOTWRIGHT_"
+_OF_THE_ATTEMPT = ("SPOTWRIGHT_RUN", "SPOTWRIGHT_TASK", "SPOTWRIGHT_ATTEMPT")  # by them its processes are found
+_DEFAULT_FOLDER = "spotwright-checkpoint"  # of spotwright.checkpoint, in the working directory
 
 
 def _host_of(order: StartOrder) -> str:

@@ -22,7 +22,7 @@ from zipfile import BadZipFile
 
 from spotwright.errors import InputError
 
-__all__ = ["CompareFunction", "Difference", "compare_outputs", "load_compare_function", "without_noise"]
+__all__ = ["UNEXPECTED", "CompareFunction", "Difference", "compare_outputs", "load_compare_function", "without_noise"]
 
 
 CompareFunction = Callable[[str, Any, Any], Any]
@@ -30,6 +30,9 @@ CompareFunction = Callable[[str, Any, Any], Any]
 
 ``True``, ``None`` and ``""`` mean equal. ``False`` means different, and so does a text, which describes the difference.
 """
+
+UNEXPECTED = "is unexpected"
+"""What is said of an output, or a part of one, that the undisturbed execution does not have."""
 
 _MAX_PARSED = 50_000_000  # bytes; larger files are compared byte by byte only
 _BLOCK = 1 << 20
@@ -65,7 +68,7 @@ def compare_outputs(
     differences: list[Difference] = []
     for name in sorted({*expected, *actual}):
         if name not in actual or name not in expected:
-            differences.append(Difference(name, "", "is missing" if name in expected else "is unexpected"))
+            differences.append(Difference(name, "", "is missing" if name in expected else UNEXPECTED))
         elif compare is not None:
             differences += _compare_by_user(name, compare, expected[name], actual[name])
         else:
@@ -186,7 +189,7 @@ def _item(
     path: str, a: Mapping[Any, Any], b: Mapping[Any, Any], key: str, tolerance: float
 ) -> Iterator[tuple[str, str]]:
     if key not in b or key not in a:
-        yield path, "is missing" if key in a else "is unexpected"
+        yield path, "is missing" if key in a else UNEXPECTED
     else:
         yield from _compare(a[key], b[key], tolerance, path)
 

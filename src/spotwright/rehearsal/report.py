@@ -57,6 +57,7 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
         return
     yield f"  undisturbed: {' and '.join(map(_duration, step.undisturbed_seconds))}; {_saves(step)}"
     yield from (f"  {line}" for line in _noise(step))
+    yield from (f"  {line}" for line in _without_variables(step))
     if points:
         yield from map(outcome_text, step.outcomes)
     if step.verdict is Verdict.UNDECIDED:
@@ -191,6 +192,19 @@ def _not_covered(step: StepReport) -> Iterator[str]:
         yield f"it connected to {', '.join(step.connections[:_MAX_NOISE_SHOWN])}{more}: what it changed there is not compared"
     for path in step.activity.mapped:
         yield f"{path} is changed through a memory map: such saves cannot be traced, so they were interrupted by time"
+
+
+def _without_variables(step: StepReport) -> Iterator[str]:
+    """What an execution without our variables has shown."""
+    if step.changed_by_library:
+        hidden = len(step.changed_by_library) - 1
+        more = f", and {hidden} more" if hidden else ""
+        yield (
+            f"changed by the library itself: without Spotwright's variables, {step.changed_by_library[0]}{more}. Give each "
+            "training its own place (name=), and let no result depend on the variables"
+        )
+    elif step.not_compared_without:
+        yield f"not compared with a run without Spotwright's variables: {step.not_compared_without}"
 
 
 def _noise(step: StepReport) -> Iterator[str]:
@@ -419,6 +433,8 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "mapped_saves": list(step.activity.mapped) if not failure else None,
         "ignores_sigterm": _ignores_sigterm(step),
         "not_compared": [str(each) for each in step.noise],
+        "changed_by_library": [str(each) for each in step.changed_by_library],
+        "not_compared_without_variables": step.not_compared_without or None,
         "interruptions": step.interruptions,
         "cost_per_interruption": step.cost_per_interruption,
         "done_again": step.redone_share,
@@ -488,6 +504,7 @@ def _suite(root: ET.Element, step: StepReport, *, must_resume: bool) -> None:
     case = ET.SubElement(suite, "testcase", classname=step.task, name="verdict", time="0.000")
     if not passes(step, must_resume=must_resume):
         cause = f": {step.undisturbed_failure}" if step.undisturbed_failure else ""
+        cause = next((f": {line}" for line in _without_variables(step) if step.changed_by_library), cause)
         ET.SubElement(case, "failure", message=f"{step.verdict}{cause}")
     if step.activity.tracing_failure:
         ET.SubElement(case, "system-out").text = f"not traced: {step.activity.tracing_failure}"

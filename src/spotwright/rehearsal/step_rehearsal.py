@@ -35,6 +35,7 @@ from spotwright.rehearsal.injection_points import (
 )
 from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, kind_of, settled
 from spotwright.rehearsal.output_comparison import (
+    UNEXPECTED,
     Difference,
     compare_outputs,
     compared_names,
@@ -56,7 +57,7 @@ from spotwright.rehearsal.verdict import (
     resumes_of,
 )
 from spotwright.rehearsal.work_phase import WorkPhase, work_phase
-from spotwright.rehearsal.workspaces import Workspace
+from spotwright.rehearsal.workspaces import STANDARD_OUTPUT, Workspace
 
 __all__ = ["ProgressCallback", "StepRehearsal"]
 
@@ -177,8 +178,11 @@ class StepRehearsal:
         activity = replace(
             activity, saves_only_early=_saves_only_early(trace, counts, traced.last_attempt(self._task).seconds)
         )
+        changed, not_compared = self._compare_without_variables(trace, outcomes)
         return StepReport(
             task=self._task,
+            changed_by_library=changed,
+            not_compared_without=not_compared,
             undisturbed_seconds=tuple(self._undisturbed_seconds),
             activity=activity,
             noise=tuple(self._noise),
@@ -433,6 +437,37 @@ class StepRehearsal:
                 point, trial, f"{differences[0]}{more}", differences=tuple(differences), output_paths=paths
             )
         return PointOutcome(point, trial)
+
+    def _compare_without_variables(
+        self, trace: AttemptTrace, outcomes: Sequence[PointOutcome]
+    ) -> tuple[tuple[Difference, ...], str]:
+        """How outputs differ in an execution without our variables, or why that is not known.
+
+        Only a step that uses its place can be changed by it. Files that are in no other execution do not count: without a place,
+        a library saves beside the outputs. Standard output does not either: the library says there where it saves.
+        """
+        uses_place = trace.failure or any(each.area == SAVES for each in trace.operations)
+        if not uses_place or any(outcome.problem for outcome in outcomes):
+            return (), ""
+        if not self._may_start(is_trial=False):
+            return (), "the time budget was spent"
+        timing = TrialTiming(self._baseline.seconds, left=self._left)
+        trial = self._runner.run_without_variables(f"{self._slug}-without", self._task, self._first, timing)
+        if trial.is_cut:
+            return (), "the time budget ended before it did"
+        if trial.status is not RunStatus.SUCCEEDED:
+            return (), f"without them it fails: {_ending(trial.attempts[-1]) if trial.attempts else trial.why}"
+        found = self._changes(trial)
+        if found and not self._noise_is_checked and not self._check_noise():
+            return (), _VARIES_PERHAPS
+        found = self._changes(trial)
+        if not found:
+            trial.remove_files()
+        return tuple(found), ""
+
+    def _changes(self, trial: TrialRun) -> list[Difference]:
+        differences = without_noise(self._differences(trial), self._noise)
+        return [each for each in differences if each.text != UNEXPECTED and each.output != STANDARD_OUTPUT]
 
     def _loads(self, outcomes: Sequence[PointOutcome]) -> Iterator[Collection[str]]:
         """The files that each attempt of all trials has read."""

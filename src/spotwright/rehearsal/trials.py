@@ -194,6 +194,12 @@ class TrialRunner:
         """Execute a task alone and inject these interruptions."""
         return self._run(name, task, lambda state: _facts_beside(state, task, undisturbed), injections, timing)
 
+    def run_without_variables(self, name: str, task: str, undisturbed: TrialRun, timing: TrialTiming) -> TrialRun:
+        """Execute a task alone and undisturbed, as without Spotwright: none of the variables that code reads is set."""
+        return self._run(
+            name, task, lambda state: _facts_beside(state, task, undisturbed), (), timing, has_variables=False
+        )
+
     def _run(
         self,
         name: str,
@@ -201,6 +207,8 @@ class TrialRunner:
         initial_facts: Callable[[RunState], Sequence[Event]],
         injections: Sequence[Injection],
         timing: TrialTiming | None,
+        *,
+        has_variables: bool = True,
     ) -> TrialRun:
         injectors: list[FaultInjector] = []
         graph_events: list[Event] = []
@@ -217,6 +225,7 @@ class TrialRunner:
                     passes_on_sigterm=self._passes_on_sigterm,
                     is_traced=lambda path: task is None or _names(task, path),
                     ranks=self._ranks,
+                    has_variables=has_variables,
                 )
             )
             return injectors[0]

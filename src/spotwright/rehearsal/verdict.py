@@ -1,6 +1,7 @@
 """The verdict on a step: one phrase for all its trials, with the evidence for it. Pure.
 
-*Not safe*: an interruption changed an output, lost every save, or the step failed after one. *Never finishes*: left alone after
+*Not safe*: an interruption changed an output, lost every save, or the step failed after one; or the library itself changed an
+output. *Never finishes*: left alone after
 an interruption, the step takes many times its undisturbed time. *Undecided*: nothing could be compared, or too few trials were
 interrupted while the step was at work. Every other step is safe. It *resumes* if every attempt loaded the newest whole save,
 and *starts over* if it loaded none. A step that keeps work only if it gets a notice *resumes only with a notice*: some
@@ -337,6 +338,8 @@ class StepReport:
     failed_trial: TrialRun | None = None
     not_comparable: str = ""  # why nothing of its outputs could be compared
     budget_advice: str = ""  # which budget would do, where this one had no room for all trials
+    changed_by_library: tuple[Difference, ...] = ()  # to the outputs of an execution without our variables
+    not_compared_without: str = ""  # why there was no such execution, or nothing of it could be compared
     phase: WorkPhase = field(default_factory=lambda: WorkPhase(0.0, 0.0))  # when the step is at work, undisturbed
     counts_saves: bool = (
         True  # it makes as many saves in each undisturbed execution, so that their number tells where it was
@@ -347,6 +350,8 @@ class StepReport:
         """The verdict on the step."""
         if self.undisturbed_failure:
             return Verdict.FAILS
+        if self.changed_by_library:
+            return Verdict.UNSAFE
         verdict = verdict_of(self.outcomes, self.activity, counts_saves=self.counts_saves)
         is_undecided = verdict.is_safe and (self._too_few or (verdict is Verdict.RESUMES and self._contradiction))
         return Verdict.UNDECIDED if is_undecided else verdict

@@ -23,7 +23,11 @@ from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH
 from spotwright.rehearsal.persisted_paths import KEPT, PersistedPaths, copy_path, remove_path
 from spotwright.rehearsal.trials import TrialRun
 
-__all__ = ["CommandWorkspace", "PvcFolders", "TaskWorkspace", "Workspace"]
+__all__ = ["STANDARD_OUTPUT", "CommandWorkspace", "PvcFolders", "TaskWorkspace", "Workspace"]
+
+
+STANDARD_OUTPUT = "standard output"
+"""The name of a command's standard output among its outputs."""
 
 
 class PvcFolders:
@@ -242,7 +246,7 @@ class CommandWorkspace:
             kept = [Path(os.path.normpath(name)) for name in self.kept]
             outputs |= {name: work / name for name in changed if not any(map(Path(name).is_relative_to, kept))}
         if self.stdout:
-            outputs["standard output"] = folder / LOG
+            outputs[STANDARD_OUTPUT] = folder / LOG
         return outputs
 
     def states(self, trial: TrialRun, task: str) -> Iterator[tuple[str, Path]]:
