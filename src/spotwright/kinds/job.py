@@ -20,10 +20,12 @@ from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.pod_spec import JOB, JOB_FIELDS, POD_FIELDS, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
+    DEFAULT_BACKOFF_LIMIT,
     counted_endings,
     counting_text,
     deadline_seconds,
     no_interruption_text,
+    own_retries_of_job,
     seconds_text,
     whole_number,
     write_pod_deadline,
@@ -32,6 +34,7 @@ from spotwright.placing.retries import (
 
 __all__ = [
     "DISRUPTION_CONDITION",
+    "INTERRUPTED_CODES",
     "KILLED",
     "KINDS",
     "REFUSED",
@@ -52,6 +55,13 @@ DISRUPTION_CONDITION: Mapping[str, str] = {"type": "DisruptionTarget", "status":
 
 KILLED = (137, 143)
 """The exit codes of a container that SIGKILL or SIGTERM ended: perhaps an interruption that left no condition."""
+
+INTERRUPTED_CODES = (*KILLED, 255)
+"""The exit codes that an interruption may leave without a condition: those of :data:`KILLED`, and that of a lost container.
+
+A kubelet that starts again after its node has lost power finds the containers gone, and writes 255 with the reason ``Unknown``
+(Kubernetes 1.35.4 with containerd). A program may end with 255 as well.
+"""
 
 REFUSED = 86
 """The exit code of a pod that is refused, because a budget of its task is spent."""
@@ -106,7 +116,7 @@ def place_job(ctx: PlaceContext, at: Path, role: Role) -> Placed:
 def _settle_on_demand(job: _JobSpec) -> None:
     """Write the budget for errors of a Job on on-demand, if the user set one: without it, the 6 retries of Kubernetes hold."""
     policy = job.placed.policy
-    if policy.spot is not None and policy.sources.get("errors.retries", BUILT_IN.source) != BUILT_IN.source:
+    if policy.spot is not None and _sets_errors(job.placed):
         _settle_limit(job, _limit(job) if _is_refused(job) else policy.retries, "drained pods count there too")
 
 
@@ -169,8 +179,8 @@ def _keep(job: _JobSpec, index: int, action: str) -> str:
     if job.ctx.options.replace_retries and not unbounded and _replaces_failed_pods(job):
         action = write_unless_set(job.ctx, path, "Ignore" if _has_bound(job) else "Count")
     for before in range(index):
-        if any(_fails_at(job.get("podFailurePolicy", "rules", before), code) for code in KILLED):
-            text = "this rule comes before the one on DisruptionTarget, and an interrupted pod has exit code 143 or 137"
+        if any(_fails_at(job.get("podFailurePolicy", "rules", before), code) for code in INTERRUPTED_CODES):
+            text = "this rule comes before the one on DisruptionTarget, and an interrupted pod has exit code 143, 137 or 255"
             job.ctx.add_finding(
                 Level.WARNING, (*path[:-2], before), f"{text}, so an interruption fails the Job; move this rule down"
             )
@@ -243,8 +253,7 @@ def _ignoring(job: _JobSpec) -> str:
     job.placed.report.mechanism = Mechanism.JOB_IGNORES
     path = (*job.at, "activeDeadlineSeconds")
     in_force = write_unless_set(job.ctx, path, wanted) if wanted is not None else job.get("activeDeadlineSeconds")
-    limit = _limit(job) if _is_refused(job) else policy.retries  # a kill may have left no condition
-    _settle_limit(job, limit, "interruptions do not count there")
+    _settle_limit(job, _limit(job), "interruptions without a condition, as of a node that restarts, count there too")
     if in_force is None:
         text = f"nothing bounds how often interrupted pods are ignored: {_GIVE_BOUND}"
         text += " (without it --replace-retries leaves this rule)" if job.ctx.options.replace_retries else ""
@@ -277,7 +286,8 @@ def _failing_errors(job: _JobSpec) -> str:
     limit, in_force = _settle_limit(job, _limit(job), "")
     if _is_refused(job):
         return f"the pod is created again, against {limit} {in_force}; the webhook holds each budget"
-    text = f"exit codes 137 and 143 (killed, out of memory) count as interruptions, against {limit} {in_force}"
+    text = "exit codes 137, 143 and 255 (killed, out of memory, rebooted) count as interruptions, "
+    text += f"against {limit} {in_force}"
     text += "; any other error ends the Job, because errors.retries is 0"
     if job.placed.policy.timeout is not None:
         text += "; no deadline bounds all attempts while completions is a placeholder"
@@ -290,7 +300,7 @@ def _failing_errors(job: _JobSpec) -> str:
 def _error_rule(job: _JobSpec) -> dict[str, Any]:
     """The rule that ends the Job, or the index, at any error that cannot be an interruption."""
     action = "FailIndex" if _has_index_limits(job) else "FailJob"
-    return {"action": action, "onExitCodes": {"operator": "NotIn", "values": [0, *KILLED]}}
+    return {"action": action, "onExitCodes": {"operator": "NotIn", "values": [0, *INTERRUPTED_CODES]}}
 
 
 def _is_refused(job: _JobSpec) -> bool:
@@ -301,6 +311,8 @@ def _is_refused(job: _JobSpec) -> bool:
 def _limit(job: _JobSpec) -> int:
     """How many failures a Job needs that counts those of every cause: where pods are refused, those of each of its tasks."""
     each = counted_endings(job.placed.policy, is_refused=_is_refused(job))
+    if job.get("backoffLimit") is None and not _can_fail_errors(job):
+        each = max(each, DEFAULT_BACKOFF_LIMIT)  # what it is without us
     if not _is_refused(job) or job.get("backoffLimitPerIndex") is not None or _has_index_limits(job):
         return each
     tasks = whole_number(job.get("completions"), whole_number(job.get("parallelism"), 1))
@@ -482,6 +494,7 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
         run=_JOB_NAME,
         index=_INDEX if indexed else "",
         queued_by=ctx.at(*steps, "metadata") if steps else None,
+        retries=own_retries_of_job(ctx, at),
     )
     placed = place_job(ctx, at, role)
     if ctx.options.has_webhook and _is_retried(placed) and ctx.writes(Group.RETRIES):
@@ -496,7 +509,13 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
 def _is_retried(placed: Placed) -> bool:
     """Whether budgets of a policy end the Job: of one on on-demand only where somebody set its errors."""
     policy = placed.policy
-    return placed.on_spot or (policy.spot is not None and policy.sources.get("errors.retries") != BUILT_IN.source)
+    return placed.on_spot or (policy.spot is not None and _sets_errors(placed))
+
+
+def _sets_errors(placed: Placed) -> bool:
+    """Whether somebody set the budget for errors in a policy, and it is not the Job's own."""
+    source = placed.policy.sources.get("errors.retries", BUILT_IN.source)
+    return source not in (BUILT_IN.source, placed.report.own_retries)
 
 
 KINDS: Mapping[tuple[str, str], PlaceObject] = {

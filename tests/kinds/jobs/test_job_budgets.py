@@ -14,7 +14,7 @@ from spotwright.placing.context import Group, PlaceOptions
 JOBSET = SHARED / "crds" / "jobset-v0.12.0" / "jobset.json.gz"
 INDEXED = "\n  completionMode: Indexed\n  completions: 4"
 PARALLEL = f"{INDEXED}\n  parallelism: 4"
-NO_ERRORS = "{default: {spot: prefer, interruptions: {max: 7}}}"
+NO_ERRORS = "{default: {spot: prefer, interruptions: {max: 7}, errors: {retries: 0}}}"
 TWO_ERRORS = "{default: {spot: prefer, interruptions: {max: 7}, errors: {retries: 2}}}"
 BOUNDED = "{default: {spot: prefer, timeout: 1h, errors: {retries: 2}}}"
 
