@@ -128,13 +128,14 @@ _DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own t
 
 @dataclass(frozen=True, slots=True)
 class OwnersWord:
-    """Why the owners of a pod stopped it; empty where they did not."""
+    """Why the owners of a pod stopped it; empty where they did not. ``is_restart``: they make its work again."""
 
     timed_out: bool = False
     cancelled: str = ""  # how its user ended it: "its Job was deleted"
     moved: str = ""
     message: str = ""  # Argo's message about the pod's step
     step: str = ""  # Argo's phase of it: Succeeded | Failed | Error | ...
+    is_restart: bool = False
 
 
 def read_owners(owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], told_at: float | None) -> OwnersWord:
@@ -162,7 +163,9 @@ def _controller(owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], to
         if condition.get("type") in _FAILING:
             reason = text(condition.get("reason"))
             return (
-                OwnersWord(timed_out=True) if reason == "DeadlineExceeded" else OwnersWord(moved=f"its {kind} failed")
+                OwnersWord(timed_out=True)
+                if reason == "DeadlineExceeded"
+                else OwnersWord(moved=f"its {kind} failed", is_restart=True)
             )
         if condition.get("type") in _DONE:
             return OwnersWord(moved=f"its {kind} had succeeded")
@@ -182,7 +185,7 @@ def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
     for owner in above:
         if not is_gone(owner) and not _deleted_at(owner):
             stopped = [each for each in above if is_suspended(each)]
-            replaced = OwnersWord(moved=f"its {text(owner.get('kind'))} replaced its {kind}")
+            replaced = OwnersWord(moved=f"its {text(owner.get('kind'))} replaced its {kind}", is_restart=True)
             return _suspended(stopped[0], above) if stopped else replaced
     return OwnersWord(cancelled=f"its {text(above[-1].get('kind')) if above else kind} was deleted")
 
@@ -456,6 +459,10 @@ def signals_of(
     asked = was_stopped and not end.is_marked  # a mark on the pod says more than what its owners did next
     word = read_owners(seen.owners, seen.pod, end.told_at) if asked and not end.is_earlier else OwnersWord()
     node = seen.node or {}
+    if word.is_restart and end.exit_code is None and (seen.node_gone or _is_silent(node)):
+        word = (
+            OwnersWord()
+        )  # nothing of the order has reached its node: that was lost before, and its peers failed for it
     pod = {} if end.is_earlier else seen.pod
     status = mapping(pod.get("status"))
     is_stopped_by_owner = word.timed_out or bool(word.cancelled or word.moved)
@@ -481,6 +488,10 @@ def signals_of(
         pod_deleted=end.is_deleted and end.is_stopped and not end.never_started and not is_stopped_by_owner,
         spot=spot if spot is not None else is_spot(node),
     )
+
+
+def _is_silent(node: Mapping[str, Any]) -> bool:
+    return any(each.type == "Ready" and each.status == "Unknown" for each in conditions(node))
 
 
 def _unreachable_before(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
