@@ -14,7 +14,7 @@ from typing import Any
 
 from spotwright.kinds.kind import PlaceObject
 from spotwright.model.policy import BUILT_IN
-from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.context import POLICY_ANNOTATION, RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.pod_spec import JOB, JOB_FIELDS, POD_FIELDS, check, refuse_at_template, refuse_misplaced
@@ -38,12 +38,16 @@ __all__ = [
     "KILLED",
     "KINDS",
     "REFUSED",
+    "REPLACEMENT_ANNOTATION",
     "add_disruption_rule",
     "find_disruption_rule",
+    "is_own_rule",
     "place_job",
     "refuse_in_job",
     "refuse_in_job_spec",
     "refuse_in_set",
+    "waits_for_failed_pods",
+    "write_replacement",
 ]
 
 
@@ -65,6 +69,9 @@ A kubelet that starts again after its node has lost power finds the containers g
 
 REFUSED = 86
 """The exit code of a pod that is refused, because a budget of its task is spent."""
+
+REPLACEMENT_ANNOTATION = "spotwright.dev/replacement"
+"""The annotation, with the value ``Failed``, of pods whose Job waits by its author's own fields until a pod has failed."""
 
 _MAX_RULES = 20
 _POD_FAILURE_POLICY = (1, 26)  # enabled by default since this version
@@ -95,8 +102,11 @@ class _JobSpec:
 def place_job(ctx: PlaceContext, at: Path, role: Role) -> Placed:
     """Place the pods of the Job spec at the path ``at`` and write its failure policy."""
     refuse_in_job(ctx, at)
+    waits = waits_for_failed_pods(ctx, at)
     placed = place_pod(ctx, role)
     placed.report.frozen = _FROZEN
+    if waits and placed.on_spot:
+        write_replacement(ctx, at)
     placed.report.mechanism = Mechanism.JOB_COUNTS
     placed.report.anchor("job", ctx.editor, at)
     job = _JobSpec(ctx, at, placed)
@@ -170,6 +180,28 @@ def _settle_failures(job: _JobSpec) -> str:
 def _is_refusal(rule: Any) -> bool:
     """Whether a rule is ours, from a placement before: it matches no interruption, so none has to stand before it."""
     return isinstance(rule, dict) and rule.get("onExitCodes") == {"operator": "In", "values": [REFUSED]}
+
+
+def is_own_rule(rule: Any) -> bool:
+    """Whether a rule of a ``podFailurePolicy`` is one that placement writes: at a refusal, or for interrupted pods."""
+    return _is_refusal(rule) or (isinstance(rule, dict) and rule.get("onPodConditions") == [DISRUPTION_CONDITION])
+
+
+def waits_for_failed_pods(ctx: PlaceContext, at: Path) -> bool:
+    """Whether the author of the Job spec at a path lets it replace no pod that has not failed; asked before it is placed.
+
+    A ``podFailurePolicy`` has this effect too. Pods that carry a policy were placed before, and the rules may be ours.
+    """
+    annotations = ctx.editor.get((*at, "template", "metadata", "annotations")) or {}
+    own = ctx.editor.get((*at, "podReplacementPolicy")) == "Failed" or ctx.editor.get((*at, "podFailurePolicy", "rules"))
+    return bool(own) and POLICY_ANNOTATION not in annotations
+
+
+def write_replacement(ctx: PlaceContext, at: Path) -> None:
+    """Note on the pods of a placed Job spec that it waits until a pod has failed, as its author wants."""
+    path = (*at, "template", "metadata", "annotations", REPLACEMENT_ANNOTATION)
+    if ctx.writes(Group.PLACEMENT) and ctx.editor.get(path) is None:
+        ctx.editor.add(path, "Failed")
 
 
 def _keep(job: _JobSpec, index: int, action: str) -> str:

@@ -31,6 +31,8 @@ from spotwright.kinds.job import (
     find_disruption_rule,
     refuse_in_job,
     refuse_in_set,
+    waits_for_failed_pods,
+    write_replacement,
 )
 from spotwright.kinds.kind import PlaceObject
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -109,10 +111,12 @@ def _place_jobset(ctx: PlaceContext) -> None:
         template = (*spec, "template")
         path = f"{ctx.name}/{name.lower()}"
         retries = own_retries_of_job(ctx, spec, (*at, "failurePolicy", "maxRestarts"))
-        pod = (*template, "spec")
+        pod, waits = (*template, "spec"), waits_for_failed_pods(ctx, spec)
         placed = place_pod(
             ctx, Role(name, path, pod, template, on_demand_reason, work=ctx.name, run=_RUN, retries=retries)
         )
+        if waits and placed.on_spot:
+            write_replacement(ctx, spec)
         placed.report.frozen = _FROZEN
         placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
         members.append(SetMember(spec, name, placed))
