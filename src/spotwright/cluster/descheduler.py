@@ -338,7 +338,11 @@ def why_replaced(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], no
     author who wants that says so, which placement notes on the pods (:data:`~spotwright.kinds.job.REPLACEMENT_ANNOTATION`).
     """
     is_silent = _ready(node.state).get("status") == "Unknown"
-    if not is_silent or not metadata(pod).get("deletionTimestamp") or [one.get("kind") for one in owners[:1]] != ["Job"]:
+    if (
+        not is_silent
+        or not metadata(pod).get("deletionTimestamp")
+        or [one.get("kind") for one in owners[:1]] != ["Job"]
+    ):
         return ""
     if REPLACEMENT_ANNOTATION in mapping(metadata(pod).get("annotations")):
         return ""

@@ -167,9 +167,9 @@ def _settle_failures(job: _JobSpec) -> str:
         return _keep(job, *own_rule)
     obstacle = _obstacle(job, never=never)
     if not obstacle and _has_bound(job):
-        apart = _is_refused(job) and _can_fail_errors(job)
+        apart = _can_fail_errors(job)
         add_disruption_rule(job.ctx, job.at, "Ignore", *([_error_rule(job)] if apart else []))
-        return _ignoring(job)
+        return _ignoring(job, is_apart=apart)
     if not obstacle and _can_fail_errors(job):
         return _failing_errors(job)
     if not obstacle and any(not _is_refusal(rule) for rule in job.get("podFailurePolicy", "rules") or ()):
@@ -193,7 +193,9 @@ def waits_for_failed_pods(ctx: PlaceContext, at: Path) -> bool:
     A ``podFailurePolicy`` has this effect too. Pods that carry a policy were placed before, and the rules may be ours.
     """
     annotations = ctx.editor.get((*at, "template", "metadata", "annotations")) or {}
-    own = ctx.editor.get((*at, "podReplacementPolicy")) == "Failed" or ctx.editor.get((*at, "podFailurePolicy", "rules"))
+    own = ctx.editor.get((*at, "podReplacementPolicy")) == "Failed" or ctx.editor.get(
+        (*at, "podFailurePolicy", "rules")
+    )
     return bool(own) and POLICY_ANNOTATION not in annotations
 
 
@@ -279,13 +281,17 @@ def _deadline(job: _JobSpec) -> int | None:
     return deadline_seconds(job.placed.policy, max(1, math.ceil(completions / parallelism)))
 
 
-def _ignoring(job: _JobSpec) -> str:
+def _ignoring(job: _JobSpec, *, is_apart: bool = False) -> str:
     """Settle the fields beside a rule that ignores interrupted pods: the deadline of all attempts, and the budget for errors."""
     policy, wanted = job.placed.policy, _deadline(job)
     job.placed.report.mechanism = Mechanism.JOB_IGNORES
     path = (*job.at, "activeDeadlineSeconds")
     in_force = write_unless_set(job.ctx, path, wanted) if wanted is not None else job.get("activeDeadlineSeconds")
-    _settle_limit(job, _limit(job), "interruptions without a condition, as of a node that restarts, count there too")
+    _settle_limit(
+        job,
+        _limit(job, is_apart=is_apart),
+        "interruptions without a condition, as of a node that restarts, count there too",
+    )
     if in_force is None:
         text = f"nothing bounds how often interrupted pods are ignored: {_GIVE_BOUND}"
         text += " (without it --replace-retries leaves this rule)" if job.ctx.options.replace_retries else ""
@@ -315,7 +321,7 @@ def _failing_errors(job: _JobSpec) -> str:
     """Write rules that count interruptions and end the Job at any other error; returns what an interruption does."""
     job.placed.report.mechanism = Mechanism.JOB_SEPARATES
     add_disruption_rule(job.ctx, job.at, "Count", _error_rule(job))
-    limit, in_force = _settle_limit(job, _limit(job), "")
+    limit, in_force = _settle_limit(job, _limit(job, is_apart=True), "")
     if _is_refused(job):
         return f"the pod is created again, against {limit} {in_force}; the webhook holds each budget"
     text = "exit codes 137, 143 and 255 (killed, out of memory, rebooted) count as interruptions, "
@@ -340,11 +346,14 @@ def _is_refused(job: _JobSpec) -> bool:
     return job.ctx.options.has_webhook and bool(job.get("template", "spec", "restartPolicy") == "Never")
 
 
-def _limit(job: _JobSpec) -> int:
-    """How many failures a Job needs that counts those of every cause: where pods are refused, those of each of its tasks."""
+def _limit(job: _JobSpec, *, is_apart: bool = False) -> int:
+    """How many failures a Job needs that counts those of every cause: where pods are refused, those of each of its tasks.
+
+    It has no fewer than without us, unless errors are kept ``is_apart``.
+    """
     each = counted_endings(job.placed.policy, is_refused=_is_refused(job))
-    if job.get("backoffLimit") is None and not _can_fail_errors(job):
-        each = max(each, DEFAULT_BACKOFF_LIMIT)  # what it is without us
+    if job.get("backoffLimit") is None and not is_apart:
+        each = max(each, DEFAULT_BACKOFF_LIMIT)
     if not _is_refused(job) or job.get("backoffLimitPerIndex") is not None or _has_index_limits(job):
         return each
     tasks = whole_number(job.get("completions"), whole_number(job.get("parallelism"), 1))
