@@ -51,7 +51,7 @@ _READ_OF_EVENT = ("reason", "firstTimestamp", "lastTimestamp", "eventTime")
 _NOTES = "spotwright.dev/"  # annotations of the node agent's Events
 _GANG = ("jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/restart-attempt")  # labels of pods that end together
 _NEWS = 60.0
-"""Seconds in which Kubernetes tells that a node is silent: ``node-monitor-grace-period`` (50), its look at nodes every 5, and 5 more.
+"""Seconds in which Kubernetes tells that a node is silent: ``node-monitor-grace-period`` (50), a look every 5, and 5 more.
 
 Source: Kubernetes, ``kube-controller-manager`` (1.32 and later; 40 before).
 """
@@ -344,8 +344,8 @@ class ClusterView:
     def _may_have_lost_a_peer(self, pod: Mapping[str, Any]) -> bool:
         """Whether a pod failed in a gang while the end of a peer on another node is still to come.
 
-        The peer's node may have fallen silent before, which Kubernetes tells only later. A set that restarts deletes the peers, and
-        a node that lives tells their ends within their grace period, so an error of the code is known after seconds.
+        The peer's node may have fallen silent before, which Kubernetes tells only later. A set that restarts deletes the peers,
+        and a node that lives tells their ends within their grace period, so an error of the code is known after seconds.
         """
         if mapping(pod.get("status")).get("phase") != "Failed" or transition(pod, "DisruptionTarget") is not None:
             return False

@@ -283,15 +283,15 @@ def _deadline(job: _JobSpec) -> int | None:
 
 def _ignoring(job: _JobSpec, *, is_apart: bool = False) -> str:
     """Settle the fields beside a rule that ignores interrupted pods: the deadline of all attempts, and the budget for errors."""
-    policy, wanted = job.placed.policy, _deadline(job)
+    wanted = _deadline(job)
     job.placed.report.mechanism = Mechanism.JOB_IGNORES
     path = (*job.at, "activeDeadlineSeconds")
     in_force = write_unless_set(job.ctx, path, wanted) if wanted is not None else job.get("activeDeadlineSeconds")
-    _settle_limit(
-        job,
-        _limit(job, is_apart=is_apart),
-        "interruptions without a condition, as of a node that restarts, count there too",
-    )
+    room = "nodes that restart count there too, because their pods have exit code 255 and no condition"
+    limit, failures = _settle_limit(job, _limit(job, is_apart=is_apart), room)
+    if not is_apart and not job.ctx.options.has_webhook:
+        text = f"{limit} {failures} has room for interruptions as well: {room}; so an error may be tried as often"
+        job.add_finding(Level.NOTE, limit, text)
     if in_force is None:
         text = f"nothing bounds how often interrupted pods are ignored: {_GIVE_BOUND}"
         text += " (without it --replace-retries leaves this rule)" if job.ctx.options.replace_retries else ""

@@ -320,8 +320,10 @@ def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, 
     path = (*at, "failurePolicy", "maxRestarts")
     in_force = write_unless_set(ctx, path, total)
     if apart and not ctx.options.has_webhook:
-        text = f"maxRestarts {in_force} counts interruptions, and pods with exit code 137, 143 or 255 (killed, out of memory, rebooted)"
-        text += "; any other error of the code fails the set, because errors.retries is 0"
+        text = f"maxRestarts {in_force} counts interruptions, and pods with exit code 137, 143 or 255 "
+        text += (
+            "(killed, out of memory, rebooted); any other error of the code fails the set, because errors.retries is 0"
+        )
         ctx.add_finding(Level.NOTE, path, text)
         return in_force
     if in_force == total and ctx.options.has_webhook and not in_place:

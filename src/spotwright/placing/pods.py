@@ -204,7 +204,7 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
 
 
 def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
-    """Say that the policy allows fewer errors than the role's own controller retries: where a webhook holds budgets, it counts."""
+    """Say that the policy allows fewer errors than the role's own controller retries, where a webhook holds budgets."""
     own = role.retries
     if own is None or not ctx.options.has_webhook or policy.retries >= min(own.count, MOST_RETRIES):
         return

@@ -1,8 +1,8 @@
 """A member of a gang that fails for want of its peer is charged for the peer's node, of which Kubernetes tells later.
 
 Two workers on two nodes. The node of one loses power; the other exits with 1 some seconds later, as NCCL and gloo do; JobSet
-deletes both, to start again; and after 50 seconds Kubernetes says that the node is silent. The same with an error of the code: then
-the other worker's node lives, and tells its end.
+deletes both, to start again; and after 50 seconds Kubernetes says that the node is silent. The same with an error of the code:
+then the other worker's node lives, and tells its end.
 """
 
 from __future__ import annotations
