@@ -119,14 +119,14 @@ class OwnRetries(NamedTuple):
     does without the field.
     """
 
-    count: int
+    times: int
     name: str
     is_default: bool = False
 
     @property
     def layer(self) -> Layer:
         """The retries as values of a policy."""
-        return Layer(self.name, {"errors.retries": min(self.count, MOST_RETRIES)})
+        return Layer(self.name, {"errors.retries": min(self.times, MOST_RETRIES)})
 
 
 class Group(StrEnum):

@@ -206,15 +206,15 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
 def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
     """Say that the policy allows fewer errors than the role's own controller retries, where a webhook holds budgets."""
     own = role.retries
-    if own is None or not ctx.options.has_webhook or policy.retries >= min(own.count, MOST_RETRIES):
+    if own is None or not ctx.options.has_webhook or policy.retries >= min(own.times, MOST_RETRIES):
         return
     if role.template is not None and POLICY_ANNOTATION in (
         ctx.editor.get((*role.template, "metadata", "annotations")) or {}
     ):
         return  # placed before, by its owner: the field is what that placement has made of it
     text = f"errors.retries {policy.retries} ({policy.sources['errors.retries']}) holds, and not {own.name}"
-    remedy = f"raise errors.retries to {own.count}" if own.count < MOST_RETRIES else "raise errors.retries"
-    text += f", which would retry it {own.count} times" if own.count < MOST_RETRIES else ", which has no bound"
+    remedy = f"raise errors.retries to {own.times}" if own.times < MOST_RETRIES else "raise errors.retries"
+    text += f", which would retry it {own.times} times" if own.times < MOST_RETRIES else ", which has no bound"
     level = Level.NOTE if own.is_default else Level.WARNING
     ctx.add_finding(level, role.spec, f"{role.name}: {text}: {remedy} if errors should be retried as often")
 
