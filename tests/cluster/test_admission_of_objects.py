@@ -87,7 +87,7 @@ def test_a_default_replacement_policy_gives_way_to_the_one_that_a_failure_policy
 
 def test_a_default_limit_gives_way_to_a_limit_for_each_index() -> None:
     job, _ = admitted(a_job(completionMode="Indexed"))
-    assert job["spec"]["backoffLimitPerIndex"] == 10 + MAX_MOVES
+    assert job["spec"]["backoffLimitPerIndex"] == 10 + 6 + MAX_MOVES
     assert job["spec"]["backoffLimit"] == 2**31 - 1
 
 
@@ -148,7 +148,7 @@ def test_the_retries_of_a_train_job_are_placed_on_its_job_set() -> None:
     jobset = owned_by(a_jobset(), "trainer.kubeflow.org/v1alpha1", "TrainJob", "train")
     placed, outcome = admitted(jobset, config, trainjob)
     assert outcome.verdict == Verdict.PLACED
-    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 7 + MAX_MOVES
+    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 7 + 6 + MAX_MOVES
 
 
 def test_a_policy_of_the_train_job_s_own_holds_on_its_job_set_which_has_no_annotations() -> None:
@@ -156,7 +156,7 @@ def test_a_policy_of_the_train_job_s_own_holds_on_its_job_set_which_has_no_annot
     trainjob = {**TRAINJOB, "metadata": {"name": "train", "annotations": {"spotwright.dev/policy": policy}}}
     jobset = owned_by(a_jobset(), "trainer.kubeflow.org/v1alpha1", "TrainJob", "train")
     placed, _ = admitted(jobset, a_config("{default: {spot: never}}"), trainjob)
-    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 9 + MAX_MOVES
+    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 9 + 6 + MAX_MOVES
     assert list(placed["metadata"]["annotations"]) == [ADMITTED_ANNOTATION]
 
 

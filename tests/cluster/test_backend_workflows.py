@@ -20,7 +20,7 @@ CARRIED: dict[str, Any] = {
     },
     "tolerations": [{"key": KEY, "operator": "Equal", "value": "spot", "effect": "NoSchedule"}],
 }
-INTERRUPTED = 'lastRetry.status == "Error" || lastRetry.exitCode in ["143","137"]'
+INTERRUPTED = 'lastRetry.status == "Error" || lastRetry.exitCode in ["143","137","255"]'
 
 
 def parameter(workflow: dict[str, Any], name: str) -> Any:

@@ -80,7 +80,7 @@ def test_the_commands_of_the_page_about_kueue_print_what_it_shows(tmp_path: Path
 def test_the_page_about_placing_shows_the_values_and_enforcers_that_explain_prints(tmp_path: Path) -> None:
     (tmp_path / "spotwright.yaml").write_text(
         "version: 1\npools:\n  a: {capacity: spot, provider: aks}\n  b: {capacity: on-demand, provider: aks}\npolicy:\n"
-        "  default: {spot: prefer, interruptions: {max: 4}, fall_back_after: 2}\n"
+        "  default: {spot: prefer, interruptions: {max: 4}, fall_back_after: 2, errors: {retries: 0}}\n"
     )
     (tmp_path / "job.yaml").write_text(
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: train}\nspec:\n  template:\n    spec:\n"

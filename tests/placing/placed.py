@@ -34,8 +34,8 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 """Upstream manifests and schemas, which are no part of the project and may be missing."""
 
 FILE = "work.yaml"
-PREFER = "{default: {spot: prefer}}"
-REQUIRE = "{default: {spot: require, timeout: 1h}}"
+PREFER = "{default: {spot: prefer, errors: {retries: 0}}}"
+REQUIRE = "{default: {spot: require, timeout: 1h, errors: {retries: 0}}}"
 
 _POOLS = """\
 version: 1

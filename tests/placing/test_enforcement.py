@@ -23,7 +23,7 @@ JOBSET = (
     "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: s}\nspec:\n  replicatedJobs:\n"
     f"  - {{name: workers, template: {{spec: {{template: {{{POD}}}}}}}}}\n"
 )
-SEPARATE = "failurePolicy.maxRestarts 4, of the whole set; exit codes 137 and 143 count there too"
+SEPARATE = "failurePolicy.maxRestarts 4, of the whole set; exit codes 137, 143 and 255 count there too"
 PAIR = JOBSET.replace("{template: {spec: {cont", "{parallelism: 2, template: {spec: {cont")
 PYTORCH = (
     "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: t}\nspec:\n  pytorchReplicaSpecs:\n"
@@ -55,10 +55,10 @@ DEPLOYMENT = (
 UPSTREAM = sorted(
     path for path in (SHARED / "manifests").glob("*.yaml") if "disktype" not in path.read_text(encoding="utf-8")
 )  # but the one that selects a label of nodes that these pools have not
-SOME = "{default: {spot: prefer, interruptions: {max: 4}, fall_back_after: 2}}"
+SOME = "{default: {spot: prefer, interruptions: {max: 4}, fall_back_after: 2, errors: {retries: 0}}}"
 ERRORS = "{default: {spot: prefer, interruptions: {max: 4}, errors: {retries: 2}}}"
 NEVER = "{default: {spot: never}}"
-TIMED = "{default: {spot: require, interruptions: {max: 4}, timeout: 1h}}"
+TIMED = "{default: {spot: require, interruptions: {max: 4}, timeout: 1h, errors: {retries: 0}}}"
 
 
 def explained(text: str, policy: str = SOME, target: str = "{kubernetes: '1.33'}") -> dict[str, dict[str, str]]:
@@ -125,11 +125,11 @@ def test_every_way_to_retry_has_its_heading_for_the_pages_of_the_kinds() -> None
 @pytest.mark.parametrize(
     ("text", "policy", "field", "in_force"),
     [
-        (JOB, SOME, "interruptions.max", "backoffLimit 4, exit codes 137 and 143 count there too"),
+        (JOB, SOME, "interruptions.max", "backoffLimit 4, exit codes 137, 143 and 255 count there too"),
         (JOB, SOME, "errors.retries", "podFailurePolicy, any other exit code ends it"),
         (JOB, ERRORS, "errors.retries", "backoffLimit 6, interruptions count there too"),
         (JOB, TIMED, "interruptions.max", "activeDeadlineSeconds 21015, a time instead of a count"),
-        (JOB, TIMED, "errors.retries", "backoffLimit 0"),
+        (JOB, TIMED, "errors.retries", "backoffLimit 4, nodes that restart count there too"),
         (OWN_LIMIT, SOME, "interruptions.max", "backoffLimit 7 (yours), errors count there too"),
         (JOBSET, SOME, "interruptions.max", SEPARATE),
         (PAIR, SOME, "interruptions.max", "failurePolicy.maxRestarts 4, of the whole set; errors count there too"),

@@ -11,7 +11,7 @@ from spotwright import config
 from spotwright.manifests.files import place_text, unplace_text
 from spotwright.placing.documents import ManifestError
 
-REQUIRE = "{default: {spot: require, timeout: 1h}}"
+REQUIRE = "{default: {spot: require, timeout: 1h, errors: {retries: 0}}}"
 
 
 def a_job(pod: str = "", container: str = "") -> str:

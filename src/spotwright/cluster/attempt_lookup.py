@@ -630,7 +630,14 @@ def _in_vain(history: RunHistory, gang: str, path: str, now: float) -> Collectio
 
 def _merged(history: RunHistory, gang: str, path: str) -> list[PastAttempt]:
     """The restarts of a gang before this one, each with the ending of the member that ended it, as this task's past."""
-    return [_as_own(_worst(members.values()), members.get(path)) for members in history.restarts_before(gang)]
+    return [_past_of(members, members.get(path)) for members in history.restarts_before(gang)]
+
+
+def _past_of(members: Mapping[str, RecordedAttempt], own: RecordedAttempt | None) -> PastAttempt:
+    """The ending of a restart. An error is not certain while the cause of a peer is not known: that peer may have been lost."""
+    past = _as_own(_worst(members.values()), own)
+    is_certain = past.cause is None or not past.cause.is_error or all(one.is_settled for one in members.values())
+    return past if is_certain else replace(past, cause=None)
 
 
 def _as_own(worst: RecordedAttempt, own: RecordedAttempt | None) -> PastAttempt:

@@ -1,7 +1,8 @@
 """Moves what waits in vain, and lets no dead machine hold up a successor. It works beside the watcher of the leading replica.
 
-A pod is taken back only where being made again costs its workload nothing, and deleted without its node's word only where the
-machine is certainly gone and does not merely fail to report.
+A pod is taken back only where being made again costs its workload nothing. It is deleted without its node's word where the
+machine is certainly gone and does not merely fail to report; and where its Job would make the next pod already, had our
+placement not given it a ``podFailurePolicy``: beside one, Kubernetes lets a Job replace no pod before that has failed.
 
 The watcher asks it about the newest attempt of each pod that it looks at (:meth:`Mover.decide`), and records the answer with
 what it saw. Only after that is in the journal the deed follows (:meth:`Mover.recorded`), and whoever leads next finds it there
@@ -26,6 +27,7 @@ from spotwright.engine.decide import take_back
 from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, in_vain_at, waited_in_vain
+from spotwright.kinds.job import REPLACEMENT_ANNOTATION, is_own_rule
 from spotwright.kinds.jobset import MOST_RULES, is_matched
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Pool
@@ -43,6 +45,7 @@ __all__ = [
     "why_many_stay",
     "why_not_made_again",
     "why_not_moved",
+    "why_replaced",
     "worth_moving_at",
 ]
 
@@ -66,6 +69,7 @@ class Deed:
     tries: int = 0
     not_before: float = 0.0
     is_done: bool = False
+    fails_first: bool = False  # its Job counts a pod only when its phase says that it has failed
 
 
 class Deeds:
@@ -95,6 +99,9 @@ class Deeds:
 
     async def _try(self, deed: Deed, clock: float) -> None:
         try:
+            if deed.fails_first:
+                await self._api.send(*_failure(deed))
+                deed.fails_first = False
             await self._api.send(*_request(deed))
         except ApiFailed as error:
             if error.status in _DONE:
@@ -124,6 +131,17 @@ def _request(deed: Deed) -> tuple[str, str, dict[str, Any]]:
     meta = {"name": deed.name, "namespace": deed.namespace}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
     return "POST", f"{path}/eviction", body
+
+
+def _failure(deed: Deed) -> tuple[str, str, dict[str, Any]]:
+    """The request that gives a pod the phase Failed, as Kubernetes' garbage collector of pods does it on nodes that are gone.
+
+    Source: Kubernetes, ``pkg/controller/podgc`` (``markFailedAndDeletePod``). The version is a precondition: the
+    node may just have told how the pod ended.
+    """
+    path = f"{object_path('v1', 'Pod', deed.name, deed.namespace)}/status"
+    seen = {"uid": deed.uid, "resourceVersion": deed.version}
+    return "PATCH", path, {"metadata": seen, "status": {"phase": "Failed", "message": deed.why}}
 
 
 _QUEUE = "kueue.x-k8s.io/queue-name"
@@ -313,6 +331,27 @@ def why_gone(node: NodeSeen, now: float) -> str:
     return _taken_after_notice(node, now)
 
 
+def why_replaced(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], node: NodeSeen) -> str:
+    """Why the Job of a pod that is to be deleted on a silent node may make its next one; empty if it has to wait for the node.
+
+    Without a ``podFailurePolicy`` a Job makes it as soon as the pod is to be deleted. Ours must not make it wait for longer; an
+    author who wants that says so, which placement notes on the pods (:data:`~spotwright.kinds.job.REPLACEMENT_ANNOTATION`).
+    """
+    is_silent = _ready(node.state).get("status") == "Unknown"
+    if (
+        not is_silent
+        or not metadata(pod).get("deletionTimestamp")
+        or [one.get("kind") for one in owners[:1]] != ["Job"]
+    ):
+        return ""
+    if REPLACEMENT_ANNOTATION in mapping(metadata(pod).get("annotations")):
+        return ""
+    rules = mappings(mapping(mapping(owners[0].get("spec")).get("podFailurePolicy")).get("rules"))
+    if not any(map(is_own_rule, rules)):
+        return ""
+    return f"node {node.name} does not report, and without our podFailurePolicy its Job would not wait for it"
+
+
 def not_ready_since(node: Mapping[str, Any] | None) -> float | None:
     """Since when a node is not Ready, in Unix seconds; None if it is, or if that is not known."""
     ready = _ready(node)
@@ -395,9 +434,10 @@ class Mover:
     ) -> Iterator[Event]:
         """The decisions about a pod's newest attempt, before they are in the journal. ``now`` is the API server's clock."""
         node = str((seen.pod.get("spec") or {}).get("nodeName") or "")
-        if seen.is_gone or node or (seen.pod.get("status") or {}).get("phase") in _FINISHED:
+        if seen.is_gone or node or _is_finished(seen.pod):
             self._tally.waits_no_more(uid_of(seen.pod))
-        if seen.is_gone or (seen.pod.get("status") or {}).get("phase") in _FINISHED:
+        is_over = _is_finished(seen.pod) and not (attempt.released and metadata(seen.pod).get("deletionTimestamp"))
+        if seen.is_gone or is_over:
             if attempt.held is not None:
                 yield AttemptHeld(now, task.path, attempt.number)
         elif node:
@@ -475,7 +515,7 @@ class Mover:
             return
         self._attempts[uid] = attempt, pools
         self._due[uid] = self._clock() + _LOOK_AGAIN
-        why = why_gone(node, now)
+        why = why_gone(node, now) or why_replaced(seen.pod, seen.owners, node)
         if why:
             if not attempt.released:
                 yield AttemptReleased(now, task.path, attempt.number, why=why)
@@ -484,8 +524,17 @@ class Mover:
 
     def _want(self, what: Any, pod: Mapping[str, Any], why: str) -> None:
         meta = metadata(pod)
-        version = str(meta.get("resourceVersion", ""))
-        self._deeds.want(Deed(what, str(meta.get("namespace", "")), str(meta["name"]), uid_of(pod), version, why))
+        version, namespace = str(meta.get("resourceVersion", "")), str(meta.get("namespace", ""))
+        fails = what == "delete" and _is_of_a_job(pod) and not _is_finished(pod)
+        self._deeds.want(Deed(what, namespace, str(meta["name"]), uid_of(pod), version, why, fails_first=fails))
+
+
+def _is_finished(pod: Mapping[str, Any]) -> bool:
+    return mapping(pod.get("status")).get("phase") in _FINISHED
+
+
+def _is_of_a_job(pod: Mapping[str, Any]) -> bool:
+    return (controller_reference(pod) or {}).get("kind") == "Job"
 
 
 def _namespace(pod: Mapping[str, Any]) -> str:

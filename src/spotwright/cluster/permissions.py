@@ -99,6 +99,7 @@ def _workloads() -> Iterator[Right]:
 SERVED: tuple[Right, ...] = (
     Right("", ("pods",), _READ, "the attempts: what becomes of them is recorded"),
     Right("", ("pods",), ("delete",), "a pod of a machine that is gone is deleted, so that its successor starts"),
+    Right("", ("pods/status",), ("patch",), "such a pod has failed: otherwise its Job waits for the word of its node"),
     Right("", ("pods/eviction",), ("create",), "a pod that waits for a node in vain is evicted"),
     Right("", ("pods/log",), ("get",), "the logs of attempts are kept"),
     Right("", ("events",), _FOLLOW, "why a pod waits, and why it ended"),

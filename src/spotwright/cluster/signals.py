@@ -135,13 +135,14 @@ _DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own t
 
 @dataclass(frozen=True, slots=True)
 class OwnersWord:
-    """Why the owners of a pod stopped it; empty where they did not."""
+    """Why the owners of a pod stopped it; empty where they did not. ``is_restart``: they make its work again."""
 
     timed_out: bool = False
     cancelled: str = ""  # how its user ended it: "its Job was deleted"
     moved: str = ""
     message: str = ""  # Argo's message about the pod's step
     step: str = ""  # Argo's phase of it: Succeeded | Failed | Error | ...
+    is_restart: bool = False
 
 
 def read_owners(
@@ -176,7 +177,9 @@ def _controller(
         if condition.get("type") in _FAILING:
             reason = text(condition.get("reason"))
             return (
-                OwnersWord(timed_out=True) if reason == "DeadlineExceeded" else OwnersWord(moved=f"its {kind} failed")
+                OwnersWord(timed_out=True)
+                if reason == "DeadlineExceeded"
+                else OwnersWord(moved=f"its {kind} failed", is_restart=True)
             )
         if condition.get("type") in _DONE:
             return OwnersWord(moved=f"its {kind} had succeeded")
@@ -194,8 +197,9 @@ def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
     """A deleted owner was cancelled by its user, unless an owner of its own lives on and replaces it."""
     for owner in above:
         if not is_gone(owner) and not _deleted_at(owner):
-            how = how_suspended(above, math.inf)
-            return OwnersWord(cancelled=how, moved="" if how else f"its {text(owner.get('kind'))} replaced its {kind}")
+            if how := how_suspended(above, math.inf):
+                return OwnersWord(cancelled=how)
+            return OwnersWord(moved=f"its {text(owner.get('kind'))} replaced its {kind}", is_restart=True)
     return OwnersWord(cancelled=f"its {text(above[-1].get('kind')) if above else kind} was deleted")
 
 
@@ -490,6 +494,8 @@ def signals_of(
     if asked and not end.is_earlier:
         word = read_owners(seen.owners, seen.pod, end.told_at, is_deleted=end.is_deleted)
     node = seen.node or {}
+    if word.is_restart and end.exit_code is None and (seen.node_gone or _is_silent(node)):
+        word = OwnersWord()  # the order never reached its node, which was lost before: its peers failed for that
     pod = {} if end.is_earlier else seen.pod
     status = mapping(pod.get("status"))
     is_stopped_by_owner = word.timed_out or bool(word.cancelled or word.moved)
@@ -572,6 +578,10 @@ def _likely_restarts(seen: LastSeen, began: float) -> Iterator[str]:
     changed = (transition(seen.node or {}, "Ready", status=status) for status in ("True", "False", "Unknown"))
     if any(at is not None and at > began for at in changed):
         yield "its node was not ready in between"
+
+
+def _is_silent(node: Mapping[str, Any]) -> bool:
+    return any(each.type == "Ready" and each.status == "Unknown" for each in conditions(node))
 
 
 def _unreachable_before(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:

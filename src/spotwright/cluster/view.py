@@ -24,6 +24,7 @@ from spotwright.cluster.signals import (
     mappings,
     read_pod,
     text,
+    transition,
     waits_for,
 )
 from spotwright.cluster.workloads import Lineage, lineage, metadata, seconds, uid_of
@@ -51,6 +52,12 @@ _KEPT_EVENTS = 20  # a node
 _LONGEST_NAME, _LONGEST_TEXT = 253, 2_000  # characters: of a node's name, and of what an Event says of it
 _READ_OF_EVENT = ("reason", "firstTimestamp", "lastTimestamp", "eventTime")
 _NOTES = "spotwright.dev/"  # annotations of the node agent's Events
+_GANG = ("jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/restart-attempt")  # labels of pods that end together
+_NEWS = 60.0
+"""Seconds in which Kubernetes tells that a node is silent: ``node-monitor-grace-period`` (50), a look every 5, and 5 more.
+
+Source: Kubernetes, ``kube-controller-manager`` (1.32 and later; 40 before).
+"""
 _SETTLING = 0.7  # seconds in which the streams of owners and nodes catch up with that of pods
 
 
@@ -88,6 +95,9 @@ class ClusterView:
         self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
         self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
         self._renewed_at: dict[str, float] = {}  # node -> when it last renewed its Lease before it fell silent
+        self._unheard: dict[
+            _GangKey, dict[str, str]
+        ] = {}  # gang -> UIDs of its pods without a known end, with their nodes
         self._going: set[str] = set()  # namespaces that are being deleted
         self.pods: dict[str, Mapping[str, Any]] = {}  # by UID; of a finished pod the first finished state
         self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet
@@ -115,12 +125,26 @@ class ClusterView:
             self._starts_no_more(uid)
         if is_finished(pod) or is_stopped(pod):
             self._ended_at.setdefault(uid, self.clock)
+        self._hear(pod, is_over=is_finished(pod))
+
+    def _hear(self, pod: Mapping[str, Any], *, is_over: bool) -> None:
+        """Note whether the end of a gang's pod is still to come from its node."""
+        gang = _gang_of(pod)
+        if gang is None:
+            return
+        if not is_over and _node_of(pod):
+            self._unheard.setdefault(gang, {})[uid_of(pod)] = _node_of(pod)
+        elif uid_of(pod) in (unheard := self._unheard.get(gang, {})):
+            del unheard[uid_of(pod)]
+            if not unheard:
+                del self._unheard[gang]
 
     def delete_pod(self, pod: Mapping[str, Any]) -> None:
         """A pod has left the API."""
         uid = uid_of(pod)
         self._starts_no_more(uid)
         before = self.pods.pop(uid, None)
+        self._hear(pod, is_over=True)
         for known in (before, pod):  # the node may be in its last state alone
             if known is not None:
                 self._leave_node(known)
@@ -184,7 +208,9 @@ class ClusterView:
         dropped = []
         for kept in (self.pods, self.gone_pods):
             for uid in [uid for uid, pod in kept.items() if metadata(pod).get("namespace") == namespace]:
-                self._leave_node(kept.pop(uid))
+                pod = kept.pop(uid)
+                self._leave_node(pod)
+                self._hear(pod, is_over=True)
                 self.forget_pod(uid)
                 dropped.append(uid)
         for owners in (self._owners, self._gone_owners):
@@ -328,19 +354,49 @@ class ClusterView:
         return self.is_lost(name)
 
     def is_settled(self, pod: Mapping[str, Any]) -> bool:
-        """Whether the word of a pod's owners, or of its node, has had time to come. A pod that ended by itself needs none."""
-        if is_finished(pod) and not is_stopped(pod) and not read_pod(pod).main.is_untold:
-            return True
-        return self.clock >= self._ended_at.get(uid_of(pod), 0.0) + _SETTLING
+        """Whether everything that explains a pod's end has had time to come.
+
+        For a pod that was told to stop that is its owners' update, and for one whose container's end is unreported its node's. A
+        pod that ended by itself needs neither. Where it failed in a gang, it may have lost a peer, whose node is heard of later.
+        """
+        return self.clock >= self._settles_at(pod)
 
     def unsettled_until(self) -> float | None:
         """When the next pod settles, by the monotonic clock."""
-        later = [at + _SETTLING for at in self._ended_at.values() if at + _SETTLING > self.clock]
-        return min(later, default=None)
+        return min((at for at in map(self._ending_settles_at, self._ended_at) if at > self.clock), default=None)
 
     def ending(self) -> Sequence[str]:
         """The UIDs of pods that somebody stops or that are gone, and whose end may now be recorded."""
-        return [uid for uid, at in self._ended_at.items() if self.clock >= at + _SETTLING]
+        return [uid for uid in self._ended_at if self.clock >= self._ending_settles_at(uid)]
+
+    def _ending_settles_at(self, uid: str) -> float:
+        """When a pod settles, or has another look: one that ended by itself needs no second one but for its peers."""
+        pod = self.pods.get(uid) or self.gone_pods.get(uid)
+        return self._ended_at[uid] + (_NEWS if pod is not None and self._may_have_lost_a_peer(pod) else _SETTLING)
+
+    def _settles_at(self, pod: Mapping[str, Any]) -> float:
+        seen_at = self._ended_at.get(uid_of(pod), 0.0)
+        if self._may_have_lost_a_peer(pod):
+            return seen_at + _NEWS
+        ended_by_itself = is_finished(pod) and not is_stopped(pod) and not read_pod(pod).main.is_untold
+        return seen_at if ended_by_itself else seen_at + _SETTLING
+
+    def _may_have_lost_a_peer(self, pod: Mapping[str, Any]) -> bool:
+        """Whether a pod failed in a gang while the end of a peer on another node is still to come.
+
+        The peer's node may have fallen silent before, which Kubernetes tells only later. A set that restarts deletes the peers,
+        and a node that lives tells their ends within their grace period, so an error of the code is known after seconds.
+        """
+        if mapping(pod.get("status")).get("phase") != "Failed" or transition(pod, "DisruptionTarget") is not None:
+            return False
+        gang = _gang_of(pod)
+        peers = {} if gang is None else self._unheard.get(gang, {})
+        return any(node != _node_of(pod) and not self._is_told(uid) for uid, node in peers.items())
+
+    def _is_told(self, uid: str) -> bool:
+        """Whether a pod that has not ended is to end, and its node does not report: no more will be told of it."""
+        pod = self.pods.get(uid)
+        return pod is None or (self.is_cut_off(pod) and self.is_settled(pod))
 
     def pods_on(self, node: str) -> Sequence[str]:
         """The UIDs of the pods on a node that the API has."""
@@ -379,6 +435,20 @@ class ClusterView:
     def _find(self, kind: str, namespace: str, uid: str) -> Mapping[str, Any] | None:
         key = _OwnerKey(kind, namespace, uid)
         return self._owners.get(key) or self._gone_owners.get(key)
+
+
+class _GangKey(NamedTuple):
+    """The pods of one restart of a JobSet."""
+
+    namespace: str
+    name: str
+    restart: str
+
+
+def _gang_of(pod: Mapping[str, Any]) -> _GangKey | None:
+    labels = mapping(metadata(pod).get("labels"))
+    name, restart = (text(labels.get(key)) for key in _GANG)
+    return _GangKey(str(metadata(pod).get("namespace", "")), name, restart) if name and restart else None
 
 
 class _OwnerKey(NamedTuple):

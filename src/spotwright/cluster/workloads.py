@@ -26,6 +26,7 @@ from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
 from spotwright.placing.pod_spec import PodSpecError, pod_requests
+from spotwright.placing.retries import DEFAULT_BACKOFF_LIMIT, tries_of_jobs
 
 __all__ = [
     "MAKES_MORE",
@@ -398,7 +399,7 @@ def retries_of_job(spec: Mapping[str, Any], owners: Sequence[Mapping[str, Any]])
     for owner in owners:
         if owner.get("kind") == "JobSet":
             restarts = mapping(mapping(owner.get("spec")).get("failurePolicy")).get("maxRestarts")
-            return (limit + 1) * (_count(restarts, 0) + 1) - 1
+            return tries_of_jobs(limit, _count(restarts, 0))
     return limit
 
 
@@ -651,7 +652,6 @@ def _outwardness(name: str) -> tuple[int, bool]:
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_JOBS_DEFAULT = 6  # what the API server fills in for a Job's backoffLimit; in a JobSet it stands in the Job alone
 
 
 def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
@@ -694,7 +694,7 @@ def _without_rung(pod: Mapping[str, Any], ours: Sequence[Mapping[str, Any]]) -> 
 
 
 def _of_replicated_job(replicated: Mapping[str, Any], job_set: Mapping[str, Any]) -> PodTask:
-    job = {"backoffLimit": _JOBS_DEFAULT, **mapping(mapping(replicated.get("template")).get("spec"))}
+    job = {"backoffLimit": DEFAULT_BACKOFF_LIMIT, **mapping(mapping(replicated.get("template")).get("spec"))}
     retries = retries_of_job(job, (job_set,))
     return _task("JobSet", str(replicated.get("name", "")), mapping(job.get("template")), retries)
 

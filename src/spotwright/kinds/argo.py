@@ -27,6 +27,7 @@ from spotwright.kinds.argo_steps import (
     code_paths,
     effective,
     from_attempt,
+    own_retries,
     read_patch,
     templates,
     walk_calls,
@@ -121,7 +122,9 @@ def _placed(ctx: PlaceContext, other: PlaceContext, spec: Path, template: Templa
     pod["metadata"] = ctx.editor.get((*spec, "podMetadata")) or {}
     pod = strategic(pod, read_patch(ctx, (*spec, "podSpecPatch")) or read_patch(other, (*_SPEC, "podSpecPatch")))
     before = _outside(pod)
-    role = Role(template.name, f"{ctx.name}/{template.name}".lower(), spec, spec)
+    levels = (template.path, (*_SPEC, "templateDefaults"), _SPEC)
+    retries = own_retries(other, [(*path, "retryStrategy") for path in levels])
+    role = Role(template.name, f"{ctx.name}/{template.name}".lower(), spec, spec, retries=retries)
     placed, after = place_merged(ctx, role, pod)
     return placed, before, _outside(after)
 
@@ -249,10 +252,13 @@ def _place_template(ctx: PlaceContext, spec: Path, template: Template) -> None:
     for patch in _patches(ctx, spec, template):
         before = strategic(before, read_patch(ctx, patch))
     task = f"{ctx.name}/{template.name}".lower()
-    role = Role(template.name, task, template.path, template.path, template.on_demand_reason, run=_RUN, index=_NODE)
+    strategies = [template.path, (*spec, "templateDefaults"), spec]
+    retries = own_retries(ctx, [(*path, "retryStrategy") for path in strategies])
+    at, reason = template.path, template.on_demand_reason
+    role = Role(template.name, task, at, at, reason, run=_RUN, index=_NODE, retries=retries)
     placed, after = place_merged(ctx, role, before)
     if placed.policy.spot is not None:
-        retries = _retries(ctx, spec, template, placed)
+        retried = _retries(ctx, spec, template, placed)
         if ctx.writes(Group.RETRIES):
             write_deadline(ctx, template, placed, (*spec, "templateDefaults"), _patches(ctx, spec, template))
             _warn_of_hanging(ctx, spec, template, placed)
@@ -260,7 +266,7 @@ def _place_template(ctx: PlaceContext, spec: Path, template: Template) -> None:
         if ctx.writes(Group.CHECKPOINT) and (not template.on_demand_reason or placed.on_spot):
             _write_code(ctx, template, before, after)
         fields = {_GRACE: after[_GRACE]} if after.get(_GRACE) != before.get(_GRACE) else {}
-        if _falls_back(ctx, template, placed, retries, after):
+        if _falls_back(ctx, template, placed, retried, after):
             _refuse_patched(ctx, spec, template, "affinity")
             fields["affinity"] = _from_attempt(ctx, placed, after.get("affinity"))
         if placed.on_spot:

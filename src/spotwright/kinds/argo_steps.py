@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -24,7 +24,7 @@ from spotwright.kinds.job import REFUSED
 from spotwright.kinds.katib import parse_marked
 from spotwright.model.policy import BUILT_IN, Backoff, Policy
 from spotwright.placing.affinity import conditions_from_attempt
-from spotwright.placing.context import Level, PlaceContext
+from spotwright.placing.context import MOST_RETRIES, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, Path
 from spotwright.placing.enforcement import Anchor
 from spotwright.placing.merging import strategic
@@ -46,6 +46,7 @@ __all__ = [
     "code_paths",
     "effective",
     "from_attempt",
+    "own_retries",
     "read_patch",
     "templates",
     "walk_calls",
@@ -327,10 +328,11 @@ def _length(ctx: PlaceContext, path: Path) -> int:
 
 
 # Messages of interrupted pods: graceful shutdown of the kubelet, a deleted pod, memory pressure of the node, a node that went
-# before the pod ran, and containers that got SIGTERM or SIGKILL (one that exceeds its own memory says OOMKilled instead).
+# before the pod ran, containers that got SIGTERM or SIGKILL (one that exceeds its own memory says OOMKilled instead), and
+# containers that a kubelet did not find after its node had started again (a program that ends with 255 says Error instead).
 _MESSAGES = (
     "imminent node shutdown|node is shutting down|pod deleted|low on resource|PodInitializing|ContainerCreating"
-    "|neither main nor wait container|Error .exit code 1(37|43)"
+    "|neither main nor wait container|Error .exit code 1(37|43)|Unknown .exit code 255"
 )
 
 _NOT_REFUSED = f"lastRetry.exitCode != '{REFUSED}'"
@@ -354,6 +356,19 @@ class Retries:
     limit: int | None
     sentence: str
     own_at: Path | None = None
+
+
+def own_retries(ctx: PlaceContext, paths: Iterable[Path]) -> OwnRetries | None:
+    """The retries of the first strategy at these paths; ``None`` without one, for Argo retries nothing by default.
+
+    A strategy without a limit retries without a bound. A limit that is a parameter is not known, and counts in the same way:
+    Argo alone holds it.
+    """
+    strategy = next((one for path in paths if isinstance(one := ctx.editor.get(path), dict)), None)
+    if strategy is None:
+        return None
+    limit = str(strategy.get("limit"))
+    return OwnRetries(int(limit) if _COUNT.fullmatch(limit) else MOST_RETRIES, "its own retryStrategy")
 
 
 def write_retries(ctx: PlaceContext, at: Path, inherited: list[Path], placed: Placed) -> Retries:
@@ -388,12 +403,15 @@ def _leaves(value: Mapping[str, Any], path: Path = ()) -> list[tuple[Path, Any]]
     return leaves
 
 
+_EXPRESSIONS = (3, 2)  # the first version of Argo whose retries have an expression
 _COUNT = re.compile("[0-9]{1,9}")  # of tries: Python refuses to read thousands of digits
 
 
 def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
     """Keep the user's own strategy and report what an interruption does with it."""
     strategy = ctx.editor.get(path)
+    if ctx.options.has_webhook and argo_version(ctx) >= _EXPRESSIONS:
+        strategy = _end_at_refusals(ctx, path, strategy)
     by_default = "Always" if strategy.get("expression") and argo_version(ctx) >= (3, 5) else "OnFailure"
     kind = str(strategy.get("retryPolicy") or by_default)
     limit = strategy.get("limit")
@@ -409,6 +427,16 @@ def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
             f"with limit {limit}, the fallback to on-demand after {policy.fall_back_after} interruptions is never reached",
         )
     return Retries(is_retried=True, limit=number, sentence=effect, own_at=path[:-1])
+
+
+def _end_at_refusals(ctx: PlaceContext, path: Path, strategy: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Let the user's own strategy retry no refusal; returns it as it is then."""
+    own = strategy.get("expression")
+    if own is None:
+        ctx.editor.add((*path, "expression"), _NOT_REFUSED)
+    elif _NOT_REFUSED not in str(own):
+        ctx.editor.replace((*path, "expression"), f"({own}) && {_NOT_REFUSED}")
+    return dict(ctx.editor.get(path))
 
 
 def _strategy(ctx: PlaceContext, at: Path, policy: Policy, *, on_spot: bool) -> dict[str, Any]:
@@ -431,7 +459,7 @@ def _strategy(ctx: PlaceContext, at: Path, policy: Policy, *, on_spot: bool) -> 
 
 def _expression(ctx: PlaceContext, at: Path, policy: Policy) -> str:
     version = argo_version(ctx)
-    if version < (3, 2):
+    if version < _EXPRESSIONS:
         ctx.add_finding(
             Level.WARNING,
             at,
@@ -439,7 +467,7 @@ def _expression(ctx: PlaceContext, at: Path, policy: Policy) -> str:
         )
         return ""
     if version < (3, 5):
-        interrupted = "lastRetry.status == 'Error' || lastRetry.exitCode in ['-1', '137', '143']"
+        interrupted = "lastRetry.status == 'Error' || lastRetry.exitCode in ['-1', '137', '143', '255']"
     else:
         interrupted = f"lastRetry.message matches '{_MESSAGES}'"
     if not policy.retries:

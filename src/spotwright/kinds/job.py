@@ -14,16 +14,18 @@ from typing import Any
 
 from spotwright.kinds.kind import PlaceObject
 from spotwright.model.policy import BUILT_IN
-from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.context import POLICY_ANNOTATION, RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.pod_spec import JOB, JOB_FIELDS, POD_FIELDS, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
+    DEFAULT_BACKOFF_LIMIT,
     counted_endings,
     counting_text,
     deadline_seconds,
     no_interruption_text,
+    own_retries_of_job,
     seconds_text,
     whole_number,
     write_pod_deadline,
@@ -32,15 +34,20 @@ from spotwright.placing.retries import (
 
 __all__ = [
     "DISRUPTION_CONDITION",
+    "INTERRUPTED_CODES",
     "KILLED",
     "KINDS",
     "REFUSED",
+    "REPLACEMENT_ANNOTATION",
     "add_disruption_rule",
     "find_disruption_rule",
+    "is_own_rule",
     "place_job",
     "refuse_in_job",
     "refuse_in_job_spec",
     "refuse_in_set",
+    "waits_for_failed_pods",
+    "write_replacement",
 ]
 
 
@@ -53,8 +60,18 @@ DISRUPTION_CONDITION: Mapping[str, str] = {"type": "DisruptionTarget", "status":
 KILLED = (137, 143)
 """The exit codes of a container that SIGKILL or SIGTERM ended: perhaps an interruption that left no condition."""
 
+INTERRUPTED_CODES = (*KILLED, 255)
+"""The exit codes that an interruption may leave without a condition: those of :data:`KILLED`, and that of a lost container.
+
+A kubelet that starts again after its node has lost power finds the containers gone, and writes 255 with the reason ``Unknown``
+(Kubernetes 1.35.4 with containerd). A program may end with 255 as well.
+"""
+
 REFUSED = 86
 """The exit code of a pod that is refused, because a budget of its task is spent."""
+
+REPLACEMENT_ANNOTATION = "spotwright.dev/replacement"
+"""The annotation, with the value ``Failed``, of pods whose Job waits by its author's own fields until a pod has failed."""
 
 _MAX_RULES = 20
 _POD_FAILURE_POLICY = (1, 26)  # enabled by default since this version
@@ -85,8 +102,11 @@ class _JobSpec:
 def place_job(ctx: PlaceContext, at: Path, role: Role) -> Placed:
     """Place the pods of the Job spec at the path ``at`` and write its failure policy."""
     refuse_in_job(ctx, at)
+    waits = waits_for_failed_pods(ctx, at)
     placed = place_pod(ctx, role)
     placed.report.frozen = _FROZEN
+    if waits and placed.on_spot:
+        write_replacement(ctx, at)
     placed.report.mechanism = Mechanism.JOB_COUNTS
     placed.report.anchor("job", ctx.editor, at)
     job = _JobSpec(ctx, at, placed)
@@ -106,7 +126,7 @@ def place_job(ctx: PlaceContext, at: Path, role: Role) -> Placed:
 def _settle_on_demand(job: _JobSpec) -> None:
     """Write the budget for errors of a Job on on-demand, if the user set one: without it, the 6 retries of Kubernetes hold."""
     policy = job.placed.policy
-    if policy.spot is not None and policy.sources.get("errors.retries", BUILT_IN.source) != BUILT_IN.source:
+    if policy.spot is not None and _sets_errors(job.placed):
         _settle_limit(job, _limit(job) if _is_refused(job) else policy.retries, "drained pods count there too")
 
 
@@ -147,9 +167,9 @@ def _settle_failures(job: _JobSpec) -> str:
         return _keep(job, *own_rule)
     obstacle = _obstacle(job, never=never)
     if not obstacle and _has_bound(job):
-        apart = _is_refused(job) and _can_fail_errors(job)
+        apart = _can_fail_errors(job)
         add_disruption_rule(job.ctx, job.at, "Ignore", *([_error_rule(job)] if apart else []))
-        return _ignoring(job)
+        return _ignoring(job, is_apart=apart)
     if not obstacle and _can_fail_errors(job):
         return _failing_errors(job)
     if not obstacle and any(not _is_refusal(rule) for rule in job.get("podFailurePolicy", "rules") or ()):
@@ -162,6 +182,30 @@ def _is_refusal(rule: Any) -> bool:
     return isinstance(rule, dict) and rule.get("onExitCodes") == {"operator": "In", "values": [REFUSED]}
 
 
+def is_own_rule(rule: Any) -> bool:
+    """Whether a rule of a ``podFailurePolicy`` is one that placement writes: at a refusal, or for interrupted pods."""
+    return _is_refusal(rule) or (isinstance(rule, dict) and rule.get("onPodConditions") == [DISRUPTION_CONDITION])
+
+
+def waits_for_failed_pods(ctx: PlaceContext, at: Path) -> bool:
+    """Whether the author of the Job spec at a path lets it replace no pod that has not failed; asked before it is placed.
+
+    A ``podFailurePolicy`` has this effect too. Pods that carry a policy were placed before, and the rules may be ours.
+    """
+    annotations = ctx.editor.get((*at, "template", "metadata", "annotations")) or {}
+    own = ctx.editor.get((*at, "podReplacementPolicy")) == "Failed" or ctx.editor.get(
+        (*at, "podFailurePolicy", "rules")
+    )
+    return bool(own) and POLICY_ANNOTATION not in annotations
+
+
+def write_replacement(ctx: PlaceContext, at: Path) -> None:
+    """Note on the pods of a placed Job spec that it waits until a pod has failed, as its author wants."""
+    path = (*at, "template", "metadata", "annotations", REPLACEMENT_ANNOTATION)
+    if ctx.writes(Group.PLACEMENT) and ctx.editor.get(path) is None:
+        ctx.editor.add(path, "Failed")
+
+
 def _keep(job: _JobSpec, index: int, action: str) -> str:
     """Keep the user's own rule for interrupted pods unless ``--replace-retries`` is given; returns what it does."""
     path = (*job.at, "podFailurePolicy", "rules", index, "action")
@@ -169,8 +213,8 @@ def _keep(job: _JobSpec, index: int, action: str) -> str:
     if job.ctx.options.replace_retries and not unbounded and _replaces_failed_pods(job):
         action = write_unless_set(job.ctx, path, "Ignore" if _has_bound(job) else "Count")
     for before in range(index):
-        if any(_fails_at(job.get("podFailurePolicy", "rules", before), code) for code in KILLED):
-            text = "this rule comes before the one on DisruptionTarget, and an interrupted pod has exit code 143 or 137"
+        if any(_fails_at(job.get("podFailurePolicy", "rules", before), code) for code in INTERRUPTED_CODES):
+            text = "this rule comes before the one on DisruptionTarget, and an interrupted pod has exit code 143, 137 or 255"
             job.ctx.add_finding(
                 Level.WARNING, (*path[:-2], before), f"{text}, so an interruption fails the Job; move this rule down"
             )
@@ -237,14 +281,17 @@ def _deadline(job: _JobSpec) -> int | None:
     return deadline_seconds(job.placed.policy, max(1, math.ceil(completions / parallelism)))
 
 
-def _ignoring(job: _JobSpec) -> str:
+def _ignoring(job: _JobSpec, *, is_apart: bool = False) -> str:
     """Settle the fields beside a rule that ignores interrupted pods: the deadline of all attempts, and the budget for errors."""
-    policy, wanted = job.placed.policy, _deadline(job)
+    wanted = _deadline(job)
     job.placed.report.mechanism = Mechanism.JOB_IGNORES
     path = (*job.at, "activeDeadlineSeconds")
     in_force = write_unless_set(job.ctx, path, wanted) if wanted is not None else job.get("activeDeadlineSeconds")
-    limit = _limit(job) if _is_refused(job) else policy.retries  # a kill may have left no condition
-    _settle_limit(job, limit, "interruptions do not count there")
+    room = "nodes that restart count there too, because their pods have exit code 255 and no condition"
+    limit, failures = _settle_limit(job, _limit(job, is_apart=is_apart), room)
+    if not is_apart and not job.ctx.options.has_webhook:
+        text = f"{limit} {failures} has room for interruptions as well: {room}; so an error may be tried as often"
+        job.add_finding(Level.NOTE, limit, text)
     if in_force is None:
         text = f"nothing bounds how often interrupted pods are ignored: {_GIVE_BOUND}"
         text += " (without it --replace-retries leaves this rule)" if job.ctx.options.replace_retries else ""
@@ -274,10 +321,11 @@ def _failing_errors(job: _JobSpec) -> str:
     """Write rules that count interruptions and end the Job at any other error; returns what an interruption does."""
     job.placed.report.mechanism = Mechanism.JOB_SEPARATES
     add_disruption_rule(job.ctx, job.at, "Count", _error_rule(job))
-    limit, in_force = _settle_limit(job, _limit(job), "")
+    limit, in_force = _settle_limit(job, _limit(job, is_apart=True), "")
     if _is_refused(job):
         return f"the pod is created again, against {limit} {in_force}; the webhook holds each budget"
-    text = f"exit codes 137 and 143 (killed, out of memory) count as interruptions, against {limit} {in_force}"
+    text = "exit codes 137, 143 and 255 (killed, out of memory, rebooted) count as interruptions, "
+    text += f"against {limit} {in_force}"
     text += "; any other error ends the Job, because errors.retries is 0"
     if job.placed.policy.timeout is not None:
         text += "; no deadline bounds all attempts while completions is a placeholder"
@@ -290,7 +338,7 @@ def _failing_errors(job: _JobSpec) -> str:
 def _error_rule(job: _JobSpec) -> dict[str, Any]:
     """The rule that ends the Job, or the index, at any error that cannot be an interruption."""
     action = "FailIndex" if _has_index_limits(job) else "FailJob"
-    return {"action": action, "onExitCodes": {"operator": "NotIn", "values": [0, *KILLED]}}
+    return {"action": action, "onExitCodes": {"operator": "NotIn", "values": [0, *INTERRUPTED_CODES]}}
 
 
 def _is_refused(job: _JobSpec) -> bool:
@@ -298,9 +346,14 @@ def _is_refused(job: _JobSpec) -> bool:
     return job.ctx.options.has_webhook and bool(job.get("template", "spec", "restartPolicy") == "Never")
 
 
-def _limit(job: _JobSpec) -> int:
-    """How many failures a Job needs that counts those of every cause: where pods are refused, those of each of its tasks."""
+def _limit(job: _JobSpec, *, is_apart: bool = False) -> int:
+    """How many failures a Job needs that counts those of every cause: where pods are refused, those of each of its tasks.
+
+    It has no fewer than without us, unless errors are kept ``is_apart``.
+    """
     each = counted_endings(job.placed.policy, is_refused=_is_refused(job))
+    if job.get("backoffLimit") is None and not is_apart:
+        each = max(each, DEFAULT_BACKOFF_LIMIT)
     if not _is_refused(job) or job.get("backoffLimitPerIndex") is not None or _has_index_limits(job):
         return each
     tasks = whole_number(job.get("completions"), whole_number(job.get("parallelism"), 1))
@@ -482,6 +535,7 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
         run=_JOB_NAME,
         index=_INDEX if indexed else "",
         queued_by=ctx.at(*steps, "metadata") if steps else None,
+        retries=own_retries_of_job(ctx, at),
     )
     placed = place_job(ctx, at, role)
     if ctx.options.has_webhook and _is_retried(placed) and ctx.writes(Group.RETRIES):
@@ -496,7 +550,13 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
 def _is_retried(placed: Placed) -> bool:
     """Whether budgets of a policy end the Job: of one on on-demand only where somebody set its errors."""
     policy = placed.policy
-    return placed.on_spot or (policy.spot is not None and policy.sources.get("errors.retries") != BUILT_IN.source)
+    return placed.on_spot or (policy.spot is not None and _sets_errors(placed))
+
+
+def _sets_errors(placed: Placed) -> bool:
+    """Whether somebody set the budget for errors in a policy, and it is not the Job's own."""
+    source = placed.policy.sources.get("errors.retries", BUILT_IN.source)
+    return source not in (BUILT_IN.source, placed.report.own_retries)
 
 
 KINDS: Mapping[tuple[str, str], PlaceObject] = {

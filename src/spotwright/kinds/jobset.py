@@ -25,7 +25,15 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-from spotwright.kinds.job import KILLED, add_disruption_rule, find_disruption_rule, refuse_in_job, refuse_in_set
+from spotwright.kinds.job import (
+    INTERRUPTED_CODES,
+    add_disruption_rule,
+    find_disruption_rule,
+    refuse_in_job,
+    refuse_in_set,
+    waits_for_failed_pods,
+    write_replacement,
+)
 from spotwright.kinds.kind import PlaceObject
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -37,6 +45,7 @@ from spotwright.placing.retries import (
     counted_endings,
     counting_text,
     no_interruption_text,
+    own_retries_of_job,
     whole_number,
     write_unless_set,
 )
@@ -101,9 +110,13 @@ def _place_jobset(ctx: PlaceContext) -> None:
         on_demand_reason = _on_demand_reason(ctx, jobs, index) if len(jobs) > 1 else ""
         template = (*spec, "template")
         path = f"{ctx.name}/{name.lower()}"
+        retries = own_retries_of_job(ctx, spec, (*at, "failurePolicy", "maxRestarts"))
+        pod, waits = (*template, "spec"), waits_for_failed_pods(ctx, spec)
         placed = place_pod(
-            ctx, Role(name, path, (*template, "spec"), template, on_demand_reason, work=ctx.name, run=_RUN)
+            ctx, Role(name, path, pod, template, on_demand_reason, work=ctx.name, run=_RUN, retries=retries)
         )
+        if waits and placed.on_spot:
+            write_replacement(ctx, spec)
         placed.report.frozen = _FROZEN
         placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
         members.append(SetMember(spec, name, placed))
@@ -218,7 +231,7 @@ def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool) -> str:
     if own_rule is not None:
         action = write_unless_set(ctx, (*spec, "podFailurePolicy", "rules", own_rule[0], "action"), "FailJob")
     elif restart == "Never":
-        killed = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": list(KILLED)}}
+        killed = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": list(INTERRUPTED_CODES)}}
         add_disruption_rule(ctx, spec, "FailJob", *([killed] if apart else []))
         action = "FailJob"
     else:
@@ -307,10 +320,10 @@ def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, 
     path = (*at, "failurePolicy", "maxRestarts")
     in_force = write_unless_set(ctx, path, total)
     if apart and not ctx.options.has_webhook:
-        text = (
-            f"maxRestarts {in_force} counts interruptions, and pods with exit code 137 or 143 (killed, out of memory)"
+        text = f"maxRestarts {in_force} counts interruptions, and pods with exit code 137, 143 or 255 "
+        text += (
+            "(killed, out of memory, rebooted); any other error of the code fails the set, because errors.retries is 0"
         )
-        text += "; any other error of the code fails the set, because errors.retries is 0"
         ctx.add_finding(Level.NOTE, path, text)
         return in_force
     if in_force == total and ctx.options.has_webhook and not in_place:

@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 
-_INTERRUPTED = 'lastRetry.status == "Error" || lastRetry.exitCode in ["143","137"]'
+_INTERRUPTED = 'lastRetry.status == "Error" || lastRetry.exitCode in ["143","137","255"]'
 _NOT_REFUSED = f'lastRetry.exitCode != "{REFUSED}"'
 _DRIVERS = ("system-container-driver", "system-dag-driver")
 _IMPORTERS = ("system-importer", "system-importer-workspace")

@@ -16,7 +16,7 @@ from typing import Any
 from spotwright.kinds.job import refuse_in_job
 from spotwright.kinds.jobset import IN_PLACE, SetMember, note_rendezvous, write_failure_policy
 from spotwright.kinds.kind import PlaceObject
-from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
@@ -34,7 +34,7 @@ from spotwright.placing.pod_spec import (
     refuse_misplaced,
 )
 from spotwright.placing.pods import Placed, Role, place_pod
-from spotwright.placing.retries import deadline_seconds, seconds_text, whole_number
+from spotwright.placing.retries import deadline_seconds, own_retries_of_job, seconds_text, whole_number
 
 __all__ = [
     "JOBS",
@@ -435,7 +435,9 @@ def _place_trainjob(ctx: PlaceContext) -> None:
     given = runtime.get(JOBS, None) or ()
     _check_entries(ctx, release, [str(job.get("name")) for job in given])
     beside = _placed_runtime(ctx, runtime) if ctx.is_input(runtime) else None
-    jobs = [_placed(ctx, release, runtime, job, beside) for job in given]
+    other = replace(ctx, editor=Editor(runtime, steps=ctx.editor.steps), base=(), outer=None)
+    retries = [own_retries_of_job(other, _spec_of(index), (*_FAILURES, "maxRestarts")) for index in range(len(given))]
+    jobs = [_placed(ctx, release, runtime, job, beside, own) for job, own in zip(given, retries, strict=True)]
     own = settle_retries(ctx, release, runtime, {job.name: job.placed for job in jobs})
     templates = {job.name: template for job in jobs if (template := _template(ctx, release, job, jobs, own))}
     if templates:
@@ -518,6 +520,7 @@ def _placed(
     runtime: Document,
     given: Mapping[str, Any],
     beside: Mapping[str, Any] | None,
+    retries: OwnRetries | None,
 ) -> _ReplicatedJob:
     """Merge the pod template of a replicated job and place it. ``beside``: the runtime's templates, where it is placed too."""
     name = str(given.get("name"))
@@ -533,7 +536,9 @@ def _placed(
     on_demand_reason = _LAUNCHER if name == "launcher" else ""
     path, elastic = f"{ctx.name}/{name.lower()}", is_trainer and runtime.get(_TORCH, None) is not None
     spec = (*template, "spec")
-    role = Role(name, path, spec, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=elastic)
+    role = Role(
+        name, path, spec, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=elastic, retries=retries
+    )
     placed, after = place_merged(ctx, role, {"spec": {}, **before})
     placed.report.frozen = _FROZEN
     ours = [patch for patch in applied if patch.manager != KUEUE]
@@ -754,6 +759,7 @@ def _place_runtime(ctx: PlaceContext) -> None:
         on_demand_reason = _LAUNCHER if name == "launcher" else ""
         path, elastic = f"{ctx.name}/{name.lower()}", name == "node" and ctx.get(*_TORCH) is not None
         pods = (*template, "spec")
+        retries = own_retries_of_job(ctx, spec, (*at, "failurePolicy", "maxRestarts"))
         role = Role(
             name,
             path,
@@ -764,6 +770,7 @@ def _place_runtime(ctx: PlaceContext) -> None:
             run=_RUN,
             is_elastic=elastic,
             is_inherited=True,
+            retries=retries,
         )
         placed = place_pod(ctx, role)
         placed.report.frozen = "TrainJobs that have started keep the old runtime"

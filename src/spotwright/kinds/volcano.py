@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.kinds.job import KILLED, REFUSED
+from spotwright.kinds.job import INTERRUPTED_CODES, KILLED, REFUSED
 from spotwright.kinds.kind import PlaceObject
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -230,7 +230,9 @@ def _write_policies(ctx: PlaceContext, at: Path, action: str, retries: int) -> N
             added.append({"event": _FAILED, "action": action})
     else:
         added += [
-            {"exitCode": code, "action": action} for code in KILLED if code not in codes and _FAILED not in events
+            {"exitCode": code, "action": action}
+            for code in INTERRUPTED_CODES
+            if code not in codes and _FAILED not in events
         ]
         added += [{"event": _EVICTED, "action": action}] if _EVICTED not in events else []
     ctx.editor.extend((*at, "policies"), added)

@@ -50,7 +50,8 @@ def settle(roles: Sequence[RoleReport], file: str, options: PlaceOptions) -> Ite
         return
     without: dict[str, list[RoleReport]] = {}
     for role in roles:
-        own = [name for name, source in role.policy.sources.items() if source not in _DERIVED]
+        unset = (*_DERIVED, role.own_retries)
+        own = [name for name, source in role.policy.sources.items() if source not in unset]
         own = [name for name in own if not (options.has_webhook and name in HELD_BY_WEBHOOK)]
         role.settle([*BUILT_IN.values, "fall_back_after", *own] if options.only_explain else own)
         lost = [f"{name} ({role.policy.sources[name]})" for name in own if _is_lost(role, name, options)]

@@ -162,13 +162,18 @@ def inherit_retry(own: Layer | None, above: Layer | None) -> Layer | None:
     return Layer(f"{above.source} and {own.source}", {**above.values, **own.values})
 
 
-def resolve(layers: Iterable[Layer], kfp: Layer | None = None) -> Policy:
+def resolve(layers: Iterable[Layer], kfp: Layer | None = None, own: Layer | None = None) -> Policy:
     """Resolve layers, weakest first, over the built-in values.
 
     ``kfp`` is the layer of KFP's own settings (``set_retry``, ``set_timeout``) and must also be in ``layers``, in its order. Its
     retries raise ``interruptions.max`` to at least their number, and its backoff holds for interruptions in each field that no
     layer sets. ``fall_back_after`` defaults to ``interruptions.max``.
+
+    ``own`` is the layer of the retries that the work's own controller has (a Job's ``backoffLimit``), likewise in ``layers``. It
+    counts interruptions among them, so they raise ``interruptions.max`` too, unless a stronger layer sets that; what
+    ``fall_back_after`` defaults to stays as it was.
     """
+    layers = tuple(layers)
     values: dict[str, Any] = dict(BUILT_IN.values)
     sources: dict[str, str] = dict.fromkeys(values, BUILT_IN.source)
     for layer in layers:
@@ -176,6 +181,8 @@ def resolve(layers: Iterable[Layer], kfp: Layer | None = None) -> Policy:
             values[key], sources[key] = value, layer.source
     if kfp is not None:
         _apply_set_retry(kfp, values, sources)
+    if own is not None and _rank("interruptions.max", layers) < layers.index(own):
+        _allow_as_many_interruptions(own, values, sources)
     if "fall_back_after" not in values:
         values["fall_back_after"], sources["fall_back_after"] = values["interruptions.max"], "interruptions.max"
     return Policy(
@@ -218,6 +225,15 @@ def _apply_set_retry(kfp: Layer, values: dict[str, Any], sources: dict[str, str]
     for error_field, interruption_field in _RETRY_TO_INTERRUPTIONS.items():
         if error_field in kfp.values and sources[interruption_field] == BUILT_IN.source:
             values[interruption_field], sources[interruption_field] = kfp.values[error_field], kfp.source
+
+
+def _allow_as_many_interruptions(own: Layer, values: dict[str, Any], sources: dict[str, str]) -> None:
+    """Allow at least as many interruptions as the work's own controller retries: it counts them with the errors."""
+    retries, before = own.values["errors.retries"], values["interruptions.max"]
+    if before < retries:
+        if "fall_back_after" not in values:
+            values["fall_back_after"], sources["fall_back_after"] = before, "interruptions.max"
+        values["interruptions.max"], sources["interruptions.max"] = retries, own.source
 
 
 _GROUPS = frozenset(name.partition(".")[0] for name in FIELDS if "." in name)
@@ -407,12 +423,14 @@ def lost_deadline(layers: Sequence[Layer]) -> str:
     )
 
 
-def resolve_layers(layers: Sequence[Layer], kfp: Layer | None = None) -> tuple[Policy, list[str]]:
+def resolve_layers(
+    layers: Sequence[Layer], kfp: Layer | None = None, own: Layer | None = None
+) -> tuple[Policy, list[str]]:
     """Resolve layers, with the ``spot`` that they imply, and :func:`check` the result: the policy, and its contradictions.
 
     The arguments are those of :func:`~spotwright.model.policy.resolve`.
     """
-    policy = imply_spot(resolve(layers, kfp))
+    policy = imply_spot(resolve(layers, kfp, own))
     return policy, check(policy, layers)
 
 

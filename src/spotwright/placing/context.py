@@ -38,10 +38,12 @@ from spotwright.placing.enforcement import (
 from spotwright.placing.patch import Editor
 
 __all__ = [
+    "MOST_RETRIES",
     "RETRIES_STAY",
     "Finding",
     "Group",
     "Level",
+    "OwnRetries",
     "PlaceContext",
     "PlaceOptions",
     "RoleReport",
@@ -106,6 +108,27 @@ class Finding(NamedTuple):
         return f"{self.file}:{self.line}: {self.level}: {self.text}"
 
 
+MOST_RETRIES = 10_000
+"""The most retries of a work's own controller that are counted; one that retries without a bound has as many."""
+
+
+class OwnRetries(NamedTuple):
+    """How often the controller of a role's pods tries them again after an error, whatever the policy says.
+
+    ``name`` names the field for people (``its own backoffLimit``). ``is_default``: nobody wrote it, and it is what the controller
+    does without the field.
+    """
+
+    times: int
+    name: str
+    is_default: bool = False
+
+    @property
+    def layer(self) -> Layer:
+        """The retries as values of a policy."""
+        return Layer(self.name, {"errors.retries": min(self.times, MOST_RETRIES)})
+
+
 class Group(StrEnum):
     """A group of changes, which ``place --only`` names."""
 
@@ -146,7 +169,8 @@ class RoleReport:
     the fields, by their names in the table of enforcement.
 
     ``identity``: the work, run and index of the role's pods, as :class:`~spotwright.placing.pods.Role` has them. ``tasks``: the
-    paths of all tasks that share the role, where these are several.
+    paths of all tasks that share the role, where these are several. ``own_retries`` names the source of values that the policy
+    has from the role's own controller.
     """
 
     name: str
@@ -168,6 +192,7 @@ class RoleReport:
     enforcement: Mapping[str, Enforced] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
+    own_retries: str = ""
 
     def anchor(self, name: str, editor: Editor, path: Path) -> None:
         """Name a part of the object: its path in the document of an editor."""
@@ -314,6 +339,7 @@ class PlaceContext:
         own: Sequence[Layer] | None = None,
         kfp: Layer | None = None,
         is_pinned: bool = False,
+        retries: OwnRetries | None = None,
     ) -> Policy:
         """The policy of one role by its path (``mnist/worker``).
 
@@ -321,20 +347,25 @@ class PlaceContext:
         ``spotwright.dev/policy``, also of an object around it), then ``on_demand_reason`` (why a role is kept on on-demand),
         then ``policy.default``. The reason counts only if the default policy sets ``spot``. ``own`` replaces the object's own
         policy; ``kfp`` has KFP's own settings of a task, which are weaker than both. ``is_pinned``: the reason is stronger
-        than the object's own policy.
+        than the object's own policy. ``retries`` are those of the role's controller: those that somebody wrote are stronger than
+        ``policy.default``, as KFP's own settings are, unless ``--replace-retries`` replaces them; a default is weaker.
         """
         default, tasks = self.config.layers_for(path)
         own = self._own_policy() if own is None else own
-        layers: list[Layer] = [*default, *(own if is_pinned else ())]
+        if retries is not None and self.options.replace_retries and not retries.is_default:
+            retries = None
+        inherited = [retries.layer] if retries is not None and retries.is_default else []
+        layers: list[Layer] = [*inherited, *default, *(own if is_pinned else ())]
         if on_demand_reason and any(layer.values.get("spot") for layer in layers):
             layers.append(Layer(on_demand_reason, {"spot": Spot.NEVER}))
-        layers += [] if kfp is None else [kfp]
+        written = None if retries is None or retries.is_default else retries.layer
+        layers += [one for one in (kfp, written) if one is not None]
         layers += [*(() if is_pinned else own), *tasks]
         if self.options.has_webhook:
             lost, layers = lost_deadline(layers), without_deadlines(layers)
             if lost:
                 self.add_finding(Level.WARNING, (), lost)
-        policy, problems = resolve_layers(layers, kfp)
+        policy, problems = resolve_layers(layers, kfp, written)
         if problems and not on_demand_reason:
             raise ConfigError(f"policy of {path}: {problems[0]}")
         self._name_overridden(own, tasks, policy)

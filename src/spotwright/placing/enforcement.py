@@ -483,12 +483,12 @@ TABLE: Mapping[Mechanism, Mapping[str, Fact]] = {
     Mechanism.JOB_IGNORES: {
         **_JOB,
         "interruptions.max": _JOB_UNCOUNTED,
-        "errors.retries": _job_limit(),
+        "errors.retries": _job_limit("nodes that restart count there too"),
         "pending_timeout": _WITH_CONTROLLER,
     },
     Mechanism.JOB_SEPARATES: {
         **_JOB,
-        "interruptions.max": _job_limit("exit codes 137 and 143 count there too"),
+        "interruptions.max": _job_limit("exit codes 137, 143 and 255 count there too"),
         "errors.retries: 0": in_object("job:podFailurePolicy", "any other exit code ends it"),
         "errors.retries": _job_limit("interruptions count there too"),
     },
@@ -501,7 +501,7 @@ TABLE: Mapping[Mechanism, Mapping[str, Fact]] = {
     Mechanism.SET_RESTARTS: _JOBSET,
     Mechanism.SET_SEPARATES: {
         **_JOBSET,
-        "interruptions.max": in_object(_SET_LIMIT, "of the whole set; exit codes 137 and 143 count there too"),
+        "interruptions.max": in_object(_SET_LIMIT, "of the whole set; exit codes 137, 143 and 255 count there too"),
         "errors.retries: 0": in_object("set:failurePolicy.rules", "any other exit code fails the set"),
     },
     Mechanism.SET_UNCOUNTED: {

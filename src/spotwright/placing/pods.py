@@ -22,11 +22,13 @@ from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.affinity import Expression, attraction, off_idle_gpus
 from spotwright.placing.context import (
     DEFAULT_QUEUE,
+    MOST_RETRIES,
     POLICY_ANNOTATION,
     QUEUE_LABEL,
     SPOT_LABEL,
     Group,
     Level,
+    OwnRetries,
     PlaceContext,
     RoleReport,
 )
@@ -110,6 +112,7 @@ class Role:
     are neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
     object's own policy is meant for its other roles. ``duty`` decides whether autoscalers may move the pods.
     ``is_inherited``: other objects take the template over and may ask for GPUs, so nothing keeps its pods off GPU pools.
+    ``retries`` are those of the role's own controller, where it retries errors.
     """
 
     name: str
@@ -126,6 +129,7 @@ class Role:
     is_pinned: bool = False
     duty: Duty = Duty.WORKER
     is_inherited: bool = False
+    retries: OwnRetries | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +154,13 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     _check(ctx, role)
     hook = ctx.hook
     reason = role.on_demand_reason or hook
-    policy = policy or ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned)
+    policy = policy or ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned, retries=role.retries)
     work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
     ladder = build(work, policy, ctx.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
     report.anchor("pod", ctx.editor, role.spec)
+    report.own_retries = "" if role.retries is None else role.retries.name
     report.identity = {"work": role.work or role.path, "run": role.run, "index": role.index}
     report.on_demand_reason = reason if policy.sources.get("spot") == reason else ""
     report.on_spot = policy.spot is not None and any(rung.spot for rung in ladder.rungs)
@@ -185,6 +190,7 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
         )
         ctx.add_finding(Level.WARNING, (*role.spec, "nodeName"), text)
     placed = Placed(policy, ladder, report)
+    _tell_lowered(ctx, role, policy)
     if ctx.writes(Group.PLACEMENT):
         _write_placement(ctx, role, placed, work)
     if ctx.writes(Group.CHECKPOINT) and not role.holder:
@@ -197,6 +203,22 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     if ctx.writes(Group.PLACEMENT):
         _write_marks(ctx, role, placed)
     return placed
+
+
+def _tell_lowered(ctx: PlaceContext, role: Role, policy: Policy) -> None:
+    """Say that the policy allows fewer errors than the role's own controller retries, where a webhook holds budgets."""
+    own = role.retries
+    if own is None or not ctx.options.has_webhook or policy.retries >= min(own.times, MOST_RETRIES):
+        return
+    if role.template is not None and POLICY_ANNOTATION in (
+        ctx.editor.get((*role.template, "metadata", "annotations")) or {}
+    ):
+        return  # placed before, by its owner: the field is what that placement has made of it
+    text = f"errors.retries {policy.retries} ({policy.sources['errors.retries']}) holds, and not {own.name}"
+    remedy = f"raise errors.retries to {own.times}" if own.times < MOST_RETRIES else "raise errors.retries"
+    text += f", which would retry it {own.times} times" if own.times < MOST_RETRIES else ", which has no bound"
+    level = Level.NOTE if own.is_default else Level.WARNING
+    ctx.add_finding(level, role.spec, f"{role.name}: {text}: {remedy} if errors should be retried as often")
 
 
 def _check(ctx: PlaceContext, role: Role) -> None:
@@ -534,9 +556,10 @@ def _of_attempts(policy: Policy) -> dict[str, Any]:
         if policy.spot is Spot.PREFER:
             fields["fall_back_after"] = policy.fall_back_after
     unset = (None, BUILT_IN.source, "interruptions.max")
-    return {
-        name: value for name, value in fields.items() if policy.sources.get(name) not in unset and value is not None
-    }
+    kept = {name for name in fields if policy.sources.get(name) not in unset}
+    if policy.fall_back_after != policy.max_interruptions:
+        kept.add("fall_back_after")
+    return {name: value for name, value in fields.items() if name in kept and value is not None}
 
 
 @lru_cache(maxsize=64)

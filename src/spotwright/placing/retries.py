@@ -20,11 +20,12 @@ from spotwright.clouds.pool_order import compute_class_of
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import format_duration
-from spotwright.placing.context import Level, PlaceContext
+from spotwright.placing.context import Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.scheduling.budgets import MAX_MOVES
 
 __all__ = [
+    "DEFAULT_BACKOFF_LIMIT",
     "EXPANDER",
     "EXPANDER_MEANINGS",
     "PREFERENCE_IGNORED",
@@ -36,12 +37,39 @@ __all__ = [
     "expander_objects",
     "expander_rules",
     "no_interruption_text",
+    "own_retries_of_job",
     "preference_advice",
     "seconds_text",
+    "tries_of_jobs",
     "whole_number",
     "write_pod_deadline",
     "write_unless_set",
 ]
+
+
+DEFAULT_BACKOFF_LIMIT = 6
+"""The ``backoffLimit`` of a Job whose spec has none. Source: Kubernetes, ``pkg/apis/batch/v1/defaults.go``."""
+
+
+def tries_of_jobs(limit: int, restarts: int = 0) -> int:
+    """How often a pod is tried again by a Job of this ``backoffLimit`` that a JobSet makes again ``restarts`` times."""
+    return (limit + 1) * (restarts + 1) - 1
+
+
+def own_retries_of_job(ctx: PlaceContext, at: Path, restarts: Path | None = None) -> OwnRetries | None:
+    """The retries of the Job spec at a path, with those of the JobSet whose ``maxRestarts`` is at ``restarts``.
+
+    A limit for each index is that of each task. ``None`` for a placeholder, whose value is not known yet.
+    """
+    per_index = ctx.editor.get((*at, "backoffLimitPerIndex"))
+    field = "backoffLimit" if per_index is None else "backoffLimitPerIndex"
+    given = [ctx.editor.get((*at, field)), None if restarts is None else ctx.editor.get(restarts)]
+    limit, more = whole_number(given[0], DEFAULT_BACKOFF_LIMIT), whole_number(given[1], 0)
+    if limit is None or more is None or min(limit, more) < 0:
+        return None
+    fields = [name for name, value in zip((field, "maxRestarts"), given, strict=True) if value is not None]
+    name = f"its own {' and '.join(fields)}" if fields else f"the default {field} of Kubernetes"
+    return OwnRetries(tries_of_jobs(limit, more), name, is_default=not fields)
 
 
 def attempts(policy: Policy) -> int:

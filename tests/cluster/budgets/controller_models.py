@@ -121,7 +121,7 @@ class ArgoModel:
         if found := re.fullmatch(r"""lastRetry\.exitCode != ['"](\d+)['"]""", self._expression):
             assert found[1] == str(REFUSED)
             return code != found[1]
-        assert self._expression == 'lastRetry.status == "Error" || lastRetry.exitCode in ["143","137"]', (
+        assert self._expression == 'lastRetry.status == "Error" || lastRetry.exitCode in ["143","137","255"]', (
             self._expression
         )
-        return code in ("143", "137")
+        return code in ("143", "137", "255")

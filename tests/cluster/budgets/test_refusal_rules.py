@@ -29,9 +29,9 @@ def test_a_job_ends_at_a_refusal_before_any_other_rule_counts(policy: str) -> No
 
 
 def test_a_rule_that_ends_the_job_at_any_error_ends_it_at_a_refusal_too() -> None:
-    job, _ = admitted(a_job())
+    job, _ = admitted(a_job(), a_config("{default: {spot: require, errors: {retries: 0}}}"))
     assert [rule["action"] for rule in rules_of(job)] == ["Count", "FailJob"]
-    assert rules_of(job)[1]["onExitCodes"] == {"operator": "NotIn", "values": [0, 137, 143]}
+    assert rules_of(job)[1]["onExitCodes"] == {"operator": "NotIn", "values": [0, 137, 143, 255]}
 
 
 def test_an_index_ends_alone() -> None:
@@ -78,9 +78,9 @@ def test_a_job_of_many_pods_has_room_for_the_budgets_of_each() -> None:
 
 
 def test_a_bounded_job_without_retries_ends_at_an_error_and_not_at_a_kill() -> None:
-    job, _ = admitted(a_job(), a_config("{default: {spot: require, timeout: 1h}}"))
+    job, _ = admitted(a_job(), a_config("{default: {spot: require, timeout: 1h, errors: {retries: 0}}}"))
     assert [rule["action"] for rule in rules_of(job)] == ["Ignore", "FailJob"]
-    assert rules_of(job)[1]["onExitCodes"] == {"operator": "NotIn", "values": [0, 137, 143]}
+    assert rules_of(job)[1]["onExitCodes"] == {"operator": "NotIn", "values": [0, 137, 143, 255]}
     assert job["spec"]["backoffLimit"] == 10 + MAX_MOVES
 
 

@@ -19,7 +19,9 @@ from spotwright.cluster.permissions import Right
 pytestmark = pytest.mark.cluster
 
 ACCOUNT = ":spotwright"  # of every release; the namespace before it is the release's
-REACHED_BY_THE_WHOLE_SUITE = {("pods/eviction", "create"), ("pods", "delete"), ("pods/log", "get")}
+REACHED_BY_THE_WHOLE_SUITE = {
+    *(("pods/eviction", "create"), ("pods", "delete"), ("pods/status", "patch"), ("pods/log", "get")),
+}
 NOT_ON_THE_BED = {"karpenter.sh", "kubeflow.org", "ray.io", "sparkoperator.k8s.io", "tekton.dev", "batch.volcano.sh"}
 """API groups that no test bed with the default controllers serves."""
 OTHERS_ASK_SELDOM = {

@@ -61,13 +61,17 @@ class Bed:
         note_admission(self.folder, made)
         self.put(PODS, made)
         base = f"/api/v1/namespaces/team-a/pods/{name}"
-        self.server.pages |= {f"{base}/eviction": self._deed("evict", name), base: self._deed("delete", name)}
+        self.server.pages |= {
+            f"{base}/eviction": self._deed("evict", name),
+            f"{base}/status": self._deed("fail", name),
+            base: self._deed("delete", name),
+        }
 
     def _deed(self, what: str, name: str) -> Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             self.asked.append((what, await request.json()))
             status = self.answers.pop(0) if self.answers else 201
-            if status < 400:
+            if status < 400 and what != "fail":
                 self.server.delete(PODS, name)
             return web.json_response({"kind": "Status", "message": "as told"}, status=status)
 

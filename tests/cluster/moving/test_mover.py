@@ -143,8 +143,9 @@ def test_pods_of_a_deleted_node_are_deleted_without_grace(tmp_path: Path) -> Non
             bed.put(NODES, silent())
             bed.server.delete(NODES, "n1")
             await bed.until(lambda: [a for a in bed.attempts() if a.cause])
-        [(what, body)] = bed.asked
+        [(first, status), (what, body)] = bed.asked
         [attempt] = bed.attempts()
+        assert (first, status["status"]["phase"], status["metadata"]["uid"]) == ("fail", "Failed", "uid-one")
         assert (what, body["gracePeriodSeconds"], body["preconditions"]) == ("delete", 0, {"uid": "uid-one"})
         assert (attempt.released, attempt.cause) == ("the Node object n1 was deleted", Cause.INTERRUPTED)
         assert [line for line in bed.server.asked if not is_allowed(line)] == []
@@ -152,9 +153,47 @@ def test_pods_of_a_deleted_node_are_deleted_without_grace(tmp_path: Path) -> Non
     on_a_bed(tmp_path, scenario)
 
 
-def test_a_silent_node_holds_its_pod_until_somebody_says_that_its_machine_is_gone(tmp_path: Path) -> None:
+KEPT = {"spotwright.dev/rung": "gpu-spot", "spotwright.dev/replacement": "Failed"}
+
+
+def test_a_silent_node_holds_no_pod_up_that_kubernetes_alone_would_replace(tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
-        deleted = {"deletionTimestamp": at(40)}
+        bed.pod("one", node="n1", phase="Running")
+        bed.put(NODES, silent("node.kubernetes.io/unreachable"))
+        async with bed.leader():
+            await bed.until(bed.attempts)
+            await asyncio.sleep(0.2)
+            assert bed.asked == [], "nobody deletes it yet"
+            bed.pod("one", node="n1", phase="Running", deletionTimestamp=at(40))
+            await bed.until(lambda: [a for a in bed.attempts() if a.cause])
+        assert [what for what, _ in bed.asked] == ["fail", "delete"]
+        [attempt] = bed.attempts()
+        assert (attempt.released, attempt.cause) == (
+            "node n1 does not report, and without our podFailurePolicy its Job would not wait for it",
+            Cause.LOST,
+        )
+        assert [line for line in bed.server.asked if not is_allowed(line)] == []
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_the_deletion_is_tried_again_though_the_pod_has_failed(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.answers = [200, 500]
+        bed.pod("one", node="n1", phase="Running", deletionTimestamp=at(40))
+        bed.put(NODES, silent())
+        async with bed.leader():
+            await bed.until(lambda: len(bed.asked) >= 2)
+            bed.pod("one", node="n1", phase="Failed", deletionTimestamp=at(40))
+            await bed.until(lambda: len(bed.asked) >= 3)
+        assert [what for what, _ in bed.asked] == ["fail", "delete", "delete"]
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_silent_node_holds_a_pod_whose_author_wants_it_until_its_machine_is_gone(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        deleted = {"deletionTimestamp": at(40), "annotations": KEPT}
         bed.pod("one", node="n1", phase="Running", **deleted)
         bed.put(NODES, silent("node.kubernetes.io/unreachable"))
         async with bed.leader():
@@ -175,7 +214,7 @@ def test_a_silent_node_holds_its_pod_until_somebody_says_that_its_machine_is_gon
 
 def test_a_node_that_reports_again_holds_nothing(tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
-        bed.pod("one", node="n1", phase="Running", deletionTimestamp=at(40))
+        bed.pod("one", node="n1", phase="Running", deletionTimestamp=at(40), annotations=KEPT)
         bed.put(NODES, silent())
         async with bed.leader():
             await bed.until(lambda: [a for a in bed.attempts() if a.held])

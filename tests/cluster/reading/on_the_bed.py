@@ -129,6 +129,7 @@ def _rights(namespace: str) -> list[dict[str, Any]]:
         rule(["pods", "nodes", "events", "namespaces"], watched),
         rule(["pods"], ["delete"]),
         rule(["pods/eviction"], ["create"]),
+        rule(["pods/status"], ["patch"]),
         rule(["jobs"], watched, "batch"),
         rule(["workflows"], watched, "argoproj.io"),
         rule(["jobsets"], watched, "jobset.x-k8s.io"),

@@ -24,6 +24,7 @@ def test_a_job_restarts_at_an_eviction_and_at_the_exit_codes_of_a_killed_pod() -
     assert at_path(outcome.value, "spec.policies") == [
         {"exitCode": 137, "action": "RestartJob"},
         {"exitCode": 143, "action": "RestartJob"},
+        {"exitCode": 255, "action": "RestartJob"},
         {"event": "PodEvicted", "action": "RestartJob"},
     ]
     assert outcome.roles["v/worker"].after_interruption.startswith(

@@ -27,7 +27,7 @@ def test_a_cron_job_is_placed_where_its_jobs_are_described() -> None:
     outcome = place(a_cron_job(), REQUIRE)
 
     job = at_path(outcome.value, "spec.jobTemplate.spec")
-    assert job["podFailurePolicy"]["rules"] == [IGNORED]
+    assert job["podFailurePolicy"]["rules"][0] == IGNORED
     assert at_path(job, "template.spec.tolerations.0.key") == "kubernetes.azure.com/scalesetpriority"
 
 

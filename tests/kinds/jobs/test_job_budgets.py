@@ -14,7 +14,7 @@ from spotwright.placing.context import Group, PlaceOptions
 JOBSET = SHARED / "crds" / "jobset-v0.12.0" / "jobset.json.gz"
 INDEXED = "\n  completionMode: Indexed\n  completions: 4"
 PARALLEL = f"{INDEXED}\n  parallelism: 4"
-NO_ERRORS = "{default: {spot: prefer, interruptions: {max: 7}}}"
+NO_ERRORS = "{default: {spot: prefer, interruptions: {max: 7}, errors: {retries: 0}}}"
 TWO_ERRORS = "{default: {spot: prefer, interruptions: {max: 7}, errors: {retries: 2}}}"
 BOUNDED = "{default: {spot: prefer, timeout: 1h, errors: {retries: 2}}}"
 
@@ -71,7 +71,7 @@ def test_the_report_says_which_field_holds_which_budget() -> None:
     assert outcome.roles["train"].after_interruption == (
         "the pod is created again; it counts against backoffLimit 7, and an error of the code ends the Job at once"
     )
-    assert outcome.reports("note", "exit codes 137 and 143", "count as interruptions, against backoffLimit 7")
+    assert outcome.reports("note", "exit codes 137, 143 and 255", "count as interruptions, against backoffLimit 7")
     assert not outcome.reports("together")
 
 
@@ -107,11 +107,11 @@ def test_an_error_fails_an_index_whose_interruptions_are_counted_alone() -> None
     assert spec(outcome, *LIMITS) == {"backoffLimitPerIndex": 7, "maxFailedIndexes": 0}
 
 
-def test_where_interruptions_are_ignored_each_index_has_the_budget_of_errors() -> None:
+def test_where_interruptions_are_ignored_each_index_has_room_for_those_that_leave_no_condition() -> None:
     outcome = place(a_job(PARALLEL), BOUNDED)
 
     assert effect(outcome, 143, disrupted=True) == "Ignore"
-    assert spec(outcome, *LIMITS) == {"backoffLimitPerIndex": 2, "maxFailedIndexes": 0}
+    assert spec(outcome, *LIMITS) == {"backoffLimitPerIndex": 10 + 2, "maxFailedIndexes": 0}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,9 @@ def test_a_number_of_failed_indexes_that_the_user_allows_stays() -> None:
 
 
 def test_a_placeholder_for_completions_leaves_no_deadline_and_a_note() -> None:
-    outcome = place(a_job("\n  completions: ${trialParameters.n}"), "{default: {spot: prefer, timeout: 1h}}")
+    outcome = place(
+        a_job("\n  completions: ${trialParameters.n}"), "{default: {spot: prefer, timeout: 1h, errors: {retries: 0}}}"
+    )
 
     assert spec(outcome, "activeDeadlineSeconds") == {}
     assert outcome.reports("no deadline bounds all attempts while completions is a placeholder")
@@ -163,7 +165,7 @@ def test_a_job_on_on_demand_keeps_the_retries_of_kubernetes_where_nobody_sets_an
 
 @pytest.mark.parametrize("replace_retries", [False, True])
 def test_a_limit_of_the_users_job_on_on_demand_stays_without_the_option(*, replace_retries: bool) -> None:
-    policy = "{default: {spot: never, errors: {retries: 1}}}"
+    policy = "{default: {spot: never}, tasks: {train: {errors: {retries: 1}}}}"
     outcome = place(a_job("\n  backoffLimit: 3"), policy, replace_retries=replace_retries)
 
     assert spec(outcome, *LIMITS) == {"backoffLimit": 1 if replace_retries else 3}

@@ -16,6 +16,9 @@ ON_EXIT = """
       onExitCodes: {operator: NotIn, values: [0]}"""
 
 
+ERRORS_END = {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [0, 137, 143, 255]}}
+
+
 def rules(value: Any) -> Any:
     return at_path(value, "spec.podFailurePolicy.rules")
 
@@ -26,22 +29,26 @@ def limit(value: Any) -> Any:
 
 def test_with_a_timeout_interruptions_are_ignored_and_all_attempts_together_have_an_end() -> None:
     outcome = place(
-        a_job(), "{default: {spot: prefer, timeout: 1h, interruptions: {max: 2, backoff: 10s}, pending_timeout: 5m}}"
+        a_job(),
+        "{default: {spot: prefer, timeout: 1h, interruptions: {max: 2, backoff: 10s}, pending_timeout: 5m, "
+        "errors: {retries: 0}}}",
     )
 
-    assert rules(outcome.value) == [IGNORED]
+    assert rules(outcome.value) == [IGNORED, ERRORS_END]
     assert at_path(outcome.value, "spec.activeDeadlineSeconds") == 3 * 3600 + 3 * 300 + 10 + 20
-    assert limit(outcome.value) == 0
+    assert limit(outcome.value) == 2, "room for interruptions that leave no condition, as those of a node that restarts"
 
 
 def test_errors_have_a_budget_of_their_own_where_interruptions_are_ignored() -> None:
     outcome = place(a_job(), "{default: {spot: prefer, timeout: 1h, errors: {retries: 4}}}")
 
-    assert limit(outcome.value) == 4
+    assert limit(outcome.value) == 10 + 4
 
 
 def test_completions_that_follow_one_another_lengthen_the_deadline() -> None:
-    policy = "{default: {spot: prefer, timeout: 1h, interruptions: {max: 0}, pending_timeout: 1s}}"
+    policy = (
+        "{default: {spot: prefer, timeout: 1h, interruptions: {max: 0}, errors: {retries: 0}, pending_timeout: 1s}}"
+    )
     outcome = place(a_job("\n  completions: 12\n  parallelism: 5"), policy)
 
     assert at_path(outcome.value, "spec.activeDeadlineSeconds") == 3 * 3601
@@ -58,7 +65,7 @@ def test_without_a_timeout_interruptions_count_as_errors_with_a_warning() -> Non
 def test_a_deadline_that_the_user_wrote_is_a_bound_and_stays() -> None:
     outcome = place(a_job("\n  activeDeadlineSeconds: 600"))
 
-    assert rules(outcome.value) == [IGNORED]
+    assert rules(outcome.value) == [IGNORED, ERRORS_END]
     assert at_path(outcome.value, "spec.activeDeadlineSeconds") == 600
 
 
@@ -72,14 +79,14 @@ def test_replace_retries_replaces_the_deadline_and_the_limit() -> None:
     outcome = place(a_job("\n  activeDeadlineSeconds: 600\n  backoffLimit: 6"), REQUIRE, replace_retries=True)
 
     assert at_path(outcome.value, "spec.activeDeadlineSeconds") > 11 * 3600
-    assert limit(outcome.value) == 0
+    assert limit(outcome.value) == 10
 
 
 def test_a_limit_that_the_user_wrote_stays_and_is_named() -> None:
     outcome = place(a_job("\n  backoffLimit: 6"))
 
     assert limit(outcome.value) == 6
-    assert outcome.reports("backoffLimit 6 stays, the policy says 10")
+    assert outcome.reports("backoffLimit 6 stays, the policy says 16")
 
 
 def test_the_rule_on_interruptions_stands_before_those_on_exit_codes() -> None:
@@ -142,7 +149,7 @@ def test_replace_retries_makes_room_for_a_pod_failure_policy() -> None:
     text = a_job("\n  podReplacementPolicy: TerminatingOrFailed", pod="\n      restartPolicy: OnFailure")
     outcome = place(text, REQUIRE, replace_retries=True)
 
-    assert rules(outcome.value) == [IGNORED]
+    assert rules(outcome.value) == [IGNORED, ERRORS_END]
     assert at_path(outcome.value, "spec.podReplacementPolicy") == "Failed"
     assert at_path(outcome.value, "spec.template.spec.restartPolicy") == "Never"
 
@@ -175,7 +182,7 @@ def test_a_limit_for_each_index_is_the_one_that_counts() -> None:
     outcome = place(a_job("\n  completionMode: Indexed\n  completions: 4\n  backoffLimitPerIndex: 1"))
 
     assert limit(outcome.value) is None
-    assert outcome.reports("backoffLimitPerIndex 1 stays, the policy says 10")
+    assert outcome.reports("backoffLimitPerIndex 1 stays, the policy says 11")
 
 
 def test_a_placeholder_for_completions_leaves_no_bound_to_compute() -> None:

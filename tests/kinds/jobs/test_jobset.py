@@ -13,7 +13,7 @@ from spotwright.placing.enforcement import Mechanism
 
 DISRUPTION_CONDITION = [{"type": "DisruptionTarget", "status": "True"}]
 FAIL = {"action": "FailJob", "onPodConditions": DISRUPTION_CONDITION}
-KILLED = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [137, 143]}}
+KILLED = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [137, 143, 255]}}
 TWO_PODS = "\n        parallelism: 2"
 JOBSET = SHARED / "crds" / "jobset-v0.12.0" / "jobset.json.gz"
 
@@ -53,7 +53,7 @@ def test_an_interruption_fails_the_child_job_at_once_and_restarts_the_set() -> N
 
 
 def test_restarts_are_never_left_uncounted_because_nothing_else_ends_them() -> None:
-    outcome = place(a_jobset("workers", job=TWO_PODS), "{default: {spot: prefer, timeout: 1h}}")
+    outcome = place(a_jobset("workers", job=TWO_PODS), "{default: {spot: prefer, timeout: 1h, errors: {retries: 0}}}")
 
     assert "IgnoreMaxRestarts" not in outcome.text
     assert outcome.reports(
@@ -62,7 +62,7 @@ def test_restarts_are_never_left_uncounted_because_nothing_else_ends_them() -> N
 
 
 def test_in_a_set_of_one_pod_an_error_fails_the_set_and_only_interruptions_are_counted() -> None:
-    outcome = place(a_jobset("workers"), "{default: {spot: prefer, interruptions: {max: 4}}}")
+    outcome = place(a_jobset("workers"), "{default: {spot: prefer, interruptions: {max: 4}, errors: {retries: 0}}}")
 
     child, policy = (
         at_path(outcome.value, path) for path in ("spec.replicatedJobs.0.template.spec", "spec.failurePolicy")
@@ -141,7 +141,7 @@ def test_a_limit_of_restarts_that_the_user_wrote_stays_and_is_named() -> None:
     outcome = place(a_jobset("workers", spec="\n  failurePolicy: {maxRestarts: 3}"))
 
     assert at_path(outcome.value, "spec.failurePolicy.maxRestarts") == 3
-    assert outcome.reports("work.yaml:5: warning", "maxRestarts 3 stays; the policy allows 10")
+    assert outcome.reports("work.yaml:5: warning", "maxRestarts 3 stays; the policy allows 54")
     assert outcome.roles["mnist/workers"].after_interruption.endswith("maxRestarts 3")
 
 

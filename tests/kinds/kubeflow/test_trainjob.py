@@ -262,7 +262,8 @@ UNCOUNTED = """
 
 
 def test_restarts_that_the_runtime_does_not_count_end_with_a_deadline() -> None:
-    policy = "{default: {spot: prefer, timeout: 1h, pending_timeout: 5m, interruptions: {max: 1, backoff: 0s}}}"
+    policy = "{default: {spot: prefer, timeout: 1h, pending_timeout: 5m, interruptions: {max: 1, backoff: 0s}, "
+    policy += "errors: {retries: 0}}}"
     outcome = place(a_trainjob(), policy, beside=a_runtime(job_set=UNCOUNTED))
 
     assert outcome.value["spec"]["activeDeadlineSeconds"] == 2 * (3600 + 300)
