@@ -64,7 +64,7 @@ def test_the_message_tells_an_interruption_from_an_error(message: str, is_interr
 def test_before_3_5_there_is_no_message_so_status_and_exit_code_must_do() -> None:
     expression = template(place(a_workflow(), argo="3.4"))["retryStrategy"]["expression"]
 
-    assert expression == "lastRetry.status == 'Error' || lastRetry.exitCode in ['-1', '137', '143']"
+    assert expression == "lastRetry.status == 'Error' || lastRetry.exitCode in ['-1', '137', '143', '255']"
 
 
 def test_before_argo_3_2_a_warning_reports_that_errors_are_retried_too() -> None:
