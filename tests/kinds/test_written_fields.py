@@ -54,7 +54,9 @@ def fields_of(document: Any, case: str) -> tuple[str, Any]:
     if kind == "Experiment":
         trial = document["spec"]["trialTemplate"].get("trialSpec")
         fields = fields_of(trial, case)[1] if trial is not None else {}
-        return kind, {"spec": {"trialTemplate": {"trialSpec": {**fields, "metadata": {"annotations": {"*": "string"}}}}}}
+        return kind, {
+            "spec": {"trialTemplate": {"trialSpec": {**fields, "metadata": {"annotations": {"*": "string"}}}}}
+        }
     return kind, FIELDS[kind]
 
 

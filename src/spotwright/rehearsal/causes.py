@@ -19,13 +19,14 @@ from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation, OnSigterm, Untold
 from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH, FileActivity, InjectionKind, Save
 from spotwright.rehearsal.loaded_saves import Origin, kind_of
+from spotwright.rehearsal.output_comparison import repeated_row
 from spotwright.rehearsal.trials import TrialRun
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
 
-__all__ = ["folders_of_saves", "probable_cause", "repeated_row", "step_cause", "untold_sigterm"]
+__all__ = ["folders_of_saves", "probable_cause", "step_cause", "untold_sigterm"]
 
 
-_MAX_READ = 10_000_000  # bytes of an output that is searched for rows that are there twice
+_MAX_READ = 10_000_000  # bytes of an output or a log
 _TEMPORARY = (".new", ".tmp", ".part", ".partial", ".temp", "~")
 _LOCK = re.compile(r"(?<![a-z])(?:lock(?:ed|file)?|running|in.?progress)(?![a-z])|\.pid$", re.IGNORECASE)
 _SQLITE = re.compile(r"-(?:journal|wal|shm)$")
@@ -204,20 +205,6 @@ def _repeated(outcome: PointOutcome) -> str:
     return repeated_row(*outcome.output_paths) if len(outcome.output_paths) == 2 else ""
 
 
-def repeated_row(undisturbed: Path, interrupted: Path) -> str:
-    """The first row of a text file that is there more often than undisturbed, where nothing but such rows is added."""
-    try:
-        old, new = (_rows(path) for path in (undisturbed, interrupted))
-    except (OSError, UnicodeDecodeError):
-        return ""
-    added = new - old
-    return (
-        next((row for row in added if row.strip()), "")
-        if added and added.keys() <= old.keys() and not old - new
-        else ""
-    )
-
-
 def _gone(outcome: PointOutcome, trial: TrialRun) -> str:
     """Which output lacks what only an interrupted attempt wrote: a file that it wrote, or the first rows of a log.
 
@@ -281,12 +268,6 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(item)
     else:
         yield json.dumps(value)
-
-
-def _rows(path: Path) -> Counter[str]:
-    if path.stat().st_size > _MAX_READ:
-        return Counter()
-    return Counter(path.read_text("utf-8").splitlines())
 
 
 # -- operations on saves before an interruption

@@ -14,6 +14,7 @@ import re
 import runpy
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,15 @@ from zipfile import BadZipFile
 
 from spotwright.errors import InputError
 
-__all__ = ["UNEXPECTED", "CompareFunction", "Difference", "compare_outputs", "load_compare_function", "without_noise"]
+__all__ = [
+    "UNEXPECTED",
+    "CompareFunction",
+    "Difference",
+    "compare_outputs",
+    "load_compare_function",
+    "repeated_row",
+    "without_noise",
+]
 
 
 CompareFunction = Callable[[str, Any, Any], Any]
@@ -35,6 +44,7 @@ UNEXPECTED = "is unexpected"
 """What is said of an output, or a part of one, that the undisturbed execution does not have."""
 
 _MAX_PARSED = 50_000_000  # bytes; larger files are compared byte by byte only
+_MAX_ROWS = 10_000_000  # bytes of a file that is searched for rows that are there twice
 _BLOCK = 1 << 20
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _MAX_SHOWN = 60  # characters of a value in a message
@@ -318,3 +328,23 @@ def _pairs(left: Any, right: Any) -> list[tuple[str, Any, Any]] | None:
 
 def _close(np: Any, a: Any, b: Any, tolerance: float) -> bool:
     return bool(a.dtype.kind in "fc" and np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
+
+
+def repeated_row(undisturbed: Path, interrupted: Path) -> str:
+    """The first row of a text file that is there more often than undisturbed, where nothing but such rows is added."""
+    try:
+        old, new = (_rows(path) for path in (undisturbed, interrupted))
+    except (OSError, UnicodeDecodeError):
+        return ""
+    added = new - old
+    return (
+        next((row for row in added if row.strip()), "")
+        if added and added.keys() <= old.keys() and not old - new
+        else ""
+    )
+
+
+def _rows(path: Path) -> Counter[str]:
+    if path.stat().st_size > _MAX_ROWS:
+        return Counter()
+    return Counter(path.read_text("utf-8").splitlines())

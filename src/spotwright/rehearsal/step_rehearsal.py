@@ -19,7 +19,6 @@ from pathlib import Path
 from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.causes import repeated_row
 from spotwright.rehearsal.generator_states import changed_generators
 from spotwright.rehearsal.injection_points import (
     SAVES,
@@ -39,6 +38,7 @@ from spotwright.rehearsal.output_comparison import (
     Difference,
     compare_outputs,
     compared_names,
+    repeated_row,
     without_noise,
 )
 from spotwright.rehearsal.ranks import require_ranks
