@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from tests.kinds.kubeflow.runtimes import a_runtime
-from tests.placing.placed import place
+from tests.placing.placed import assert_unplaces, place
 
-from spotwright.placing.environment import TORCHRUN_VARIABLE, c10d_endpoint, starts_torchrun
+from spotwright.placing.environment import TORCHRUN_VARIABLE, c10d_endpoint, restarts_ranks, starts_torchrun
 
 NAME = TORCHRUN_VARIABLE["name"]
 POLICY = "{default: {spot: prefer}}"
@@ -77,6 +77,28 @@ def test_a_jobset_gets_the_variable_where_torchrun_is_started_and_its_user_has_s
     assert values(place(JOB_SET % container, POLICY).value) == found
 
 
+@pytest.mark.parametrize(
+    ("container", "does"),
+    [
+        ({"command": ["torchrun", "--max-restarts", "3", "train.py"]}, True),
+        ({"command": ["sh", "-c", "torchrun --max_restarts=3 train.py"]}, True),
+        ({"command": ["torchrun", "train.py"], "env": [{"name": "PET_MAX_RESTARTS", "value": "3"}]}, True),
+        ({"command": ["torchrun", "--max-restarts=0", "train.py"]}, False),
+        ({"command": ["torchrun", "train.py"]}, False),
+        ({"command": ["supervise", "--max-restarts", "3"]}, False),
+    ],
+)
+def test_where_torchrun_starts_ranks_again(container: dict[str, Any], does: bool) -> None:
+    assert restarts_ranks(container) is does
+
+
+def test_a_job_that_restarts_its_ranks_gets_the_variable_and_gives_it_back() -> None:
+    text = JOB_SET % "{name: main, image: a, command: [torchrun, --max-restarts, '3', train.py]}"
+    placed = place(text, POLICY)
+    assert values(placed.value) == ["1"]
+    assert_unplaces(text, placed.text)
+
+
 C10D = ["torchrun", "--rdzv-backend=c10d", "--rdzv-endpoint=train-workers-0-0.train:29400", "train.py"]
 
 
@@ -140,7 +162,7 @@ def test_what_explain_says_of_the_variable() -> None:
         [role] = place(JOB_SET % container, POLICY).roles.values()
         return role.torchrun
 
-    meets = f"{NAME}=1 in main, so that the agent that comes for a lost one meets those that stay"
+    meets = f"{NAME}=1 in main, so that ranks that start again meet, and so does an agent that comes for a lost one"
     assert said("{name: main, image: a, command: [torchrun, train.py]}") == meets
     own = f"{{name: main, image: a, command: [torchrun], env: [{{name: {NAME}, value: '0'}}]}}"
     assert said(own) == f"{NAME}=0 in main, so not all may meet again (yours: write 1)"

@@ -406,10 +406,10 @@ def saves_on_a_full_disk(rank: Rank, place: str) -> list[Any]:
         message = raised(error, SaveFailed)
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     state = zeros()
-    dcp.load(state, storage_reader=StoreReader(place))
+    dcp.load(state, storage_reader=StoreReader(place, again=True))
     before = differing(state, 1)
     dcp.save(on_ranks(wholes(3)), storage_writer=writer)
-    dcp.load(state, storage_reader=StoreReader(place))
+    dcp.load(state, storage_reader=StoreReader(place, again=True))
     return [message, before, differing(state, 3)]
 
 
@@ -662,7 +662,7 @@ def goes_on_in_a_new_group(rank: Rank, place: str, sharded: bool) -> list[str]:
     dist.barrier()
     dist.destroy_process_group()
     dist.init_process_group("gloo", store=dist.PrefixStore("2", store), rank=rank.number, world_size=rank.count)
-    with Checkpoint(place, group=dist.group.WORLD) as again:
+    with Checkpoint(place, group=dist.group.WORLD, again=True) as again:
         loaded = again.load()
         assert again.step == ckpt.step
         found = state(99)

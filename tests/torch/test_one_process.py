@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from spotwright.checkpoint import Checkpoint
 from spotwright.checkpoint.torch import restore, state_of
 
 
+@pytest.mark.usefixtures("attempts_in_one_process")
 def test_pytorch_goes_on_through_its_own_state_dicts(tmp_path: Path) -> None:
     features = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
     target = features.sum(dim=1, keepdim=True)

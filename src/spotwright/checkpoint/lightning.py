@@ -210,6 +210,9 @@ class SpotCheckpoint(OnExceptionCheckpoint):  # type: ignore[misc]  # Lightning 
         signal.signal(signal.SIGTERM, signal.SIG_DFL if self._users_handler is None else self._users_handler)
         total = trainer.estimated_stepping_batches
         self._step = self._first_step = trainer.global_step
+        epochs = trainer.fit_loop.epoch_progress.current
+        if self._step >= total and (trainer.max_epochs or 0) > epochs.processed:
+            epochs.processed = trainer.max_epochs  # the save came before Lightning counted the last epoch
         self._training = AttendedTraining(
             self._step,
             int(total) if total < float("inf") else 0,

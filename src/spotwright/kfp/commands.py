@@ -200,6 +200,7 @@ def command(folder: str = ""):
     told = []  # SIGTERM comes for the command alone, as to process 1 of a container: not for the processes that it starts
     signal.signal(signal.SIGTERM, lambda *_: told.append(signal.SIGTERM))
     environment = {{name: value for name, value in os.environ.items() if name != "_KFP_RUNTIME"}}
+    environment.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")  # torchrun: ranks that it starts again meet
     try:
         process = subprocess.Popen(json.loads({command}), env=environment, cwd=folder or None, start_new_session=True)
     except OSError as error:

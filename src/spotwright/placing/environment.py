@@ -50,6 +50,7 @@ __all__ = [
     "installs_spotwright",
     "library_lines",
     "needs_place",
+    "restarts_ranks",
     "starts_executor",
     "starts_torchrun",
     "working_containers",
@@ -88,14 +89,17 @@ class AttemptIdentity:
 
 
 TORCHRUN_VARIABLE = {"name": "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "value": "1"}
-"""The variable that pods get whose code torchrun starts: then its ranks do not share the store of the rendezvous (c10d).
+"""The variable that pods get whose code torchrun starts: then its ranks do not share the store of the rendezvous.
 
-With a shared one, an agent that stays rank 0 does not publish the store's address in the next round, and the agent that comes
-for a lost one waits for it in vain. Source: PyTorch 2.15, ``torch/distributed/elastic/rendezvous/dynamic_rendezvous.py``,
-``next_rendezvous``. Other ways to meet (``static``, etcd) do not read it.
+With a shared one, ranks that torchrun starts again (``--max-restarts``) read the addresses of those before, and gloo waits for
+them; and an agent that stays rank 0 does not publish the store's address in the next round, so that the agent that comes for a
+lost one waits in vain. The process of torchrun reads the variable, at each round, and hands the result to its ranks: in a rank
+it is too late. Source: PyTorch 2.15, ``torch/distributed/elastic/rendezvous/dynamic_rendezvous.py`` (``use_agent_store``,
+``next_rendezvous``). The rendezvous ``static`` does not read it and always shares; ``--master-port``, ``--master-addr`` and
+``--node-rank`` choose it.
 """
 
-SHARES_ITS_STORE = "a pod that comes for a lost one may wait in vain for those that stay"
+SHARES_ITS_STORE = "ranks that start again, and a pod that comes for a lost one, may wait in vain"
 """What happens without the variable, as a clause for messages."""
 
 SHARED_TEMPLATE = (
@@ -104,7 +108,7 @@ SHARED_TEMPLATE = (
 )
 """Why a rendezvous by c10d is on spot, and what to do, as the end of a message."""
 
-TORCHRUN_REASON = "the agent that comes for a lost one meets those that stay"
+TORCHRUN_REASON = "ranks that start again meet, and so does an agent that comes for a lost one"
 """What the variable is for."""
 
 _STARTS_TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b|\baccelerate\s+launch\b")
@@ -183,6 +187,14 @@ def c10d_endpoint(container: Mapping[str, Any]) -> str:
     return endpoint if backend == "c10d" and not _WITHIN_A_POD.match(endpoint) else ""
 
 
+def restarts_ranks(container: Mapping[str, Any]) -> bool:
+    """Whether torchrun in a container visibly starts ranks again that have failed."""
+    text, variables = _text(container), {str(one.get("name")): one.get("value") for one in _variables_of(container)}
+    found = _RESTARTS.search(text) if starts_torchrun(container) else None
+    return (found[1] if found else str(variables.get(f"{_OF_TORCHRUN}MAX_RESTARTS") or "0")).strip("'\"") != "0"
+
+
+_RESTARTS = re.compile(r"--max[-_]restarts[=\s]+(\S+)")
 _BACKEND = re.compile(r"--rdzv[-_]backend[=\s]+['\"]?([\w-]+)"), f"{_OF_TORCHRUN}RDZV_BACKEND"
 _ENDPOINT = re.compile(r"--rdzv[-_]endpoint[=\s]+['\"]?([^\s'\"]+)"), f"{_OF_TORCHRUN}RDZV_ENDPOINT"
 _WITHIN_A_POD = re.compile(r"localhost\b|127\.|\[?::1|$")

@@ -118,8 +118,9 @@ def _shown_by_ends(outcome: PointOutcome, trial: TrialRun) -> str:
 
 
 _FORMER_ADDRESSES = (
-    "restarted ranks connect to the addresses of those before, as gloo does with torchrun's default rendezvous (PyTorch 2.15): "
-    "start it with --standalone, or on several nodes with --rdzv-backend c10d"
+    "restarted ranks connect to the addresses of those before, as gloo does where ranks share torchrun's store (PyTorch 2.15): "
+    "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where torchrun starts, and leave out --master-port, --master-addr and --node-rank, "
+    "with which torchrun does not read it"
 )
 
 

@@ -23,7 +23,13 @@ from spotwright.linter.subjects import (
     pods_at_once,
     pods_of,
 )
-from spotwright.placing.environment import SHARES_ITS_STORE, TORCHRUN_REASON, TORCHRUN_VARIABLE, c10d_endpoint
+from spotwright.placing.environment import (
+    SHARES_ITS_STORE,
+    TORCHRUN_REASON,
+    TORCHRUN_VARIABLE,
+    c10d_endpoint,
+    restarts_ranks,
+)
 
 __all__ = ["RULES"]
 
@@ -98,14 +104,16 @@ def _shared_store(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     if not pods.asks_for_spot:
         return
     for container in pods.containers:
-        if not c10d_endpoint(container.value):
+        meets = bool(c10d_endpoint(container.value))
+        if not meets and not restarts_ranks(container.value):
             continue
         given = [mapping_of(one) for one in items_of(container.value.get("env"))]
         value = next((one.get("value") for one in given if one.get("name") == _NAME), None)
         if value != TORCHRUN_VARIABLE["value"]:
             what = "has no" if value is None else f"has {value} as"
             yield Problem(
-                (*container.path, "env"), f"{pods.label} meets by c10d and {what} {_NAME}: {SHARES_ITS_STORE}"
+                (*container.path, "env"),
+                f"{pods.label} {'meets by c10d' if meets else 'restarts its ranks'} and {what} {_NAME}: {SHARES_ITS_STORE}",
             )
             return
 
@@ -186,10 +194,11 @@ RULES = (
     Rule(
         id="torchrun-shares-store",
         severity=Severity.NOTE,
-        title=f"torchrun that meets by c10d, without {_NAME}",
+        title=f"torchrun that meets by c10d or restarts ranks, without {_NAME}",
         why=f"{SHARES_ITS_STORE[0].upper()}{SHARES_ITS_STORE[1:]}. place and the controller set the variable where torchrun is "
         f"visibly started, so that {TORCHRUN_REASON}; a value that is there stays.",
-        fix=f'Set {_NAME} to "1" in the container that starts torchrun.',
+        fix=f'Set {_NAME} to "1" in the container that starts torchrun, and leave out --master-port, --master-addr and '
+        "--node-rank: with them torchrun does not read it.",
         fails=_a_set(_TORCHRUN.format(job="leader"), leader=True),
         passes=_a_set(_VARIABLE + _TORCHRUN.format(job="leader"), leader=True),
         checks=Checks(pods=_shared_store),
