@@ -32,7 +32,8 @@ def nested(levels: int, innermost: dict[str, Any], *, twice: bool = True) -> dic
     return ir({"top": task("level-0")}, components)
 
 
-STEP, EMPTY, AGAIN = component("step"), {"dag": {"tasks": {}}}, {"dag": {"tasks": {"again": task("level-0")}}}
+STEP, AGAIN = component("step"), {"dag": {"tasks": {"again": task("level-0")}}}
+EMPTY: dict[str, Any] = {"dag": {"tasks": {}}}
 FORMS = {
     "40 levels, each twice": (nested(40, STEP), "more than 20,000 tasks"),
     "40 levels of nothing, each twice": (nested(40, EMPTY), "more than 20,000 tasks"),

@@ -90,7 +90,7 @@ def of_watcher(job: dict[str, Any], config: Config, labels: list[dict[str, str]]
         run = store.create(job, templates_of([job]), unique[:-1], 1_900_000_000.0)
         ladders = [run.state.plan.instance("train", "train").ladder]
         if unique:
-            run.extend(1_900_000_001.0, pool=unique[-1])
+            run.add_pool(1_900_000_001.0, unique[-1])
             run.commit()
             ladders.append(run.state.plan.instance("train", "train").ladder)
         store.close()

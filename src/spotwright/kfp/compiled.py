@@ -277,7 +277,7 @@ class _Opened:
     def __init__(self, name: str, keys: Keys, definition: Any) -> None:
         tasks = _mapping(_mapping(_mapping(definition).get("dag")).get("tasks"))
         self.name, self.size, self.levels = name, len(tasks), 1
-        self.calls = [((*keys, "dag", "tasks", key), _called(task)) for key, task in reversed(tasks.items())]
+        self.calls = [((*keys, "dag", "tasks", key), _called(task)) for key, task in reversed(list(tasks.items()))]
 
 
 def require_size(ir: Mapping[str, Any]) -> None:

@@ -158,6 +158,7 @@ def test_a_disk_that_live_runs_of_one_namespace_fill_loses_the_largest_of_these_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = Heard()
+    quota: RunQuota
     made = SilentWatcher(tmp_path / "state", on_cut=lambda run: quota.heard(run))  # noqa: PLW0108  # made below
     quota = RunQuota(StateFolder.existing(tmp_path / "state"), events, made.watcher.cut_largest)  # type: ignore[arg-type]
     flood(made, "flood", "team-a", 20)

@@ -193,7 +193,7 @@ def test_the_deletion_is_tried_again_though_the_pod_has_failed(tmp_path: Path) -
 
 def test_a_silent_node_holds_a_pod_whose_author_wants_it_until_its_machine_is_gone(tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
-        deleted = {"deletionTimestamp": at(40), "annotations": KEPT}
+        deleted: dict[str, Any] = {"deletionTimestamp": at(40), "annotations": KEPT}
         bed.pod("one", node="n1", phase="Running", **deleted)
         bed.put(NODES, silent("node.kubernetes.io/unreachable"))
         async with bed.leader():

@@ -68,6 +68,9 @@ def given_up(second: float, reason: str = "DeletionByTaintManager", phase: str =
     return made
 
 
+approx: Any = pytest.approx  # so that a tuple with it may equal one of numbers
+
+
 def end_of(cluster: Cluster) -> tuple[float, float, str]:
     """The earliest and the latest end of the first attempt, in seconds after the begin, and the last proof of its life."""
     first: AttemptState = cluster.state().tasks["train"].attempts[0]
@@ -84,7 +87,7 @@ def test_a_node_that_falls_silent_first(cluster: Cluster) -> None:
     cluster.now = BEGIN + 372.0
     cluster.look(TRAIN, given_up(372, deletionTimestamp=at(402), deletionGracePeriodSeconds=30))
 
-    assert end_of(cluster) == (pytest.approx(22.1), 72, "the last line of its log")
+    assert end_of(cluster) == (approx(22.1), 72, "the last line of its log")
     assert cluster.state().tasks["train"].last.cause is Cause.LOST
 
 
@@ -98,9 +101,9 @@ def test_a_node_object_that_is_deleted_within_a_second(cluster: Cluster) -> None
     cluster.now = BEGIN + 74.0
     cluster.look(TRAIN, given_up(74, "DeletionByPodGC", phase="Failed"), gone=("one",))
 
-    assert end_of(cluster) == (pytest.approx(22.1), 23, "the last line of its log")
+    assert end_of(cluster) == (approx(22.1), 23, "the last line of its log")
     (attempt,) = run_view(cluster.state(), "train", cluster.now)["tasks"][0]["attempts"]
-    assert attempt["seconds"] == pytest.approx(21.1)
+    assert attempt["seconds"] == approx(21.1)
     assert attempt["cost"]["money"] > 0.0
     assert (attempt["ended_by"], attempt["last_proof"]) == (BEGIN + 23, "the last line of its log")
 
@@ -119,7 +122,7 @@ def test_show_and_the_account_name_the_range_and_its_proof(cluster: Cluster) -> 
     made = account(cluster.state())
     assert report_json(made)["attempts_by_start"][0]["ended_by"] == BEGIN + 72
     (cost,) = made.attempts_by_start
-    assert (float(cost.seconds), float(cost.uncounted.seconds)) == (pytest.approx(21.1), pytest.approx(49.9 / 2))
+    assert (float(cost.seconds), float(cost.uncounted.seconds)) == (approx(21.1), approx(49.9 / 2))
     told = " ".join(" ".join(money_lines(made)).split())
     assert "more, since the end of 1 attempt was not reported: counted up to the last proof of life" in told
 
@@ -148,7 +151,7 @@ def test_a_cut_while_the_controller_is_away(cluster: Cluster, leaves: str) -> No
 
     earliest, latest, proof = end_of(cluster)
     assert earliest <= CUT <= latest
-    assert (earliest, latest, proof) == (pytest.approx(20.7), 72, "the last line of its log")
+    assert (earliest, latest, proof) == (approx(20.7), 72, "the last line of its log")
 
 
 def test_a_machine_that_boots_again_ended_its_container_before(cluster: Cluster) -> None:
@@ -159,7 +162,7 @@ def test_a_machine_that_boots_again_ended_its_container_before(cluster: Cluster)
     back["status"]["containerStatuses"][0]["state"]["terminated"] |= {"reason": "Unknown", "startedAt": at(2)}
     cluster.look(TRAIN, back)
 
-    assert end_of(cluster) == (pytest.approx(22.1), 50, "the last line of its log")
+    assert end_of(cluster) == (approx(22.1), 50, "the last line of its log")
 
 
 def test_without_a_log_the_lease_of_the_node_tells(cluster: Cluster) -> None:
@@ -190,7 +193,7 @@ def test_what_a_machine_says_after_its_boot_proves_nothing_of_before(cluster: Cl
     back["status"]["containerStatuses"][0]["state"]["terminated"] |= {"reason": "Unknown", "startedAt": at(2)}
     cluster.look(TRAIN, back)
 
-    assert end_of(cluster)[0] == pytest.approx(22.1)
+    assert end_of(cluster)[0] == approx(22.1)
 
 
 def test_an_end_that_its_kubelet_tells_is_a_moment(cluster: Cluster) -> None:

@@ -23,11 +23,12 @@ def test_attempts_outlive_an_engine_that_detaches_and_their_results_count(projec
     started = project.start("run", str(project.pipeline({"only": step(finishes_when_told, {})})), "--name", "r")
     eventually((project.playground / "holding").exists)
 
-    with closing(Journal.open(project.state / "runs" / "r" / "journal.db")) as journal:
+    path = project.state / "runs" / "r" / "journal.db"
+    with closing(Journal.open(path)) as journal:
         lease = journal.lease()
         assert lease is not None
         journal.request("detach", 1.0)
-        assert bodies.wake(lease.holder)
+        assert bodies.wake(path, lease.holder)
     done = started.wait()
     assert (done.code, project.processes() != {}) == (130, True)
     assert "its attempts go on; take it up with: spotwright resume r" in done.err
