@@ -13,7 +13,7 @@ from tests.e2e.project import AT_WORK, Project, eventually
 
 HEAD = {
     "run", "pipeline", "status", "why", "seed", "time_scale", "started_at", "finished_at", "seconds", "currency", "prices",
-    "has_prices", "orchestrator",
+    "has_prices", "orchestrator", "deadline",
 }  # fmt: skip
 RUN = HEAD | {"engines", "driven", "arguments", "notes", "tasks", "left_behind", "nodes", "outputs", "left_out"}
 SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost"}
@@ -24,7 +24,7 @@ TASK = {
 ATTEMPT = {
     "number", "status", "pools", "pool", "node", "capacity", "cause", "why", "next", "tried", "placed_why", "kept_why",
     "moved_why", "moved_at", "placed_at", "bound_at", "runs_since",
-    "noticed_at", "goes_at", "ended_at", "seconds", "share", "cost", "kept", "held", "released",
+    "noticed_at", "goes_at", "ended_at", "ended_by", "last_proof", "seconds", "share", "cost", "kept", "held", "released",
     "first_progress", "progress", "exit_code",
     "signal", "last_line", "log",
 }  # fmt: skip

@@ -24,11 +24,14 @@ def cases() -> list[str]:
 
 
 def without_record(data: dict[str, Any]) -> dict[str, Any]:
-    metadata = data["metadata"]
-    annotations = {key: value for key, value in metadata["annotations"].items() if key != "spotwright.dev/placed"}
-    metadata["annotations"] = annotations
-    if not annotations:
+    """The object without its record, which an Experiment has in its trial; nothing empty is left of what held it."""
+    holder = data["spec"]["trialTemplate"]["trialSpec"] if data["kind"] == "Experiment" else data
+    metadata = holder["metadata"]
+    metadata["annotations"].pop("spotwright.dev/placed")
+    if not metadata["annotations"]:
         del metadata["annotations"]
+    if not metadata:
+        del holder["metadata"]
     return data
 
 

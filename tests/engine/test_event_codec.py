@@ -60,6 +60,7 @@ SIGNAL_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "accepted_by_controller": FLAG,
     "noticed": FLAG,
     "node_gone": FLAG,
+    "node_restarted": TEXT,
     "heard": FLAG,
     "timed_out": FLAG,
     "oom_kills": st.integers(0, 3),

@@ -52,7 +52,7 @@ def test_a_finding_about_a_runtime_names_its_file() -> None:
     settings = a_config("{default: {spot: prefer}}", "{trainer: '2.3'}")
     placed = {FILE: place_text(job, FILE, settings, References(parse(runtime, "runtime.yaml")), EXPLAIN)}
 
-    assert "note: runtime.yaml: line 6: maxRestarts 10 counts interruptions" in explanation_text(placed, settings)
+    assert "runtime.yaml: line 6: maxRestarts 16 counts interruptions" in explanation_text(placed, settings)
     assert "runtime.yaml" in {
         finding["file"] for finding in explanation_json(placed, settings)["files"][FILE]["findings"]
     }

@@ -87,7 +87,7 @@ def test_an_attempt_that_waits_has_no_log_yet(tmp_path: Path) -> None:
 def test_the_log_of_the_build_of_an_environment(tmp_path: Path) -> None:
     story = Story(stored_plan(with_packages=True).plan, run="a-run")
     reader = recorded(tmp_path / "state", story, with_packages=True)
-    log = reader.folder.environment_log("pandas>=2.log")
+    log = reader.folder.environment_log("1-packages.log")
     log.parent.mkdir(parents=True)
     log.write_bytes(b"Collecting pandas\n\x1b[2K 10%\r\x1b[2K 100%\n")
     page = RunLogs(reader).page("eval", ENVIRONMENT, 0, 9)

@@ -106,7 +106,7 @@ class Story:
     def _building(self, asked: EnvironmentAsked) -> Event:
         executor = self.state.tasks[asked.task].plan.spec.executor
         assert isinstance(executor, PythonComponent)
-        log = f"{'-'.join(executor.packages)}.log"
+        log = f"{len(executor.packages)}-packages.log"
         return EnvironmentChanged(self.at, asked.task, state="building", packages=executor.packages, log=log)
 
     def builds(self, *tasks: str, why: str = "", last_lines: Sequence[str] = ()) -> Story:

@@ -96,11 +96,13 @@ def _beside(plan_file: Path | None, costs: Account, reader: RunReader) -> Beside
 
     A plan of its own that does not fit the run hides nothing of the account.
     """
-    from spotwright.forecast.report import beside, read_forecast
-
     try:
         path = reader.folder.own_forecast() if plan_file is None else plan_file
-        return None if path is None else beside(read_forecast(path), costs, reader.state)
+        if path is None:
+            return None
+        from spotwright.forecast.report import beside, read_forecast
+
+        return beside(read_forecast(path), costs, reader.state)
     except (InputError, StateError) as error:
         if plan_file is not None:
             raise

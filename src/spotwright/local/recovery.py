@@ -46,6 +46,7 @@ __all__ = [
 KILL = signal.SIGUSR1
 """The signal that tells a shim that its node is gone; see :mod:`spotwright.local.supervisor.fork_server`."""
 
+_ENDING = 5.0  # seconds in which a process without an environment has to end
 _PATIENCE = 10.0
 """Seconds that SIGKILL may take to end a process."""
 
@@ -223,9 +224,11 @@ def _open(directory: Path, claim: dict[str, Any] | None) -> int | None:
     if claim is None:
         return None
     pidfd = process_identity.open_process(process_identity.read_identity(claim))
-    if pidfd is None or _mark(claim["folder"]) in process_identity.environ(claim["pid"]):
+    environment = frozenset() if pidfd is None else process_identity.environ(claim["pid"])
+    if pidfd is None or _mark(claim["folder"]) in environment:
         return pidfd
-    has_ended = bool(select.select([pidfd], [], [], 0)[0])  # its environment goes first
+    # A process loses its environment some time before its end.
+    has_ended = bool(select.select([pidfd], [], [], 0 if any(environment) else _ENDING)[0])
     os.close(pidfd)
     if has_ended:
         return None
