@@ -32,5 +32,6 @@ def compared(pytestconfig: pytest.Config) -> Compared:
 
     def note(event: str, kind: str, way: str, result: object) -> None:
         cells.setdefault((event, kind), {})[way] = str(result)
+        print(f"{event} | {kind} | {way} | {result}", flush=True)
 
     return note
