@@ -200,6 +200,8 @@ def test_what_ends_well_without_spotwright_ends_well_with_it(
 ) -> None:
     kinds = start(kube, namespaces, Program(errors=2 if EVENTS[event] is nothing else 0), tmp_path)
     scene = Scene(kube, faults, leader, namespaces, kinds)
+    for namespace in namespaces.values():
+        (tmp_path / namespace / "go").touch()
     began = time.monotonic()
     ends = follow(scene, began, EVENTS[event])
     for (way, kind), result in ends.items():

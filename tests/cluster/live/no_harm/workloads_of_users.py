@@ -1,7 +1,7 @@
 """Workloads as users write them, with retries of their own, and how each ended: the same objects for every way of running them.
 
-A script runs for a time and then ends well. Members of a gang fail when their peer is silent, as NCCL and gloo do, so that the
-peer of a lost node fails before Kubernetes has noticed the loss.
+A script runs for a time once the file ``go`` is in the folder that all pods share, and then ends well. Members of a gang fail
+when their peer is silent, as NCCL and gloo do, so that the peer of a lost node fails before Kubernetes has noticed the loss.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.cluster.live.runtimes import training_runtime
 
 __all__ = ["GANGS", "KINDS", "SINGLE", "Outcome", "Program", "make", "outcome", "pods_of"]
 
-WORK = 20  # seconds that a script works in each attempt
+WORK = 20  # seconds that a script works in each attempt, at least until the test says go
 _CRDS = {
     "workflow": "workflows.argoproj.io",
     "jobset": "jobsets.jobset.x-k8s.io",
@@ -26,7 +26,7 @@ _RETRIES = 3  # what the author of a Workflow, a JobSet or a runtime allows; a J
 _ALONE = f"""
 trap 'exit 143' TERM
 i=0
-while [ $i -lt {WORK} ]; do sleep 1 & wait $!; i=$((i + 1)); done
+while [ $i -lt {WORK} ]; do sleep 1 & wait $!; [ ! -e /saves/go ] || i=$((i + 1)); done
 """
 
 _ERRORS = """
@@ -48,7 +48,7 @@ while [ $(silent) -gt 1 ]; do beat; waits=$((waits + 1)); [ $waits -lt 360 ] || 
 i=0
 while [ $i -lt {2 * WORK} ]; do
     beat
-    i=$((i + 1))
+    [ ! -e /saves/go ] || i=$((i + 1))
     [ $(silent) -lt 4 ] || {{ echo "the peer is silent"; exit 1; }}
 done
 touch $me.done
