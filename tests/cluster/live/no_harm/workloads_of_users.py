@@ -36,7 +36,7 @@ if [ ${JOB_COMPLETION_INDEX:-0} = 0 ] && [ $errors -lt ERRORS ]; then echo $((er
 """
 
 # Each member writes the time into a file each half second. It waits for its peer, works while the peer is alive, and exits with 1
-# after four seconds without a sign of it. A member that is done stays a sign of life for its peer.
+# after eight seconds without a sign of it. A member that is done stays a sign of life for its peer.
 _GANG = f"""
 trap 'exit 143' TERM
 me=/saves/$NAME-${{JOB_COMPLETION_INDEX:-0}} peer=/saves/$NAME-$((1 - ${{JOB_COMPLETION_INDEX:-0}}))
@@ -49,7 +49,7 @@ i=0
 while [ $i -lt {2 * WORK} ]; do
     beat
     [ ! -e /saves/go ] || i=$((i + 1))
-    [ $(silent) -lt 4 ] || {{ echo "the peer is silent"; exit 1; }}
+    [ $(silent) -lt 8 ] || {{ echo "the peer is silent"; exit 1; }}
 done
 touch $me.done
 """
