@@ -210,14 +210,19 @@ def test_what_ends_well_without_spotwright_ends_well_with_it(
         f"{kind}, {way}: {ends[way, kind]}; {NOTHING}: {ends[NOTHING, kind]}"
         for kind in kinds
         for way in (FILE, CONTROLLER)
-        if is_worse(ends[way, kind], ends[NOTHING, kind])
+        if is_worse(kind, ends[way, kind], ends[NOTHING, kind])
     ]
     assert not worse, "\n".join([event, *worse])
 
 
-def is_worse(ours: Outcome, alone: Outcome) -> bool:
-    """Whether a workload failed, hangs or ended much later, which ended well without Spotwright."""
-    return bool(alone.well) and (not ours.well or ours.seconds > alone.seconds + SLACK)
+def is_worse(kind: str, ours: Outcome, alone: Outcome) -> bool:
+    """Whether a workload failed, hangs or ended much later, which ended well without Spotwright.
+
+    The time of a Workflow says nothing: Argo 3.7.3 waits minutes for the WorkflowTaskResult of a pod whose node restarted, or
+    none at all, in every way of running it alike.
+    """
+    is_late = kind != "workflow" and ours.seconds > alone.seconds + SLACK
+    return bool(alone.well) and (not ours.well or is_late)
 
 
 def start(kube: Kube, namespaces: Mapping[str, str], program: Program, folder: Path) -> tuple[str, ...]:
