@@ -34,7 +34,7 @@ from tests.cluster.live.no_harm.workloads_of_users import (
     Outcome,
     Program,
     make,
-    outcome,
+    outcomes,
     pods_of,
 )
 
@@ -273,19 +273,15 @@ def placed(objects: list[Object], folder: Path) -> list[Object]:
 def follow(scene: Scene, began: float, event: Callable[[Scene], object]) -> dict[tuple[str, str], Outcome]:
     """Let the event happen, and follow every workload to its end."""
     event(scene)
-    ends: dict[tuple[str, str], Outcome] = {}
-    seen: dict[tuple[str, str], set[str]] = {}
     cells = [(way, kind) for way in scene.namespaces for kind in scene.kinds]
+    ends: dict[tuple[str, str], Outcome] = {}
+    seen: dict[tuple[str, str], set[str]] = {cell: set() for cell in cells}
     while len(ends) < len(cells) and time.monotonic() < began + ENDS:
-        for way, kind in cells:
-            namespace = scene.namespaces[way]
-            pods = seen.setdefault((way, kind), set())
-            pods |= {pod["metadata"]["uid"] for pod in pods_of(scene.kube, kind, namespace)}
-            now = outcome(scene.kube, kind, namespace, began, len(pods))
-            if now.well is not None:
-                ends.setdefault((way, kind), now)
-        time.sleep(1)
-    return {
-        (way, kind): ends.get((way, kind), Outcome(None, time.monotonic() - began, len(seen.get((way, kind), ()))))
-        for way, kind in cells
-    }
+        for way, namespace in scene.namespaces.items():
+            for kind, (now, pods) in outcomes(scene.kube, scene.kinds, namespace, began).items():
+                seen[way, kind] |= pods
+                if now.well is not None:
+                    ends.setdefault((way, kind), now._replace(pods=len(seen[way, kind])))
+        time.sleep(2)
+    hangs = {cell: Outcome(None, time.monotonic() - began, len(seen[cell])) for cell in cells}
+    return {**hangs, **ends}
