@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -272,16 +273,18 @@ def placed(objects: list[Object], folder: Path) -> list[Object]:
 
 def follow(scene: Scene, began: float, event: Callable[[Scene], object]) -> dict[tuple[str, str], Outcome]:
     """Let the event happen, and follow every workload to its end."""
-    event(scene)
     cells = [(way, kind) for way in scene.namespaces for kind in scene.kinds]
     ends: dict[tuple[str, str], Outcome] = {}
     seen: dict[tuple[str, str], set[str]] = {cell: set() for cell in cells}
-    while len(ends) < len(cells) and time.monotonic() < began + ENDS:
-        for way, namespace in scene.namespaces.items():
-            for kind, (now, pods) in outcomes(scene.kube, scene.kinds, namespace, began).items():
-                seen[way, kind] |= pods
-                if now.well is not None:
-                    ends.setdefault((way, kind), now._replace(pods=len(seen[way, kind])))
-        time.sleep(2)
+    with ThreadPoolExecutor(1) as beside:
+        happening = beside.submit(event, scene)
+        while len(ends) < len(cells) and time.monotonic() < began + ENDS:
+            for way, namespace in scene.namespaces.items():
+                for kind, (now, pods) in outcomes(scene.kube, scene.kinds, namespace, began).items():
+                    seen[way, kind] |= pods
+                    if now.well is not None:
+                        ends.setdefault((way, kind), now._replace(pods=len(seen[way, kind])))
+            time.sleep(2)
+        happening.result()
     hangs = {cell: Outcome(None, time.monotonic() - began, len(seen[cell])) for cell in cells}
     return {**hangs, **ends}
