@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
+
+_log = logging.getLogger(__name__)
 
 Compared = Callable[[str, str, str, object], None]
 """Notes how a workload of a kind ended after an event, by the way in which it ran."""
@@ -32,5 +35,6 @@ def compared(pytestconfig: pytest.Config) -> Compared:
 
     def note(event: str, kind: str, way: str, result: object) -> None:
         cells.setdefault((event, kind), {})[way] = str(result)
+        _log.info("%s | %s | %s | %s", event, kind, way, result)
 
     return note

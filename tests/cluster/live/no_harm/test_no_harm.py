@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from tests.cluster.live.no_harm.workloads_of_users import (
     Outcome,
     Program,
     make,
-    outcome,
+    outcomes,
     pods_of,
 )
 
@@ -200,6 +201,8 @@ def test_what_ends_well_without_spotwright_ends_well_with_it(
 ) -> None:
     kinds = start(kube, namespaces, Program(errors=2 if EVENTS[event] is nothing else 0), tmp_path)
     scene = Scene(kube, faults, leader, namespaces, kinds)
+    for namespace in namespaces.values():
+        (tmp_path / namespace / "go").touch()
     began = time.monotonic()
     ends = follow(scene, began, EVENTS[event])
     for (way, kind), result in ends.items():
@@ -208,14 +211,19 @@ def test_what_ends_well_without_spotwright_ends_well_with_it(
         f"{kind}, {way}: {ends[way, kind]}; {NOTHING}: {ends[NOTHING, kind]}"
         for kind in kinds
         for way in (FILE, CONTROLLER)
-        if is_worse(ends[way, kind], ends[NOTHING, kind])
+        if is_worse(kind, ends[way, kind], ends[NOTHING, kind])
     ]
     assert not worse, "\n".join([event, *worse])
 
 
-def is_worse(ours: Outcome, alone: Outcome) -> bool:
-    """Whether a workload failed, hangs or ended much later, which ended well without Spotwright."""
-    return bool(alone.well) and (not ours.well or ours.seconds > alone.seconds + SLACK)
+def is_worse(kind: str, ours: Outcome, alone: Outcome) -> bool:
+    """Whether a workload failed, hangs or ended much later, which ended well without Spotwright.
+
+    The time of a Workflow says nothing: Argo 3.7.3 waits minutes for the WorkflowTaskResult of a pod whose node restarted, or
+    none at all, in every way of running it alike.
+    """
+    is_late = kind != "workflow" and ours.seconds > alone.seconds + SLACK
+    return bool(alone.well) and (not ours.well or is_late)
 
 
 def start(kube: Kube, namespaces: Mapping[str, str], program: Program, folder: Path) -> tuple[str, ...]:
@@ -253,7 +261,8 @@ def runs(kube: Kube, kind: str, namespace: str) -> bool:
 
 def placed(objects: list[Object], folder: Path) -> list[Object]:
     """The objects as the command writes them."""
-    (folder / "spotwright.yaml").write_text(configuration("10m"), encoding="utf-8")
+    target = yaml.safe_dump({"target": {"kubernetes": "1.35", "trainer": "2.1", "argo": "3.7"}})
+    (folder / "spotwright.yaml").write_text(configuration("10m") + target, encoding="utf-8")
     file = folder / f"{uuid.uuid4().hex}.yaml"
     file.write_text(yaml.safe_dump_all(objects, sort_keys=False), encoding="utf-8")
     command = [sys.executable, "-m", "spotwright", "place", str(file)]
@@ -264,20 +273,18 @@ def placed(objects: list[Object], folder: Path) -> list[Object]:
 
 def follow(scene: Scene, began: float, event: Callable[[Scene], object]) -> dict[tuple[str, str], Outcome]:
     """Let the event happen, and follow every workload to its end."""
-    event(scene)
-    ends: dict[tuple[str, str], Outcome] = {}
-    seen: dict[tuple[str, str], set[str]] = {}
     cells = [(way, kind) for way in scene.namespaces for kind in scene.kinds]
-    while len(ends) < len(cells) and time.monotonic() < began + ENDS:
-        for way, kind in cells:
-            namespace = scene.namespaces[way]
-            pods = seen.setdefault((way, kind), set())
-            pods |= {pod["metadata"]["uid"] for pod in pods_of(scene.kube, kind, namespace)}
-            now = outcome(scene.kube, kind, namespace, began, len(pods))
-            if now.well is not None:
-                ends.setdefault((way, kind), now)
-        time.sleep(1)
-    return {
-        (way, kind): ends.get((way, kind), Outcome(None, time.monotonic() - began, len(seen.get((way, kind), ()))))
-        for way, kind in cells
-    }
+    ends: dict[tuple[str, str], Outcome] = {}
+    seen: dict[tuple[str, str], set[str]] = {cell: set() for cell in cells}
+    with ThreadPoolExecutor(1) as beside:
+        happening = beside.submit(event, scene)
+        while len(ends) < len(cells) and time.monotonic() < began + ENDS:
+            for way, namespace in scene.namespaces.items():
+                for kind, (now, pods) in outcomes(scene.kube, scene.kinds, namespace, began).items():
+                    seen[way, kind] |= pods
+                    if now.well is not None:
+                        ends.setdefault((way, kind), now._replace(pods=len(seen[way, kind])))
+            time.sleep(2)
+        happening.result()
+    hangs = {cell: Outcome(None, time.monotonic() - began, len(seen[cell])) for cell in cells}
+    return {**hangs, **ends}

@@ -1,21 +1,21 @@
 """Workloads as users write them, with retries of their own, and how each ended: the same objects for every way of running them.
 
-A script runs for a time and then ends well. Members of a gang fail when their peer is silent, as NCCL and gloo do, so that the
-peer of a lost node fails before Kubernetes has noticed the loss.
+A script runs for a time once the file ``go`` is in the folder that all pods share, and then ends well. Members of a gang fail
+when their peer is silent, as NCCL and gloo do, so that the peer of a lost node fails before Kubernetes has noticed the loss.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.cluster.live.kube import Kube, Object, has_condition, pod_spec
 from tests.cluster.live.runtimes import training_runtime
 
-__all__ = ["GANGS", "KINDS", "SINGLE", "Outcome", "Program", "make", "outcome", "pods_of"]
+__all__ = ["GANGS", "KINDS", "SINGLE", "Outcome", "Program", "make", "outcomes", "pods_of"]
 
-WORK = 20  # seconds that a script works in each attempt
+WORK = 20  # seconds that a script works in each attempt, at least until the test says go
 _CRDS = {
     "workflow": "workflows.argoproj.io",
     "jobset": "jobsets.jobset.x-k8s.io",
@@ -26,7 +26,7 @@ _RETRIES = 3  # what the author of a Workflow, a JobSet or a runtime allows; a J
 _ALONE = f"""
 trap 'exit 143' TERM
 i=0
-while [ $i -lt {WORK} ]; do sleep 1 & wait $!; i=$((i + 1)); done
+while [ $i -lt {WORK} ]; do sleep 1 & wait $!; [ ! -e /saves/go ] || i=$((i + 1)); done
 """
 
 _ERRORS = """
@@ -36,7 +36,7 @@ if [ ${JOB_COMPLETION_INDEX:-0} = 0 ] && [ $errors -lt ERRORS ]; then echo $((er
 """
 
 # Each member writes the time into a file each half second. It waits for its peer, works while the peer is alive, and exits with 1
-# after four seconds without a sign of it. A member that is done stays a sign of life for its peer.
+# after eight seconds without a sign of it. A member that is done stays a sign of life for its peer.
 _GANG = f"""
 trap 'exit 143' TERM
 me=/saves/$NAME-${{JOB_COMPLETION_INDEX:-0}} peer=/saves/$NAME-$((1 - ${{JOB_COMPLETION_INDEX:-0}}))
@@ -48,8 +48,8 @@ while [ $(silent) -gt 1 ]; do beat; waits=$((waits + 1)); [ $waits -lt 360 ] || 
 i=0
 while [ $i -lt {2 * WORK} ]; do
     beat
-    i=$((i + 1))
-    [ $(silent) -lt 4 ] || {{ echo "the peer is silent"; exit 1; }}
+    [ ! -e /saves/go ] || i=$((i + 1))
+    [ $(silent) -lt 8 ] || {{ echo "the peer is silent"; exit 1; }}
 done
 touch $me.done
 """
@@ -158,23 +158,20 @@ _MAKERS: Mapping[str, Callable[[Kube, str, Program], list[Object]]] = {
     "trainjob": _trainjob,
 }
 _SELECTORS = {
-    "job": "batch.kubernetes.io/job-name=job",
-    "workflow": "workflows.argoproj.io/workflow=workflow",
-    "job-gang": "batch.kubernetes.io/job-name=job-gang",
-    "jobset": "jobset.sigs.k8s.io/jobset-name=jobset",
-    "trainjob": "jobset.sigs.k8s.io/jobset-name=trainjob",
+    "job": ("batch.kubernetes.io/job-name", "job"),
+    "workflow": ("workflows.argoproj.io/workflow", "workflow"),
+    "job-gang": ("batch.kubernetes.io/job-name", "job-gang"),
+    "jobset": ("jobset.sigs.k8s.io/jobset-name", "jobset"),
+    "trainjob": ("jobset.sigs.k8s.io/jobset-name", "trainjob"),
 }
 SINGLE = ("job", "workflow")
 """Workloads of one pod."""
 GANGS = ("job-gang", "jobset", "trainjob")
 """Workloads of two pods, each of which fails without the other."""
 KINDS = (*SINGLE, *GANGS)
-_ENDS = {  # the kind of the object, and the conditions that end it well and badly
-    "job": ("job", "Complete", "Failed"),
-    "job-gang": ("job", "Complete", "Failed"),
-    "jobset": ("jobset", "Completed", "Failed"),
-    "trainjob": ("trainjob", "Complete", "Failed"),
-}
+_RESOURCES = {"job": "jobs", "job-gang": "jobs", "jobset": "jobsets", "trainjob": "trainjobs", "workflow": "workflows"}
+_WELL = {"Job": "Complete", "JobSet": "Completed", "TrainJob": "Complete"}
+"""The condition with which an object of this kind ends well; its opposite is Failed for each."""
 
 
 def make(kube: Kube, kind: str, namespace: str, program: Program) -> list[Object]:
@@ -185,19 +182,34 @@ def make(kube: Kube, kind: str, namespace: str, program: Program) -> list[Object
 
 def pods_of(kube: Kube, kind: str, namespace: str) -> list[Object]:
     """The pods of a workload that are there now."""
-    return kube.list("pods", namespace, _SELECTORS[kind])
+    return kube.list("pods", namespace, "=".join(_SELECTORS[kind]))
 
 
-def ended_well(kube: Kube, kind: str, namespace: str) -> bool | None:
-    """Whether a workload has ended well; None while it goes on."""
-    if kind == "workflow":
-        phase = ((kube.get("workflow", kind, namespace) or {}).get("status") or {}).get("phase")
-        return {"Succeeded": True, "Failed": False, "Error": False}.get(str(phase))
-    resource, well, badly = _ENDS[kind]
-    found = kube.get(resource, kind, namespace)
-    return True if has_condition(found, well) else False if has_condition(found, badly) else None
+def outcomes(kube: Kube, kinds: Sequence[str], namespace: str, since: float) -> dict[str, tuple[Outcome, set[str]]]:
+    """How the workloads of a namespace stand now, each with the UIDs of its pods; all with one look.
+
+    ``since`` is the time of the event by ``time.monotonic()``.
+    """
+    resources = ",".join({"pods", *(_RESOURCES[kind] for kind in kinds)})
+    items = kube.list(resources, namespace)
+    seconds, found = time.monotonic() - since, {}
+    for kind in kinds:
+        label, value = _SELECTORS[kind]
+        pods = [each for each in items if each["kind"] == "Pod" and each["metadata"]["labels"].get(label) == value]
+        made = [each for each in items if each["kind"] != "Pod" and each["metadata"]["name"] == kind]
+        uids = {str(pod["metadata"]["uid"]) for pod in pods}
+        found[kind] = (Outcome(_ended_well(made), seconds, len(uids)), uids)
+    return found
 
 
-def outcome(kube: Kube, kind: str, namespace: str, since: float, pods: int) -> Outcome:
-    """How a workload stands now; ``since`` is the time of the event by ``time.monotonic()``."""
-    return Outcome(ended_well(kube, kind, namespace), time.monotonic() - since, pods)
+def _ended_well(made: Sequence[Object]) -> bool | None:
+    """Whether the object of a workload ended well; None while it goes on. A TrainJob has a JobSet of the same name."""
+    for each in made:
+        if each["kind"] == "Workflow":
+            return {"Succeeded": True, "Failed": False, "Error": False}.get(
+                str((each.get("status") or {}).get("phase"))
+            )
+        well = _WELL.get(each["kind"])
+        if well and (each["kind"] != "JobSet" or each["metadata"]["name"] == "jobset"):
+            return True if has_condition(each, well) else False if has_condition(each, "Failed") else None
+    return None
