@@ -228,7 +228,8 @@ def test_a_claim_outlives_attempts_and_is_reset_for_each_trial(
 
     assert rehearsal.steps[0].verdict is verdict
     assert rehearsal.steps[0].noise == ()
-    assert len(rehearsal.steps[0].activity.saves) >= 1
+    activity = rehearsal.steps[0].activity
+    assert activity.saves or activity.unread == ("rows.csv",)  # what is only appended to, and never read, is no save
 
 
 CONTAINER = '''
