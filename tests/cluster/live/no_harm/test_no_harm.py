@@ -125,8 +125,9 @@ def suspend(scene: Scene) -> None:
     resources = {"job": "job", "job-gang": "job", "jobset": "jobset", "trainjob": "trainjob", "workflow": "workflow"}
     for suspended in (True, False):
         patch = json.dumps({"spec": {"suspend": suspended}})
-        targets = [(resources[kind], kind, "-n", name) for kind in scene.kinds for name in scene.namespaces.values()]
-        at_once(lambda target: scene.kube.run("patch", *target, "--type=merge", "-p", patch), targets)
+        objects = [(resources[kind], kind, "-n", name) for kind in scene.kinds for name in scene.namespaces.values()]
+        commands = [("patch", *each, "--type=merge", "-p", patch) for each in objects]
+        at_once(lambda command: scene.kube.run(*command), commands)
         time.sleep(10 if suspended else 0)
 
 
