@@ -13,12 +13,12 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -104,20 +104,30 @@ def delete_node(scene: Scene) -> None:
 
 
 def evict(scene: Scene) -> None:
-    for pod in scene.struck():
-        meta = {key: pod["metadata"][key] for key in ("name", "namespace")}
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
-        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
-        scene.kube.run("create", "--raw", path, "-f", "-", text=json.dumps(body))
+    at_once(partial(evict_pod, scene.kube), scene.struck())
+
+
+def evict_pod(kube: Kube, pod: Object) -> None:
+    meta = {key: pod["metadata"][key] for key in ("name", "namespace")}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
+    kube.run("create", "--raw", path, "-f", "-", text=json.dumps(body))
+
+
+def at_once(do: Callable[[Any], object], all_of: Iterable[Any]) -> None:
+    """Do something to each, so that no namespace is struck long before another."""
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(do, each) for each in all_of]:
+            done.result()
 
 
 def suspend(scene: Scene) -> None:
     resources = {"job": "job", "job-gang": "job", "jobset": "jobset", "trainjob": "trainjob", "workflow": "workflow"}
     for suspended in (True, False):
-        for namespace in scene.namespaces.values():
-            for kind in scene.kinds:
-                patch = json.dumps({"spec": {"suspend": suspended}})
-                scene.kube.run("patch", resources[kind], kind, "-n", namespace, "--type=merge", "-p", patch)
+        patch = json.dumps({"spec": {"suspend": suspended}})
+        objects = [(resources[kind], kind, "-n", name) for kind in scene.kinds for name in scene.namespaces.values()]
+        commands = [("patch", *each, "--type=merge", "-p", patch) for each in objects]
+        at_once(lambda command: scene.kube.run(*command), commands)
         time.sleep(10 if suspended else 0)
 
 
