@@ -21,7 +21,7 @@ from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
 from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, controller_of, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
-from spotwright.cluster.workloads import is_wrapped_by_katib
+from spotwright.cluster.katib_trials import is_wrapped_by_katib
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright.cluster.api_client import Api, ApiFailed, StreamSilent, object_path, wait_before
+from spotwright.cluster.katib_trials import redirected_to
 from spotwright.cluster.log_file import (
     LogFile,
     Overlap,
@@ -27,7 +28,7 @@ from spotwright.cluster.log_file import (
     secret_values,
     stamp_text,
 )
-from spotwright.cluster.workloads import main_container, metadata, redirected_to, uid_of
+from spotwright.cluster.workloads import main_container, metadata, uid_of
 from spotwright.model.quantities import format_duration
 
 __all__ = ["Follower", "Readable", "Reading", "has_finished", "next_readable"]

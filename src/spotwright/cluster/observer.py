@@ -16,6 +16,7 @@ from spotwright.cluster.admit_objects import MOST_STEPS
 from spotwright.cluster.admit_pods import Admission
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
+from spotwright.cluster.katib_trials import METRICS_NOTE, may_lose_metrics, trial_of, trial_values
 from spotwright.cluster.last_proofs import End, last_proof
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.signals import (
@@ -28,7 +29,6 @@ from spotwright.cluster.signals import (
     how_cancelled,
     how_suspended,
     mapping,
-    mappings,
     signals_of,
     started_at,
     untold_until,
@@ -47,18 +47,14 @@ from spotwright.cluster.workloads import (
     gang_of,
     has_policy,
     last_step,
-    main_container,
     metadata,
     outcome_of,
     pods_of_job,
-    reads_last_attempt,
     requests_of,
     retries_of,
     seconds,
     task_name,
     template_of_pod,
-    trial_of,
-    trial_values,
     uid_of,
 )
 from spotwright.config import Config
@@ -125,10 +121,6 @@ _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has i
 _UNPLACED = "started unplaced"
 _LATE = "a review came too late, or nobody answered it"
 _MOST_UNPLACED = 50  # notes in a run
-_METRICS = (
-    "was tried again, and Katib reads the metrics that the last attempt of a trial has printed: if it resumes, it has to print "
-    "the earlier ones too, as Checkpoint.print of spotwright.checkpoint does, or the best trial may be wrong"
-)
 _MOST_TRIED = 5  # pods without a policy of a run that are placed in thought: a Workflow takes a tenth of a second
 
 
@@ -284,11 +276,9 @@ class Recorder:
     def _note_metrics(self, seen: SeenPod) -> None:
         """Say once in a run that Katib reads the metrics of a trial's last attempt, where that may go on from a save."""
         trial = trial_of(seen.owners)
-        if not reads_last_attempt(trial) or not _keeps_checkpoints(seen.pod):
-            return
-        if not any(_METRICS in note for note in self._state.notes):
-            name = metadata(trial).get("name", "")
-            self._run.add(NoteAdded(self._now, text=f"trial {name} {_METRICS}"))
+        if may_lose_metrics(trial, seen.pod) and not any(METRICS_NOTE in note for note in self._state.notes):
+            text = f"trial {metadata(trial).get('name', '')} {METRICS_NOTE}"
+            self._run.add(NoteAdded(self._now, text=text))
 
     def tell_trial(self, trial: Mapping[str, Any]) -> None:
         """Record the parameters and the metrics of a Katib trial beside its tasks."""
@@ -446,10 +436,9 @@ class Recorder:
 
     def _end(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> None:
         end = self._when_ended(seen, task, recorded, attempt)
-        at = end.at
-        signals = (
-            self._signals(seen, recorded, attempt.restart, end.by or at) if attempt.is_known else Signals(heard=False)
-        )
+        at, signals = end.at, Signals(heard=False)
+        if attempt.is_known:
+            signals = self._signals(seen, recorded, attempt.restart, end.by or at)
         if self._was_cancelled and not signals.outputs_complete:
             signals = signals._replace(cancelled=True, moved=self._how_ended)
         if signals.cancelled and self._how_ended:
@@ -809,10 +798,3 @@ def _node_of(seen: SeenPod) -> str:
 def _made_first(seen: SeenPod) -> tuple[str, str]:
     meta = metadata(seen.pod)
     return str(meta.get("creationTimestamp", "")), str(meta.get("name", ""))
-
-
-def _keeps_checkpoints(pod: Mapping[str, Any]) -> bool:
-    """Whether the main container of a pod has a place for checkpoints."""
-    containers = mappings(mapping(pod.get("spec")).get("containers"))
-    main = next((each for each in containers if each.get("name") == main_container(pod)), {})
-    return any(one.get("name") == "SPOTWRIGHT_CHECKPOINT" for one in mappings(main.get("env")))

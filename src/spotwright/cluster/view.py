@@ -95,9 +95,8 @@ class ClusterView:
         self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
         self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
         self._renewed_at: dict[str, float] = {}  # node -> when it last renewed its Lease before it fell silent
-        self._unheard: dict[
-            _GangKey, dict[str, str]
-        ] = {}  # gang -> UIDs of its pods without a known end, with their nodes
+        # gang -> the UIDs of its pods without a known end, with their nodes
+        self._unheard: dict[_GangKey, dict[str, str]] = {}
         self._going: set[str] = set()  # namespaces that are being deleted
         self.pods: dict[str, Mapping[str, Any]] = {}  # by UID; of a finished pod the first finished state
         self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet

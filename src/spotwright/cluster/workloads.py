@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from spotwright.cluster.signals import how_shut_down, mapping, mappings
 from spotwright.engine.events import RunStatus
-from spotwright.kinds.katib import LAST_ATTEMPT_COLLECTORS
 from spotwright.kinds.kind import NAMESAKES
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
@@ -47,7 +46,6 @@ __all__ = [
     "gang_of",
     "has_policy",
     "is_own_run",
-    "is_wrapped_by_katib",
     "key_of",
     "last_step",
     "lineage",
@@ -55,8 +53,6 @@ __all__ = [
     "metadata",
     "outcome_of",
     "pods_of_job",
-    "reads_last_attempt",
-    "redirected_to",
     "requests_of",
     "retries_of",
     "retries_of_job",
@@ -64,8 +60,6 @@ __all__ = [
     "task_name",
     "template_of_pod",
     "templates_of",
-    "trial_of",
-    "trial_values",
     "uid_of",
     "workflow_task",
 ]
@@ -278,66 +272,6 @@ def main_container(pod: Mapping[str, Any]) -> str:
     """The name of the container that runs the user's code: ``main`` in Argo and KFP, else the first of the spec."""
     names = [str(container.get("name", "")) for container in mappings(mapping(pod.get("spec")).get("containers"))]
     return "main" if "main" in names else (names or [""])[0]
-
-
-_MOST_VALUES, _LONGEST_VALUE = 50, 100  # of a Trial; users write them
-
-
-def trial_of(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The Trial of Katib among the owners of a pod; empty if there is none."""
-    return next((owner for owner in owners if owner.get("kind") == "Trial"), {})
-
-
-def trial_values(trial: Mapping[str, Any]) -> dict[str, str]:
-    """The parameters of a Trial, and its metrics as soon as Katib has collected them, by name.
-
-    A metric has the value that its experiment compares: by its strategy, else the best one (katib v0.19.0, ``TrialSpec`` and
-    ``Observation``).
-    """
-    spec, status = mapping(trial.get("spec")), mapping(trial.get("status"))
-    objective = mapping(spec.get("objective"))
-    default = "min" if objective.get("type") == "minimize" else "max"
-    strategies = {str(one.get("name")): str(one.get("value")) for one in mappings(objective.get("metricStrategies"))}
-    pairs = [(one.get("name"), one.get("value")) for one in mappings(spec.get("parameterAssignments"))]
-    pairs += [
-        (metric.get("name"), metric.get(strategies.get(str(metric.get("name")), default)))
-        for metric in mappings(mapping(status.get("observation")).get("metrics"))
-    ]
-    known = [(str(name), str(value)) for name, value in pairs if name is not None and value is not None]
-    return {name[:_LONGEST_VALUE]: value[:_LONGEST_VALUE] for name, value in known[:_MOST_VALUES]}
-
-
-def reads_last_attempt(trial: Mapping[str, Any]) -> bool:
-    """Whether Katib reads the metrics of a Trial in what its last attempt has written, and not as they are sent."""
-    kind = mapping(mapping(mapping(trial.get("spec")).get("metricsCollector")).get("collector")).get("kind")
-    return kind in LAST_ATTEMPT_COLLECTORS
-
-
-_KATIB_S_FILE = "/var/log/katib/metrics.log"
-_KATIB_S_COLLECTOR = "metrics-logger-and-collector"
-
-
-def redirected_to(pod: Mapping[str, Any]) -> str:
-    """The container that prints what the main one writes, in a trial of Katib with the StdOut collector; empty elsewhere.
-
-    Katib makes the main container's command ``sh -c "COMMAND 1>FILE 2>&1 && ..."``, so its own log is empty, and adds a container
-    that prints each line of the file (katib v0.19.0, ``pkg/webhook/v1beta1/pod/utils.go``, ``wrapWorkerContainer``;
-    ``cmd/metricscollector/v1beta1/file-metricscollector/main.go``, ``printMetricsFile``).
-    """
-    containers = mappings(mapping(pod.get("spec")).get("containers"))
-    main = next((each for each in containers if each.get("name") == main_container(pod)), {})
-    is_redirected = any(f"1>{_KATIB_S_FILE} 2>&1" in str(arg) for arg in _list(main.get("args")))
-    has_collector = any(each.get("name") == _KATIB_S_COLLECTOR for each in containers)
-    return _KATIB_S_COLLECTOR if is_redirected and has_collector else ""
-
-
-_KATIB_S_MARK = " && echo completed > "
-
-
-def is_wrapped_by_katib(pod: Mapping[str, Any]) -> bool:
-    """Whether Katib has put a shell in front of the code of a pod, which passes no SIGTERM on (``wrapWorkerContainer``)."""
-    containers = mappings(mapping(pod.get("spec")).get("containers"))
-    return any(_KATIB_S_MARK in str(arg) for each in containers for arg in _list(each.get("args")))
 
 
 def _list(value: object) -> Sequence[object]:

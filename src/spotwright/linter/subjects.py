@@ -699,10 +699,7 @@ def _argo_containers(owner: KubeObject, here: Path, template: Shape) -> Iterator
 
 
 class Task(NamedTuple):
-    """One task that runs in a pod: where it stands, its path in a run, its executor, and its retries.
-
-    ``inherits``: a pipeline around it sets its retries.
-    """
+    """One task that runs in a pod: its place, its path in a run, its executor, its retries, set by a pipeline if ``inherits``."""
 
     path: Path
     name: str

@@ -295,8 +295,8 @@ class AttemptCost(NamedTuple):
     @property
     def uncounted(self) -> Amount:
         """What it would pay more if it had ended when its absence was known; nothing where its end was reported."""
-        began, by = parts_of(self.started_at), parts_of(self.ended_by or 0.0)
-        return Amount.of(max(0, int(self.share * (by - began - self.clock))), self.price)
+        more = parts_of(self.ended_by or 0.0) - parts_of(self.started_at) - self.clock
+        return Amount.of(max(0, int(self.share * more)), self.price)
 
     @property
     def seconds(self) -> Fraction:
@@ -373,7 +373,6 @@ class Account(NamedTuple):
     from: ``simulated``, ``configured``, or ``mixed``. ``has_own_nodes``: nobody else uses the nodes. In a cluster
     others do, and then ``boot``, ``idle`` and ``unfilled`` are nothing. ``moves`` counts the attempts that a deadline moved
     elsewhere, and ``relaunches`` is the boot of the nodes that were requested for their successors; ``boot`` has it too.
-    ``deadline`` is that of the run.
     """
 
     currency: str
@@ -692,8 +691,7 @@ def _split(nodes: Iterable[_Node], attempts: Iterable[_Attempt], *, is_shared: b
 
 def _prices(state: RunState, nodes: Sequence[_Node]) -> str:
     """Where the prices of the pools that were used come from; before the first node, those of all pools."""
-    pools = [node.pool for node in nodes] or state.plan.config.pools.values()
-    sources = {pool.price_source for pool in pools}
+    sources = {pool.price_source for pool in [node.pool for node in nodes] or state.plan.config.pools.values()}
     return sources.pop().value if len(sources) == 1 else "mixed"
 
 

@@ -13,8 +13,9 @@ import pytest
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, job, pod
 
+from spotwright.cluster.katib_trials import trial_values
 from spotwright.cluster.view import SeenPod
-from spotwright.cluster.workloads import gang_of, lineage, outcome_of, retries_of, task_name, trial_values
+from spotwright.cluster.workloads import gang_of, lineage, outcome_of, retries_of, task_name
 from spotwright.engine.events import RunStatus
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import show_text

@@ -1,0 +1,87 @@
+"""Reads what Katib makes: its Trials, and the pods in which it wraps a trial's code.
+
+Katib reads metrics where a container prints them, and puts a shell in front of the code for it. So the metrics, the log and the
+SIGTERM of a trial need another look than those of other workloads. Facts are of katib v0.19.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spotwright.cluster.signals import mapping, mappings
+from spotwright.cluster.workloads import main_container
+from spotwright.kinds.katib import LAST_ATTEMPT_COLLECTORS
+
+__all__ = ["METRICS_NOTE", "is_wrapped_by_katib", "may_lose_metrics", "redirected_to", "trial_of", "trial_values"]
+
+METRICS_NOTE = (
+    "was tried again, and Katib reads the metrics that the last attempt of a trial has printed: if it resumes, it has to print "
+    "the earlier ones too, as Checkpoint.print of spotwright.checkpoint does, or the best trial may be wrong"
+)
+"""What a run says once after the name of a trial that :func:`may_lose_metrics`."""
+
+_FILE, _COLLECTOR = "/var/log/katib/metrics.log", "metrics-logger-and-collector"
+_MARK = " && echo completed > "
+_MOST_VALUES, _LONGEST_VALUE = 50, 100  # of a Trial; users write them
+
+
+def trial_of(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The Trial of Katib among the owners of a pod; empty if there is none."""
+    return next((owner for owner in owners if owner.get("kind") == "Trial"), {})
+
+
+def trial_values(trial: Mapping[str, Any]) -> dict[str, str]:
+    """The parameters of a Trial, and its metrics as soon as Katib has collected them, by name.
+
+    A metric has the value that its experiment compares: by its strategy, else the best one (katib v0.19.0, ``TrialSpec`` and
+    ``Observation``).
+    """
+    spec, status = mapping(trial.get("spec")), mapping(trial.get("status"))
+    objective = mapping(spec.get("objective"))
+    default = "min" if objective.get("type") == "minimize" else "max"
+    strategies = {str(one.get("name")): str(one.get("value")) for one in mappings(objective.get("metricStrategies"))}
+    pairs = [(one.get("name"), one.get("value")) for one in mappings(spec.get("parameterAssignments"))]
+    pairs += [
+        (metric.get("name"), metric.get(strategies.get(str(metric.get("name")), default)))
+        for metric in mappings(mapping(status.get("observation")).get("metrics"))
+    ]
+    known = [(str(name), str(value)) for name, value in pairs if name is not None and value is not None]
+    return {name[:_LONGEST_VALUE]: value[:_LONGEST_VALUE] for name, value in known[:_MOST_VALUES]}
+
+
+def may_lose_metrics(trial: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Whether Katib reads the metrics of a Trial in what its last attempt has written, while its pods go on from checkpoints."""
+    kind = mapping(mapping(mapping(trial.get("spec")).get("metricsCollector")).get("collector")).get("kind")
+    variables = mappings(_main(pod).get("env"))
+    return kind in LAST_ATTEMPT_COLLECTORS and any(one.get("name") == "SPOTWRIGHT_CHECKPOINT" for one in variables)
+
+
+def redirected_to(pod: Mapping[str, Any]) -> str:
+    """The container that prints what the main one writes, in a trial of Katib with the StdOut collector; empty elsewhere.
+
+    Katib makes the main container's command ``sh -c "COMMAND 1>FILE 2>&1 && ..."``, so its own log is empty, and adds a container
+    that prints each line of the file (katib v0.19.0, ``pkg/webhook/v1beta1/pod/utils.go``, ``wrapWorkerContainer``;
+    ``cmd/metricscollector/v1beta1/file-metricscollector/main.go``, ``printMetricsFile``).
+    """
+    is_redirected = any(f"1>{_FILE} 2>&1" in str(arg) for arg in _arguments(_main(pod)))
+    has_collector = any(each.get("name") == _COLLECTOR for each in _containers(pod))
+    return _COLLECTOR if is_redirected and has_collector else ""
+
+
+def is_wrapped_by_katib(pod: Mapping[str, Any]) -> bool:
+    """Whether Katib has put a shell in front of the code of a pod, which passes no SIGTERM on (``wrapWorkerContainer``)."""
+    return any(_MARK in str(arg) for each in _containers(pod) for arg in _arguments(each))
+
+
+def _containers(pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return mappings(mapping(pod.get("spec")).get("containers"))
+
+
+def _main(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next((each for each in _containers(pod) if each.get("name") == main_container(pod)), {})
+
+
+def _arguments(container: Mapping[str, Any]) -> Sequence[object]:
+    arguments = container.get("args")
+    return arguments if isinstance(arguments, list) else ()
