@@ -9,15 +9,16 @@ from collections.abc import Callable
 
 import click
 
-from testbed.cluster import bring_down, bring_up, build
+from testbed import builder
+from testbed.cluster import bring_down, bring_up, build, build_first
 from testbed.control import control_plane, controllers
 from testbed.control.api import Api
 from testbed.errors import TestbedError
 from testbed.faults import FAULT_TAINT, Faults
 from testbed.machine import leftovers, nodes
-from testbed.machine.processes import Processes
+from testbed.machine.processes import Processes, ended_by_sigterm
 from testbed.settings import Settings
-from testbed.suite import ended_by_sigterm, run_suite
+from testbed.suite import run_suite
 
 __all__ = ["main"]
 
@@ -64,11 +65,13 @@ def _build() -> None:
 
 @main.command()
 def up() -> None:
-    """Start the cluster; one that runs is taken down first. Interrupted, it leaves nothing running."""
+    """Start the cluster; one that runs is taken down first. Interrupted, it leaves nothing running.
+
+    Kubernetes is built first. Controllers that are not built are built beside the cluster, and start as soon as they are.
+    """
     settings = Settings.from_environment()
     with ended_by_sigterm():
-        build(settings, click.echo)
-        bring_up(settings, click.echo)
+        bring_up(settings, click.echo, build_first(settings, click.echo))
     click.echo(f"use it: export KUBECONFIG={settings.kubeconfig}")
     click.echo("end it: make cluster-down")
 
@@ -100,7 +103,7 @@ def ci(within: float, arguments: tuple[str, ...]) -> None:
 
 @main.command()
 def status() -> None:
-    """Show processes and nodes, and with no cluster what is left of one."""
+    """Show processes, what is still to be built, and nodes; with no cluster what is left of one."""
     settings = Settings.from_environment()
     if not settings.folder.exists():
         left = leftovers.find(settings)
@@ -109,6 +112,10 @@ def status() -> None:
     processes = Processes(settings)
     for name in processes.names():
         click.echo(f"{name:20} {processes.pid(name) or 'has ended, see ' + str(processes.log(name))}")
+    for name in builder.coming(settings):
+        click.echo(f"{name:20} still to be built")
+    for name, reason in builder.failed(settings).items():
+        click.echo(f"{name:20} could not be built or started: {reason}")
     click.echo(Api(settings).kubectl("get", "nodes", "--show-labels"), nl=False)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from testbed.errors import TestbedError
@@ -113,6 +113,12 @@ class Settings:
             raise TestbedError("TESTBED_CONTROLLERS: KWOK pretends the nodes that Karpenter orders; add kwok")
         if self.shutdown_grace_critical > self.shutdown_grace:
             raise TestbedError("TESTBED_SHUTDOWN_GRACE_CRITICAL is part of TESTBED_SHUTDOWN_GRACE and cannot exceed it")
+
+    def environment(self) -> dict[str, str]:
+        """The ``TESTBED_*`` variables by which another process has these settings."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {"controllers": ",".join(self.controllers) or "none", "proxy": int(self.proxy)}
+        return {f"TESTBED_{name.upper()}": str(value) for name, value in values.items()}
 
     @property
     def silence(self) -> int:

@@ -17,17 +17,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from testbed.building.builds import Cache
 from testbed.building.requirements import install_packages, kernel_obstacle, missing_packages, obstacle
 from testbed.cluster import bring_down, bring_up, build
 from testbed.errors import OutOfTimeError, TestbedError
-from testbed.machine.processes import MARK
+from testbed.machine.processes import MARK, ended_by_sigterm
 from testbed.settings import Settings
 
-__all__ = ["Limits", "ended_by_sigterm", "limits", "run_suite", "settings_of_ci"]
+__all__ = ["Limits", "limits", "run_suite", "settings_of_ci"]
 
 DEFAULTS: Mapping[str, str] = {
     "TESTBED_NAME": "swci",
@@ -226,9 +225,7 @@ def _tests(settings: Settings, say: Say, arguments: Sequence[str], *, most: floa
     After ``enough`` seconds no test begins, after ``most`` it is ended.
     """
     environment = {
-        "TESTBED_NAME": settings.name,
-        "TESTBED_PORT": str(settings.port),
-        "TESTBED_CONTROLLERS": ",".join(settings.controllers) or "none",
+        **settings.environment(),
         "KUBECONFIG": str(settings.kubeconfig),
         MARK: str(settings.folder),
         SECONDS: str(enough),
@@ -255,20 +252,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block as an exception does, so that what it began ends with it: builds, and the cluster."""
-
-    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(143)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _minutes(since: float, until: float | None = None) -> str:

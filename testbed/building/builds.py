@@ -2,8 +2,8 @@
 
 An entry of the cache is a folder `<name>-<version>-<digest of its sources>`. It appears by a rename once it is complete, so
 an interrupted build leaves only a folder `.partial-*`, which the next build of that entry replaces, and the entries before
-it stay. Go keeps compiled packages in its own cache, which makes the second attempt shorter too. The lock of the cache
-lets two commands at once build everything once.
+it stay. Go keeps compiled packages in its own cache, which makes the second attempt shorter too. The lock of the cache,
+which is held for one entry at a time, lets two commands at once build everything once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from testbed.building.programs import GO, MANIFESTS, PROGRAMS, Manifests, Program, digest_of, version_of
 from testbed.errors import OutOfTimeError, TestbedError
 
-__all__ = ["FIRST_TIME", "MINUTE", "Cache", "build_all"]
+__all__ = ["FIRST_TIME", "MINUTE", "Cache", "build_all", "build_one"]
 
 FIRST_TIME = "45 minutes"
 """With empty caches, as the README, the help and the command say it: 43 minutes were measured on two busy cores."""
@@ -105,18 +105,32 @@ def build_all(
     Raise :class:`OutOfTimeError` if something is still missing at ``until``, in seconds of ``time.monotonic()``. Entries that are
     whole stay, and Go keeps the packages that it has compiled, so the next build goes on from there.
     """
+    missing = cache.missing(controllers)
+    for number, item in enumerate(missing, 1):
+        build_one(cache, item, progress, until=until, place=f", {number} of {len(missing)}")
+
+
+def build_one(
+    cache: Cache,
+    item: Program | Manifests,
+    progress: Callable[[str], None],
+    *,
+    until: float = math.inf,
+    place: str = "",
+) -> None:
+    """Build one entry, unless another command has built it meanwhile; see :func:`build_all`. ``place`` ends its first line."""
     with cache.locked(until):
-        missing = cache.missing(controllers)
-        for number, item in enumerate(missing, 1):
-            started = time.monotonic()
-            what = f"{item.name} {version_of(item.folder, item.module)}"
-            progress(f"building {what}, {number} of {len(missing)}")
-            with cache.new_entry(cache.entry(item).name) as folder, _told_every_minute(what, progress):
-                if isinstance(item, Program):
-                    _build(item, folder, until)
-                else:
-                    _copy_manifests(item, folder, until)
-            progress(f"built {what} in {time.monotonic() - started:.0f} s")
+        if cache.entry(item).is_dir():
+            return
+        started = time.monotonic()
+        what = f"{item.name} {version_of(item.folder, item.module)}"
+        progress(f"building {what}{place}")
+        with cache.new_entry(cache.entry(item).name) as folder, _told_every_minute(what, progress):
+            if isinstance(item, Program):
+                _build(item, folder, until)
+            else:
+                _copy_manifests(item, folder, until)
+    progress(f"built {what} in {time.monotonic() - started:.0f} s")
 
 
 @contextmanager
@@ -194,6 +208,7 @@ def _go(command: list[str], folder: Path, until: float) -> str:
     )
     with process:
         try:
+            _hand_on_priority(process.pid)
             output, errors = process.communicate(timeout=None if math.isinf(left) else left)
         except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
@@ -203,6 +218,14 @@ def _go(command: list[str], folder: Path, until: float) -> str:
     if process.returncode != 0:
         raise TestbedError(f"`{' '.join(command)}` failed in {folder}:\n{errors.strip()[-4000:]}")
     return output
+
+
+def _hand_on_priority(pid: int) -> None:
+    """Give a session the priority of this process: Linux weighs sessions first, see "The autogroup feature" in sched(7)."""
+    try:
+        Path(f"/proc/{pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
+    except OSError:  # it has ended, or Linux weighs processes alone, which inherit their priority
+        return
 
 
 def _take(lock: int) -> bool:

@@ -27,7 +27,7 @@ from testbed.errors import TestbedError
 from testbed.machine.processes import Processes, wait_until
 from testbed.settings import NETWORK, Settings
 
-__all__ = ["run_again", "start"]
+__all__ = ["NEEDS", "run_again", "start"]
 
 _CONFIGURATION = Path(__file__).resolve().parent / "configuration"
 _LAYERED = (
@@ -35,6 +35,14 @@ _LAYERED = (
     "sh", "-ec", 'mount -t overlay overlay -o "lowerdir=$0:/etc" /etc; exec "$@"',
 )  # fmt: skip
 """Runs a command that sees a folder laid over /etc, and that nobody else sees there."""
+
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "trainer": ("jobset",),
+    "kueue": ("jobset", "trainer"),
+    "karpenter": ("kwok",),
+    "katib": ("jobset", "trainer"),
+}
+"""Which controllers must run before one starts, where the cluster has them: it looks for their kinds once, when it starts."""
 
 _TIMEOUT = 180.0  # seconds until a controller serves, on a busy machine
 

@@ -25,10 +25,7 @@ log() { exec >>"$FOLDER/log/$1.log" 2>&1; }
 ( log containerd; exec containerd --config "$FOLDER/containerd.toml" ) &
 ( log services; exec $SERVICES ) &
 until ctr version >/dev/null 2>&1; do sleep 0.05; done
-if [ ! -e "$FOLDER/imported" ]; then
-    for archive in $ARCHIVES; do ctr --namespace k8s.io images import "$archive" >>"$FOLDER/log/images.log" 2>&1; done
-    touch "$FOLDER/imported"
-fi
+sh "${0%/*}/import.sh" "$FOLDER" $ARCHIVES >>"$FOLDER/log/images.log" 2>&1
 [ -z "$PROXY_FLAGS" ] || ( log kube-proxy; exec "$BIN/kube-proxy" $PROXY_FLAGS ) &
 
 # A kubelet that finds no logind when it starts never hears of a shutdown.

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.building.builds import Cache
@@ -17,17 +18,18 @@ from testbed.building.images import PAUSE, archives
 from testbed.errors import TestbedError
 from testbed.machine import network
 from testbed.machine.node_services import socket_path
-from testbed.machine.processes import Processes, run
+from testbed.machine.processes import Processes, run, wait_until
 from testbed.pools import identity
 from testbed.settings import NETWORK, Settings
 
-__all__ = ["cut_power", "execute", "is_running", "remove_cgroups", "start", "stop"]
+__all__ = ["cut_power", "execute", "import_images", "is_running", "remove_cgroups", "start", "stop"]
 
 _ROOT = Path(__file__).resolve().parent
 _CGROUPS = Path("/sys/fs/cgroup")
 _PLUGINS = "/usr/lib/cni"
 _FOLDERS = ("kubelet", "containerd", "cni", "network", "log", "pods", "containers", "layers")
 _BUS = "/run/dbus/system_bus_socket"
+_IMPORT_SECONDS = 180.0  # on a busy machine
 _SPARE_DELAY = 10  # seconds that logind waits longer than the kubelet needs; with less the kubelet would rewrite /etc
 
 
@@ -90,7 +92,26 @@ def execute(settings: Settings, number: int, command: list[str]) -> None:
     init = _init(settings, number)
     if init is None:
         raise TestbedError(f"n{number} has no power")
-    os.execvp("nsenter", ["nsenter", f"--target={init}", "--mount", "--pid", "--net", "--uts", *command])
+    os.execvp("nsenter", [*_inside(init), *command])
+
+
+def import_images(settings: Settings, number: int, paths: Sequence[Path]) -> None:
+    """Import archives of images on a node that runs. One without power imports them when it starts."""
+    folder = settings.node_folder(number)
+
+    def is_done() -> bool:
+        try:
+            init = _init(settings, number)
+            if init is None:
+                return True
+            if not socket_path(folder).exists():  # it does not have its own mounts yet
+                return False
+            run([*_inside(init), "sh", _ROOT / "import.sh", folder, *paths])
+        except (TestbedError, OSError):  # it starts or ends just now
+            return False
+        return True
+
+    wait_until(is_done, f"n{number} imports {', '.join(path.name for path in paths)}", _IMPORT_SECONDS)
 
 
 def remove_cgroups(settings: Settings, number: int | None = None) -> None:
@@ -115,6 +136,11 @@ def _init(settings: Settings, number: int) -> int | None:
         return None
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     return int(children[0]) if children else None
+
+
+def _inside(init: int) -> list[str]:
+    """What stands before a command that runs inside the node whose first process has this id."""
+    return ["nsenter", f"--target={init}", "--mount", "--pid", "--net", "--uts"]
 
 
 def _clean_up(settings: Settings, number: int) -> None:

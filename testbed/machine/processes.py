@@ -12,12 +12,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from testbed.errors import TestbedError
 from testbed.settings import Settings
 
-__all__ = ["MARK", "Processes", "marked_pids", "run", "wait_until"]
+__all__ = ["MARK", "Processes", "ended_by_sigterm", "marked_pids", "run", "wait_until"]
 
 MARK = "SPOTWRIGHT_TESTBED"
 """Environment variable with the folder of the cluster to which a process belongs."""
@@ -48,6 +51,20 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> floa
             raise TestbedError(f"timed out after {seconds:.0f} s: {what}")
         time.sleep(_POLL)
     return time.monotonic() - started
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block as an exception does, so that what it began ends with it: builds, and the cluster."""
+
+    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Processes:
@@ -108,6 +125,10 @@ class Processes:
         pid = self.pid(name)
         if pid is not None:
             end_process(pid, kill=kill)
+        self.forget(name)
+
+    def forget(self, name: str) -> None:
+        """Take a process that ends well out of the list."""
         self._file(name).unlink(missing_ok=True)
 
     def _file(self, name: str) -> Path:

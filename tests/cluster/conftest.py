@@ -1,7 +1,8 @@
 """Fixtures for tests on a real Kubernetes: the cluster, a namespace of one's own, faults of nodes, and times measured.
 
 The test bed is the cluster by default: one that is up is used, else one is started for these tests and taken down afterwards.
-A bed with fewer controllers is enough: tests that need an absent one are skipped.
+A bed with fewer controllers is enough: tests that need an absent one are skipped. Tests that need one which is still built beside
+the bed wait for it.
 With `SPOTWRIGHT_CLUSTER=external` the tests run on the cluster that `KUBECONFIG` names, say kind or minikube; those that let a
 node die are skipped there. `SPOTWRIGHT_CLUSTER_IMAGE` then names an image with a shell.
 """
@@ -13,16 +14,19 @@ import math
 import os
 import shutil
 import signal
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.capture import CaptureManager
+from testbed import builder
 from testbed.building.builds import Cache
 from testbed.building.images import BUSYBOX
 from testbed.building.requirements import obstacle
-from testbed.cluster import bring_down, bring_up, build
+from testbed.cluster import bring_down, bring_up, build_first
 from testbed.control.api import Api
 from testbed.faults import Faults
 from testbed.machine.processes import Processes
@@ -33,8 +37,13 @@ from tests.cluster.live.kube import Kube
 Measured = Callable[[str, float], None]
 """Notes a time in seconds under a name; all are shown at the end of the suite."""
 
+Say = Callable[[str], None]
+"""Shows a line at once, although pytest keeps what tests print."""
+
 Require = Callable[[str], None]
-"""Skips the test on a cluster without the kind of a CRD; a test bed on which its controller runs must have it."""
+"""Skips the test on a cluster without the kind of a CRD, for which it waits where that is still to come.
+
+A test bed on which its controller runs must have it."""
 
 _CONTROLLERS = {
     "workflows.argoproj.io": "argo",
@@ -43,6 +52,7 @@ _CONTROLLERS = {
     "clusterqueues.kueue.x-k8s.io": "kueue",
     "nodepools.karpenter.sh": "karpenter",
     "experiments.kubeflow.org": "katib",
+    "trials.kubeflow.org": "katib",
 }
 _TIMES = pytest.StashKey[dict[str, float]]()
 _UNTIL = pytest.StashKey[float]()
@@ -83,21 +93,34 @@ def external() -> bool:
 
 
 @pytest.fixture(scope="session")
-def bed(external: bool) -> Iterator[Settings]:
+def say(pytestconfig: pytest.Config) -> Say:
+    """Shows a line at once, although pytest keeps what tests print."""
+    capture: CaptureManager = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def show(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            sys.stdout.write(f"\n{line}\n")
+            sys.stdout.flush()
+
+    return show
+
+
+@pytest.fixture(scope="session")
+def bed(external: bool, say: Say) -> Iterator[Settings]:
     """The settings of a test bed that is up. Tests that ask for it are skipped on other clusters."""
     if external:
         pytest.skip("nodes of an external cluster cannot be ended from here")
     settings = Settings.from_environment()
-    if reason := obstacle(building=bool(Cache(settings.cache).missing(settings.controllers))):
+    if reason := obstacle(building=bool(Cache(settings.cache).missing(()))):
         pytest.skip(reason)
     if is_up(settings):
         running = tuple(name for name in Processes(settings).names() if name in _CONTROLLERS.values())
-        yield dataclasses.replace(settings, controllers=running)
+        to_come = tuple(name for name in builder.coming(settings) if name in _CONTROLLERS.values())
+        yield dataclasses.replace(settings, controllers=running + to_come)
         return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # pytest then tears down, as after Ctrl-C
     try:
-        build(settings, print)
-        bring_up(settings, print)
+        bring_up(settings, say, build_first(settings, say))
         yield settings
     finally:
         bring_down(settings)
@@ -110,26 +133,34 @@ def is_up(settings: Settings) -> bool:
 
 
 @pytest.fixture(scope="session")
-def kube(external: bool, request: pytest.FixtureRequest) -> Kube:
+def kube(external: bool, say: Say, request: pytest.FixtureRequest) -> Kube:
     """The cluster: the test bed, or the one that KUBECONFIG names."""
     if not external:
-        settings: Settings = request.getfixturevalue("bed")
-        return Kube(Api(settings).kubectl_path, settings.kubeconfig, BUSYBOX)
+        return kube_of(request.getfixturevalue("bed"), say)
     program, kubeconfig = shutil.which("kubectl"), os.environ.get("KUBECONFIG")
     assert program, "SPOTWRIGHT_CLUSTER=external needs kubectl on the PATH"
     assert kubeconfig, "SPOTWRIGHT_CLUSTER=external needs KUBECONFIG"
     return Kube(Path(program), Path(kubeconfig), os.environ.get("SPOTWRIGHT_CLUSTER_IMAGE", "busybox"))
 
 
+def kube_of(settings: Settings, say: Say) -> Kube:
+    """A test bed as tests use it."""
+
+    def awaited(part: str) -> str:
+        return builder.wait_for(settings, _CONTROLLERS.get(part, part), say)
+
+    return Kube(Api(settings).kubectl_path, settings.kubeconfig, BUSYBOX, awaited)
+
+
 @pytest.fixture
 def require(kube: Kube, external: bool, request: pytest.FixtureRequest) -> Require:
-    """Skips without a kind that the cluster need not have."""
+    """Waits for a kind that is still to come, and skips without one that the cluster need not have."""
 
     def check(crd: str) -> None:
-        if kube.get("crd", crd) is None:
-            lacks = external or _CONTROLLERS[crd] not in request.getfixturevalue("bed").controllers
-            if lacks:
-                pytest.skip(f"this cluster has no {crd}")
+        if reason := kube.lacks(crd):
+            runs = not external and Processes(request.getfixturevalue("bed")).pid(_CONTROLLERS[crd]) is not None
+            if not runs:
+                pytest.skip(reason)
 
     return check
 

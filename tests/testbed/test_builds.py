@@ -41,7 +41,7 @@ BUILD = """
 import math
 from pathlib import Path
 from testbed.building.builds import _go
-from testbed.suite import ended_by_sigterm
+from testbed.machine.processes import ended_by_sigterm
 with ended_by_sigterm():
     _go(["go", "build"], Path.cwd(), math.inf)
 """
@@ -102,6 +102,20 @@ def test_each_part_is_named_when_it_begins_and_each_minute_after_that(
     assert said[1].startswith(f"still building kubernetes {version}, since ")
     ended = [line for line in said if line.startswith("built ")]
     assert [line.split()[1] for line in ended] == ["kubernetes", "pause", "jobset", "jobset-manifests"]
+
+
+def test_the_lock_of_the_cache_is_free_between_two_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, taken = Cache(tmp_path), list[str]()
+    monkeypatch.setattr(builds, "_build", lambda *_: None)
+    monkeypatch.setattr(builds, "_copy_manifests", lambda *_: None)
+
+    def take(line: str) -> None:
+        if line.startswith("built "):
+            with cache.locked(time.monotonic()):
+                taken.append(line.split()[1])
+
+    builds.build_all(cache, ("jobset",), take)
+    assert taken == ["kubernetes", "pause", "jobset", "jobset-manifests"]
 
 
 def test_a_second_start_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def processes(settings: Settings) -> Iterator[Processes]:
 def test_a_process_is_found_by_its_name_and_by_its_mark(settings: Settings, processes: Processes) -> None:
     pid = processes.start("sleeper", ["sleep", "600"])
     assert Processes(settings).pid("sleeper") == pid
-    assert list(marked_pids(settings.folder)) == [pid]
+    wait_until(lambda: list(marked_pids(settings.folder)) == [pid], "Linux shows its environment", 60)
     processes.end("sleeper")
     assert processes.pid("sleeper") is None
     assert list(marked_pids(settings.folder)) == []

@@ -62,3 +62,10 @@ def test_a_control_plane_alone_with_pretended_nodes_waits_longer_for_their_heart
 
 def test_the_longest_name_of_an_interface_fits_into_what_the_kernel_allows() -> None:
     assert len(Settings(name="a" * 9).node_namespace(50)) <= 15
+
+
+def test_another_process_gets_the_same_settings_by_the_environment() -> None:
+    given = Settings(name="beside", nodes=2, controllers=(), proxy=True, cache=Path("/cache"), lease=9, cloud="gke")
+    assert Settings.from_environment(given.environment()) == given
+    listed = Settings(controllers=("argo", "kwok"), cache=Path("/cache"))
+    assert Settings.from_environment(listed.environment()) == listed

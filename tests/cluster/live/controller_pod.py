@@ -52,6 +52,7 @@ class ControllerPod:
 @contextmanager
 def controller_pod(kube: Kube, config: str) -> Iterator[ControllerPod]:
     """A controller with this configuration for all labelled namespaces, ready to place, record and be read."""
+    kube.awaited("helm")
     program = find_helm()
     if program is None:
         pytest.skip("helm is not installed")

@@ -29,6 +29,15 @@ class Kube:
     program: Path
     kubeconfig: Path
     image: str
+    awaited: Callable[[str], str] = lambda part: ""
+    """Waits for what is still built beside a test bed: the controller of a CRD, or a tool. Returns why it is not there, or ""."""
+
+    def lacks(self, crd: str) -> str:
+        """Why a test that needs this kind is skipped, or "" where the cluster has it."""
+        why = self.awaited(crd)
+        if why:
+            return f"this cluster has no {crd}: {why}"
+        return "" if self.get("crd", crd) else f"this cluster has no {crd}"
 
     def run(self, *arguments: str, text: str | None = None) -> str:
         """Run kubectl and return what it prints."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from testbed.cluster import bring_down, bring_up, build
+from testbed.cluster import bring_down, bring_up, build_first
 from testbed.control import control_plane
 from testbed.control.api import Api
 from testbed.errors import TestbedError
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 def second(bed: Settings) -> Iterator[Settings]:
     """A small cluster beside the test bed, taken down whatever happens."""
     settings = dataclasses.replace(bed, name="swsecond", port=bed.port + 1, nodes=2, controllers=())
-    build(settings, print)
+    build_first(settings, print)
     yield settings
     bring_down(settings)
 

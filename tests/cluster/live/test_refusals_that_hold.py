@@ -125,6 +125,9 @@ def of_argo(workflow: Object) -> Object:
 @pytest.fixture(scope="module")
 def seen(bed: Settings, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Seen]]:
     """Every kind in every namespace, after its end."""
+    for crd in ("workflows.argoproj.io", "jobsets.jobset.x-k8s.io"):
+        if reason := kube.lacks(crd):
+            pytest.skip(reason)
     names = [the_namespace(policy) for policy in POLICIES]
     api = Api(bed.kubeconfig)
     cluster_wide = [each for each in policies() if each["kind"] != "ResourceQuota"]

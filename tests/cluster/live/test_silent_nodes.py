@@ -56,8 +56,8 @@ def test_a_silent_node_holds_nothing_up_for_longer_than_without_us(
     kind: str,
     who: str,
 ) -> None:
-    if kind in CRDS and kube.get("crd", CRDS[kind]) is None:
-        pytest.skip(f"this cluster has no {CRDS[kind]}")
+    if kind in CRDS and (reason := kube.lacks(CRDS[kind])):
+        pytest.skip(reason)
     with controller(kube, bed, tmp_path, configuration("10m")) as leader:
         if who == "with us":
             leader.enable(namespace)

@@ -59,7 +59,7 @@ KINDS = tuple(_MAKERS)
 def make(kube: Kube, kind: str, namespace: str, script: str, **labels: str) -> bool:
     """Create a workload whose pods run a script, with labels; False where the cluster does not have the kind."""
     crd = _CRDS.get(kind)
-    if crd is not None and kube.get("crd", crd) is None:
+    if crd is not None and kube.lacks(crd):
         return False
     for made in _MAKERS[kind](kube, namespace, script):
         if labels and made["kind"] != "TrainingRuntime":

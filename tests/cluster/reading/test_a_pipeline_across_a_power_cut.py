@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from testbed.building.images import PYTHON
 from testbed.faults import Faults
+from tests.cluster.conftest import Require
 from tests.cluster.live.kube import Kube, Object, pod_spec
 from tests.cluster.reading import on_the_bed as bed_pods
 from tests.cluster.reading.bed_readers import read
@@ -61,8 +62,9 @@ def shared() -> Iterator[Path]:
 
 
 def test_show_and_report_agree_with_kubernetes_cent_by_cent(
-    kube: Kube, controller: str, faults: Faults, namespace: str, shared: Path
+    kube: Kube, controller: str, faults: Faults, namespace: str, shared: Path, require: Require
 ) -> None:
+    require("workflows.argoproj.io")
     kube.run("label", "namespace", namespace, "spotwright.dev/enabled=true")
     with raw_pods(kube, namespace) as pods:
         kube.apply(pipeline(namespace, shared))

@@ -116,6 +116,8 @@ def an_object(api_version: str, kind: str, spec: Object, name: str = "work") -> 
 def test_the_same_file_applied_twice_changes_nothing(kube: Kube, leader: Controller, namespace: str, way: str) -> None:
     leader.enable(namespace)
     problems = {}
+    for crd in ("workflows.argoproj.io", "jobsets.jobset.x-k8s.io", "trainjobs.trainer.kubeflow.org"):
+        kube.awaited(crd)
     versions = kube.run("api-versions").split()
     here = {kind: made for kind, made in objects(kube, namespace).items() if made["apiVersion"] in versions}
     assert here.keys() >= {"Job", "CronJob", "PipelineRun", "Pod"}  # other kinds come with controllers of the bed

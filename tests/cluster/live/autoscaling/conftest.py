@@ -9,13 +9,12 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
+from testbed import builder
 from testbed.building.builds import Cache
-from testbed.building.images import BUSYBOX
 from testbed.building.requirements import obstacle
-from testbed.cluster import bring_down, bring_up, build
-from testbed.control.api import Api
-from testbed.settings import ON_REQUEST, Settings
-from tests.cluster.conftest import is_up
+from testbed.cluster import bring_down, bring_up, build_first
+from testbed.settings import Settings
+from tests.cluster.conftest import Say, is_up, kube_of
 from tests.cluster.live.autoscaling.machines import Group
 from tests.cluster.live.autoscaling.requests import Requests
 from tests.cluster.live.kube import Kube
@@ -24,21 +23,22 @@ _PORTS = 200  # between this bed's port and that of the other one
 
 
 @pytest.fixture(scope="session")
-def bed(external: bool) -> Iterator[Settings]:
+def bed(external: bool, say: Say) -> Iterator[Settings]:
     """The bed that ``TESTBED_*`` names, where KWOK makes all nodes; else one of its own. One node of it is in no pool."""
     if external:
         pytest.skip("the nodes of an external cluster are made by somebody else")
     settings = Settings.from_environment()
     if settings.nodes or "kwok" not in settings.controllers:
         own = dataclasses.replace(settings, name="swscale", port=settings.port + _PORTS, nodes=0, pretended=0)
-        settings = dataclasses.replace(own, controllers=ON_REQUEST)
-    if reason := obstacle(building=bool(Cache(settings.cache).missing(settings.controllers))):
+        settings = dataclasses.replace(own, controllers=("kwok", "karpenter"))
+    if reason := obstacle(building=bool(Cache(settings.cache).missing(()))):
         pytest.skip(reason)
     was_up = is_up(settings)
     try:
         if not was_up:
-            build(settings, print)
-            bring_up(settings, print)
+            bring_up(settings, say, build_first(settings, say))
+        if reason := builder.wait_for(settings, "kwok", say):
+            pytest.skip(f"this cluster has no kwok: {reason}")
         _add_system_node(Requests(settings))
         yield settings
     finally:
@@ -47,9 +47,9 @@ def bed(external: bool) -> Iterator[Settings]:
 
 
 @pytest.fixture(scope="session")
-def kube(bed: Settings) -> Kube:
+def kube(bed: Settings, say: Say) -> Kube:
     """That bed."""
-    return Kube(Api(bed).kubectl_path, bed.kubeconfig, BUSYBOX)
+    return kube_of(bed, say)
 
 
 @pytest.fixture(scope="session")

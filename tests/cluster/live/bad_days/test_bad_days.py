@@ -59,7 +59,7 @@ def control(bed: Settings) -> Iterator[Settings]:
         if processes.pid(name) is None:
             control_plane.restart(bed, name)
     serves(bed)
-    for name in bed.controllers:
+    for name in set(bed.controllers).intersection(processes.names()):
         if processes.pid(name) is None:
             bed_controllers.run_again(bed, name)
 

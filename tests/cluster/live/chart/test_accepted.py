@@ -20,6 +20,7 @@ RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("e
 @pytest.fixture(scope="module")
 def helm(kube: Kube) -> Helm:
     """Helm with the cluster."""
+    kube.awaited("helm")
     program = find_helm()
     if program is None:
         pytest.skip("helm is not installed")

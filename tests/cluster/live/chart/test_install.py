@@ -39,6 +39,7 @@ OURS = (
 @pytest.fixture(scope="module")
 def helm(kube: Kube, bed: Settings) -> Helm:
     """Helm with the cluster, on whose first node the image is."""
+    kube.awaited("helm")
     program = find_helm()
     if program is None:
         pytest.skip("helm is not installed")

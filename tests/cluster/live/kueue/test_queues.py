@@ -26,8 +26,8 @@ KINDS = ("job", "jobset", "trainjob")
 @pytest.fixture(scope="module")
 def placing(kube: Kube, bed: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     """A controller for the tests of this module."""
-    if "kueue" not in bed.controllers or kube.get("crd", "clusterqueues.kueue.x-k8s.io") is None:
-        pytest.skip("this cluster has no Kueue")
+    if reason := kube.lacks("clusterqueues.kueue.x-k8s.io"):
+        pytest.skip(reason)
     with controller(kube, bed, tmp_path_factory.mktemp("kueue"), configuration("10m"), "--log-limit", "0") as made:
         yield made
 

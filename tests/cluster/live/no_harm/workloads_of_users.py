@@ -177,7 +177,7 @@ _WELL = {"Job": "Complete", "JobSet": "Completed", "TrainJob": "Complete"}
 def make(kube: Kube, kind: str, namespace: str, program: Program) -> list[Object]:
     """The objects of a workload, which has the name of its kind; none where the cluster lacks the kind."""
     crd = _CRDS.get(kind)
-    return [] if crd is not None and kube.get("crd", crd) is None else _MAKERS[kind](kube, namespace, program)
+    return [] if crd is not None and kube.lacks(crd) else _MAKERS[kind](kube, namespace, program)
 
 
 def pods_of(kube: Kube, kind: str, namespace: str) -> list[Object]:

@@ -1,0 +1,15 @@
+# Imports archives of images into the containerd of a node, each once; one that is still to be made is left out. Runs inside the
+# node: `import.sh FOLDER ARCHIVE...`, with the folder of the node.
+set -eu
+folder=$1
+shift
+mkdir -p "$folder/imported"
+exec 9>"$folder/imported/.lock"
+flock 9 # what is built beside the cluster is imported while a node may be starting
+for archive; do
+    mark="$folder/imported/${archive##*/}"
+    if [ -e "$archive" ] && [ ! -e "$mark" ]; then
+        ctr --namespace k8s.io images import "$archive" 9>&-
+        touch "$mark"
+    fi
+done
