@@ -25,7 +25,7 @@ from testbed.building.programs import TOOLS
 from testbed.building.requirements import check_machine
 from testbed.control import controllers
 from testbed.control.api import Api
-from testbed.errors import TestbedError
+from testbed.errors import TestbedError, one_line
 from testbed.machine import nodes
 from testbed.machine.processes import Processes, ended_by_sigterm, wait_until
 from testbed.settings import CONTROLLERS, ON_REQUEST, Settings
@@ -98,10 +98,9 @@ def work(settings: Settings, say: Say) -> None:
             if name not in TOOLS:
                 _add(settings, name, say)
         except (TestbedError, OSError) as error:
-            reason = " ".join(str(error).split())
-            say(f"{name} does not come: {reason}")
+            say(f"{name} does not come: {error}")
             Processes(settings).end(name)
-            _file(settings, name, "failed").write_text(reason, encoding="utf-8")
+            _file(settings, name, "failed").write_text(one_line(error), encoding="utf-8")
         _file(settings, name).unlink()
 
 

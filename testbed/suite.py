@@ -22,7 +22,7 @@ from typing import NamedTuple
 from testbed.building.builds import Cache
 from testbed.building.requirements import install_packages, kernel_obstacle, missing_packages, obstacle
 from testbed.cluster import bring_down, bring_up, build
-from testbed.errors import OutOfTimeError, TestbedError
+from testbed.errors import OutOfTimeError, TestbedError, one_line
 from testbed.machine.processes import MARK, ended_by_sigterm
 from testbed.settings import Settings
 
@@ -51,7 +51,6 @@ _BUSY = 8.0  # processes that want each processor; with more of them a wait that
 _SPARE = 5 * 60.0  # seconds for the test in hand when the time is over; one that takes longer hangs
 _LEAST = 5 * 60.0  # seconds; with less time for the tests there is no point in a start
 _TEARDOWN = 60.0  # seconds in which the tests undo what they did when they are ended
-_LONGEST = 400  # characters of a reason
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -102,7 +101,7 @@ def _try(look: Callable[[], None]) -> None:
     try:
         look()
     except OSError as error:
-        raise CannotHere(_line(error)) from error
+        raise CannotHere(one_line(error)) from error
 
 
 def check(say: Say, settings: Settings, allowed: Limits, *, install: bool) -> None:
@@ -127,7 +126,7 @@ def _alone(settings: Settings) -> Iterator[None]:
         except OutOfTimeError as error:
             raise CannotHere("they run here already, in another process") from error
         except OSError as error:
-            raise CannotHere(f"nothing can be kept in {settings.cache}: {_line(error)}") from error
+            raise CannotHere(f"nothing can be kept in {settings.cache}: {one_line(error)}") from error
         yield
 
 
@@ -148,7 +147,7 @@ def _built(settings: Settings, seconds: float, say: Say) -> Settings:
         settings = dataclasses.replace(settings, controllers=there)
         _make_images(settings, say)
     except (TestbedError, OSError) as error:
-        raise CannotHere(f"Kubernetes could not be built: {_line(error)}") from error
+        raise CannotHere(f"Kubernetes could not be built: {one_line(error)}") from error
     if missing:
         say(f"the builds took {_minutes(started)}")
     return settings
@@ -159,7 +158,7 @@ def _make_images(settings: Settings, say: Say) -> None:
     try:
         build(settings, say, until=time.monotonic() + _IMAGES)
     except (TestbedError, OSError) as error:
-        raise CannotHere(f"there are no images: {_line(error)}") from error
+        raise CannotHere(f"there are no images: {one_line(error)}") from error
 
 
 def _on_cluster(settings: Settings, seconds: float, ends: float, say: Say, arguments: Sequence[str]) -> int:
@@ -187,7 +186,7 @@ def _once_more(settings: Settings, ends: float, say: Say, arguments: Sequence[st
     try:
         bring_up(settings, say)
     except (TestbedError, OSError) as error:
-        say(f"it does not come up again, so this is no failure of CI: {_line(error)}")
+        say(f"it does not come up again, so this is no failure of CI: {one_line(error)}")
         return 0
     again = [*arguments, "--last-failed", "--last-failed-no-failures=none"]
     code = _tests(settings, say, again, most=min(_RETRY, left))
@@ -213,9 +212,9 @@ def _start(settings: Settings, say: Say) -> None:
         try:
             bring_down(settings)
         except (TestbedError, OSError) as left:
-            say(f"after a start that failed: {_line(left)}")
+            say(f"after a start that failed: {one_line(left)}")
         if isinstance(error, TestbedError | OSError):
-            raise CannotHere(f"the cluster does not come up: {_line(error)}") from error
+            raise CannotHere(f"the cluster does not come up: {one_line(error)}") from error
         raise
 
 
@@ -257,8 +256,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _minutes(since: float, until: float | None = None) -> str:
     minutes, seconds = divmod(round((time.monotonic() if until is None else until) - since), 60)
     return f"{minutes} min {seconds} s"
-
-
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"

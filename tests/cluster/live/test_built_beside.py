@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from testbed import builder
 from testbed.building.builds import Cache
 from testbed.cluster import bring_down, bring_up, build_first
 from testbed.machine import leftovers
@@ -30,8 +31,8 @@ list) echo '{"Dir": "'$(echo CACHE/${PWD##*/}-manifests-v*)'"}' ;;
 build)
     echo $$ >PID.new; mv PID.new PID
     until [ -e ENOUGH ]; do sleep 0.1; done
-    while [ $1 != -o ]; do shift; done
-    cp CACHE/${2##*/}-v*/${2##*/} $2 ;;
+    while [ "$1" != -o ]; do shift; done
+    cp CACHE/${2##*/}-v*/${2##*/} "$2" ;;
 esac
 """
 """A Go that builds until a file is there, and then copies what the real one has built."""
@@ -92,8 +93,10 @@ def test_a_test_that_needs_no_controller_runs_meanwhile_and_who_needs_one_waits_
     kube.wait(lambda: has_condition(kube.get("job", "work"), "Complete"), "the Job is Complete", ENDED)
     assert kube.get("crd", "workflows.argoproj.io") is None
     began = time.monotonic()
-    assert make(kube, "workflow", "default", "true")
+    assert kube.lacks("workflows.argoproj.io") == ""
+    assert "argo" not in builder.coming(building.settings)
     measured("from the end of a build until its controller has run on the cluster", time.monotonic() - began)
+    assert make(kube, "workflow", "default", "true")
     kube.wait(lambda: succeeded(kube), "the Workflow has succeeded, with an image that came later", ENDED)
 
 
