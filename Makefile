@@ -65,7 +65,7 @@ rules:
 	@$(BIN)/lint-imports --no-logo
 	@test -d .hypothesis/constants || $(BIN)/python -m pytest --collect-only --quiet > /dev/null || true
 
-cluster: ## a real Kubernetes on this machine, for root on Linux; builds it the first time, which takes about 45 minutes
+cluster: ## a real Kubernetes on this machine, for root on Linux; starts when it is built, its controllers come within about 45 minutes
 	@scripts/bootstrap run
 	@$(BIN)/python -m testbed up
 

@@ -3,11 +3,11 @@
 set -eu
 folder=$1
 shift
-mkdir -p "$folder/imported"
-exec 9>"$folder/imported/.lock"
+mkdir -p "$folder/images"
+exec 9>"$folder/images/.lock"
 flock 9 # what is built beside the cluster is imported while a node may be starting
 for archive; do
-    mark="$folder/imported/${archive##*/}"
+    mark="$folder/images/${archive##*/}"
     if [ -e "$archive" ] && [ ! -e "$mark" ]; then
         ctr --namespace k8s.io images import "$archive" 9>&-
         touch "$mark"
