@@ -363,5 +363,5 @@ def check_record(running: Controller, trials: Trials) -> None:
         assert float(task.parameters["accuracy"]) == pytest.approx(best_of(float(task.parameters["lr"])))
     if trials.how == "pushes":
         return
-    logs = [path.read_text(encoding="utf-8") for path in running.state.rglob("log") if path.is_file()]
+    logs = [path.read_text(encoding="utf-8") for path in running.state.rglob("log.txt")]
     assert any("accuracy=" in text and "metrics-logger-and-collector" in text for text in logs)
