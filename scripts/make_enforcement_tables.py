@@ -59,7 +59,7 @@ TITLES: Mapping[Mechanism, str] = {
     Mechanism.RUNTIME_DECIDES: "the runtime's own failure policy",
     Mechanism.RUNTIME_PLACED: "its runtime is placed in the same command",
     Mechanism.EXIT_CODE: "`restartPolicy: ExitCode`",
-    Mechanism.ANY_ERROR: "its own `OnFailure` or `Always`",
+    Mechanism.ANY_ERROR: "`restartPolicy: OnFailure` or `Always`",
     Mechanism.IN_PLACE: "its own `OnFailure` or `Always`",
     Mechanism.NEVER: "its own `Never`",
     Mechanism.ELASTIC: "elastic",

@@ -8,6 +8,7 @@
 | localhost/argoexec:1 | Argo's executor |
 | localhost/katib-goptuna:1 | Katib's suggestion service, for `katib` |
 | localhost/katib-collector:1 | Katib's collector of metrics, for `katib` |
+| localhost/katib-python:1 | Katib's medianstop, and what a trial needs that pushes its metrics, for `katib` |
 
 Pods need `imagePullPolicy: Never` or `IfNotPresent`, because no registry is asked.
 """
@@ -32,13 +33,16 @@ from testbed.building.archives import Image, write_archive
 from testbed.building.builds import Cache
 from testbed.errors import TestbedError
 
-__all__ = ["ARGOEXEC", "BUSYBOX", "PAUSE", "PYTHON", "archives", "make_images"]
+__all__ = ["ARGOEXEC", "BUSYBOX", "KATIB_PYTHON", "PAUSE", "PYTHON", "archives", "make_images"]
 
-PAUSE, BUSYBOX, PYTHON, ARGOEXEC = (f"localhost/{name}:1" for name in ("pause", "busybox", "python", "argoexec"))
+PAUSE, BUSYBOX, PYTHON, ARGOEXEC, KATIB_PYTHON = (
+    f"localhost/{name}:1" for name in ("pause", "busybox", "python", "argoexec", "katib-python")
+)
 
 _BUSYBOX = Path("/bin/busybox")
 _FOLDERS = ("bin", "dev", "etc/ssl/certs", "lib64", "opt", "proc", "root", "run", "sys", "tmp", "usr/bin", "var/tmp")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+_REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements"
 _UNUSED = (
     "test",
     "idlelib",
@@ -91,6 +95,13 @@ def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Cal
         )
     ]
     of_katib = [_of_program(cache, name) for name in ("katib-goptuna", "katib-collector")]
+    katib, packages = cache.manifests("katib"), _REQUIREMENTS / "katib.txt"
+    of_katib.append(
+        (
+            folder / f"katib-python-{katib.name}-{_digest(packages, _python())}.tar",
+            lambda path: _make_katib_python(path, katib, packages),
+        )
+    )
     return [
         (
             folder / f"{pause.parent.name}.tar",
@@ -126,8 +137,38 @@ def _make_busybox(target: Path) -> None:
 
 
 def _make_python(target: Path) -> None:
+    with _python_root() as root:
+        write_archive(Image(PYTHON, root=root, command=["/bin/sh"], workdir="/root", environment=_ENVIRONMENT), target)
+
+
+def _make_katib_python(target: Path, katib: Path, requirements: Path) -> None:
+    """Katib's Python, with what it imports, below /opt/katib; its entrypoint is medianstop."""
+
+    def add(root: Path) -> None:
+        shutil.copytree(katib, root / "opt/katib", ignore=shutil.ignore_patterns("*.yaml"))
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:"]
+        command = [*pip, "--target", str(root / "opt/katib/packages"), "--requirement", str(requirements)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise TestbedError(f"the packages of {requirements.name} cannot be installed: {done.stderr.strip()}")
+
+    with _python_root(add) as root:
+        folders = ("", "/pkg/apis/manager/v1beta1/python", "/packages")
+        environment = {**_ENVIRONMENT, "PYTHONPATH": ":".join(f"/opt/katib{folder}" for folder in folders)}
+        entrypoint = ["python3", "/opt/katib/cmd/earlystopping/medianstop/v1beta1/main.py"]
+        write_archive(Image(KATIB_PYTHON, root=root, entrypoint=entrypoint, environment=environment), target)
+
+
+_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@contextmanager
+def _python_root(add: Callable[[Path], None] | None = None) -> Iterator[Path]:
+    """A root with the Python of this process, which has been tried; ``add`` puts more into it before."""
     with _root() as root:
         _add_python(root)
+        if add is not None:
+            add(root)
         _add_libraries(root)
         if _CERTIFICATES.exists():
             shutil.copy(_CERTIFICATES, root / "etc/ssl/certs")
@@ -139,8 +180,7 @@ def _make_python(target: Path) -> None:
         )
         if tried.returncode != 0:
             raise TestbedError(f"{_python()} does not run in an image of its own:\n{tried.stderr.strip()}")
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "PYTHONDONTWRITEBYTECODE": "1"}
-        write_archive(Image(PYTHON, root=root, command=["/bin/sh"], workdir="/root", environment=environment), target)
+        yield root
 
 
 @contextmanager

@@ -118,7 +118,13 @@ MANIFESTS = (
         "katib-manifests",
         "katib",
         _KATIB,
-        ("manifests/v1beta1/components/crd/[est]*.yaml", "manifests/v1beta1/components/webhook/webhooks.yaml"),
+        (
+            "manifests/v1beta1/components/crd/[est]*.yaml",
+            "manifests/v1beta1/components/webhook/webhooks.yaml",
+            "pkg/apis/manager/v1beta1/python/*.py",  # these make an image
+            "pkg/earlystopping/v1beta1/medianstop/*.py",
+            "cmd/earlystopping/medianstop/v1beta1/main.py",
+        ),
     ),
 )
 

@@ -30,6 +30,7 @@ _PORT = "6789"  # of the db-manager
 ENVIRONMENT: Mapping[str, str] = {
     "KATIB_CORE_NAMESPACE": NAMESPACE,
     "KATIB_DB_MANAGER_SERVICE_IP": NETWORK.control_plane,  # pods reach it as well
+    "KATIB_DB_MANAGER_SERVICE_NAMESPACE": "",
     "KATIB_DB_MANAGER_SERVICE_PORT": _PORT,
 }
 """The controller's environment. Its own manifests name the Service of the db-manager, in its namespace."""

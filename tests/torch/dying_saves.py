@@ -37,7 +37,7 @@ def state_of(number: int) -> dict[str, Any]:
 
 def saved_at(place: str) -> int | None:
     """The number of the save that is loaded, which must be whole; 0 if there is none."""
-    reader = StoreReader(place)
+    reader = StoreReader(place, again=True)
     if not reader.has_save():
         return 0
     state: dict[str, Any] = {

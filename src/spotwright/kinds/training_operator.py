@@ -3,6 +3,8 @@
 Each role has a pod template and a restart policy. ``ExitCode`` distinguishes interruptions from errors: the operator creates a
 pod again if its code ended with 128 or more, or its node is gone, and fails the job at 1 to 127. It does not count these pods,
 so only ``activeDeadlineSeconds`` bounds them. Of an XGBoostJob, a failed pod fails the job under every other restart policy.
+``OnFailure``, the default of PyTorchJob and PaddleJob, outlives interruptions too and retries errors, so it stays; others
+have ``Never``, under which an interruption with a notice fails the job.
 Sources: kubeflow/trainer v1.9.4, ``pkg/controller.v1/common/pod.go`` and ``job.go``, ``pkg/util/train/train_util.go``,
 ``UpdateJobStatus`` of each kind's controller; kubeflow/trainer#2045; kubeflow/mpi-operator v0.8.0.
 """
@@ -10,17 +12,18 @@ Sources: kubeflow/trainer v1.9.4, ``pkg/controller.v1/common/pod.go`` and ``job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright.kinds.kind import PlaceObject
-from spotwright.model.policy import Policy
-from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.model.policy import BUILT_IN, Policy
+from spotwright.placing.context import MOST_RETRIES, RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
+    DEFAULT_BACKOFF_LIMIT,
     deadline_seconds,
     no_interruption_text,
     seconds_text,
@@ -54,7 +57,8 @@ class _Kind:
 
     ``on_demand_reason``: why a role stays on on-demand, by its name in lower case. ``container``: the name of the container that
     its webhook requires. ``restarts``: whether it honours a role's ``restartPolicy``. ``exit_code_only``: whether a failed pod
-    fails the job unless the ``restartPolicy`` of its role is ExitCode.
+    fails the job unless the ``restartPolicy`` of its role is ExitCode. ``retries``: whether its default ``restartPolicy`` is
+    OnFailure, and not Never.
     """
 
     replicas: str
@@ -62,6 +66,7 @@ class _Kind:
     container: str = ""
     restarts: bool = True
     exit_code_only: bool = False
+    retries: bool = False
     mechanism: Mechanism = Mechanism.EXIT_CODE
 
 
@@ -86,9 +91,9 @@ _TF = {
 }
 _V1: Mapping[str, _Kind] = {
     "TFJob": _Kind("tfReplicaSpecs", _TF, "tensorflow"),
-    "PyTorchJob": _Kind("pytorchReplicaSpecs", _MASTER, "pytorch"),
+    "PyTorchJob": _Kind("pytorchReplicaSpecs", _MASTER, "pytorch", retries=True, mechanism=Mechanism.ANY_ERROR),
     "XGBoostJob": _Kind("xgbReplicaSpecs", _MASTER, "xgboost", exit_code_only=True),
-    "PaddleJob": _Kind("paddleReplicaSpecs", _MASTER, "paddle"),
+    "PaddleJob": _Kind("paddleReplicaSpecs", _MASTER, "paddle", retries=True, mechanism=Mechanism.ANY_ERROR),
     "JAXJob": _Kind("jaxReplicaSpecs", {}, "jax"),
     "MPIJob": _Kind("mpiReplicaSpecs", _LAUNCHER, restarts=False, mechanism=Mechanism.MPI_EVICTED),
 }
@@ -115,7 +120,8 @@ def _place_v1(ctx: PlaceContext) -> None:
         _settle_elastic(ctx, spot)
     else:
         _warn_of_peers(ctx, members, spot)
-    _settle_run_policy(ctx, _largest(spot), bounded=not table.restarts)
+    is_endless = any(member.placed.policy.retries >= MOST_RETRIES for member in spot)
+    _settle_run_policy(ctx, _largest(spot), bounded=not table.restarts, is_endless=is_endless)
     if table.restarts and ctx.get("spec", "runPolicy", "activeDeadlineSeconds") is None:
         for member in spot:
             member.placed.report.after_interruption += _UNCOUNTED
@@ -167,7 +173,10 @@ def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str], *, is_torc
         on_demand_reason = table.on_demand_reason.get(name.lower(), "") if len(roles) > 1 else ""
         path = f"{ctx.name}/{name.lower()}"
         spec = (*template, "spec")
-        role = Role(name, path, spec, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=is_torch)
+        retries = _own_retries(ctx, table, at)
+        role = Role(
+            name, path, spec, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=is_torch, retries=retries
+        )
         placed = place_pod(ctx, role)
         placed.report.frozen = _FROZEN
         placed.report.mechanism = table.mechanism
@@ -176,6 +185,18 @@ def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str], *, is_torc
         placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
         members.append(_Replica(at, placed))
     return members
+
+
+def _own_retries(ctx: PlaceContext, table: _Kind, at: Path) -> OwnRetries | None:
+    """How often the operator retries an error of a role by its restart policy; ``None`` if that is ExitCode or Never."""
+    given = ctx.editor.get((*at, "restartPolicy"))
+    if not table.restarts or table.exit_code_only:
+        return None
+    if given not in ("OnFailure", "Always") and not (given is None and table.retries):
+        return None
+    limit = whole_number(ctx.editor.get(ctx.at("spec", "runPolicy", "backoffLimit")), MOST_RETRIES)
+    name = "its own restartPolicy" if given else "the operator's default restartPolicy OnFailure"
+    return OwnRetries(MOST_RETRIES if limit is None else max(limit, 0), name, is_default=given is None)
 
 
 def _warn_of_template(ctx: PlaceContext, table: _Kind, at: Path) -> None:
@@ -192,8 +213,17 @@ def _warn_of_template(ctx: PlaceContext, table: _Kind, at: Path) -> None:
 def _settle_restart(ctx: PlaceContext, table: _Kind, member: _Replica) -> str:
     """Write the restart policy of a role on spot; returns what an interruption does then."""
     path, policy = (*member.at, "restartPolicy"), member.placed.policy
+    is_ended = policy.retries == 0 and policy.sources.get("errors.retries", BUILT_IN.source) != BUILT_IN.source
+    if ctx.editor.get(path) is None and table.retries and not is_ended:
+        member.placed.report.mechanism = Mechanism.ANY_ERROR
+        text = "restartPolicy OnFailure, the operator's default, stays: errors of the code are retried as interruptions are"
+        ctx.add_finding(
+            Level.NOTE, member.at, f"{member.name}: {text}; errors.retries 0 in the policy ends the job at an error"
+        )
+        return "the pod is created again, as after any error (restartPolicy OnFailure)"
     in_force = write_unless_set(ctx, path, "ExitCode")
     if in_force == "ExitCode":
+        member.placed.report.mechanism = Mechanism.EXIT_CODE
         if policy.retries:
             text = f"errors.retries {policy.retries} has no effect here: ExitCode fails the job at any exit code of 1 to 127"
             ctx.add_finding(Level.WARNING, path, f"{member.name}: {text}")
@@ -246,14 +276,25 @@ def _warn_of_peers(ctx: PlaceContext, members: Sequence[_Replica], spot: Sequenc
 
 
 def _largest(spot: Sequence[_Replica]) -> Policy:
-    """The policy with the largest budgets, because the limits of a job apply to all its roles."""
-    return max(
+    """The policy with the largest budgets, because the limits of a job apply to all its roles.
+
+    Where the operator retries without a bound, the deadline has room for Kubernetes' default of six errors.
+    """
+    policy = max(
         (member.placed.policy for member in spot), key=lambda p: (p.max_interruptions + p.retries, p.timeout or 0)
+    )
+    if policy.retries < MOST_RETRIES:
+        return policy
+    interruptions = policy.max_interruptions
+    return replace(
+        policy,
+        retries=DEFAULT_BACKOFF_LIMIT,
+        max_interruptions=policy.fall_back_after if interruptions >= MOST_RETRIES else interruptions,
     )
 
 
-def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool) -> None:
-    """Write the bound of all attempts. ``bounded``: nothing that retries was written."""
+def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool, is_endless: bool) -> None:
+    """Write the bound of all attempts. ``bounded``: nothing that retries was written. ``is_endless``: its own retries are."""
     at = ctx.at("spec", "runPolicy")
     wanted, given = deadline_seconds(policy), ctx.editor.get((*at, "activeDeadlineSeconds"))
     if wanted is not None and not bounded:
@@ -261,6 +302,8 @@ def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool) -> N
         if in_force != wanted:
             text = f"activeDeadlineSeconds {in_force} stays and bounds all attempts; the policy allows {seconds_text(wanted)}"
             ctx.add_finding(Level.WARNING, (*at, "activeDeadlineSeconds"), f"{text} (--replace-retries)")
+    elif given is None and is_endless and not bounded:
+        ctx.add_finding(Level.WARNING, at[:-1], f"nothing counts errors or interruptions{_UNBOUNDED}")
     elif given is None and not bounded:
         what = "it counts containers that restart in their pod (errors), but no pods that are created again (interruptions)"
         _count(ctx, policy, what, _UNBOUNDED)

@@ -175,7 +175,9 @@ KINDS: Mapping[str, tuple[Mechanism, ...]] = {
     "TrainJob": (*_OF_SETS, Mechanism.RUNTIME_DECIDES, Mechanism.RUNTIME_PLACED),
     **dict.fromkeys(("TFJob", "JAXJob"), _ON_ROLES),
     "XGBoostJob": (Mechanism.EXIT_CODE, Mechanism.IN_PLACE, Mechanism.NEVER),
-    **dict.fromkeys(("PyTorchJob", "PaddleJob"), (*_ON_ROLES, Mechanism.ELASTIC)),
+    **dict.fromkeys(
+        ("PyTorchJob", "PaddleJob"), (Mechanism.ANY_ERROR, Mechanism.EXIT_CODE, Mechanism.NEVER, Mechanism.ELASTIC)
+    ),
     "MPIJob": (Mechanism.MPI_EVICTED, Mechanism.MPI_LAUNCHER),
     **dict.fromkeys(("WorkflowTemplate", "ClusterWorkflowTemplate"), _ON_STEPS),
     **dict.fromkeys(("Workflow", "CronWorkflow"), (*_ON_STEPS, Mechanism.ARGO_TEMPLATES)),

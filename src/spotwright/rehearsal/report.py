@@ -372,8 +372,9 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     ``connections``, the addresses to which it connected, where
     nothing is compared; ``mapped_saves``, those that it changes through memory maps, which cannot be traced; ``ignores_sigterm``,
     whether it ignores or blocks SIGTERM, and ran until it was killed; ``changed_by_library``, the outputs that differ without
-    Spotwright's variables, and ``not_compared_without_variables``, why that is not known; ``not_compared``, the differences between undisturbed
-    executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one;
+    Spotwright's variables, and ``not_compared_without_variables``, why that is not known; ``not_compared``, the
+    differences between undisturbed executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond
+    the undisturbed one;
     ``done_again``, the share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its own
     progress, its saves, or time; the ``probable_cause`` of its problems, or why it starts over, where the traces show one;
     ``not_tried``, the points that the time budget left out or cut short, or that came after one that never finished;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.placing.placed import PREFER, at_path, place, refusal
 
@@ -126,11 +128,51 @@ def test_replace_retries_replaces_the_restart_policy() -> None:
     assert "# the default" in outcome.text
 
 
-def test_with_a_timeout_the_deadline_ends_interruptions_and_nothing_is_counted() -> None:
-    policy = "{default: {spot: prefer, timeout: 1h, interruptions: {max: 1, backoff: 5s}, pending_timeout: 10m}}"
-    run = at_path(place(a_training("PyTorchJob", "Master", "Worker"), policy).value, "spec.runPolicy")
+@pytest.mark.parametrize("spec", ["", "\n  elasticPolicy: {rdzvHost: mnist-master-0}"])
+@pytest.mark.parametrize(
+    ("kind", "stays"), [("PyTorchJob", True), ("PaddleJob", True), ("JAXJob", False), ("TFJob", False)]
+)
+def test_an_error_that_the_operator_would_retry_is_retried(kind: str, stays: bool, spec: str) -> None:
+    outcome = place(a_training(kind, "Worker", spec=spec), "{default: {spot: prefer}}")
+    [worker] = [one["Worker"] for name, one in outcome.value["spec"].items() if name.endswith("ReplicaSpecs")]
 
-    assert run == {"activeDeadlineSeconds": 2 * 3600 + 2 * 600 + 5, "cleanPodPolicy": "Running"}
+    assert worker.get("restartPolicy") == (None if stays else "ExitCode")
+    assert outcome.reports("restartPolicy OnFailure, the operator's default, stays") is stays
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "PaddleJob"])
+def test_a_policy_without_retries_ends_the_job_at_an_error(kind: str) -> None:
+    outcome = place(a_training(kind, "Worker"), "{default: {spot: prefer, errors: {retries: 0}}}")
+    [worker] = [one["Worker"] for name, one in outcome.value["spec"].items() if name.endswith("ReplicaSpecs")]
+
+    assert worker["restartPolicy"] == "ExitCode"
+
+
+@pytest.mark.parametrize(
+    ("given", "role", "retries"),
+    [
+        ("", "", 10_000),
+        ("", "\n      restartPolicy: OnFailure", 10_000),
+        ("\n  runPolicy: {backoffLimit: 4}", "\n      restartPolicy: Always", 4),
+        ("\n  runPolicy: {backoffLimit: 4}", "", 4),
+    ],
+)
+def test_pods_may_fail_as_often_as_the_operator_alone_lets_them(given: str, role: str, retries: int) -> None:
+    outcome = place(a_training("PyTorchJob", "Worker", spec=given, role=role), "{default: {spot: prefer}}")
+    pod = at_path(outcome.value, "spec.pytorchReplicaSpecs.Worker.template")
+
+    assert json.loads(pod["metadata"]["annotations"]["spotwright.dev/policy"])["errors"] == {"retries": retries}
+    assert at_path(outcome.value, "spec.runPolicy.backoffLimit") == (None if retries == 10_000 else 4)
+
+
+@pytest.mark.parametrize(("kind", "errors"), [("TFJob", 0), ("PyTorchJob", 6)])
+def test_with_a_timeout_the_deadline_ends_interruptions_and_nothing_is_counted(kind: str, errors: int) -> None:
+    policy = "{default: {spot: prefer, timeout: 1h, interruptions: {max: 1, backoff: 5s}, pending_timeout: 10m}}"
+    run = at_path(place(a_training(kind, "Worker"), policy).value, "spec.runPolicy")
+
+    between = sum(2**number for number in range(errors))
+    tries = 2 + errors
+    assert run == {"activeDeadlineSeconds": tries * 3600 + tries * 600 + 5 + between, "cleanPodPolicy": "Running"}
 
 
 def test_without_a_timeout_the_limit_is_written_with_a_warning_about_uncounted_pods() -> None:
