@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.cluster.live.kube import Kube, Object, has_condition, pod_spec
 from tests.cluster.live.runtimes import training_runtime
 
-__all__ = ["GANGS", "KINDS", "SINGLE", "Outcome", "Program", "make", "outcomes", "pods_of"]
+__all__ = ["GANGS", "KINDS", "SINGLE", "WORK", "Outcome", "Program", "make", "outcomes", "pods_of"]
 
 WORK = 20  # seconds that a script works in each attempt, at least until the test says go
 _CRDS = {
