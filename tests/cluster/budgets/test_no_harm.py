@@ -449,20 +449,18 @@ def goes_well_with_us(kind: str, way: str, case: Case, policy: Mapping[str, Any]
 def is_within_budgets(written: Object, history: History) -> bool:
     """Whether no budget of ours ends the work where its author's own rules bound nothing.
 
-    Without a bound of the author's the policy's budgets hold: interruptions, moves, and errors that an own rule ignores.
+    Without a bound of the author's the controller's budgets hold: for interruptions, moves, and errors that own rules ignore.
     """
     ends = [strike.end for strike in history]
     if sum(end in LOSSES for end in ends) > MOST_LOST or sum(end in MOVES for end in ends) > MOST_MOVED:
         return False
-    is_unbounded = any(rule in json.dumps(written) for rule in (IGNORES_CODES, "IgnoreMaxRestarts"))
-    return not (is_unbounded and any(end in ERRORS for end in ends))
+    text = json.dumps(written)  # with restarts that do not count, errors of peers are without a bound too
+    return "IgnoreMaxRestarts" not in text and (IGNORES_CODES not in text or not any(end in ERRORS for end in ends))
 
 
 def cases(kind: str) -> st.SearchStrategy[Case]:
     """What an author wrote, and a history that ends well by it."""
-    return st.tuples(SPECS[kind], histories()).filter(
-        lambda case: is_within_budgets(*case) and goes_well(kind, alone(kind, case[0]), case[1])
-    )
+    return st.tuples(SPECS[kind], histories()).filter(lambda case: goes_well(kind, alone(kind, case[0]), case[1]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -478,7 +476,8 @@ def test_what_ends_well_without_us_ends_well_as_a_placed_file(kind: str, data: s
 def test_what_ends_well_without_us_ends_well_under_the_controller(
     kind: str, data: st.DataObject, policy: Object
 ) -> None:
-    assert goes_well_with_us(kind, "controller", data.draw(cases(kind)), policy)
+    bounded = cases(kind).filter(lambda case: is_within_budgets(*case))
+    assert goes_well_with_us(kind, "controller", data.draw(bounded), policy)
 
 
 def strikes(end: PodEnd, times: int = 1) -> History:
