@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, SPOT, a_ladder, a_policy, a_pool
 
-from spotwright.scheduling.deadline import Choice, Outlook, choose, choose_while_pending
+from spotwright.scheduling.deadline import Choice, Outlook, choose, choose_while_pending, countdown
 from spotwright.scheduling.estimates import Estimate, Needs
 from spotwright.scheduling.ladder import Ladder
 
@@ -41,6 +42,14 @@ def nowhere(_pool: str) -> bool:
 
 def only(*pools: str) -> Room:
     return lambda pool: pool in pools
+
+
+@pytest.mark.parametrize(
+    ("left", "clause"),
+    [(134.0, "the deadline is in 2m14s"), (0.0, "the deadline is in 0s"), (-180.0, "the deadline passed 3m00s ago")],
+)
+def test_a_deadline_that_has_passed_is_told_as_past(left: float, clause: str) -> None:
+    assert countdown(left) == clause
 
 
 # The last moment

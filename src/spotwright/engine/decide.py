@@ -69,7 +69,7 @@ from spotwright.scheduling.budgets import (
     rung_after_waiting,
 )
 from spotwright.scheduling.cause import classify
-from spotwright.scheduling.deadline import Outlook, any_room, without_on_demand
+from spotwright.scheduling.deadline import Outlook, any_room, countdown, without_on_demand
 
 __all__ = [
     "after_move",
@@ -168,8 +168,8 @@ def _until_last_moment(task: TaskState, outlook: Outlook, now: float) -> Event:
     work = format_duration(needs.left.at_most)
     numbers = (
         f"{work} of work {'are not saved yet' if outlook.saves else 'would be lost with the node'}, on-demand needs "
-        f"{format_duration(needs.launch.at_most)} more to launch and spot {format_duration(outlook.drain)} to be left, and the "
-        f"deadline is in {format_duration(outlook.deadline - now)}"
+        f"{format_duration(needs.launch.at_most)} more to launch and spot {format_duration(outlook.drain)} to be left, and "
+        f"{countdown(outlook.deadline - now)}"
     )
     if last - outlook.drain - now > (outlook.work or 0.0) / PARTS:
         return AttemptKept(now, task.path, attempt.number, until=last - outlook.drain, why=f"stays on spot: {numbers}")

@@ -42,7 +42,9 @@ __all__ = [
     "add_disruption_rule",
     "find_disruption_rule",
     "is_own_rule",
+    "own_actions",
     "place_job",
+    "put_first",
     "refuse_in_job",
     "refuse_in_job_spec",
     "refuse_in_set",
@@ -160,7 +162,11 @@ def add_disruption_rule(ctx: PlaceContext, at: Path, action: str, *others: Mappi
 
 
 def _settle_failures(job: _JobSpec) -> str:
-    """Write the failure policy; returns what an interruption does then."""
+    """Write the failure policy; returns what an interruption does then.
+
+    A rule of the user's on exit codes may fail the Job at the code of an interrupted pod, so ours comes before it. Another one
+    may ignore that code: then ours ignores interruptions too, so that none counts that did not count before.
+    """
     never = _settle_required(job, "Never", "template", "spec", "restartPolicy")
     own_rule = find_disruption_rule(job.ctx, job.at)
     if own_rule is not None:
@@ -172,9 +178,18 @@ def _settle_failures(job: _JobSpec) -> str:
         return _ignoring(job, is_apart=apart)
     if not obstacle and _can_fail_errors(job):
         return _failing_errors(job)
-    if not obstacle and any(not _is_refusal(rule) for rule in job.get("podFailurePolicy", "rules") or ()):
-        add_disruption_rule(job.ctx, job.at, "Count")
+    actions = own_actions(job.ctx, job.at)
+    if not obstacle and any(action.startswith("Fail") for action in actions):
+        add_disruption_rule(job.ctx, job.at, "Ignore" if "Ignore" in actions else "Count")
+        if "Ignore" in actions:
+            return _ignoring(job)
     return _counting(job, obstacle)
+
+
+def own_actions(ctx: PlaceContext, at: Path) -> set[str]:
+    """The actions of the user's own rules in the ``podFailurePolicy`` of the Job spec at a path."""
+    rules = ctx.editor.get((*at, "podFailurePolicy", "rules")) or ()
+    return {str(rule.get("action")) for rule in rules if isinstance(rule, dict) and not _is_refusal(rule)}
 
 
 def _is_refusal(rule: Any) -> bool:
@@ -433,7 +448,7 @@ def refuse_in_job_spec(ctx: PlaceContext, at: Path) -> bool:
         return True
     action = "FailIndex" if ctx.editor.get((*at, "backoffLimitPerIndex")) is not None else "FailJob"
     rule = {"action": action, "onExitCodes": {"operator": "In", "values": [REFUSED]}}
-    _put_first(ctx, (*at, "podFailurePolicy", "rules"), rule)
+    put_first(ctx, (*at, "podFailurePolicy", "rules"), rule)
     return True
 
 
@@ -448,7 +463,7 @@ def refuse_in_set(ctx: PlaceContext, at: Path) -> None:
             "onJobFailureReasons": ["PodFailurePolicy"],
             "onJobFailureMessagePatterns": [f"exit code {REFUSED} "],
         }
-        _put_first(ctx, (*at, "failurePolicy", "rules"), rule)
+        put_first(ctx, (*at, "failurePolicy", "rules"), rule)
 
 
 def _fails_at_refusal(rule: Any) -> bool:
@@ -458,7 +473,7 @@ def _fails_at_refusal(rule: Any) -> bool:
     return (REFUSED in (given.get("values") or ())) is (given.get("operator") == "In")
 
 
-def _put_first(ctx: PlaceContext, path: Path, rule: Mapping[str, Any]) -> None:
+def put_first(ctx: PlaceContext, path: Path, rule: Mapping[str, Any]) -> None:
     """Insert a rule before all others, also before those that were added since the object came."""
     present: Sequence[Any] = ctx.editor.get(path) or []
     if ctx.editor.document.get(path, None) is None and present:

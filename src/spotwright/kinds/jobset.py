@@ -29,6 +29,8 @@ from spotwright.kinds.job import (
     INTERRUPTED_CODES,
     add_disruption_rule,
     find_disruption_rule,
+    own_actions,
+    put_first,
     refuse_in_job,
     refuse_in_set,
     waits_for_failed_pods,
@@ -42,6 +44,7 @@ from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.pod_spec import JOB_FIELDS, METADATA, POD_FIELDS, TEMPLATE, TEXT, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
+    DEFAULT_BACKOFF_LIMIT,
     counted_endings,
     counting_text,
     no_interruption_text,
@@ -77,6 +80,13 @@ IN_PLACE = "InPlaceRestart"
 
 _RULE = "spotwright_interrupted"
 _ERROR_RULE = "spotwright_error"
+_INTERRUPTED: Mapping[str, Any] = {
+    "name": _RULE,
+    "onJobFailureReasons": ["PodFailurePolicy"],
+    "onJobFailureMessagePatterns": ["has condition DisruptionTarget"],
+}
+"""The rule before a user's own ones, for interruptions alone. The message is that of Kubernetes, ``pod_failure_policy.go``."""
+
 _SET = {
     "failurePolicy": {
         "maxRestarts": TEXT,
@@ -191,13 +201,21 @@ def write_failure_policy(ctx: PlaceContext, at: Path, members: Sequence[SetMembe
 
 def _settle_set(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, is_alone: bool) -> None:
     """Write what an interruption of a member on spot does, and report it."""
-    in_place = ctx.editor.get((*at, "failurePolicy", "restartStrategy")) == IN_PLACE
+    policy = (*at, "failurePolicy")
+    in_place = ctx.editor.get((*policy, "restartStrategy")) == IN_PLACE
     apart = is_alone and not in_place and _can_fail_errors(ctx, at, spot[0])
+    has_rules = bool(ctx.editor.get((*policy, "rules")))
+    own = [member for member in spot if find_disruption_rule(ctx, member.spec) is not None]
+    tries = {} if in_place else _own_tries(ctx, at, spot)
     for member in spot:
-        member.placed.report.after_interruption = "" if in_place else _settle_member(ctx, member, apart=apart)
-    limit = _settle_restarts(ctx, at, spot, apart=apart, in_place=in_place)
+        member.placed.report.after_interruption = (
+            "" if in_place else _settle_member(ctx, member, apart=apart, has_rules=has_rules)
+        )
+    restarted = [tries.get(one.name, 0) for one in spot if not one.placed.report.after_interruption]
+    limit = _settle_restarts(ctx, at, spot, apart=apart, in_place=in_place, needed=max(restarted, default=0))
     for member in spot:
-        action = _settle_rule(ctx, at, member.name, in_place=in_place, apart=apart)
+        fails_by_us = not (in_place or member in own or member.placed.report.after_interruption)
+        action = _settle_rule(ctx, at, member.name, in_place=in_place, apart=apart, fails_by_us=fails_by_us)
         if in_place and not _fails_its_job(ctx, member):
             _report_in_place(ctx, member, limit)
         elif not member.placed.report.after_interruption:
@@ -220,16 +238,21 @@ def _can_fail_errors(ctx: PlaceContext, at: Path, member: SetMember) -> bool:
     return is_free and restart in (None, "Never") and not member.placed.policy.retries
 
 
-def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool) -> str:
+def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool, has_rules: bool) -> str:
     """Make a child Job fail when one of its pods is interrupted; if the user's settings do otherwise, return what happens.
 
-    ``apart``: a pod that was killed without a condition fails it in the same way, and other errors in another.
+    ``apart``: a pod that was killed without a condition fails it in the same way, and other errors in another. ``has_rules``: the
+    user's rules say what a failed Job does to the set, so that its retries after errors stay.
     """
     spec, name = member.spec, member.name
     restart = write_unless_set(ctx, (*spec, "template", "spec", "restartPolicy"), "Never")
     own_rule = find_disruption_rule(ctx, spec)
     if own_rule is not None:
         action = write_unless_set(ctx, (*spec, "podFailurePolicy", "rules", own_rule[0], "action"), "FailJob")
+    elif "Ignore" in own_actions(ctx, spec):
+        action = "Ignore"  # of exit codes, which those of interrupted pods may be
+        text = f"{name}: your podFailurePolicy ignores exit codes, so no rule for interruptions is added: {_ALONE}"
+        ctx.add_finding(Level.WARNING, (*spec, "podFailurePolicy", "rules"), text)
     elif restart == "Never":
         killed = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": list(INTERRUPTED_CODES)}}
         add_disruption_rule(ctx, spec, "FailJob", *([killed] if apart else []))
@@ -238,17 +261,15 @@ def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool) -> str:
         action = "Count"
         text = f"{name}: restartPolicy {restart} stays (--replace-retries), and it allows no podFailurePolicy"
         ctx.add_finding(Level.WARNING, (*spec, "template", "spec", "restartPolicy"), f"{text}: {_ALONE}")
-    limit = (
-        write_unless_set(ctx, (*spec, "backoffLimit"), 0)
-        if restart == "Never"
-        else ctx.editor.get((*spec, "backoffLimit"))
-    )
+    limit = ctx.editor.get((*spec, "backoffLimit"))
+    if action == "FailJob" and not has_rules:
+        limit = write_unless_set(ctx, (*spec, "backoffLimit"), 0)
     _bound_round(ctx, member)
     if action == "FailJob":
         if limit != 0:
-            text = (
-                f"{name}: backoffLimit {limit} stays (--replace-retries): after an error its Job replaces the pod alone"
-            )
+            stays = f"the default backoffLimit {DEFAULT_BACKOFF_LIMIT} stays beside your rules" if limit is None else ""
+            stays = stays or f"backoffLimit {limit} stays (--replace-retries)"
+            text = f"{name}: {stays}: after an error its Job replaces the pod alone"
             ctx.add_finding(Level.WARNING, (*spec, "backoffLimit"), text)
         return ""
     if own_rule is not None:
@@ -311,14 +332,25 @@ def _report_in_place(ctx: PlaceContext, member: SetMember, limit: Any) -> None:
     ctx.add_finding(Level.WARNING, (*pod, "containers"), text)
 
 
-def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, apart: bool, in_place: bool) -> Any:
-    """Write how often the set may restart: the largest budgets of its members. Pods that stay are never refusals."""
+def _settle_restarts(
+    ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, apart: bool, in_place: bool, needed: int
+) -> Any:
+    """Write how often the set may restart: the largest budgets of its members. Pods that stay are never refusals.
+
+    It may restart at least as often as ``needed``, the tries that its author's fields gave to a pod that now restarts the set.
+    """
     policy = max((m.placed.policy for m in spot), key=lambda p: p.max_interruptions + p.retries)
     never = all(ctx.editor.get((*m.spec, "template", "spec", "restartPolicy")) == "Never" for m in spot)
     is_refused = ctx.options.has_webhook and never and not in_place
     total = counted_endings(policy, is_refused=is_refused)
     path = (*at, "failurePolicy", "maxRestarts")
     in_force = write_unless_set(ctx, path, total)
+    if isinstance(in_force, int) and in_force < needed:
+        ctx.editor.replace(path, needed)
+        text = f"maxRestarts {in_force} becomes {needed}: an interruption restarts the whole set, where a Job made its pod again "
+        text += "by its backoffLimit; so the work is tried as often as before"
+        ctx.add_finding(Level.WARNING, path, text)
+        return needed
     if apart and not ctx.options.has_webhook:
         text = f"maxRestarts {in_force} counts interruptions, and pods with exit code 137, 143 or 255 "
         text += (
@@ -336,8 +368,18 @@ def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, 
     return in_force
 
 
-def _settle_rule(ctx: PlaceContext, at: Path, name: str, *, in_place: bool, apart: bool) -> str:
-    """The action for an interrupted job: that of the first matching rule, or of ours if there are no rules."""
+def _own_tries(ctx: PlaceContext, at: Path, spot: Sequence[SetMember]) -> Mapping[str, int]:
+    """How often each member's own retries, those of the set and of its Job, try a pod again; no more than its policy allows."""
+    own = {one.name: own_retries_of_job(ctx, one.spec, (*at, "failurePolicy", "maxRestarts")) for one in spot}
+    policies = {one.name: one.placed.policy for one in spot}
+    return {name: min(one.times, policies[name].retries) for name, one in own.items() if one is not None}
+
+
+def _settle_rule(ctx: PlaceContext, at: Path, name: str, *, in_place: bool, apart: bool, fails_by_us: bool) -> str:
+    """The action for an interrupted job: that of the first matching rule, or of ours if there are no rules.
+
+    ``fails_by_us``: an interruption fails the job by our rule alone, so no rule of the user's on failed jobs is meant for it.
+    """
     path = (*at, "failurePolicy", "rules")
     rules = ctx.editor.get(path)
     _warn_of_patterns(ctx, path, rules or ())
@@ -349,6 +391,11 @@ def _settle_rule(ctx: PlaceContext, at: Path, name: str, *, in_place: bool, apar
         error = {"name": _ERROR_RULE, "action": "FailJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}
         ctx.editor.extend(path, [rule, error] if apart else [rule])
         return "RestartJobSet"
+    after_failures = _first_action(rules, name, "BackoffLimitExceeded")[0]
+    restart = after_failures if after_failures.endswith("IgnoreMaxRestarts") else "RestartJobSet"
+    if fails_by_us and (action or "RestartJobSet") not in (restart, "RestartJobSetAndIgnoreMaxRestarts"):
+        put_first(ctx, path, {**_INTERRUPTED, "action": restart})
+        return restart
     if action not in ("", "RestartJobSet"):
         text = f"{name}: for an interruption this rule has the action {action}, and it stays (--replace-retries)"
         text += _UNBOUNDED if action.endswith("IgnoreMaxRestarts") else ""
@@ -423,13 +470,13 @@ def _warn_of_patterns(ctx: PlaceContext, path: Path, rules: Sequence[Any]) -> No
 _UNBOUNDED = ": restarts that are not counted are not bounded"
 
 
-def _first_action(rules: Sequence[Any], name: str) -> tuple[str, int]:
-    """The action and the index of the first rule that matches an interrupted job; no action if none does: a counted restart."""
+def _first_action(rules: Sequence[Any], name: str, why: str = "PodFailurePolicy") -> tuple[str, int]:
+    """The action and the index of the first rule that matches a job that failed so; no action if none does: a counted restart."""
     for index, rule in enumerate(rules):
         if not isinstance(rule, dict):
             continue
         reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
-        if (not reasons or "PodFailurePolicy" in reasons) and (not targets or name in targets):
+        if (not reasons or why in reasons) and (not targets or name in targets):
             return str(rule.get("action")), index
     return "", 0
 

@@ -31,6 +31,7 @@ __all__ = [
     "choose",
     "choose_on_demand",
     "choose_while_pending",
+    "countdown",
     "without_on_demand",
 ]
 
@@ -262,17 +263,26 @@ def _reason(outlook: Outlook, spot: list[int]) -> str:
     return "on-demand: the earlier attempt ran there"
 
 
+def countdown(left: float) -> str:
+    """How far off a deadline is, as a clause; ``left`` is in seconds, negative once it has passed."""
+    return (
+        f"the deadline is in {format_duration(left)}"
+        if left >= 0
+        else f"the deadline passed {format_duration(-left)} ago"
+    )
+
+
 def _too_little(outlook: Outlook) -> str:
     """Why what is left is too little for spot, with its numbers."""
     needs = outlook.needs
     work = format_duration(needs.left.at_most if outlook.saves else needs.whole.at_most)
-    launch, left = format_duration(needs.launch.at_most), format_duration(outlook.deadline - outlook.now)
+    launch, left = format_duration(needs.launch.at_most), countdown(outlook.deadline - outlook.now)
     if outlook.saves:
         return (
             f"later it could not finish in time any more: {work} of work, {launch} for a launch and "
-            f"{format_duration(outlook.drain)} to leave spot before, and the deadline is in {left}"
+            f"{format_duration(outlook.drain)} to leave spot before, and {left}"
         )
     return (
         f"its work is not saved, and a loss at the end of an attempt on spot would leave too little time for another one: each "
-        f"takes {launch} to launch and {work} of work, and the deadline is in {left}"
+        f"takes {launch} to launch and {work} of work, and {left}"
     )

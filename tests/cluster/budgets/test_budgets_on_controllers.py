@@ -65,7 +65,7 @@ def the_set(config: Config) -> dict[str, Any]:
 def ended(kind: str, letter: str) -> Ended:
     """How the pod of an attempt ended, as the controller of its kind sees it."""
     if letter in "im":
-        return Ended(0 if kind in ("argo", "kfp") else 137, is_marked=True)
+        return Ended(None, is_marked=True)
     if letter == "o":  # the shell of the trial lives on without its child; behind KFP's launcher it does not
         return Ended(137 if kind == "kfp" else 99, message="OOMKilled (exit code 99)")
     if letter == "c":

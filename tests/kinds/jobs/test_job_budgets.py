@@ -92,6 +92,28 @@ def test_errors_are_counted_where_a_rule_on_exit_codes_would_do_something_else(m
     assert effect(place(a_job(more), policy), 1, disrupted=False) == "Count"
 
 
+OWN_IGNORE = "{action: Ignore, onExitCodes: {operator: In, values: [137, 143]}}"
+OWN_FAIL = "{action: FailJob, onExitCodes: {operator: In, values: [42]}}"
+
+
+@pytest.mark.parametrize(
+    ("rules", "exit_code", "action"),
+    [
+        ([OWN_IGNORE], 143, "Ignore"),
+        ([OWN_IGNORE, OWN_FAIL], 143, "Ignore"),
+        ([OWN_FAIL, OWN_IGNORE], 143, "Ignore"),
+        ([OWN_FAIL, OWN_IGNORE], 42, "Ignore"),
+        ([OWN_FAIL], 42, "Count"),
+    ],
+)
+def test_an_interruption_is_not_counted_that_the_user_s_rules_ignored(
+    rules: list[str], exit_code: int, action: str
+) -> None:
+    more = "\n  backoffLimit: 0\n  podFailurePolicy:\n    rules:" + "".join(f"\n    - {rule}" for rule in rules)
+
+    assert effect(place(a_job(more)), exit_code, disrupted=True) == action
+
+
 def test_an_indexed_job_has_its_budgets_for_each_index() -> None:
     outcome = place(a_job(PARALLEL), TWO_ERRORS)
 

@@ -138,11 +138,20 @@ def test_a_coordinator_with_one_pod_stays_and_one_with_many_goes() -> None:
 
 
 def test_a_limit_of_restarts_that_the_user_wrote_stays_and_is_named() -> None:
-    outcome = place(a_jobset("workers", spec="\n  failurePolicy: {maxRestarts: 3}"))
+    text = a_jobset("workers", spec="\n  failurePolicy: {maxRestarts: 3}", job="\n        backoffLimit: 0")
+    outcome = place(text)
 
     assert at_path(outcome.value, "spec.failurePolicy.maxRestarts") == 3
-    assert outcome.reports("work.yaml:5: warning", "maxRestarts 3 stays; the policy allows 54")
+    assert outcome.reports("work.yaml:5: warning", "maxRestarts 3 stays; the policy allows")
     assert outcome.roles["mnist/workers"].after_interruption.endswith("maxRestarts 3")
+
+
+@pytest.mark.parametrize(("job", "tries"), [("", 4 * 7 - 1), ("\n        backoffLimit: 2", 4 * 3 - 1)])
+def test_restarts_replace_the_tries_of_the_jobs_that_an_interruption_ends_now(job: str, tries: int) -> None:
+    outcome = place(a_jobset("workers", spec="\n  failurePolicy: {maxRestarts: 3}", job=job))
+
+    assert at_path(outcome.value, "spec.failurePolicy.maxRestarts") == tries
+    assert outcome.reports("work.yaml:5: warning", f"maxRestarts 3 becomes {tries}", "as often as before")
 
 
 def test_replace_retries_replaces_the_limit_of_restarts() -> None:
@@ -181,12 +190,30 @@ def test_a_rule_for_another_job_does_not_speak_for_this_one() -> None:
     assert outcome.roles["mnist/workers"].after_interruption.startswith("the whole set restarts, counted")
 
 
-def test_a_rule_that_fails_the_set_at_an_interruption_is_named() -> None:
-    spec = "\n  failurePolicy: {maxRestarts: 10, rules: [{name: a, action: FailJobSet}]}"
-    outcome = place(a_jobset("workers", spec=spec))
+FAILING = "\n  failurePolicy: {maxRestarts: 10, rules: [{name: a, action: FailJobSet}]}"
+
+
+def test_a_rule_that_fails_the_set_at_an_interruption_that_the_user_s_job_fails_at_is_named() -> None:
+    own = "\n        podFailurePolicy: {rules: [{action: FailJob, onPodConditions: [{type: DisruptionTarget}]}]}"
+    outcome = place(a_jobset("workers", spec=FAILING, job=own))
 
     assert outcome.reports("for an interruption this rule has the action FailJobSet")
     assert outcome.roles["mnist/workers"].after_interruption == "the set fails"
+
+
+def test_a_rule_of_the_users_about_failed_jobs_does_not_fail_the_set_at_an_interruption() -> None:
+    """Its Jobs made an interrupted pod again: they fail at it by our rule alone, and keep their tries after errors."""
+    outcome = place(a_jobset("workers", spec=FAILING))
+    child = at_path(outcome.value, "spec.replicatedJobs.0.template.spec")
+    ours, own = at_path(outcome.value, "spec.failurePolicy.rules")
+
+    assert (ours["action"], ours["onJobFailureMessagePatterns"]) == (
+        "RestartJobSet",
+        ["has condition DisruptionTarget"],
+    )
+    assert own["action"] == "FailJobSet"
+    assert "backoffLimit" not in child
+    assert outcome.reports("the default backoffLimit 6 stays beside your rules")
 
 
 def test_a_child_that_restarts_its_containers_is_left_and_named() -> None:
@@ -210,9 +237,18 @@ def test_a_child_that_ignores_interruptions_is_left_and_named() -> None:
     outcome = place(a_jobset("workers", job=own))
 
     assert outcome.reports("this rule with action Ignore stays", "replaced alone")
+    assert "backoffLimit" not in at_path(outcome.value, "spec.replicatedJobs.0.template.spec")
     assert outcome.roles["mnist/workers"].after_interruption.startswith(
         "only this pod is created again, which is not counted"
     )
+
+
+def test_a_child_that_ignores_exit_codes_is_left_and_named() -> None:
+    own = "\n        podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [143]}}]}"
+    outcome = place(a_jobset("workers", job=own))
+
+    assert len(at_path(outcome.value, "spec.replicatedJobs.0.template.spec.podFailurePolicy.rules")) == 1
+    assert outcome.reports("your podFailurePolicy ignores exit codes", "replaced alone")
 
 
 IN_PLACE = "\n  failurePolicy: {restartStrategy: InPlaceRestart}"
