@@ -94,7 +94,7 @@ def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Cal
             ),
         )
     ]
-    of_katib = [_of_program(cache, name) for name in ("katib-goptuna", "katib-collector")]
+    of_katib = [_of_program(cache, "katib-goptuna"), _of_program(cache, "katib-collector", has_shell=True)]
     katib, packages = cache.manifests("katib"), _REQUIREMENTS / "katib.txt"
     of_katib.append(
         (
@@ -114,11 +114,22 @@ def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Cal
     ]
 
 
-def _of_program(cache: Cache, name: str) -> tuple[Path, Callable[[Path], None]]:
-    """The recipe of an image with one program of its name."""
+def _of_program(cache: Cache, name: str, *, has_shell: bool = False) -> tuple[Path, Callable[[Path], None]]:
+    """The recipe of an image with one program of its name; with ``has_shell`` also busybox, whose pgrep Katib's collector runs."""
     program = cache.program(name)
-    image = Image(f"localhost/{name}:1", files={f"/{name}": program}, entrypoint=[f"/{name}"])
-    return cache.root / "images" / f"{program.parent.name}.tar", lambda path: write_archive(image, path)
+
+    named, entrypoint = f"localhost/{name}:1", [f"/{name}"]
+
+    def make(path: Path) -> None:
+        if not has_shell:
+            write_archive(Image(named, files={f"/{name}": program}, entrypoint=entrypoint), path)
+            return
+        with _root() as root:
+            shutil.copy(program, root)
+            write_archive(Image(named, root=root, entrypoint=entrypoint), path)
+
+    beside = f"-{_digest(_BUSYBOX)}" if has_shell else ""
+    return cache.root / "images" / f"{program.parent.name}{beside}.tar", make
 
 
 def _digest(*paths: Path) -> str:
