@@ -115,7 +115,7 @@ def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Cal
 
 
 def _of_program(cache: Cache, name: str, *, has_shell: bool = False) -> tuple[Path, Callable[[Path], None]]:
-    """The recipe of an image with one program of its name; with ``has_shell`` also busybox, whose pgrep Katib's collector runs."""
+    """The recipe of an image with one program of its name; with ``has_shell`` also busybox: Katib's collector runs its pgrep."""
     program = cache.program(name)
 
     named, entrypoint = f"localhost/{name}:1", [f"/{name}"]
