@@ -114,8 +114,22 @@ def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Cal
     ]
 
 
+_PGREP = """\
+#!/bin/sh
+# pgrep -P PARENT, which Debian's busybox lacks: Katib's collector ends a trial that is stopped early with its children.
+found=1
+for status in /proc/[0-9]*/status; do
+    grep -q "^PPid:[[:space:]]*$2"'$' "$status" 2> /dev/null || continue
+    status=${status#/proc/}
+    echo "${status%/status}"
+    found=0
+done
+exit $found
+"""
+
+
 def _of_program(cache: Cache, name: str, *, has_shell: bool = False) -> tuple[Path, Callable[[Path], None]]:
-    """The recipe of an image with one program of its name; with ``has_shell`` also busybox: Katib's collector runs its pgrep."""
+    """The recipe of an image with one program of its name; with ``has_shell`` also busybox, and pgrep."""
     program = cache.program(name)
 
     named, entrypoint = f"localhost/{name}:1", [f"/{name}"]
@@ -126,9 +140,11 @@ def _of_program(cache: Cache, name: str, *, has_shell: bool = False) -> tuple[Pa
             return
         with _root() as root:
             shutil.copy(program, root)
+            (root / "bin/pgrep").write_text(_PGREP, encoding="utf-8")
+            (root / "bin/pgrep").chmod(0o755)
             write_archive(Image(named, root=root, entrypoint=entrypoint), path)
 
-    beside = f"-{_digest(_BUSYBOX)}" if has_shell else ""
+    beside = f"-{_digest(_BUSYBOX)}-{hashlib.sha256(_PGREP.encode()).hexdigest()[:8]}" if has_shell else ""
     return cache.root / "images" / f"{program.parent.name}{beside}.tar", make
 
 
