@@ -22,7 +22,7 @@ from testbed.settings import NETWORK, Settings
 from tests.cluster.conftest import Require
 from tests.cluster.live.admission.claimed_folders import claimed_folder
 from tests.cluster.live.controllers import Controller, configuration, controller
-from tests.cluster.live.kube import Kube, Object, has_condition, pod_spec
+from tests.cluster.live.kube import Kube, Object, pod_spec
 from tests.cluster.live.runtimes import training_runtime
 
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file
@@ -327,9 +327,10 @@ def check_experiment(kube: Kube, namespace: str, over: Object, trials: Trials) -
     """Every trial has the value of an undisturbed one, and the best of them is the experiment's."""
     found = kube.list("trials", namespace)
     values = [values_of(trial) for trial in found]
-    stopped = [trial for trial in found if has_condition(trial, "EarlyStopped")]
-    assert over["status"].get("trialsSucceeded") == trials.number - len(stopped), over["status"]
-    assert len(stopped) == (1 if trials.stops else 0), values
+    counts = [
+        over["status"].get(key, 0) for key in ("trialsSucceeded", "trialsEarlyStopped")
+    ]  # a race of Katib's decides
+    assert sum(counts) == trials.number, over["status"]
     assert [accuracy for _, accuracy in values] == pytest.approx([best_of(lr) for lr, _ in values])
     best = over["status"]["currentOptimalTrial"]
     [metric] = best["observation"]["metrics"]
@@ -337,7 +338,7 @@ def check_experiment(kube: Kube, namespace: str, over: Object, trials: Trials) -
 
 
 def check_attempts(folder: Path, trials: Trials, fault: str) -> None:
-    """The first trial went on where its save left off, and each had saves of its own."""
+    """The first trial went on where its save left off, each had its own saves, and Katib ended the one that it stops early."""
     begun = {each.stem: each.read_text().split() for each in folder.glob("*.begun")}
     assert len(begun) == trials.number - (1 if trials.stops else 0)
     assert all(attempts[0] == "0" for attempts in begun.values()), begun
