@@ -33,6 +33,18 @@ def refused(pod: dict[str, Any], *, user: int = 65532, argo_images: tuple[str, .
     return spec
 
 
+@pytest.mark.parametrize("policy", ["OnFailure", "Always", "Never"])
+def test_a_pod_that_the_training_operator_makes_again_whatever_its_end_is_not_refused(policy: str) -> None:
+    pod = a_pod()
+    pod["spec"]["restartPolicy"] = policy
+    pod["metadata"]["ownerReferences"][0] |= {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+    pod, outcome = precise(pod, SPENT)
+
+    is_refused = policy == "Never"
+    assert (outcome.verdict == "pod is refused") is is_refused
+    assert (f"its restartPolicy {policy} makes it again" in str(pod["metadata"]["annotations"])) is not is_refused
+
+
 def a_step(**wait: Any) -> dict[str, Any]:
     """A pod of an Argo step, with the containers that Argo 3.7.3 adds."""
     given = a_pod()

@@ -482,6 +482,7 @@ def admit_pod(
     if policy.spot is None or not ladder.rungs:
         return Outcome("pod has no ladder")
     decided = next_attempt(facts.history, policy, ladder, facts.without_capacity)
+    own_retries = own_retries or _why_made_again(data)
     if facts.has_begun or own_retries:
         decided = replace(decided, refusal="")
     decided = replace(decided, number=facts.number or decided.number)
@@ -511,6 +512,18 @@ def admit_pod(
         marks[OPEN_ANNOTATION] = chosen.why
     patch, warnings = _precise(data, config, policy, ladder, decided, chosen, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings))
+
+
+def _why_made_again(data: Mapping[str, Any]) -> str:
+    """A clause for a pod that the training operator makes again however it fails, refused or not; empty for others.
+
+    Source: kubeflow/trainer v1.9, ``pkg/controller.v1/common/pod.go``: under OnFailure and Always it deletes a failed pod and
+    makes the next, and counts none.
+    """
+    policy, owner = data["spec"].get("restartPolicy"), controller_of(data)
+    if policy not in ("OnFailure", "Always") or owner is None or owner[0] != "kubeflow.org":
+        return ""
+    return f"its restartPolicy {policy} makes it again after any error, so nothing ends it at the policy's budgets"
 
 
 def wants_facts(data: Mapping[str, Any]) -> bool:

@@ -80,13 +80,6 @@ IN_PLACE = "InPlaceRestart"
 
 _RULE = "spotwright_interrupted"
 _ERROR_RULE = "spotwright_error"
-_INTERRUPTED: Mapping[str, Any] = {
-    "name": _RULE,
-    "onJobFailureReasons": ["PodFailurePolicy"],
-    "onJobFailureMessagePatterns": ["has condition DisruptionTarget"],
-}
-"""The rule before a user's own ones, for interruptions alone. The message is that of Kubernetes, ``pod_failure_policy.go``."""
-
 _SET = {
     "failurePolicy": {
         "maxRestarts": TEXT,
@@ -206,16 +199,18 @@ def _settle_set(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, is_al
     apart = is_alone and not in_place and _can_fail_errors(ctx, at, spot[0])
     has_rules = bool(ctx.editor.get((*policy, "rules")))
     own = [member for member in spot if find_disruption_rule(ctx, member.spec) is not None]
+    failing = [member for member in spot if "FailJob" in own_actions(ctx, member.spec)]
     tries = {} if in_place else _own_tries(ctx, at, spot)
     for member in spot:
         member.placed.report.after_interruption = (
             "" if in_place else _settle_member(ctx, member, apart=apart, has_rules=has_rules)
         )
-    restarted = [tries.get(one.name, 0) for one in spot if not one.placed.report.after_interruption]
-    limit = _settle_restarts(ctx, at, spot, apart=apart, in_place=in_place, needed=max(restarted, default=0))
-    for member in spot:
+    needed = sum(tries.get(one.name, 0) for one in spot if not one.placed.report.after_interruption)
+    limit = _settle_restarts(ctx, at, spot, apart=apart, in_place=in_place, needed=needed)
+    for number, member in enumerate(spot):
         fails_by_us = not (in_place or member in own or member.placed.report.after_interruption)
-        action = _settle_rule(ctx, at, member.name, in_place=in_place, apart=apart, fails_by_us=fails_by_us)
+        rule = _rule_of(member.name, number if len(spot) > 1 else None, is_apart=member in failing)
+        action = _settle_rule(ctx, at, member.name, rule, in_place=in_place, apart=apart, fails_by_us=fails_by_us)
         if in_place and not _fails_its_job(ctx, member):
             _report_in_place(ctx, member, limit)
         elif not member.placed.report.after_interruption:
@@ -342,8 +337,15 @@ def _settle_restarts(
     policy = max((m.placed.policy for m in spot), key=lambda p: p.max_interruptions + p.retries)
     never = all(ctx.editor.get((*m.spec, "template", "spec", "restartPolicy")) == "Never" for m in spot)
     is_refused = ctx.options.has_webhook and never and not in_place
-    total = counted_endings(policy, is_refused=is_refused)
     path = (*at, "failurePolicy", "maxRestarts")
+    total = counted_endings(policy, is_refused=is_refused)
+    if ctx.editor.get(path) is None and needed > total:
+        ctx.editor.add(path, needed)
+        text = (
+            f"maxRestarts is {needed}, as often as the Jobs alone make pods again: each interruption restarts the set"
+        )
+        ctx.add_finding(Level.WARNING, path, text)
+        return needed
     in_force = write_unless_set(ctx, path, total)
     if isinstance(in_force, int) and in_force < needed:
         ctx.editor.replace(path, needed)
@@ -369,16 +371,46 @@ def _settle_restarts(
 
 
 def _own_tries(ctx: PlaceContext, at: Path, spot: Sequence[SetMember]) -> Mapping[str, int]:
-    """How often each member's own retries, those of the set and of its Job, try a pod again; no more than its policy allows."""
-    own = {one.name: own_retries_of_job(ctx, one.spec, (*at, "failurePolicy", "maxRestarts")) for one in spot}
-    policies = {one.name: one.placed.policy for one in spot}
-    return {name: min(one.times, policies[name].retries) for name, one in own.items() if one is not None}
+    """How often each member's own retries, those of the set and of its Jobs, try pods again; no more than its policy allows."""
+    found = {}
+    for one in spot:
+        own = own_retries_of_job(ctx, one.spec, (*at, "failurePolicy", "maxRestarts"))
+        if own is not None:
+            jobs = whole_number(ctx.editor.get((*one.spec[:-2], "replicas")), 1) or 1
+            indexes = whole_number(ctx.editor.get((*one.spec, "completions")), 1) or 1
+            per_index = ctx.editor.get((*one.spec, "backoffLimitPerIndex")) is not None
+            found[one.name] = min(own.times, one.placed.policy.retries) * jobs * (indexes if per_index else 1)
+    return found
 
 
-def _settle_rule(ctx: PlaceContext, at: Path, name: str, *, in_place: bool, apart: bool, fails_by_us: bool) -> str:
+def _rule_of(name: str, number: int | None, *, is_apart: bool) -> dict[str, Any]:
+    """Our rule for interruptions of a member, without its action; ``number``: its place among several members.
+
+    JobSet wants a name once. ``is_apart``: a rule of the user's fails the Job as well, so ours names the message of Kubernetes
+    (``pod_failure_policy.go``), which JobSet knows since 0.10.
+    """
+    rule: dict[str, Any] = {"name": _RULE, "onJobFailureReasons": ["PodFailurePolicy"]}
+    if is_apart:
+        rule["onJobFailureMessagePatterns"] = ["has condition DisruptionTarget"]
+    if number is not None:
+        rule |= {"name": f"{_RULE}_{number}", "targetReplicatedJobs": [name]}
+    return rule
+
+
+def _settle_rule(
+    ctx: PlaceContext,
+    at: Path,
+    name: str,
+    ours: Mapping[str, Any],
+    *,
+    in_place: bool,
+    apart: bool,
+    fails_by_us: bool,
+) -> str:
     """The action for an interrupted job: that of the first matching rule, or of ours if there are no rules.
 
-    ``fails_by_us``: an interruption fails the job by our rule alone, so no rule of the user's on failed jobs is meant for it.
+    ``ours`` is our rule for a member beside those of the user. ``fails_by_us``: an interruption fails the job by our rule alone,
+    so no rule of the user's that fails the set was meant for it.
     """
     path = (*at, "failurePolicy", "rules")
     rules = ctx.editor.get(path)
@@ -386,15 +418,18 @@ def _settle_rule(ctx: PlaceContext, at: Path, name: str, *, in_place: bool, apar
     action, index = _first_action(rules or (), name)
     if in_place and not rules:
         return "RestartJobSet"  # the default without a matching rule: no Job fails by a podFailurePolicy here
-    if not rules or (action not in ("", "RestartJobSet") and ctx.options.replace_retries):
+    if not rules:
         rule = {"name": _RULE, "action": "RestartJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
         error = {"name": _ERROR_RULE, "action": "FailJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}
         ctx.editor.extend(path, [rule, error] if apart else [rule])
         return "RestartJobSet"
     after_failures = _first_action(rules, name, "BackoffLimitExceeded")[0]
     restart = after_failures if after_failures.endswith("IgnoreMaxRestarts") else "RestartJobSet"
-    if fails_by_us and (action or "RestartJobSet") not in (restart, "RestartJobSetAndIgnoreMaxRestarts"):
-        put_first(ctx, path, {**_INTERRUPTED, "action": restart})
+    is_kept = (action or "RestartJobSet") in (restart, "RestartJobSetAndIgnoreMaxRestarts", "RestartJob")
+    is_replaced = action not in ("", "RestartJobSet") and ctx.options.replace_retries
+    if is_replaced or (fails_by_us and not is_kept):
+        restart = "RestartJobSet" if is_replaced else restart
+        put_first(ctx, path, {**ours, "action": restart})
         return restart
     if action not in ("", "RestartJobSet"):
         text = f"{name}: for an interruption this rule has the action {action}, and it stays (--replace-retries)"

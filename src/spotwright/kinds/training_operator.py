@@ -120,7 +120,9 @@ def _place_v1(ctx: PlaceContext) -> None:
         _settle_elastic(ctx, spot)
     else:
         _warn_of_peers(ctx, members, spot)
-    is_endless = any(member.placed.policy.retries >= MOST_RETRIES for member in spot)
+    is_endless = any(
+        max(member.placed.policy.retries, member.placed.policy.max_interruptions) >= MOST_RETRIES for member in spot
+    )
     _settle_run_policy(ctx, _largest(spot), bounded=not table.restarts, is_endless=is_endless)
     if table.restarts and ctx.get("spec", "runPolicy", "activeDeadlineSeconds") is None:
         for member in spot:
@@ -194,9 +196,12 @@ def _own_retries(ctx: PlaceContext, table: _Kind, at: Path) -> OwnRetries | None
         return None
     if given not in ("OnFailure", "Always") and not (given is None and table.retries):
         return None
-    limit = whole_number(ctx.editor.get(ctx.at("spec", "runPolicy", "backoffLimit")), MOST_RETRIES)
+    counted = ctx.editor.get(ctx.at("spec", "runPolicy", "backoffLimit"))
+    if counted is not None:
+        limit = whole_number(counted, MOST_RETRIES)
+        return OwnRetries(MOST_RETRIES if limit is None else max(limit, 0), "its own backoffLimit")
     name = "its own restartPolicy" if given else "the operator's default restartPolicy OnFailure"
-    return OwnRetries(MOST_RETRIES if limit is None else max(limit, 0), name, is_default=given is None)
+    return OwnRetries(MOST_RETRIES, name, is_default=given is None)
 
 
 def _warn_of_template(ctx: PlaceContext, table: _Kind, at: Path) -> None:
@@ -221,6 +226,9 @@ def _settle_restart(ctx: PlaceContext, table: _Kind, member: _Replica) -> str:
             Level.NOTE, member.at, f"{member.name}: {text}; errors.retries 0 in the policy ends the job at an error"
         )
         return "the pod is created again, as after any error (restartPolicy OnFailure)"
+    if ctx.editor.get(path) is None and table.retries:
+        text = "restartPolicy ExitCode replaces the operator's default, OnFailure: errors.retries 0 ends the job at an error"
+        ctx.add_finding(Level.NOTE, member.at, f"{member.name}: {text}")
     in_force = write_unless_set(ctx, path, "ExitCode")
     if in_force == "ExitCode":
         member.placed.report.mechanism = Mechanism.EXIT_CODE
@@ -278,19 +286,17 @@ def _warn_of_peers(ctx: PlaceContext, members: Sequence[_Replica], spot: Sequenc
 def _largest(spot: Sequence[_Replica]) -> Policy:
     """The policy with the largest budgets, because the limits of a job apply to all its roles.
 
-    Where the operator retries without a bound, the deadline has room for Kubernetes' default of six errors.
+    Where the operator retries without a bound, the deadline has room for the policy's interruptions and Kubernetes' default of
+    six errors.
     """
     policy = max(
         (member.placed.policy for member in spot), key=lambda p: (p.max_interruptions + p.retries, p.timeout or 0)
     )
-    if policy.retries < MOST_RETRIES:
-        return policy
-    interruptions = policy.max_interruptions
-    return replace(
-        policy,
-        retries=DEFAULT_BACKOFF_LIMIT,
-        max_interruptions=policy.fall_back_after if interruptions >= MOST_RETRIES else interruptions,
-    )
+    if policy.max_interruptions >= MOST_RETRIES:
+        is_before = policy.sources.get("fall_back_after") == "interruptions.max"
+        before = policy.fall_back_after if is_before else BUILT_IN.values["interruptions.max"]
+        policy = replace(policy, max_interruptions=before)
+    return replace(policy, retries=DEFAULT_BACKOFF_LIMIT) if policy.retries >= MOST_RETRIES else policy
 
 
 def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool, is_endless: bool) -> None:
@@ -299,11 +305,15 @@ def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool, is_e
     wanted, given = deadline_seconds(policy), ctx.editor.get((*at, "activeDeadlineSeconds"))
     if wanted is not None and not bounded:
         in_force = write_unless_set(ctx, (*at, "activeDeadlineSeconds"), wanted)
+        if in_force == wanted and given is None and is_endless:
+            room = f"{policy.max_interruptions} interruptions and {policy.retries} errors"
+            text = f"activeDeadlineSeconds {wanted} has room for {room}, each after the policy's timeout"
+            ctx.add_finding(Level.NOTE, at, f"{text}: the operator alone bounds neither")
         if in_force != wanted:
             text = f"activeDeadlineSeconds {in_force} stays and bounds all attempts; the policy allows {seconds_text(wanted)}"
             ctx.add_finding(Level.WARNING, (*at, "activeDeadlineSeconds"), f"{text} (--replace-retries)")
     elif given is None and is_endless and not bounded:
-        ctx.add_finding(Level.WARNING, at[:-1], f"nothing counts errors or interruptions{_UNBOUNDED}")
+        ctx.add_finding(Level.WARNING, at[:-1], "nothing bounds errors or interruptions: give the policy a timeout")
     elif given is None and not bounded:
         what = "it counts containers that restart in their pod (errors), but no pods that are created again (interruptions)"
         _count(ctx, policy, what, _UNBOUNDED)

@@ -207,13 +207,62 @@ def test_a_rule_of_the_users_about_failed_jobs_does_not_fail_the_set_at_an_inter
     child = at_path(outcome.value, "spec.replicatedJobs.0.template.spec")
     ours, own = at_path(outcome.value, "spec.failurePolicy.rules")
 
-    assert (ours["action"], ours["onJobFailureMessagePatterns"]) == (
-        "RestartJobSet",
-        ["has condition DisruptionTarget"],
-    )
+    assert ours == {
+        "name": "spotwright_interrupted",
+        "action": "RestartJobSet",
+        "onJobFailureReasons": ["PodFailurePolicy"],
+    }
     assert own["action"] == "FailJobSet"
     assert "backoffLimit" not in child
     assert outcome.reports("the default backoffLimit 6 stays beside your rules")
+
+
+def test_our_rules_for_several_jobs_have_names_of_their_own() -> None:
+    uncounted = "{name: mine, action: RestartJobSetAndIgnoreMaxRestarts, onJobFailureReasons: [BackoffLimitExceeded], "
+    rules = f"[{uncounted}targetReplicatedJobs: [a]}}, {{name: ends, action: FailJobSet}}]"
+    for names in (("a", "b"), ("b", "a")):
+        text = a_jobset(*names, spec=f"\n  failurePolicy: {{maxRestarts: 9, rules: {rules}}}", job=TWO_PODS)
+        found = at_path(place(text).value, "spec.failurePolicy.rules")
+        ours = [rule for rule in found if rule["name"].startswith("spotwright")]
+        assert len({rule["name"] for rule in found}) == len(found)
+        assert {rule["targetReplicatedJobs"][0]: rule["action"] for rule in ours} == {
+            "a": "RestartJobSetAndIgnoreMaxRestarts",
+            "b": "RestartJobSet",
+        }
+
+
+def test_a_rule_that_restarts_the_job_alone_stays_and_is_named() -> None:
+    rules = "[{name: mine, action: RestartJob, onJobFailureReasons: [PodFailurePolicy]}]"
+    outcome = place(a_jobset("workers", spec=f"\n  failurePolicy: {{maxRestarts: 9, rules: {rules}}}", job=TWO_PODS))
+
+    assert [rule["name"] for rule in at_path(outcome.value, "spec.failurePolicy.rules")] == ["mine"]
+    assert outcome.reports("this rule has the action RestartJob, and it stays")
+
+
+PER_INDEX = ("completions: 4", "completionMode: Indexed", "backoffLimitPerIndex: 2")
+
+
+@pytest.mark.parametrize(
+    ("spec", "job", "restarts"),
+    [
+        ("\n  failurePolicy: {maxRestarts: 0}", "\n        backoffLimit: 3", 30),
+        ("", "", 60),
+        ("\n  failurePolicy: {maxRestarts: 0}", "".join(f"\n        {each}" for each in PER_INDEX), 80),
+    ],
+)
+def test_a_set_of_many_jobs_may_restart_as_often_as_these_together_made_pods_again(
+    spec: str, job: str, restarts: int
+) -> None:
+    text = a_jobset("workers", spec=spec, job=job).replace("- name: workers", "- name: workers\n    replicas: 10")
+
+    assert at_path(place(text, "{default: {spot: prefer}}").value, "spec.failurePolicy.maxRestarts") == restarts
+
+
+def test_our_rule_names_interruptions_where_the_user_s_job_fails_at_an_exit_code_too() -> None:
+    own = "\n        podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [3]}}]}"
+    ours, _ = at_path(place(a_jobset("workers", spec=FAILING, job=own)).value, "spec.failurePolicy.rules")
+
+    assert ours["onJobFailureMessagePatterns"] == ["has condition DisruptionTarget"]
 
 
 def test_a_child_that_restarts_its_containers_is_left_and_named() -> None:

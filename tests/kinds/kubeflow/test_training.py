@@ -165,6 +165,19 @@ def test_pods_may_fail_as_often_as_the_operator_alone_lets_them(given: str, role
     assert at_path(outcome.value, "spec.runPolicy.backoffLimit") == (None if retries == 10_000 else 4)
 
 
+@pytest.mark.parametrize("role", ["", "\n      restartPolicy: OnFailure"])
+@pytest.mark.parametrize("policy", ["fall_back_after: 1", "interruptions: {max: 10}"])
+def test_the_deadline_of_endless_retries_has_room_for_the_interruptions_of_the_policy_and_six_errors(
+    role: str, policy: str
+) -> None:
+    outcome = place(
+        a_training("PyTorchJob", "Worker", role=role), f"{{default: {{spot: prefer, timeout: 1h, {policy}}}}}"
+    )
+
+    assert 17 * 3600 < at_path(outcome.value, "spec.runPolicy.activeDeadlineSeconds") < 25 * 3600
+    assert outcome.reports("has room for 10 interruptions and 6 errors", "the operator alone bounds neither")
+
+
 @pytest.mark.parametrize(("kind", "errors"), [("TFJob", 0), ("PyTorchJob", 6)])
 def test_with_a_timeout_the_deadline_ends_interruptions_and_nothing_is_counted(kind: str, errors: int) -> None:
     policy = "{default: {spot: prefer, timeout: 1h, interruptions: {max: 1, backoff: 5s}, pending_timeout: 10m}}"
