@@ -77,7 +77,8 @@ def test_a_model_of_the_training_operators_sdk_is_placed_as_one(kind: str) -> No
 
     assert type(placed) is type(job)
     assert worker.template.spec.tolerations[0].key == SPOT
-    assert worker.restart_policy == (None if kind == "MPIJob" else "ExitCode")
+    retries_itself = kind in ("MPIJob", "PaddleJob", "PyTorchJob")  # or has no policy of a role
+    assert worker.restart_policy == (None if retries_itself else "ExitCode")
     assert spot.unplace(placed) == job
 
 

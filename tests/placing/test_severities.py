@@ -44,7 +44,8 @@ def filled(text: str, **values: str) -> str:
     [
         (JOB, "backoffLimit 9 stays"),
         (filled(JOBSET, LIMIT="backoffLimit: 2,"), "backoffLimit 2 stays"),
-        (filled(JOBSET, FAILURES="failurePolicy: {maxRestarts: 1}"), "maxRestarts 1 stays"),
+        (filled(JOBSET, FAILURES="failurePolicy: {maxRestarts: 1}", LIMIT="backoffLimit: 0,"), "maxRestarts 1 stays"),
+        (filled(JOBSET, FAILURES="failurePolicy: {maxRestarts: 1}"), "maxRestarts 1 becomes"),
         (filled(PYTORCH, RESTART="restartPolicy: OnFailure,"), "restartPolicy OnFailure stays"),
         (filled(PYTORCH, RESTART="restartPolicy: Never,"), "restartPolicy Never stays"),
         (filled(PYTORCH, ELASTIC="elasticPolicy: {maxRestarts: 1}"), "maxRestarts 1 stays"),

@@ -26,6 +26,7 @@ DECLARED = {
     "audit": GROUPS["audit"],
     "build": GROUPS["build"],
     "image": GROUPS["image"],
+    "katib": GROUPS["katib"],
     "page": GROUPS["page"],
     "run": RUN,
     "cluster": CLUSTER,

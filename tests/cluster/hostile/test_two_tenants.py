@@ -22,7 +22,7 @@ from tests.cluster.hostile.quiet_tenant import HOSTILE, QUIET
 from tests.cluster.hostile.two_tenants import Played, Stage
 from tests.sampling import every
 
-WEBHOOK, WATCHER = 3, 10
+WEBHOOK, WATCHER = 4, 10
 """Processor time of an object, in times of reading and writing 1 MB of JSON (:func:`megabyte`) on the same machine."""
 
 EXAMPLES = {"steady": 10, "long": 200, "explore": 500}
