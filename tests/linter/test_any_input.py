@@ -89,6 +89,7 @@ def test_upstream_manifests_have_no_error(path: Path) -> None:
     assert [finding for finding in found if finding.severity is Severity.ERROR] == []
 
 
+@pytest.mark.long
 def test_thousands_of_documents_are_linted_in_their_turn() -> None:
     text = "---\n".join([job(ON_SPOT + "nodeName: a\n")] * 3000)
     before = time.process_time()

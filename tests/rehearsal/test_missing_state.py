@@ -80,6 +80,7 @@ def test_what_the_save_lacks_is_named_and_no_file_is_called_torn(
     assert "in place" not in step["probable_cause"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", every(2, [SAVES_NUMBERS, SAVES_ORDER]))
 def test_a_step_that_saves_them_resumes(parts: dict[str, str], project: Project) -> None:

@@ -174,6 +174,7 @@ def test_a_training_of_two_ranks_resumes_when_a_rank_another_or_both_lose_their_
     assert set(attempts) == {2}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_launcher_that_is_killed_alone_leaves_ranks_that_are_named(project: Project) -> None:
     step = of_ranks(project, TRAINING, "--output", "model.json")
@@ -183,6 +184,7 @@ def test_a_launcher_that_is_killed_alone_leaves_ranks_that_are_named(project: Pr
     assert all(command.endswith("train.py") for command in orphans.values())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_other_ranks_hear_of_the_loss_from_their_launcher_and_see_no_notice(project: Project) -> None:
@@ -221,6 +223,7 @@ def test_ranks_of_what_has_none_are_refused(words: tuple[str, ...], message: str
     assert message in done.err
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_launcher_finds_the_address_of_its_own_host(project: Project) -> None:
     project.write(

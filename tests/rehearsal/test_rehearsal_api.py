@@ -16,6 +16,7 @@ from spotwright.errors import InputError
 POOLS = {"own": {"capacity": "spot", "notice": "1s", "simulate": {"boot": "0s"}}}
 
 
+@pytest.mark.long
 def test_the_pools_of_a_rehearsal_can_be_given_as_a_mapping(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()

@@ -54,6 +54,7 @@ def of_command(project: Project, code: str, *options: str) -> dict[str, Any]:
     return {**step, "code": done.code}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_unsafe_task_exits_with_1_and_names_its_log(project: Project) -> None:
     done = rehearse(project, str(pipeline_of(project.folder, torn)), "--junit", "found.xml")
@@ -288,6 +289,7 @@ def test_what_a_killed_rehearsal_has_copied_is_removed_by_the_next_one(project: 
     assert not killed.parent.exists()
 
 
+@pytest.mark.long
 def test_a_program_in_a_temporary_folder_gets_a_sentence(
     project: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -106,7 +106,7 @@ LOOK_ALIKE = {
     "never_loads": Script(OVER, "SIGTERM"),
 }
 """Scripts that look as if they had a cause, in whose words it would be named, and have not."""
-KEPT = {"names_as_text", "removed_first", "numbered_runs", "makes_a_folder"}
+KEPT = {"names_as_text", "makes_a_folder"}
 """Scripts of `make test`; `make test-long` has all."""
 
 

@@ -54,6 +54,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.long
 def test_a_first_execution_that_takes_longer_than_the_budget_is_given_up(project: Project) -> None:
     project.write("train.py", HALF)
     done = project.spotwright("rehearse", "--budget", "4s", "--", sys.executable, "train.py")
@@ -92,6 +93,7 @@ pathlib.Path("model").write_text("1")
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_trials_that_run_when_the_budget_ends_are_cut_and_undecided(project: Project) -> None:
     project.write("train.py", SLOWER_AFTER_AN_INTERRUPTION)
@@ -113,6 +115,7 @@ pathlib.Path("model").write_text(str(time.time()))
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_difference_is_undecided_if_the_budget_ends_before_the_outputs_are_known_to_be_repeatable(
     project: Project,

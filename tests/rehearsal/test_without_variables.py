@@ -44,6 +44,7 @@ def test_two_trainings_that_only_the_variable_makes_one_are_not_safe(project: Pr
     assert step["changed_by_library"] == ["scores.json[1]: 110 instead of 10"]
 
 
+@pytest.mark.long
 def test_places_of_their_own_are_safe_although_the_place_is_another_without_variables(project: Project) -> None:
     step = rehearse(project, OWN_PLACES)
 
@@ -52,6 +53,7 @@ def test_places_of_their_own_are_safe_although_the_place_is_another_without_vari
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_step_that_needs_the_variables_is_not_compared_and_not_blamed(project: Project) -> None:
     step = rehearse(project, NEEDS_THEM)
 
@@ -59,6 +61,7 @@ def test_a_step_that_needs_the_variables_is_not_compared_and_not_blamed(project:
     assert "KeyError: 'SPOTWRIGHT_CHECKPOINT'" in step["not_compared_without_variables"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [(), ("--budget", "1s")])
 def test_what_differs_by_itself_or_the_budget_cuts_is_not_blamed(project: Project, options: tuple[str, ...]) -> None:
     assert rehearse(project, VARIES, *options)["changed_by_library"] == []

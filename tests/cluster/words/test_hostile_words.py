@@ -129,6 +129,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ("uid-499", autoscaler_words.SCALER) in of_namespace
 
 
+@pytest.mark.long
 def test_many_groups_are_read_up_to_a_limit() -> None:
     groups = [said.group(f"aks-cpuspot-{number}", target=1) for number in range(6_000)]
     assert len(str(status(*groups)["data"]["status"])) > 1_000_000
