@@ -66,7 +66,7 @@ together. `make check` leaves them out."""
 QUICK = ("cli/test_start_up.py", "e2e/test_attempts.py")
 """What `make check` runs of them all the same: that runs work at all, and start fast."""
 
-settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=40)
+settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=25)
 settings.register_profile("long", settings.get_profile("steady"), max_examples=100)
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile("steady")
