@@ -12,7 +12,7 @@ from spotwright.config import Config
 from spotwright.manifests.files import PlacedFile
 from spotwright.manifests.objects import policy_values
 from spotwright.model.policy import BUILT_IN
-from spotwright.placing.context import RoleReport
+from spotwright.placing.context import MOST_RETRIES, RoleReport
 from spotwright.placing.enforcement import NOT_NEEDED, Enforcer
 from spotwright.placing.retries import EXPANDER, expander_lines
 from spotwright.views.text import Rows, fitted, hanging_table, span, terminal_width, time_of_day
@@ -143,7 +143,7 @@ def _policy_rows(role: RoleReport) -> Iterator[tuple[str, str, str, str]]:
         if field == "errors.backoff" and folds and not role.policy.retries and source == BUILT_IN.source:
             continue
         growth = f", x{values[f'{kind}.factor'][0]}, max {values[f'{kind}.ceiling'][0]}" if folds else ""
-        shown = f"{value}{growth}" if part == "backoff" else value
+        shown = f"{value}{growth}" if part == "backoff" else "no bound" if value == str(MOST_RETRIES) else value
         yield field, shown, _ITS_ROLE if source == role.on_demand_reason else source, role.enforcement[field].text
 
 
