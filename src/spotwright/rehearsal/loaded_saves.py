@@ -259,14 +259,16 @@ class SaveCounts:
 def _unread(undisturbed: Sequence[FileOperation], read: Collection[str]) -> Iterator[str]:
     """The files that are written once or only grow, and whose kind is not among those read.
 
-    One that is opened to be changed in place is not among them: it may be mapped into memory, which is not seen as reading.
+    One that is opened to be changed in place is not among them: it may be mapped into memory, which is not seen as reading. Nor
+    is one that the step removes: it may be a lock, of which an attempt asks only whether it is there.
     """
     on_saves = [each for each in undisturbed if is_save(each)]
     for kind in {kind_of(each.path) for each in on_saves} - set(read):
         own = [each for each in on_saves if kind_of(each.path) == kind]
         is_once = sum(each.truncates or each.call is FileCall.RENAME for each in own) <= 1
         in_place = any(each.call is FileCall.OPEN and not (each.truncates or each.appends) for each in own)
-        if is_once and not in_place and len({each.path for each in own}) == 1:
+        is_removed = any(each.call is FileCall.REMOVE for each in own)
+        if is_once and not in_place and not is_removed and len({each.path for each in own}) == 1:
             yield own[0].path
 
 
