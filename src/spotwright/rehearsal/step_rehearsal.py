@@ -451,10 +451,13 @@ class StepRehearsal:
             return (), ""
         if not self._may_start(is_trial=False):
             return (), "the time budget was spent"
-        timing = TrialTiming(self._baseline.seconds, left=self._left)
+        limits = self._timing
+        timing = TrialTiming(limits.undisturbed, limit=limits.limit, last_limit=limits.last_limit, left=self._left)
         trial = self._runner.run_without_variables(f"{self._slug}-without", self._task, self._first, timing)
         if trial.is_cut:
             return (), "the time budget ended before it did"
+        if trial.timed_out:
+            return (), "without them it does not end"
         if trial.status is not RunStatus.SUCCEEDED:
             return (), f"without them it fails: {_ending(trial.attempts[-1]) if trial.attempts else trial.why}"
         found = self._changes(trial)
