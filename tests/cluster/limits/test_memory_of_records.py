@@ -53,7 +53,7 @@ def test_a_recorder_stays_small_beside_many_templates_and_after_a_restart(
 
 
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.many
 @pytest.mark.parametrize(
     ("story", "count", "runs"),
     [("distinct_steps", 5_000, 1), ("templates_without_end", 3_500, 0), ("runs_without_end", 1_500, None)],
