@@ -26,6 +26,7 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
+from spotwright.kube.pod import PREFERRED, TERMS
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_quantity
@@ -35,7 +36,7 @@ from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOpt
 from spotwright.placing.documents import References
 from spotwright.placing.environment import NOTICE_PORT, add_library_to_pod
 from spotwright.placing.patch import Editor, Steps, clone, data_document, json_pointer, value_at
-from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
+from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.pods import longest_grace, shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
 from spotwright.scheduling.ladder import Ladder, Rung, Work, build
@@ -133,7 +134,7 @@ def refused_pod(
         spec["automountServiceAccountToken"] = False
     required = _own_terms(data["spec"], placed)
     if required:
-        spec["affinity"] = {"nodeAffinity": {REQUIRED_TERMS[2]: {REQUIRED_TERMS[3]: required}}}
+        spec["affinity"] = {"nodeAffinity": {TERMS[2]: {TERMS[3]: required}}}
     own = [one for one in spec.get("tolerations") or () if one.get("key")]
     spec["tolerations"] = [*own, *(one for one in tolerations if one not in own)]
     spec["restartPolicy"] = "Never"
@@ -159,7 +160,7 @@ def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Ma
 def _own_terms(spec: Mapping[str, Any], placed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The alternatives of the pod's required node affinity without our conditions; none if one of them has no other."""
     terms: list[dict[str, Any]] = []
-    for term in value_at(spec, REQUIRED_TERMS) or ():
+    for term in value_at(spec, TERMS) or ():
         own = [one for one in term.get("matchExpressions") or () if one not in placed]
         left = {key: value for key, value in term.items() if key != "matchExpressions" and value}
         if own:
@@ -561,6 +562,7 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"), steps=Steps(MOST_STEPS))
     ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
+    refuse_scheduling(ctx, ("spec",))
     work = Work(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
     return policy, build(work, policy, config.pools)
 
@@ -672,11 +674,11 @@ def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladde
         {"weight": 100, "preference": {"matchExpressions": [wish]}}
         for wish in attraction(policy, every, config.pools).preferred
     ]
-    preferred = [term for term in affinity.pop(str(PREFERRED_TERMS[-1]), None) or () if term not in ours]
+    preferred = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
     if preferred:
-        affinity[str(PREFERRED_TERMS[-1])] = preferred
-    terms = (affinity.get(REQUIRED_TERMS[2]) or {}).get(REQUIRED_TERMS[3]) or []
-    affinity[REQUIRED_TERMS[2]] = {REQUIRED_TERMS[3]: terms}
+        affinity[str(PREFERRED[-1])] = preferred
+    terms = (affinity.get(TERMS[2]) or {}).get(TERMS[3]) or []
+    affinity[TERMS[2]] = {TERMS[3]: terms}
     for term in terms:
         if any(term.values()):  # a term without a condition matches no node, and has to stay so
             own = term.get("matchExpressions") or []
