@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
-from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, controller_of, is_ignored
+from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.cluster.katib_trials import is_wrapped_by_katib
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
+from spotwright.kube.object_fields import controller_of
 from spotwright.kube.pod import PREFERRED, TERMS
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool
@@ -522,7 +523,7 @@ def _why_made_again(data: Mapping[str, Any]) -> str:
     makes the next, and counts none.
     """
     policy, owner = data["spec"].get("restartPolicy"), controller_of(data)
-    if policy not in ("OnFailure", "Always") or owner is None or owner[0] != "kubeflow.org":
+    if policy not in ("OnFailure", "Always") or owner is None or owner.group_kind[0] != "kubeflow.org":
         return ""
     return f"its restartPolicy {policy} makes it again after any error, so nothing ends it at the policy's budgets"
 
@@ -538,7 +539,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
     owner = controller_of(data)
-    return "pod serves" if owner is not None and owner[1] in _LEFT_ALONE else ""
+    return "pod serves" if owner is not None and owner.kind in _LEFT_ALONE else ""
 
 
 def _reason_in(facts: PodFacts) -> str:

@@ -25,8 +25,8 @@ from spotwright.clouds.node_signs import (
     is_virtual,
 )
 from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, azure_zone
-from spotwright.cluster.workloads import metadata
 from spotwright.errors import InputError
+from spotwright.kube.object_fields import metadata
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import Taint

@@ -1,1 +1,1 @@
-"""Read the objects of Kubernetes: one reader for every command, the webhook, the recorder and compiled pipelines."""
+"""What the fields of Kubernetes' objects mean, by the rules of the API server: one reading for every part of the product."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from spotwright.kube.object_fields import mapping
 from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration, is_placeholder
 
 __all__ = ["PREFERRED", "REQUIRED", "TERMS", "Refusal", "can_match", "refusals_of", "scheduling_of", "wrong_weight"]
@@ -56,10 +57,10 @@ def scheduling_of(spec: Mapping[str, Any]) -> Constraints:
         return _ANYWHERE
     return Constraints(
         tolerations=tuple(map(_toleration, _objects(spec.get("tolerations")))),
-        selector={str(key): _text(value) for key, value in _mapping(spec.get("nodeSelector")).items()},
+        selector={str(key): _text(value) for key, value in mapping(spec.get("nodeSelector")).items()},
         required=tuple(map(_term, _objects(_at(spec, TERMS)))),
         preferred=tuple(
-            Preference(_weight(one.get("weight")), _term(_mapping(one.get("preference"))))
+            Preference(_weight(one.get("weight")), _term(mapping(one.get("preference"))))
             for one in _objects(_at(spec, PREFERRED))
         ),
     )
@@ -74,7 +75,7 @@ def refusals_of(spec: Mapping[str, Any]) -> Iterator[Refusal]:
     """What the API server refuses in the fields of a pod spec by which its nodes are chosen, in the order of the fields."""
     if _FIELDS.isdisjoint(spec):
         return
-    selector = _mapping(spec.get("nodeSelector"))
+    selector = mapping(spec.get("nodeSelector"))
     for key, value in selector.items():
         if wrong := _not_text(value) or _not_key(key) or _not_value(value):
             yield Refusal("nodeSelector", ("nodeSelector", key), wrong, key if _is_odd(key) else value)
@@ -90,7 +91,7 @@ def refusals_of(spec: Mapping[str, Any]) -> Iterator[Refusal]:
     for index, wish in enumerate(_items(_at(spec, PREFERRED))):
         path = (*PREFERRED, index)
         if not isinstance(wish, Mapping):
-            yield Refusal("affinity", path, _not_a_mapping(wish))
+            yield Refusal("affinity", path, _not_mapping(wish))
             continue
         if wrong := wrong_weight(wish.get("weight")):
             yield Refusal("affinity", path, f"the API server refuses this preference: {wrong}")
@@ -99,7 +100,7 @@ def refusals_of(spec: Mapping[str, Any]) -> Iterator[Refusal]:
 
 def _refused_toleration(path: _Path, given: Any) -> Iterator[Refusal]:
     if not isinstance(given, Mapping):
-        yield Refusal("tolerations", path, _not_a_mapping(given))
+        yield Refusal("tolerations", path, _not_mapping(given))
     elif found := _wrong_toleration(given):
         field, wrong = found
         at = (*path, field) if _is_type(wrong) else path
@@ -108,20 +109,20 @@ def _refused_toleration(path: _Path, given: Any) -> Iterator[Refusal]:
 
 def _refused_term(path: _Path, given: Any) -> Iterator[Refusal]:
     if not isinstance(given, Mapping):
-        yield Refusal("affinity", path, _not_a_mapping(given))
+        yield Refusal("affinity", path, _not_mapping(given))
         return
     for name, wrong_condition in (("matchExpressions", _wrong_condition), ("matchFields", _wrong_field)):
         for index, one in enumerate(_items(given.get(name))):
             at = (*path, name, index)
             if not isinstance(one, Mapping):
-                yield Refusal("affinity", at, _not_a_mapping(one))
+                yield Refusal("affinity", at, _not_mapping(one))
                 continue
             wrong, value = wrong_condition(one)
             if wrong:
                 yield Refusal("affinity", at, f"the API server refuses this condition: {wrong}", value)
 
 
-def _not_a_mapping(value: object) -> str:
+def _not_mapping(value: object) -> str:
     return f"expected a mapping, found {value!r:.200}"
 
 
@@ -270,10 +271,6 @@ def _at(spec: Mapping[str, Any], path: _Path) -> Any:
     return value
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
@@ -294,7 +291,7 @@ def _weight(given: Any) -> int:
 
 
 def _toleration(given: Any) -> Toleration:
-    fields = _mapping(given)
+    fields = mapping(given)
     seconds = fields.get("tolerationSeconds")
     return Toleration(
         key=str(fields.get("key") or ""),
@@ -306,9 +303,9 @@ def _toleration(given: Any) -> Toleration:
 
 
 def _term(given: Any) -> Term:
-    fields = _mapping(given)
+    fields = mapping(given)
     return Term(_expressions(fields.get("matchExpressions")), _expressions(fields.get("matchFields")))
 
 
 def _expressions(given: Any) -> tuple[Expression, ...]:
-    return tuple(Expression(*_parts(one)) for one in map(_mapping, _items(given)))
+    return tuple(Expression(*_parts(one)) for one in map(mapping, _items(given)))
