@@ -224,13 +224,13 @@ def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) 
     change = change_of(
         ctx, role.spec, placed, work, queue=queue, also=also, is_apart=not (role.holder or role.is_inherited)
     )
+    if change.preferred:
+        used = [ctx.config.pools[name] for name in (*placed.report.pools, *also)]
+        warn_of_preference(ctx, role.spec, role.name, used)
     if not role.holder:
         change = replace(change, grace_period=_limited_grace(ctx, role, placed))
     own = change.own_in(ctx.editor.get((*role.spec, *TERMS)) or ())
     write(ctx.editor, role.spec, change)
-    if change.preferred:
-        used = [ctx.config.pools[name] for name in (*placed.report.pools, *also)]
-        warn_of_preference(ctx, role.spec, role.name, used)
     if own and role.template is not None:
         note_own(ctx, (*role.template, "metadata"), own)
 
