@@ -17,7 +17,7 @@ from tests.cluster.admission_objects import a_job
 from tests.cluster.json_patches import apply_patch
 from tests.kinds.kfp.compiled import executor, one_task
 from tests.linter.linting import found_in
-from tests.manifests.test_one_reader import REFUSED, in_pipeline
+from tests.manifests.refused_specs import REFUSED, in_pipeline
 from tests.placing.drawn_pods import PREFERRED, REQUIRED, Pod, configs, specs
 from tests.placing.placed import FILE
 

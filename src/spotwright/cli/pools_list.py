@@ -39,9 +39,9 @@ def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
 
     Compare them with those of your nodes: placement relies on them. spotwright pools check does it for a file of nodes.
 
-    Spotwright asks no provider for prices. Let your own command ask, and read its answer:
+    Spotwright asks no provider for prices. Let your own command ask; the guide on pools has one for each cloud:
 
-    aws ec2 describe-spot-price-history ... | spotwright pools list --prices -
+    aws ec2 describe-spot-price-history ... | jq ... | spotwright pools list --prices -
     """
     configuration = find(Path.cwd() / "-", config)
     require_pools(configuration)

@@ -394,8 +394,8 @@ TOP = (
         one_or_more,
         (),
         "none",
-        "Price sheets for the pools without a `price`: what Azure, AWS or Google Cloud publish, answer or export, as JSON or "
-        "CSV; paths relative to this file. The first sheet that has the machine counts.",
+        "Price sheets for the pools without a `price`: CSV with the columns machine, capacity, price and perhaps currency, "
+        "region, zone, os, since; paths relative to this file. The first sheet that has the machine counts.",
     ),
     Field("target", "a mapping", table, None, "nothing", "The cluster that work is placed for; see below."),
     Field("pools", "a mapping of pools by name", table, None, "the built-in pair", "The pools; see below."),
