@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.clouds.providers import node_pool_of, of, pool_name
+from spotwright.kube.object_fields import mapping, mappings, seconds
 from spotwright.model.pools import Pool
 
 __all__ = [
@@ -138,14 +138,14 @@ def read_status(data: Any) -> Status:
     if not is_status or not isinstance(groups or [], list):
         raise ValueError("expected the status of a cluster autoscaler from 1.30 on, which lists its nodeGroups")
     listed = [_group(one) for one in (groups or [])[:_MOST_GROUPS] if isinstance(one, Mapping) and one.get("name")]
-    clusterwide = _mapping(data.get("clusterWide"))
+    clusterwide = mapping(data.get("clusterWide"))
     moments = [
-        _moment(_mapping(one.get(part)).get("lastProbeTime"))
-        for one in (clusterwide, *_mappings(groups))
+        seconds(mapping(one.get(part)).get("lastProbeTime"))
+        for one in (clusterwide, *mappings(groups))
         for part in _PARTS
     ]
     moments.append(
-        _moment(_GO_TIME.sub(r"\1T\2Z", str(data.get("time") or "")))
+        seconds(_GO_TIME.sub(r"\1T\2Z", str(data.get("time") or "")))
     )  # of groups without nodes the others are null
     return Status({one.name: one for one in listed}, max((at for at in moments if at is not None), default=None))
 
@@ -155,10 +155,10 @@ _GO_TIME = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)? \+0000 UTC
 
 
 def _group(data: Mapping[str, Any]) -> Group:
-    health, scale_up = (_mapping(data.get(part)) for part in _PARTS)
-    counts = _mapping(health.get("nodeCounts"))
-    registered = _mapping(counts.get("registered"))
-    backoff = _mapping(scale_up.get("backoffInfo"))
+    health, scale_up = (mapping(data.get(part)) for part in _PARTS)
+    counts = mapping(health.get("nodeCounts"))
+    registered = mapping(counts.get("registered"))
+    backoff = mapping(scale_up.get("backoffInfo"))
     words = [str(backoff[key])[:_LONGEST] for key in ("errorCode", "errorMessage") if backoff.get(key)]
     return Group(
         str(data["name"])[:_LONGEST],
@@ -167,9 +167,9 @@ def _group(data: Mapping[str, Any]) -> Group:
         _count(health.get("minSize")),
         _count(health.get("maxSize")) if "maxSize" in health else None,
         str(scale_up.get("status") or ""),
-        _moment(scale_up.get("lastTransitionTime")),
+        seconds(scale_up.get("lastTransitionTime")),
         ": ".join(words),
-        _count(_mapping(registered.get("unready")).get("total")) + _count(counts.get("longUnregistered")),
+        _count(mapping(registered.get("unready")).get("total")) + _count(counts.get("longUnregistered")),
     )
 
 
@@ -251,23 +251,5 @@ def _holds(words: Sequence[str], part: Sequence[str]) -> bool:
     return any(list(words[start : start + len(part)]) == list(part) for start in range(len(words) - len(part) + 1))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(values: Any) -> list[Mapping[str, Any]]:
-    return [one for one in values or () if isinstance(one, Mapping)]
-
-
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _moment(value: Any) -> float | None:
-    """A moment in Unix seconds; YAML has it as a date or as a text."""
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
-        return None

@@ -19,13 +19,15 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
-from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, controller_of, is_ignored
+from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.cluster.katib_trials import is_wrapped_by_katib
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
+from spotwright.kube.object_fields import controller_of
+from spotwright.kube.pod import PREFERRED, TERMS
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_quantity
@@ -35,7 +37,7 @@ from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOpt
 from spotwright.placing.documents import References
 from spotwright.placing.environment import NOTICE_PORT, add_library_to_pod
 from spotwright.placing.patch import Editor, Steps, clone, data_document, json_pointer, value_at
-from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
+from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.pods import longest_grace, shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
 from spotwright.scheduling.ladder import Ladder, Rung, Work, build
@@ -133,7 +135,7 @@ def refused_pod(
         spec["automountServiceAccountToken"] = False
     required = _own_terms(data["spec"], placed)
     if required:
-        spec["affinity"] = {"nodeAffinity": {REQUIRED_TERMS[2]: {REQUIRED_TERMS[3]: required}}}
+        spec["affinity"] = {"nodeAffinity": {TERMS[2]: {TERMS[3]: required}}}
     own = [one for one in spec.get("tolerations") or () if one.get("key")]
     spec["tolerations"] = [*own, *(one for one in tolerations if one not in own)]
     spec["restartPolicy"] = "Never"
@@ -159,7 +161,7 @@ def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Ma
 def _own_terms(spec: Mapping[str, Any], placed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The alternatives of the pod's required node affinity without our conditions; none if one of them has no other."""
     terms: list[dict[str, Any]] = []
-    for term in value_at(spec, REQUIRED_TERMS) or ():
+    for term in value_at(spec, TERMS) or ():
         own = [one for one in term.get("matchExpressions") or () if one not in placed]
         left = {key: value for key, value in term.items() if key != "matchExpressions" and value}
         if own:
@@ -521,7 +523,7 @@ def _why_made_again(data: Mapping[str, Any]) -> str:
     makes the next, and counts none.
     """
     policy, owner = data["spec"].get("restartPolicy"), controller_of(data)
-    if policy not in ("OnFailure", "Always") or owner is None or owner[0] != "kubeflow.org":
+    if policy not in ("OnFailure", "Always") or owner is None or owner.group_kind[0] != "kubeflow.org":
         return ""
     return f"its restartPolicy {policy} makes it again after any error, so nothing ends it at the policy's budgets"
 
@@ -537,7 +539,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
     owner = controller_of(data)
-    return "pod serves" if owner is not None and owner[1] in _LEFT_ALONE else ""
+    return "pod serves" if owner is not None and owner.kind in _LEFT_ALONE else ""
 
 
 def _reason_in(facts: PodFacts) -> str:
@@ -561,6 +563,7 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"), steps=Steps(MOST_STEPS))
     ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
+    refuse_scheduling(ctx, ("spec",))
     work = Work(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
     return policy, build(work, policy, config.pools)
 
@@ -672,11 +675,11 @@ def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladde
         {"weight": 100, "preference": {"matchExpressions": [wish]}}
         for wish in attraction(policy, every, config.pools).preferred
     ]
-    preferred = [term for term in affinity.pop(str(PREFERRED_TERMS[-1]), None) or () if term not in ours]
+    preferred = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
     if preferred:
-        affinity[str(PREFERRED_TERMS[-1])] = preferred
-    terms = (affinity.get(REQUIRED_TERMS[2]) or {}).get(REQUIRED_TERMS[3]) or []
-    affinity[REQUIRED_TERMS[2]] = {REQUIRED_TERMS[3]: terms}
+        affinity[str(PREFERRED[-1])] = preferred
+    terms = (affinity.get(TERMS[2]) or {}).get(TERMS[3]) or []
+    affinity[TERMS[2]] = {TERMS[3]: terms}
     for term in terms:
         if any(term.values()):  # a term without a condition matches no node, and has to stay so
             own = term.get("matchExpressions") or []

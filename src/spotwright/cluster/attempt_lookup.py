@@ -33,17 +33,7 @@ from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
 from spotwright.cluster.run_store import folder_of, workload_of
-from spotwright.cluster.signals import mapping, mappings
-from spotwright.cluster.workloads import (
-    MOST_OWNERS,
-    Lineage,
-    TaskName,
-    controller_reference,
-    lineage,
-    metadata,
-    task_name,
-    uid_of,
-)
+from spotwright.cluster.workloads import MOST_OWNERS, Lineage, TaskName, lineage, task_name
 from spotwright.engine.events import (
     AttemptAdopted,
     AttemptBound,
@@ -54,6 +44,7 @@ from spotwright.engine.events import (
     RunFinished,
 )
 from spotwright.errors import StateError
+from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, uid_of
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal, JournalStamp, journal_stamp
 from spotwright.records.state_folder import StateFolder
@@ -251,8 +242,7 @@ class Lookups:
             return read.get(uid) or self._owners.get((where, uid))
 
         while not (found := lineage(pod, known)).is_complete and len(found.owners) < MOST_OWNERS:
-            reference = controller_reference(found.root(pod)) or {}
-            version, kind, name, uid = (str(reference.get(key, "")) for key in ("apiVersion", "kind", "name", "uid"))
+            version, kind, name, uid = controller_of(found.root(pod)) or Owner()
             asked = version, kind, name, namespace
             owner = await self._together(("owner", uid, *asked), partial(self._owner, *asked))
             if owner is None or uid_of(owner) != uid:
@@ -421,7 +411,7 @@ class FactFinder:
         """What is known of the pod's task. A dry run gives out no number."""
         pod = request.data
         lineage = await self._lookups.owners(pod)
-        is_alone = controller_reference(pod) is None
+        is_alone = controller_of(pod) is None
         if not is_alone and (not lineage.is_complete or not lineage.owners):
             return PodFacts(is_known=False)
         root = "" if is_alone else uid_of(lineage.owners[-1])

@@ -29,8 +29,8 @@ from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, Admission
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.marked_pods import LONGEST_TOKEN
 from spotwright.cluster.mirror import ChangeKind, FollowedNamespaces, Resource
-from spotwright.cluster.workloads import metadata, uid_of
 from spotwright.errors import StateError
+from spotwright.kube.object_fields import metadata, uid_of
 from spotwright.records.state_folder import StateFolder
 
 __all__ = ["PATIENCE", "Ledger", "PodsSeen", "Seen", "Slot", "ledger_of", "token_of"]

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds.cluster_autoscaler import Group, Status, groups_of_pools
 from spotwright.clouds.providers import NODE_POOL_LABEL, node_pool_of
-from spotwright.cluster.signals import PodWaits, event_time, mapping, mappings, seconds, text
-from spotwright.cluster.workloads import metadata, uid_of
+from spotwright.cluster.signals import PodWaits, event_time
 from spotwright.engine.waits import CANNOT_GROW, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN
 from spotwright.errors import InputError
+from spotwright.kube.object_fields import mapping, mappings, metadata, seconds, text, uid_of
 from spotwright.model.pools import Pool
 from spotwright.notices.node_event import NAMESPACE
 from spotwright.pools.autoscaler_config_maps import status_of

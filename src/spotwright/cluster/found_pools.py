@@ -27,8 +27,8 @@ from spotwright.clouds.node_signs import (
 from spotwright.clouds.provider import Provider
 from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.clouds.providers import INSTANCE_TYPE, NODE_POOL_LABEL, ZONE, azure_zone
-from spotwright.cluster.workloads import metadata
 from spotwright.errors import InputError
+from spotwright.kube.object_fields import metadata
 from spotwright.model.pools import GENERIC, Capacity, Pool
 from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import Taint

@@ -28,7 +28,6 @@ from spotwright.cluster.signals import (
     has_not_started,
     how_cancelled,
     how_suspended,
-    mapping,
     signals_of,
     started_at,
     untold_until,
@@ -42,20 +41,16 @@ from spotwright.cluster.workloads import (
     PodAttempt,
     TaskName,
     attempts_of,
-    controller_reference,
     failed_step,
     gang_of,
     has_policy,
     last_step,
-    metadata,
     outcome_of,
     pods_of_job,
     requests_of,
     retries_of,
-    seconds,
     task_name,
     template_of_pod,
-    uid_of,
 )
 from spotwright.config import Config
 from spotwright.engine.decide import after_waiting, close_ended
@@ -89,6 +84,7 @@ from spotwright.engine.waits import (
     ORDERS_UNKNOWN,
     ordered_for,
 )
+from spotwright.kube.object_fields import controller_of, mapping, metadata, seconds, uid_of
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.model.quantities import format_duration
@@ -129,12 +125,12 @@ def why_unplaced(pod: Mapping[str, Any]) -> str:
     labels, annotations = (metadata(pod).get(part) or {} for part in ("labels", "annotations"))
     if _ATTEMPT in annotations or not has_policy(labels, annotations):
         return ""
-    owner = controller_reference(pod)
+    owner = controller_of(pod)
     if owner is None:
         return f"{_LATE}; it is placed when it is created again"
     if POLICY_ANNOTATION in annotations:
         return f"{_LATE}; its next attempt is placed"
-    if owner.get("kind") in RUN_KINDS:
+    if owner.kind in RUN_KINDS:
         return f"{_LATE}, for what has made it too: its next attempt is placed, with the retries of what has made it"
     return f"{_LATE}, for what has made it too: it is placed when that is created again"
 

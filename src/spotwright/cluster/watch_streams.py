@@ -23,7 +23,8 @@ from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource, is_s
 from spotwright.cluster.namespace_costs import LastInLine, NamespaceCosts
 from spotwright.cluster.view import slim_node_event
 from spotwright.cluster.watched import ENABLED_LABEL, WATCHED
-from spotwright.cluster.workloads import TRAINING_KINDS, metadata, seconds, uid_of
+from spotwright.cluster.workloads import TRAINING_KINDS
+from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.notices.node_event import NAMESPACE
 from spotwright.pools.autoscaler_config_maps import NAMESPACE as KUBE_SYSTEM
 

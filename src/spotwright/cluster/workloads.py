@@ -15,12 +15,12 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
-from spotwright.cluster.signals import how_shut_down, mapping, mappings
+from spotwright.cluster.signals import how_shut_down
 from spotwright.engine.events import RunStatus
 from spotwright.kinds.kind import NAMESAKES
+from spotwright.kube.object_fields import controller_of, mapping, mappings, metadata, seconds, uid_of
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
@@ -41,7 +41,6 @@ __all__ = [
     "TaskName",
     "argo_template",
     "attempts_of",
-    "controller_reference",
     "failed_step",
     "gang_of",
     "has_policy",
@@ -50,17 +49,14 @@ __all__ = [
     "last_step",
     "lineage",
     "main_container",
-    "metadata",
     "outcome_of",
     "pods_of_job",
     "requests_of",
     "retries_of",
     "retries_of_job",
-    "seconds",
     "task_name",
     "template_of_pod",
     "templates_of",
-    "uid_of",
     "workflow_task",
 ]
 
@@ -99,13 +95,12 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
     """
     owners: list[Mapping[str, Any]] = []
     here: Mapping[str, Any] = pod
-    while (reference := controller_reference(here)) is not None and reference.get("uid") not in [*map(uid_of, owners)]:
-        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
-        if reference.get("kind") not in RUN_KINDS or (group, reference.get("kind")) in NAMESAKES:
+    while (named := controller_of(here)) is not None and named.uid not in [*map(uid_of, owners)]:
+        if named.kind not in RUN_KINDS or named.group_kind in NAMESAKES:
             break
-        namespace, uid = str(metadata(pod).get("namespace", "")), str(reference.get("uid", ""))
-        owner = find(str(reference["kind"]), namespace, uid)
-        if owner is None or uid_of(owner) != uid or metadata(owner).get("namespace", "") != namespace:
+        namespace = str(metadata(pod).get("namespace", ""))
+        owner = find(named.kind, namespace, named.uid)
+        if owner is None or uid_of(owner) != named.uid or metadata(owner).get("namespace", "") != namespace:
             return Lineage(owners, is_complete=False)  # who names an object of another namespace does not belong to it
         if len(owners) == MOST_OWNERS:
             return Lineage(owners, is_complete=False)
@@ -120,22 +115,7 @@ def is_own_run(pod: Mapping[str, Any]) -> bool:
     One that was made while nobody answered reviews has the label of its user alone.
     """
     labels, annotations = (mapping(metadata(pod).get(part)) for part in ("labels", "annotations"))
-    return controller_reference(pod) is None and has_policy(labels, annotations)
-
-
-def metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metadata of an object."""
-    return mapping(data.get("metadata"))
-
-
-def uid_of(data: Mapping[str, Any]) -> str:
-    """The UID of an object."""
-    return str(metadata(data).get("uid", ""))
-
-
-def controller_reference(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The reference to the controller that owns an object; None if a user made it."""
-    return next((each for each in mappings(metadata(data).get("ownerReferences")) if each.get("controller")), None)
+    return controller_of(pod) is None and has_policy(labels, annotations)
 
 
 _RESTART = "jobset.sigs.k8s.io/restart-attempt"
@@ -258,14 +238,6 @@ def _pod_ended_at(status: Mapping[str, Any]) -> float | None:
 def key_of(pod: Mapping[str, Any], restart: int) -> str:
     """The key of an attempt."""
     return f"{uid_of(pod)}/{restart}"
-
-
-def seconds(text: object) -> float | None:
-    """A time of the API in Unix seconds; None if it is missing or malformed."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def main_container(pod: Mapping[str, Any]) -> str:

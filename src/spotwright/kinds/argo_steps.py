@@ -22,6 +22,7 @@ from typing import Any
 
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.katib import parse_marked
+from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Backoff, Policy
 from spotwright.placing.affinity import conditions_from_attempt
 from spotwright.placing.context import MOST_RETRIES, Level, OwnRetries, PlaceContext
@@ -29,7 +30,7 @@ from spotwright.placing.documents import Document, Path
 from spotwright.placing.enforcement import Anchor
 from spotwright.placing.merging import strategic
 from spotwright.placing.patch import Splice, clone, value_at
-from spotwright.placing.pod_spec import CONTAINER, METADATA, POD, REQUIRED_TERMS, TEXT, check_value
+from spotwright.placing.pod_spec import CONTAINER, METADATA, POD, TEXT, check_value
 from spotwright.placing.pods import Placed
 from spotwright.placing.retries import seconds_text, write_unless_set
 from spotwright.placing.yaml_writer import apply, block
@@ -573,7 +574,7 @@ def from_attempt(attempt: int, affinity: Any, conditions: Sequence[Mapping[str, 
 
     A patch replaces all terms of the affinity, so it contains the existing ones too.
     """
-    terms = clone(value_at({"affinity": affinity}, REQUIRED_TERMS)) or [{}]
+    terms = clone(value_at({"affinity": affinity}, TERMS)) or [{}]
 
     def choose(early: str, late: str) -> str:
         return f"{{{{=asInt(retries) < {attempt} ? '{early}' : '{late}'}}}}"
@@ -582,7 +583,7 @@ def from_attempt(attempt: int, affinity: Any, conditions: Sequence[Mapping[str, 
     for term in terms:
         term["matchExpressions"] = [*(term.get("matchExpressions") or ()), *later]
     value: Any = terms
-    for step in reversed(REQUIRED_TERMS[1:]):
+    for step in reversed(TERMS[1:]):
         value = {step: value}
     return dict(value)
 

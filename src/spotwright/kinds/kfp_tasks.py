@@ -22,12 +22,13 @@ from spotwright.clouds.provider import NVIDIA_GPU
 from spotwright.kfp.compiled import IrError, UnfoldedTask, merged_executors, unfold
 from spotwright.kfp.kfp_settings import (
     accelerator_loss,
-    read_constraints,
+    pod_fields,
     read_policy_text,
     read_resources,
     read_retry,
     with_constants,
 )
+from spotwright.kube.pod import scheduling_of
 from spotwright.model.policy import Backoff, Layer, Policy, Spot, inherit_retry
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
@@ -546,9 +547,12 @@ def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
     if "accelerator" in given and "accelerator" not in constants:
         requests = {**requests, NVIDIA_GPU: 1}
     try:
-        constraints = read_constraints(with_constants(mapping_at(ctx, settings)))
+        fields = pod_fields(mapping_at(ctx, settings))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ctx.problem(settings, f"cannot be read: {error}") from error
+    for one in fields.refusals:
+        raise ctx.problem((*settings, *one.path), one.text)
+    constraints = scheduling_of(fields.spec)
     terms = (*settings, "nodeAffinity")
     tell_assumptions(constraints, ctx.config.pools, ctx.add_finding, (*settings, "nodeSelector", "labels"), terms)
     return Work(requests, constraints)

@@ -17,6 +17,7 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.provider import CLUSTER_AUTOSCALER
+from spotwright.kube.pod import PREFERRED, TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
@@ -36,16 +37,7 @@ from spotwright.placing.context import (
 from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
 from spotwright.placing.environment import AttemptIdentity, add_environment, add_library, torchrun_words
 from spotwright.placing.kueue_flavors import ClusterQueue, Flavor, QueueFiles, exclusion, refusal
-from spotwright.placing.pod_spec import (
-    METADATA,
-    POD,
-    PREFERRED_TERMS,
-    REQUIRED_TERMS,
-    check,
-    read_constraints,
-    read_requests,
-    truth_values,
-)
+from spotwright.placing.pod_spec import METADATA, POD, check, read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 from spotwright.scheduling.ladder import Ladder, Work, build
 
@@ -77,7 +69,7 @@ def conflicting_path(ctx: PlaceContext, spec: Path, refusals: Mapping[str, str])
         if f"node selector asks for {key}=" in reasons:
             return (*spec, "nodeSelector", key)
     if "required node affinity" in reasons:
-        return (*spec, *REQUIRED_TERMS)
+        return (*spec, *TERMS)
     if (
         "it asks for" in reasons and ctx.editor.document.get((*spec, "containers")) is not MISSING
     ):  # else Spark's requests
@@ -179,7 +171,7 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
             ctx.add_finding(Level.NOTE, ctx.at("metadata"), f"{ctx.get('kind')} {ctx.name}: {text}")
     if policy.spot is None:
         return Placed(policy, Ladder(()), report)
-    _refuse_truth_values(ctx, (*role.spec, "nodeSelector"))
+    refuse_scheduling(ctx, role.spec)
     if not ladder.rungs:
         path = conflicting_path(ctx, role.spec, ladder.refusals)
         raise no_pool_fits(ctx, path, role.name, role.path, policy, ladder)
@@ -227,12 +219,6 @@ def _check(ctx: PlaceContext, role: Role) -> None:
     check(ctx, role.spec, POD)
     if role.template is not None:
         check(ctx, (*role.template, "metadata"), METADATA)
-
-
-def _refuse_truth_values(ctx: PlaceContext, selector: Path) -> None:
-    """Raise :class:`ManifestError` for a truth value in a node selector, which the API server refuses."""
-    for key, text in truth_values(ctx.editor.get(selector) or {}):
-        raise ctx.problem((*selector, key), text)
 
 
 def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
@@ -296,7 +282,7 @@ def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
     _require_any(ctx, role, wanted.any_of)
     items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
     if items and not queue:
-        ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)
+        ctx.editor.extend((*role.spec, *PREFERRED), items)
         warn_of_preference(ctx, role.spec, role.name, used)
 
 
@@ -398,7 +384,7 @@ _BY_QUOTA = (
 
 def _require(ctx: PlaceContext, role: Role, expression: dict[str, object]) -> None:
     """Add a condition to every required term; terms are alternatives, so a term of its own would allow more nodes."""
-    terms = (*role.spec, *REQUIRED_TERMS)
+    terms = (*role.spec, *TERMS)
     present = ctx.editor.get(terms)
     if present is None:
         ctx.editor.add(terms, [{"matchExpressions": [expression]}])
@@ -412,7 +398,7 @@ def _require(ctx: PlaceContext, role: Role, expression: dict[str, object]) -> No
 
 def _require_any(ctx: PlaceContext, role: Role, expressions: Sequence[Expression]) -> None:
     """Require one of these conditions beside every required term: each term is there once with each of them."""
-    terms = (*role.spec, *REQUIRED_TERMS)
+    terms = (*role.spec, *TERMS)
     if not expressions:
         return
     first, *others = expressions

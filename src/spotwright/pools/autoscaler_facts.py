@@ -154,7 +154,7 @@ def check_groups(ground: Ground) -> Iterator[Finding]:
 def _obstacles(group: Group, pool: str) -> Iterator[Finding]:
     gets = f"pool {pool} gets no node of it" if pool else "it gives no node"
     if group.is_in_backoff:
-        since = f" since {_moment(group.since)}" if group.since and group.since > 0 else ""  # year 1: nobody has set it
+        since = f" since {_moment(group.since)}" if group.since else ""
         error = f" ({group.error})" if group.error else ""
         yield Finding(
             "group-in-backoff",
