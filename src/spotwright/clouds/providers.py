@@ -61,6 +61,7 @@ __all__ = [
     "pool_name",
     "pool_of",
     "providers_of",
+    "setting",
     "taints",
     "unknown_zones",
     "zone_label",
@@ -363,6 +364,11 @@ def own_labels(pool: Pool) -> Mapping[str, str]:
         *facts.gpu_labels,
     }
     return {key: value for key, value in pool.labels.items() if key not in by_provider}
+
+
+def setting(provider: str) -> Mapping[str, str]:
+    """What a pool says of its provider in ``spotwright.yaml``: nothing for the generic one, which is the default."""
+    return {} if provider == GENERIC else {"provider": provider}
 
 
 def pool_label(pool: Pool) -> str:

@@ -344,7 +344,7 @@ def _found(
     )
     settings = {
         "capacity": str(pool.capacity.value),
-        **({"provider": pool.provider} if pool.provider != GENERIC else {}),
+        **providers.setting(pool.provider),
         **({"machine": pool.machine} if pool.machine else {}),
         **({"region": pool.region} if pool.region else {}),
         **({"zones": list(pool.zones)} if pool.zones else {}),
@@ -393,7 +393,7 @@ def _pool(
     for provider, asked in ((named, node_pool), (named, None), (GENERIC, None)):
         machine = asked.machine if asked else common.get(INSTANCE_TYPE, "")
         by_provider = providers.labels(Pool(name, capacity, provider, machine, node=offers))
-        labels = {label: value} if label and (provider == GENERIC or name != value) else {}
+        labels = {label: value} if label and by_provider.get(label) != value else {}
         labels |= {key: text for key, text in own.items() if by_provider.get(key) != text}
         region, zones = ("", asked.zones) if asked else _zones(one.nodes, provider)
         pool = Pool(name, capacity, provider, machine, tuple(zones), region, os, node=offers, labels=labels)

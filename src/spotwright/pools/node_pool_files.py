@@ -342,7 +342,7 @@ def _pool(
     least, most = bounds
     written = {
         "capacity": str(capacity.value),
-        **({"provider": provider} if provider != GENERIC else {}),
+        **providers.setting(provider),
         **{key: value for key, value in settings.items() if value},
         "min_nodes": least,
         "max_nodes": max(most, least, _LEAST),
