@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spotwright.clouds import node_signs, providers
-from spotwright.clouds.node_signs import is_passing_taint, is_set_by_system
+from spotwright.clouds.node_labels import is_set_by_system
+from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.model.pools import Capacity, Pool
 from spotwright.model.scheduling_terms import Taint
 

@@ -21,7 +21,7 @@ from spotwright.clouds.providers import ZONE
 from spotwright.model.pools import Pool, PriceSource
 from spotwright.model.scheduling_terms import Constraints, Taint
 
-__all__ = ["SETTERS", "known", "known_in", "refusal", "setter", "unknown"]
+__all__ = ["SETTERS", "is_set_by_system", "known", "known_in", "refusal", "setter", "unknown"]
 
 
 SETTERS = (
@@ -86,6 +86,47 @@ _ZONES = (
     "topology.gke.io/zone",
 )
 """Labels with the value of the zone's label, each where its setter sets it."""
+
+
+_SYSTEM_DOMAIN = re.compile(
+    r"(.+\.)?(kubernetes\.io|k8s\.io|x-k8s\.io|k8s\.aws|amazonaws\.com|eksctl\.io|azure\.com|google\.com|gke\.io|karpenter\.sh"
+    r"|nvidia\.com|amd\.com|intel\.com|habana\.ai|cast\.ai|spotinst\.io|openshift\.io|gardener\.cloud|sapcloud\.io"
+    r"|oraclecloud\.com|yandex\.cloud|alibabacloud\.com|aliyun\.com|digitalocean\.com|linode\.com|scaleway\.com|vultr\.com"
+    r"|cattle\.io|k3s\.io|microk8s\.io|juju\.is|cilium\.io|projectcalico\.org)"
+)
+_CHOSEN_DOMAINS = frozenset(
+    {
+        "node-role.kubernetes.io",  # roles, which people give
+        "node-restriction.kubernetes.io",  # Kubernetes reference, "NodeRestriction": for labels of people
+        "node.cluster.x-k8s.io",  # kubernetes-sigs/cluster-api: labels of a Machine that are copied to its node
+        "node.kubernetes.io",  # kubelet, --node-labels: one of the two prefixes that its own labels may have
+        "kubelet.kubernetes.io",
+    }
+)
+_CHOSEN_KEYS = frozenset().union(*(one.chosen_labels for one in PROVIDERS.values()))
+_SYSTEM_KEYS = frozenset(
+    {
+        *(key for one in PROVIDERS.values() for key in one.plain_labels),
+        "node-role.kubernetes.io/agent",
+        "node.kubernetes.io/instance-type",
+        "node.kubernetes.io/windows-build",
+        "node.kubernetes.io/exclude-from-external-load-balancers",
+    }
+)
+
+
+def is_set_by_system(key: str) -> bool:
+    """Whether Kubernetes, a cloud or a controller sets a label on nodes by itself, and no work is expected to choose by it.
+
+    Labels of people are kept with a pool: those without a domain, those of a domain that is no provider's, and roles. So are
+    the few labels of clouds that say which accelerator a pool has.
+    """
+    domain, _, _ = key.rpartition("/")
+    if key in _SYSTEM_KEYS:
+        return True
+    if not domain or key in _CHOSEN_KEYS or domain in _CHOSEN_DOMAINS:
+        return False
+    return _SYSTEM_DOMAIN.fullmatch(domain) is not None
 
 
 @lru_cache(maxsize=16_384)

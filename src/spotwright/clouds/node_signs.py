@@ -34,7 +34,6 @@ __all__ = [
     "is_control_plane",
     "is_passing_taint",
     "is_refused_by_kubelet",
-    "is_set_by_system",
     "is_virtual",
 ]
 
@@ -216,57 +215,6 @@ POOL_SIGNS: tuple[str, ...] = (
     "vke.vultr.com/node-pool",  # Vultr
 )
 """Labels whose value names the pool of a node, by provisioners that are no :class:`~spotwright.model.pools.Provider`."""
-
-_SYSTEM_DOMAIN = re.compile(
-    r"(.+\.)?(kubernetes\.io|k8s\.io|x-k8s\.io|k8s\.aws|amazonaws\.com|eksctl\.io|azure\.com|google\.com|gke\.io|karpenter\.sh"
-    r"|nvidia\.com|amd\.com|intel\.com|habana\.ai|cast\.ai|spotinst\.io|openshift\.io|gardener\.cloud|sapcloud\.io"
-    r"|oraclecloud\.com|yandex\.cloud|alibabacloud\.com|aliyun\.com|digitalocean\.com|linode\.com|scaleway\.com|vultr\.com"
-    r"|cattle\.io|k3s\.io|microk8s\.io|juju\.is|cilium\.io|projectcalico\.org)"
-)
-_CHOSEN_DOMAINS = frozenset(
-    {
-        "node-role.kubernetes.io",  # roles, which people give
-        "node-restriction.kubernetes.io",  # Kubernetes reference, "NodeRestriction": for labels of people
-        "node.cluster.x-k8s.io",  # kubernetes-sigs/cluster-api: labels of a Machine that are copied to its node
-        "node.kubernetes.io",  # kubelet, --node-labels: one of the two prefixes that its own labels may have
-        "kubelet.kubernetes.io",
-    }
-)
-_CHOSEN_KEYS = frozenset(
-    {
-        "cloud.google.com/compute-class",
-        "cloud.google.com/gke-accelerator",
-        "cloud.google.com/gke-gpu-partition-size",
-        "cloud.google.com/gke-tpu-accelerator",
-        "cloud.google.com/gke-tpu-topology",
-    }
-)
-_SYSTEM_KEYS = frozenset(
-    {
-        "agentpool",  # AKS, beside kubernetes.azure.com/agentpool; the next two as well
-        "storageprofile",
-        "storagetier",
-        "node-role.kubernetes.io/agent",
-        "node.kubernetes.io/instance-type",
-        "node.kubernetes.io/windows-build",
-        "node.kubernetes.io/exclude-from-external-load-balancers",
-    }
-)
-
-
-def is_set_by_system(key: str) -> bool:
-    """Whether Kubernetes, a cloud or a controller sets a label on nodes by itself, and no work is expected to choose by it.
-
-    Labels of people are kept with a pool: those without a domain, those of a domain that is no provider's, and roles. So are
-    the few labels of GKE that say which accelerator a pool has.
-    """
-    domain, _, _ = key.rpartition("/")
-    if key in _SYSTEM_KEYS:
-        return True
-    if not domain or key in _CHOSEN_KEYS or domain in _CHOSEN_DOMAINS:
-        return False
-    return _SYSTEM_DOMAIN.fullmatch(domain) is not None
-
 
 _OF_KUBERNETES = re.compile(r"(.+\.)?(kubernetes\.io|k8s\.io)")
 _OF_KUBELETS = re.compile(r"(.+\.)?(kubelet|node)\.kubernetes\.io")

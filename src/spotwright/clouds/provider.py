@@ -103,6 +103,8 @@ class Provider:
     spot_taint_keys: frozenset[str] = frozenset()  # keys that mean spot there, also of taints set by people
     marks_spot: bool = False  # a node without a sign of spot is on-demand
     node_prefix: str = ""  # of labels by which its nodes are known, where none names their pool
+    plain_labels: frozenset[str] = frozenset()  # without a domain, that it sets by itself
+    chosen_labels: frozenset[str] = frozenset()  # that it sets, and by which work is expected to choose
     setters: tuple[Setter, ...] = ()  # of labels that nobody writes
     derived: Callable[[Pool], Mapping[str, str]] | None = None  # labels that the pool's own settings tell
 

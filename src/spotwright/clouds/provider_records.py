@@ -82,6 +82,7 @@ _AKS = Provider(
     gpu_labels={"kubernetes.azure.com/accelerator": "nvidia"},
     spot_taint_keys=frozenset({_PRIORITY}),
     marks_spot=True,
+    plain_labels=frozenset({"agentpool", "storageprofile", "storagetier"}),
     setters=(
         Setter(
             "AKS",
@@ -244,6 +245,15 @@ _GKE = Provider(
     # "preemptible" is the taint in Google's own guide to preemptible pools with Kubeflow Pipelines
     spot_taint_keys=frozenset({_SPOT, PREEMPTIBLE, _PROVISIONING, "preemptible"}),
     marks_spot=True,
+    chosen_labels=frozenset(
+        {
+            COMPUTE_CLASS,
+            "cloud.google.com/gke-accelerator",
+            "cloud.google.com/gke-gpu-partition-size",
+            "cloud.google.com/gke-tpu-accelerator",
+            "cloud.google.com/gke-tpu-topology",
+        }
+    ),
     setters=(
         Setter(
             "GKE",

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
+from spotwright.clouds.node_labels import is_set_by_system
 from spotwright.clouds.node_signs import (
     ARCH,
     OS,
     is_control_plane,
     is_passing_taint,
-    is_set_by_system,
     is_virtual,
 )
 from spotwright.clouds.provider import Provider
@@ -174,7 +174,7 @@ def _node(node: Mapping[str, Any]) -> _Node:
     info = status.get("nodeInfo") or {}
     pool = next(((label, labels[label]) for label in providers.POOL_LABELS if labels.get(label)), ("", ""))
     is_spot = providers.is_spot_node(labels, _taint_keys(node))
-    is_marked = _provider(pool[0]).marks_spot or _CAST_AI in labels
+    is_marked = _provider(pool[0], labels).marks_spot or _CAST_AI in labels
     if is_spot is None and (is_marked or _MACHINE_API in (metadata(node).get("annotations") or {})):
         is_spot = False
     return _Node(
@@ -234,16 +234,20 @@ class _Cluster(NamedTuple):
         }
 
 
-def _provider(label: str) -> Provider:
-    """The provider that names the pools of nodes in a label."""
-    return providers.POOL_LABELS.get(label, PROVIDERS[GENERIC])
+def _provider(pool_label: str, labels: Collection[str]) -> Provider:
+    """The provider of nodes that all have these labels: who names their pool, else the one whose labels begin so."""
+    if pool_label:
+        return providers.POOL_LABELS[pool_label]
+    by_prefix = (one for one in PROVIDERS.values() if one.node_prefix)
+    known = (one for one in by_prefix if any(key.startswith(one.node_prefix) for key in labels))
+    return next(known, PROVIDERS[GENERIC])
 
 
 def _classes(
     pool: tuple[str, str], nodes: Sequence[_Node], cluster: _Cluster, node_pool: NodePool | None
 ) -> list[_Class]:
     """The classes of the nodes of one pool; a capacity that a NodePool may ask for, and has no node of, is one too."""
-    are_alike = _provider(pool[0]).makes_nodes_alike
+    are_alike = bool(pool[0]) and providers.POOL_LABELS[pool[0]].makes_nodes_alike
 
     def kind(node: _Node) -> Hashable:
         if are_alike:
@@ -389,7 +393,7 @@ def _pool(
     label, value = one.pool
     capacity, common = Capacity.SPOT if one.is_spot else Capacity.ON_DEMAND, one.common
     os = "windows" if one.os == "windows" else "linux"
-    named = _provider(label).name
+    named = _provider(label, common).name
     for provider, asked in ((named, node_pool), (named, None), (GENERIC, None)):
         machine = asked.machine if asked else common.get(INSTANCE_TYPE, "")
         by_provider = providers.labels(Pool(name, capacity, provider, machine, node=offers))
