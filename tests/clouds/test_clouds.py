@@ -196,6 +196,7 @@ def test_each_provider_has_its_documented_notice() -> None:
         "aks": 30.0,
         "gke": 30.0,
         "eks": 120.0,
+        "oke": 120.0,
         "karpenter": 120.0,
         "generic": 30.0,
     }

@@ -544,7 +544,58 @@ _KARPENTER_RECORD = Provider(
 )
 
 
-_KNOWN = (_AKS, _GKE, _EKS, _KARPENTER_RECORD)
+# OKE: about 120 s notice, in which OKE drains the node; sets label and taint of preemptible nodes, and the GPU taint. No label
+# names the pool. Nothing of this was tried on a real OKE. Sources: Oracle Cloud Infrastructure documentation, "Using Preemptible
+# Capacity to Provision Worker Nodes" (label, key of the taint, drain), "Supported Labels for Different Usecases", "Using the
+# Kubernetes Cluster Autoscaler" (groups are OCIDs of pools); oracle/karpenter-provider-oci, ``docs/guide/faqs.md`` (value and
+# effect of the taints that OKE starts nodes with); Oracle's blog, "Reduce your Kubernetes costs with preemptible nodes" (two
+# minutes).
+
+_OKE_PREEMPTIBLE = "oci.oraclecloud.com/oke-is-preemptible"
+
+_OKE = Provider(
+    "oke",
+    120.0,
+    title="OKE",
+    notice_words="Oracle Cloud",
+    spot=(Form({_OKE_PREEMPTIBLE: "true"}, (Taint(_OKE_PREEMPTIBLE, "present"),)),),
+    gpu_taints=(Taint(NVIDIA_GPU, "present"),),
+    spot_taint_keys=frozenset({_OKE_PREEMPTIBLE}),
+    marks_spot=True,
+    node_prefix="oci.oraclecloud.com/",
+    plain_labels=frozenset({"displayName", "hostname", "internal_addr"}),
+    setters=(
+        Setter(
+            "OKE",
+            ("oci.oraclecloud.com/fault-domain", "displayName", "hostname", "internal_addr"),
+            frozenset({"OKE"}),
+            source='Oracle Cloud Infrastructure documentation, "Supported Labels for Different Usecases"; ' + _SEEN,
+        ),
+    ),
+    labels=(
+        Label(
+            _OKE_PREEMPTIBLE,
+            _TRUE,
+            misspelt=("oke-is-preemptible", "oci.oraclecloud.com/is-preemptible", "oci.oraclecloud.com/preemptible"),
+        ),
+        Label("oci.oraclecloud.com/fault-domain"),
+    ),
+    domains=r"oraclecloud",
+    clouds=("Oracle Cloud",),
+    billed_by="Oracle",
+    expander_command=(
+        "start the cluster autoscaler with --expander=priority; its groups are called by the OCID of their pool: correct the "
+        "patterns"
+    ),
+    marks=("oci.oraclecloud.com/",),
+    first_pools=(
+        "  preemptible: {capacity: spot, provider: oke, machine: VM.Standard.E5.Flex}",
+        "  regular: {capacity: on-demand, provider: oke, machine: VM.Standard.E5.Flex}",
+    ),
+)
+
+
+_KNOWN = (_AKS, _GKE, _EKS, _OKE, _KARPENTER_RECORD)
 
 
 _ANY = f"{', '.join(one.name for one in _KNOWN[:-1])} or {_KNOWN[-1].name}"
