@@ -21,7 +21,8 @@ from spotwright.model.policy import BUILT_IN, Layer, Policy, Spot, imply_spot, r
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
 from spotwright.model.scheduling_terms import Toleration
-from spotwright.placing.pods import longest_grace, shortest_notice
+from spotwright.placing.pod_change import longest_grace
+from spotwright.placing.pods import shortest_notice
 from spotwright.pools.autoscaler_facts import check_expander, check_groups
 from spotwright.pools.ground import Finding, Ground, PodWork, Severity, Shutdown
 from spotwright.pools.node_facts import (
