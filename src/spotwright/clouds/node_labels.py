@@ -79,12 +79,7 @@ SETTERS = (
     Setter("Ray", ("ray.io/*",), source='Ray documentation, "Use labels to control scheduling"'),
 )
 
-_ZONES = (
-    "failure-domain.beta.kubernetes.io/zone",
-    "topology.disk.csi.azure.com/zone",
-    "topology.ebs.csi.aws.com/zone",
-    "topology.gke.io/zone",
-)
+_ZONES = ("failure-domain.beta.kubernetes.io/zone", *(key for one in PROVIDERS.values() for key in one.zone_labels))
 """Labels with the value of the zone's label, each where its setter sets it."""
 
 

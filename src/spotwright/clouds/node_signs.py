@@ -138,8 +138,6 @@ class CapacitySign(NamedTuple):
 
 
 CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
-    # AKS, Microsoft Learn, "Use labels in an Azure Kubernetes Service (AKS) cluster"; beside the older scalesetpriority
-    "kubernetes.azure.com/priority": CapacitySign(("spot",), ("regular",)),
     # CAST AI documentation, "Autoscaler Node Labels and Taints"; castai/spot-handler, the chart's node selector
     "scheduling.cast.ai/spot": CapacitySign(("true",)),
     # Spot Ocean documentation, "Labels and Taints" (od and spot)
@@ -148,8 +146,6 @@ CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
     "cluster.x-k8s.io/interruptible": CapacitySign(("", "true")),
     # openshift/machine-api-operator, machine-api-termination-handler, set without a value
     "machine.openshift.io/interruptible-instance": CapacitySign(("", "true")),
-    # Oracle, "Scheduling Pods on Worker Nodes Hosted on Preemptible Instances"
-    "oci.oraclecloud.com/oke-is-preemptible": CapacitySign(("true",)),
     # Yandex Managed Service for Kubernetes, "Working with node labels"
     "yandex.cloud/preemptible": CapacitySign(("true",), ("false",)),
     # Alibaba Cloud, release notes of the cloud controller manager 2.10
@@ -157,12 +153,8 @@ CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
     # pusher/k8s-spot-rescheduler, README; castai/spot-handler, pkg/labels, for instance groups of kOps
     "node-role.kubernetes.io/spot-worker": CapacitySign(("true", "")),
     "spot": CapacitySign(("true",), ("false",)),
-    # Values beside those of spotwright.clouds.providers: capacity that is paid as reserved or regular, and is not taken away
-    "karpenter.sh/capacity-type": CapacitySign((), ("reserved",)),
-    "eks.amazonaws.com/capacityType": CapacitySign((), ("CAPACITY_BLOCK",)),
-    "cloud.google.com/gke-provisioning": CapacitySign(("preemptible",), ("flex-start", "reservation")),
 }
-"""Labels that provisioners and clouds set by themselves, or that the guides of their users set."""
+"""Labels of provisioners and clouds without a record, set by themselves or by the guides of their users."""
 
 _SEPARATOR = re.compile(r"[-_.]")
 _FLAG = re.compile(

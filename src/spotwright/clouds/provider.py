@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from spotwright.clouds.node_signs import CapacitySign
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
 
-__all__ = ["AZURE", "CLUSTER_AUTOSCALER", "NVIDIA_GPU", "Form", "Label", "NamingRule", "Provider", "Setter"]
+__all__ = ["AZURE", "CLUSTER_AUTOSCALER", "NVIDIA_GPU", "Form", "Label", "NamingRule", "PastForm", "Provider", "Setter"]
 
 
 NVIDIA_GPU = "nvidia.com/gpu"
@@ -77,6 +78,15 @@ class Label(NamedTuple):
     is_open: bool = False
 
 
+class PastForm(NamedTuple):
+    """A label of the past. ``value``: None for any. ``instead``: the label that makes it harmless, where both are set."""
+
+    key: str
+    value: str | None
+    today: str
+    instead: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Provider:
     """One provider. What is left out is so where nothing is assumed beyond the configuration.
@@ -92,6 +102,7 @@ class Provider:
 
     # What its nodes carry
     pool_label: str = ""  # label whose value is the name of the pool
+    other_pool_labels: tuple[str, ...] = ()  # on nodes that others made there, or that it made in the past
     spot: tuple[Form, ...] = (Form(),)  # the forms of spot capacity, the usual one first
     on_demand_labels: Mapping[str, str] = field(default_factory=dict)
     gpu_labels: Mapping[str, str] = field(default_factory=dict)
@@ -101,11 +112,16 @@ class Provider:
         False  # its API server adds to a pod a toleration of each extended resource in its requests
     )
     spot_taint_keys: frozenset[str] = frozenset()  # keys that mean spot there, also of taints set by people
+    capacity_signs: Mapping[str, CapacitySign] = field(
+        default_factory=dict
+    )  # labels that tell the capacity beside these
+    past: tuple[PastForm, ...] = ()  # labels of its nodes in the past
     marks_spot: bool = False  # a node without a sign of spot is on-demand
     node_prefix: str = ""  # of labels by which its nodes are known, where none names their pool
     plain_labels: frozenset[str] = frozenset()  # without a domain, that it sets by itself
     chosen_labels: frozenset[str] = frozenset()  # that it sets, and by which work is expected to choose
     setters: tuple[Setter, ...] = ()  # of labels that nobody writes
+    zone_labels: tuple[str, ...] = ()  # beside that of Kubernetes, with the same value
     derived: Callable[[Pool], Mapping[str, str]] | None = None  # labels that the pool's own settings tell
 
     # What can be said of its labels without knowing any pool

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spotwright.clouds.machines import is_of_aws, labels_of_aws_machine, labels_of_azure_machine
-from spotwright.clouds.provider import AZURE, NVIDIA_GPU, Form, Label, NamingRule, Provider, Setter
+from spotwright.clouds.node_signs import CapacitySign
+from spotwright.clouds.provider import AZURE, NVIDIA_GPU, Form, Label, NamingRule, PastForm, Provider, Setter
 from spotwright.model.pools import GENERIC, Pool
 from spotwright.model.scheduling_terms import Taint
 
@@ -73,6 +74,7 @@ _AKS = Provider(
     title="AKS",
     notice_words="AKS",
     pool_label=_AGENT_POOL,
+    other_pool_labels=("agentpool",),  # aks-engine
     # On-demand pools get no label here: Microsoft's table has the value "regular", but pools made by hand were seen without the
     # label, and pipelines keep off spot with DoesNotExist.
     spot=(
@@ -81,6 +83,22 @@ _AKS = Provider(
     ),
     gpu_labels={"kubernetes.azure.com/accelerator": "nvidia"},
     spot_taint_keys=frozenset({_PRIORITY}),
+    # Microsoft Learn, "Use labels in an Azure Kubernetes Service (AKS) cluster"; beside the older scalesetpriority
+    capacity_signs={"kubernetes.azure.com/priority": CapacitySign(("spot",), ("regular",))},
+    past=(
+        PastForm(
+            _PRIORITY,
+            "low",
+            "low-priority VMs became Spot VMs: az aks nodepool add --priority Spot, whose nodes have the value spot",
+        ),
+        PastForm(
+            "agentpool",
+            None,
+            "nodes of aks-engine, which is retired; AKS itself also sets kubernetes.azure.com/agentpool",
+            instead=_AGENT_POOL,
+        ),
+    ),
+    zone_labels=("topology.disk.csi.azure.com/zone",),
     marks_spot=True,
     plain_labels=frozenset({"agentpool", "storageprofile", "storagetier"}),
     setters=(
@@ -244,6 +262,16 @@ _GKE = Provider(
     tolerates_requests=True,
     # "preemptible" is the taint in Google's own guide to preemptible pools with Kubeflow Pipelines
     spot_taint_keys=frozenset({_SPOT, PREEMPTIBLE, _PROVISIONING, "preemptible"}),
+    capacity_signs={_PROVISIONING: CapacitySign(("preemptible",), ("flex-start", "reservation"))},
+    past=(
+        PastForm(
+            PREEMPTIBLE,
+            "true",
+            "preemptible VMs live 24 hours at most; Spot VMs (gcloud container node-pools create --spot) have no such "
+            "limit, and the label cloud.google.com/gke-spot=true",
+        ),
+    ),
+    zone_labels=("topology.gke.io/zone",),
     marks_spot=True,
     chosen_labels=frozenset(
         {
@@ -375,10 +403,13 @@ _EKS = Provider(
     title="EKS",
     notice_words="AWS",
     pool_label="eks.amazonaws.com/nodegroup",
+    other_pool_labels=("alpha.eksctl.io/nodegroup-name",),  # unmanaged groups of eksctl
     spot=(Form({_EKS_CAPACITY: "SPOT"}),),
     on_demand_labels={_EKS_CAPACITY: "ON_DEMAND"},
     # "spot" and "spotInstance" are the taints in Amazon's own guides and examples
     spot_taint_keys=frozenset({_EKS_CAPACITY, "spot", "spotInstance"}),
+    capacity_signs={_EKS_CAPACITY: CapacitySign((), ("CAPACITY_BLOCK",))},
+    zone_labels=("topology.ebs.csi.aws.com/zone",),
     setters=(
         Setter(
             "EKS",
@@ -475,9 +506,18 @@ _KARPENTER_RECORD = Provider(
     title="Karpenter",
     notice_words="Karpenter on AWS",
     pool_label="karpenter.sh/nodepool",
+    other_pool_labels=("karpenter.sh/provisioner-name",),  # before 0.32
     spot=(Form({_KARPENTER_CAPACITY: "spot"}),),
     on_demand_labels={_KARPENTER_CAPACITY: "on-demand"},
     spot_taint_keys=frozenset({_KARPENTER_CAPACITY}),
+    capacity_signs={_KARPENTER_CAPACITY: CapacitySign((), ("reserved",))},
+    past=(
+        PastForm(
+            "karpenter.sh/provisioner-name",
+            None,
+            "a Provisioner is a NodePool since Karpenter 0.32: karpenter.sh/nodepool",
+        ),
+    ),
     setters=(
         Setter(
             "Karpenter",

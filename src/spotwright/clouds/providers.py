@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from spotwright.clouds.node_signs import ARCH, CAPACITY_SIGNS, OS, POOL_SIGNS, capacity_by_words
-from spotwright.clouds.provider import AZURE, NVIDIA_GPU, NamingRule, Provider
+from spotwright.clouds.provider import AZURE, NVIDIA_GPU, NamingRule, PastForm, Provider
 from spotwright.clouds.provider_records import PREEMPTIBLE, PROVIDERS
 from spotwright.model.pools import GENERIC, Capacity, Pool, PriceSource, Simulate
 from spotwright.model.scheduling_terms import Taint
@@ -27,13 +26,11 @@ __all__ = [
     "NODE_POOL_LABEL",
     "ONLY_SPOT_LABELS",
     "PAST_FORMS",
-    "PAST_SPOT_LABELS",
     "POOL_LABELS",
     "SPOT_LABELS",
     "SPOT_TAINT_KEYS",
     "UNMANAGED_SPOT_LABELS",
     "ZONE",
-    "PastForm",
     "allowed_name",
     "azure_zone",
     "built_in_pools",
@@ -156,15 +153,6 @@ def commands_to_free(node: str) -> tuple[str, str]:
     )
 
 
-class PastForm(NamedTuple):
-    """A label of the past. ``value``: None for any. ``instead``: the label that makes it harmless, where both are set."""
-
-    key: str
-    value: str | None
-    today: str
-    instead: str = ""
-
-
 UNMANAGED_SPOT_LABELS: Mapping[str, str] = {
     "lifecycle": "Ec2Spot",
     "node-lifecycle": "spot",
@@ -173,36 +161,10 @@ UNMANAGED_SPOT_LABELS: Mapping[str, str] = {
 }
 """Labels that guides put on spot nodes of unmanaged groups. On-demand nodes have them too, with another value."""
 
-PAST_SPOT_LABELS: Mapping[str, str] = {
-    "cloud.google.com/gke-preemptible": "true",
-    "kubernetes.azure.com/scalesetpriority": "low",
-    **UNMANAGED_SPOT_LABELS,
-}
-"""Labels of the past that mean spot."""
-
 _UNMANAGED = "a label of unmanaged groups; managed node groups have eks.amazonaws.com/capacityType=SPOT by themselves"
 
 PAST_FORMS: tuple[PastForm, ...] = (
-    PastForm(
-        "cloud.google.com/gke-preemptible",
-        "true",
-        "preemptible VMs live 24 hours at most; Spot VMs (gcloud container node-pools create --spot) have no such "
-        "limit, and the label cloud.google.com/gke-spot=true",
-    ),
-    PastForm(
-        "kubernetes.azure.com/scalesetpriority",
-        "low",
-        "low-priority VMs became Spot VMs: az aks nodepool add --priority Spot, whose nodes have the value spot",
-    ),
-    PastForm(
-        "agentpool",
-        None,
-        "nodes of aks-engine, which is retired; AKS itself also sets kubernetes.azure.com/agentpool",
-        instead="kubernetes.azure.com/agentpool",
-    ),
-    PastForm(
-        "karpenter.sh/provisioner-name", None, "a Provisioner is a NodePool since Karpenter 0.32: karpenter.sh/nodepool"
-    ),
+    *(form for provider in PROVIDERS.values() for form in provider.past),
     PastForm(
         "beta.kubernetes.io/instance-type",
         None,
@@ -259,19 +221,22 @@ def _pool(name: str, capacity: Capacity, labels: Mapping[str, str]) -> Pool:
     )
 
 
+_SIGNS = tuple(
+    pair for signs in (CAPACITY_SIGNS, *(one.capacity_signs for one in PROVIDERS.values())) for pair in signs.items()
+)
 _ON_DEMAND_LABELS = {
     *(pair for provider in PROVIDERS.values() for pair in provider.on_demand_labels.items()),
-    *((key, value) for key, sign in CAPACITY_SIGNS.items() for value in sign.on_demand),
+    *((key, value) for key, sign in _SIGNS for value in sign.on_demand),
 }
 
 
 def _spot_labels() -> Mapping[str, tuple[str, ...]]:
     values: dict[str, tuple[str, ...]] = {}
     forms = (form.labels for provider in PROVIDERS.values() for form in provider.spot)
-    for labels_of_spot in (*forms, PAST_SPOT_LABELS):
+    for labels_of_spot in (*forms, UNMANAGED_SPOT_LABELS):
         for key, value in labels_of_spot.items():
             values[key] = tuple(dict.fromkeys((*values.get(key, ()), value)))
-    for key, sign in CAPACITY_SIGNS.items():
+    for key, sign in _SIGNS:
         if sign.spot:
             values[key] = tuple(dict.fromkeys((*values.get(key, ()), *sign.spot)))
     return values
@@ -293,7 +258,7 @@ ONLY_SPOT_LABELS: frozenset[str] = frozenset(
 """Keys of :data:`SPOT_LABELS` that no on-demand node has, with whatever value."""
 
 SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(
-    *(provider.spot_taint_keys for provider in PROVIDERS.values()), CAPACITY_SIGNS.keys() & ONLY_SPOT_LABELS
+    *(provider.spot_taint_keys for provider in PROVIDERS.values()), dict(_SIGNS).keys() & ONLY_SPOT_LABELS
 )
 """Keys of taints that mean spot, of all providers together: clusters are mixed, and people copy taints between them."""
 
@@ -304,9 +269,7 @@ POOL_LABELS: Mapping[str, Provider] = {
     **{one.pool_label: one for one in PROVIDERS.values() if not one.has_groups},
     **dict.fromkeys(POOL_SIGNS, PROVIDERS[GENERIC]),
     **{one.pool_label: one for one in PROVIDERS.values() if one.makes_nodes_alike},
-    "agentpool": PROVIDERS[GENERIC],  # aks-engine
-    "karpenter.sh/provisioner-name": PROVIDERS[GENERIC],  # Karpenter before 0.32
-    "alpha.eksctl.io/nodegroup-name": PROVIDERS[GENERIC],  # unmanaged groups of eksctl
+    **{label: PROVIDERS[GENERIC] for one in PROVIDERS.values() for label in one.other_pool_labels},
 }
 """Labels of nodes whose value is the name of their pool, with who sets them. Provisioners stand before clouds, whose labels their
 nodes may have as well."""
