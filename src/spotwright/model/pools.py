@@ -18,11 +18,11 @@ from spotwright.model.scheduling_terms import Taint
 __all__ = [
     "DEFAULT_CPU",
     "EXPECTED_BOOT",
+    "GENERIC",
     "Capacity",
     "Drain",
     "Pool",
     "PriceSource",
-    "Provider",
     "Quote",
     "Resources",
     "Simulate",
@@ -90,14 +90,8 @@ class Capacity(StrEnum):
     ON_DEMAND = "on-demand"
 
 
-class Provider(StrEnum):
-    """Provider whose labels, taints and notices the nodes carry."""
-
-    AKS = "aks"
-    GKE = "gke"
-    EKS = "eks"
-    KARPENTER = "karpenter"
-    GENERIC = "generic"  # nothing is assumed beyond the configuration
+GENERIC = "generic"
+"""The provider of whose nodes nothing is assumed beyond the configuration. :mod:`spotwright.clouds` knows the others."""
 
 
 class PriceSource(StrEnum):
@@ -150,7 +144,7 @@ class Pool:
 
     name: str
     capacity: Capacity
-    provider: Provider = Provider.GENERIC
+    provider: str = GENERIC
     machine: str = ""
     zones: tuple[str, ...] = ()
     region: str = ""

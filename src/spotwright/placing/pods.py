@@ -15,9 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 from spotwright.clouds import providers
+from spotwright.clouds.provider import CLUSTER_AUTOSCALER
 from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.affinity import Expression, attraction, off_idle_gpus
 from spotwright.placing.context import (
@@ -484,18 +485,18 @@ def shields(duty: Duty, target: Mapping[str, str], pools: Iterable[Pool], keys: 
     """
     if duty not in _DEAR:
         return {}
-    autoscaler = target.get("autoscaler", "cluster-autoscaler")
+    autoscaler = target.get("autoscaler", CLUSTER_AUTOSCALER)
     asks_for_karpenter = any(key.startswith(_OF_KARPENTER) for key in keys)
     found = {}
-    if asks_for_karpenter or autoscaler == "karpenter" or any(map(_is_made_by_karpenter, pools)):
+    if asks_for_karpenter or autoscaler != CLUSTER_AUTOSCALER or any(map(_is_made_by_karpenter, pools)):
         found[_DO_NOT_DISRUPT] = "true"
-    if autoscaler == "cluster-autoscaler" and not asks_for_karpenter:
+    if autoscaler == CLUSTER_AUTOSCALER and not asks_for_karpenter:
         found[_SAFE_TO_EVICT] = "false"
     return found
 
 
 def _is_made_by_karpenter(pool: Pool) -> bool:
-    return pool.provider is Provider.KARPENTER or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
+    return not providers.of(pool).has_groups or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
 
 
 def add_shields(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.WORKER) -> None:

@@ -255,8 +255,8 @@ def _enumerated(makers: dict[str, frozenset[str]]) -> str:
 
 def _short(makers: frozenset[str]) -> str:
     """Who makes nodes with a label, in the words of most people: Karpenter only where nobody else does."""
-    others = sorted(one for one in makers if not one.startswith("Karpenter"))
-    return " or ".join(others or (sorted(makers) if len(makers) == 1 else ["Karpenter"]))
+    others = sorted(one for one in makers if " on " not in one)  # rather the cloud than Karpenter on it
+    return " or ".join(others or (sorted(makers) if len(makers) == 1 else [min(makers).partition(" on ")[0]]))
 
 
 def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
