@@ -20,12 +20,12 @@ from spotwright import config
 from spotwright.clouds import node_labels, providers
 from spotwright.config import Config
 from spotwright.errors import SpotwrightError
+from spotwright.kube.pod import scheduling_of
 from spotwright.manifests.files import place_text
 from spotwright.model.pools import Pool
 from spotwright.placing.context import RoleReport
 from spotwright.placing.documents import References, parse
 from spotwright.placing.merging import strategic
-from spotwright.placing.pod_spec import pod_constraints
 
 Pod = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -127,12 +127,12 @@ def placed(
 
 def admits(pool: Pool, pod: Pod) -> bool:
     """Whether nodes of a pool, by the labels and taints that they are known to have or may have, admit a pod."""
-    return not node_labels.refusal(pool, pod_constraints(pod), providers.taints(pool))
+    return not node_labels.refusal(pool, scheduling_of(pod), providers.taints(pool))
 
 
 def surely_admits(pool: Pool, pod: Pod) -> bool:
     """The same by the labels that they are known to have alone."""
-    return any(not pod_constraints(pod).refusal(labels, providers.taints(pool)) for labels in node_labels.known(pool))
+    return any(not scheduling_of(pod).refusal(labels, providers.taints(pool)) for labels in node_labels.known(pool))
 
 
 def assert_fits(pod: Pod, role: RoleReport, settings: Config) -> None:

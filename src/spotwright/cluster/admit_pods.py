@@ -27,19 +27,21 @@ from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
 from spotwright.kube.object_fields import controller_of
-from spotwright.model.policy import BUILT_IN, Policy
+from spotwright.kube.pod import PREFERRED, TERMS
+from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_quantity
 from spotwright.notices.pod_hook import FOLDER_VARIABLE, NOTICE, SAVER
-from spotwright.placing.affinity import attraction, rung_conditions
+from spotwright.placing.affinity import Expression, attraction, rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
 from spotwright.placing.documents import References
 from spotwright.placing.environment import NOTICE_PORT, add_library_to_pod
 from spotwright.placing.patch import Editor, Steps, clone, data_document, json_pointer, value_at
-from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
-from spotwright.placing.pods import longest_grace, shortest_notice, tolerations_of
+from spotwright.placing.pod_change import PodChange, grace_period_of, ours_in, without_conditions, write
+from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
+from spotwright.placing.pods import shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
-from spotwright.scheduling.ladder import Ladder, Rung, Work, build
+from spotwright.scheduling.ladder import Ladder, Work, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
 __all__ = [
@@ -110,7 +112,7 @@ def refused_pod(
     made: RefusalPods,
     message: str,
     tolerations: Sequence[Mapping[str, Any]] = (),
-    placed: Sequence[Mapping[str, Any]] = (),
+    placed: Sequence[Expression] = (),
 ) -> dict[str, Any]:
     """The pod whose main container says ``message`` as its termination message and exits with 86.
 
@@ -132,9 +134,9 @@ def refused_pod(
         spec["initContainers"] = before
     else:
         spec["automountServiceAccountToken"] = False
-    required = _own_terms(data["spec"], placed)
+    required = without_conditions(value_at(data["spec"], TERMS) or (), ours_in(data, placed))
     if required:
-        spec["affinity"] = {"nodeAffinity": {REQUIRED_TERMS[2]: {REQUIRED_TERMS[3]: required}}}
+        spec["affinity"] = {"nodeAffinity": {TERMS[2]: {TERMS[3]: required}}}
     own = [one for one in spec.get("tolerations") or () if one.get("key")]
     spec["tolerations"] = [*own, *(one for one in tolerations if one not in own)]
     spec["restartPolicy"] = "Never"
@@ -155,20 +157,6 @@ def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Ma
         return [containers[0] if named is None else named]
     awaited = [one for one in containers if (one.get("command") or [""])[0] == _EMISSARY]
     return [*awaited, {"resources": (awaited or containers)[0].get("resources")}]
-
-
-def _own_terms(spec: Mapping[str, Any], placed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The alternatives of the pod's required node affinity without our conditions; none if one of them has no other."""
-    terms: list[dict[str, Any]] = []
-    for term in value_at(spec, REQUIRED_TERMS) or ():
-        own = [one for one in term.get("matchExpressions") or () if one not in placed]
-        left = {key: value for key, value in term.items() if key != "matchExpressions" and value}
-        if own:
-            left["matchExpressions"] = own
-        elif not left and any(term.values()):
-            return []
-        terms.append(left)
-    return terms
 
 
 def _of_argo(
@@ -425,6 +413,7 @@ class Admission(NamedTuple):
     """What was decided of a pod: the pools of its rung, or of all rungs where it ``is_open``, and the sentence for people.
 
     ``is_refused``: it runs nothing of the user's, and is no attempt. Without ``pools`` its rung is somebody else's decision.
+    ``pinned``: the conditions that the review has added to each of the pod's required terms, for this attempt alone.
     """
 
     pools: tuple[str, ...] = ()
@@ -432,6 +421,7 @@ class Admission(NamedTuple):
     is_refused: bool = False
     why: str = ""
     number: int = 1
+    pinned: tuple[tuple[Mapping[str, Any], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,11 +487,12 @@ def admit_pod(
             return Outcome(_NOT_KNOWN)
         made = RefusalPods(refusals) if isinstance(refusals, str) else refusals
         every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
-        placed = attraction(policy, every, config.pools).required
+        wanted = attraction(policy, every, config.pools)
         taints = dict.fromkeys(
             taint for pool in every for taint in providers.taints(pool) if taint.effect != "PreferNoSchedule"
         )
-        refused = refused_pod(data, made, decided.refusal, [each.toleration_fields for each in taints], placed)
+        conditions = (*wanted.required, *wanted.any_of)
+        refused = refused_pod(data, made, decided.refusal, [each.toleration_fields for each in taints], conditions)
         return Outcome("pod is refused", _replacing(data, refused, marks))
     chosen = _with_gang(_chosen(data, decided, policy, ladder, config, facts), ladder, facts)
     why = (
@@ -511,11 +502,14 @@ def admit_pod(
     why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries, late]))
     marks = _marks(decided, why, facts)
     pools = () if _is_queued(data) else chosen.pools(ladder)
-    if not facts.keep(Admission(pools, chosen.is_open, why=why[:_LONGEST], number=decided.number)):
+    pin = _pin(data, config, policy, ladder, chosen)
+    pinned = pin.terms(value_at(data, ("spec", *TERMS)) or ())
+    kept = Admission(pools, chosen.is_open, False, why[:_LONGEST], decided.number, pinned.conditions)
+    if not facts.keep(kept):
         return Outcome(_NOT_KNOWN)
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
-    patch, warnings = _precise(data, config, policy, ladder, decided, chosen, marks)
+    patch, warnings = _precise(data, config, policy, ladder, decided, chosen, pin, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings))
 
 
@@ -566,6 +560,7 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"), steps=Steps(MOST_STEPS))
     ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
+    refuse_scheduling(ctx, ("spec",))
     work = Work(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
     return policy, build(work, policy, config.pools)
 
@@ -635,18 +630,20 @@ def _precise(
     ladder: Ladder,
     decided: NextAttempt,
     chosen: _Chosen,
+    pin: PodChange,
     marks: Mapping[str, str],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
-    rungs = tuple(ladder.rungs[index] for index in chosen.rungs)
     used = [config.pools[name] for name in chosen.pools(ladder)]
-    spec = clone(dict(data["spec"]))
+    editor = Editor(
+        data_document({**data, "spec": without_defaults(data)["spec"] if pin.grace_period else data["spec"]}, "")
+    )
+    write(editor, ("spec",), pin)
+    spec = clone(dict(editor.data["spec"]))
+    if pin.required:
+        _without_preference(spec, config, policy, ladder)
     if not _is_queued(data):
-        if len(rungs) < len(ladder.rungs):
-            _require(spec, config, policy, ladder, used)
         marks = {**marks, RUNG_ANNOTATION: ",".join(pool.name for pool in used)}
-    _tolerate(spec, ladder, rungs)
-    _set_grace(spec, data, policy, used)
     _set_variables(spec, data, decided, used)
     variables = {name for container in spec.get("containers") or () for name in _names(container.get("env"))}
     if RUN_LABEL in (value_at(data, ("metadata", "labels")) or {}) and "SPOTWRIGHT_TASK" in variables:
@@ -665,47 +662,28 @@ def _is_queued(data: Mapping[str, Any]) -> bool:
     )
 
 
-def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder, used: Sequence[Pool]) -> None:
-    """Require the pools of the rung in every alternative, in the place of the preference for spot."""
-    conditions = rung_conditions(used, config.pools)
-    if not conditions or ladder.undecided:
-        return
-    affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
-    spec["affinity"] = {**(spec.get("affinity") or {}), "nodeAffinity": affinity}
-    every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
-    ours = [
-        {"weight": 100, "preference": {"matchExpressions": [wish]}}
-        for wish in attraction(policy, every, config.pools).preferred
-    ]
-    preferred = [term for term in affinity.pop(str(PREFERRED_TERMS[-1]), None) or () if term not in ours]
-    if preferred:
-        affinity[str(PREFERRED_TERMS[-1])] = preferred
-    terms = (affinity.get(REQUIRED_TERMS[2]) or {}).get(REQUIRED_TERMS[3]) or []
-    affinity[REQUIRED_TERMS[2]] = {REQUIRED_TERMS[3]: terms}
-    for term in terms:
-        if any(term.values()):  # a term without a condition matches no node, and has to stay so
-            own = term.get("matchExpressions") or []
-            term["matchExpressions"] = [*own, *(one for one in conditions if one not in own)]
-    if not terms:
-        terms.append({"matchExpressions": list(conditions)})
-
-
-def _tolerate(spec: dict[str, Any], ladder: Ladder, rungs: tuple[Rung, ...]) -> None:
-    """Add the tolerations of the rungs that the pod has not: those of a pool that came after its object was placed."""
-    given = spec.get("tolerations") or []
-    new = [one for one in tolerations_of(Ladder(rungs, ladder.refusals)) if one not in given]
-    if new:
-        spec["tolerations"] = [*given, *new]
-
-
-def _set_grace(spec: dict[str, Any], data: Mapping[str, Any], policy: Policy, used: Sequence[Pool]) -> None:
-    """Give the pod the policy's grace period, within the notice of its pools, where nobody has set another."""
+def _pin(data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder, chosen: _Chosen) -> PodChange:
+    """The change of a pod for its rung: as placement's for all rungs, with the pools of this one alone."""
+    rungs = tuple(ladder.rungs[index] for index in chosen.rungs)
+    used = [config.pools[name] for name in chosen.pools(ladder)]
+    is_free = _is_queued(data) or ladder.undecided or len(rungs) == len(ladder.rungs)
     is_default = value_at(without_defaults(data), ("spec", _GRACE)) is None
-    is_set = policy.sources.get("grace_period") != BUILT_IN.source
-    notice = shortest_notice(used)
-    limit = int(policy.grace_period) if notice is None else longest_grace(notice)
-    if is_default and (is_set or limit < int(policy.grace_period)):
-        spec[_GRACE] = min(int(policy.grace_period), limit)
+    return PodChange(
+        tolerations=tuple(tolerations_of(Ladder(rungs, ladder.refusals))),
+        required=() if is_free else tuple(rung_conditions(used, config.pools)),
+        grace_period=grace_period_of(policy, shortest_notice(used)) if is_default else None,
+    )
+
+
+def _without_preference(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder) -> None:
+    """Remove the preference for spot that placement has written: a requirement stands in its place."""
+    affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
+    every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
+    ours = PodChange(preferred=attraction(policy, every, config.pools).preferred).preferences
+    preferred = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
+    if preferred:
+        affinity[str(PREFERRED[-1])] = preferred
+    spec["affinity"] = {**(spec.get("affinity") or {}), "nodeAffinity": affinity}
 
 
 def _set_variables(spec: dict[str, Any], data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool]) -> None:

@@ -89,7 +89,6 @@ from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.model.quantities import format_duration
 from spotwright.notices.notice import Notice
-from spotwright.placing.affinity import rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.patch import Steps
 from spotwright.scheduling.budgets import FollowUp
@@ -244,7 +243,9 @@ class Recorder:
         path = self._free_slot(name)
         at = self._past(attempt.made_at)
         if name.template not in self._state.plan.graph.root.tasks:
-            template = template_of_pod(name.template, seen.pod, seen.owners, self._required(admission))
+            template = template_of_pod(
+                name.template, seen.pod, seen.owners, () if admission is None else admission.pinned
+            )
             self._run.add_template(at, template)
         earlier = self._state.tasks[path].attempts if path in self._state.tasks else ()
         gang = gang_of(seen.pod, seen.owners, [attempt.gang for attempt in earlier])
@@ -314,12 +315,6 @@ class Recorder:
             if task is None or (task.status is not TaskStatus.SUCCEEDED and not task.last.is_live):
                 return f"{name.path}-{slot}"
         return f"{name.path}-{name.slots - 1}"
-
-    def _required(self, admission: Admission | None) -> Sequence[Mapping[str, Any]]:
-        """What a webhook has required of a pod's node, for the rung of this attempt alone."""
-        known = self._state.plan.described
-        pools = () if admission is None or admission.is_open else admission.pools
-        return rung_conditions([known[name] for name in pools], known) if all(name in known for name in pools) else ()
 
     def _rung(self, admission: Admission | None, path: str, template: str) -> tuple[int, tuple[str, ...]]:
         """The rung that the pod was admitted for; without a webhook the one that was decided, which nothing enforces."""

@@ -24,6 +24,7 @@ from spotwright.kube.object_fields import controller_of, mapping, mappings, meta
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
+from spotwright.placing.pod_change import without_conditions
 from spotwright.placing.pod_spec import PodSpecError, pod_requests
 from spotwright.placing.retries import DEFAULT_BACKOFF_LIMIT, tries_of_jobs
 
@@ -576,24 +577,20 @@ def template_of_pod(
     name: str,
     pod: Mapping[str, Any],
     owners: Sequence[Mapping[str, Any]],
-    required: Sequence[Mapping[str, Any]] = (),
+    pinned: Sequence[Sequence[Mapping[str, Any]]] = (),
 ) -> PodTask:
-    """A pod as the template of its task, without the conditions that a webhook ``required`` for this attempt alone."""
+    """A pod as the template of its task, without the conditions ``pinned`` to each required term for this attempt alone."""
     kind = str(owners[-1].get("kind", "Pod")) if owners else "Pod"
-    return _task(kind, name, _without_rung(pod, required), retries_of(pod, owners))
+    return _task(kind, name, _without_rung(pod, pinned), retries_of(pod, owners))
 
 
-def _without_rung(pod: Mapping[str, Any], ours: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _without_rung(pod: Mapping[str, Any], pinned: Sequence[Sequence[Mapping[str, Any]]]) -> Mapping[str, Any]:
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
     required = mapping(mapping(affinity.get("nodeAffinity")).get(_REQUIRED))
-    if not required or not ours:
+    if not required or not any(pinned):
         return pod
-    terms = [
-        {**term, "matchExpressions": [one for one in mappings(term.get("matchExpressions")) if one not in ours]}
-        for term in mappings(required.get("nodeSelectorTerms"))
-    ]
-    own = [term for term in terms if any(term.values())]
+    own = without_conditions(mappings(required.get("nodeSelectorTerms")), pinned)
     rest = {key: value for key, value in affinity["nodeAffinity"].items() if key != _REQUIRED}
     nodes = {**rest, _REQUIRED: {**required, "nodeSelectorTerms": own}} if own else rest
     return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": nodes}}}

@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.config import Config
+from spotwright.kube.pod import scheduling_of
 from spotwright.model.policy import BUILT_IN, Layer, Policy, Spot, imply_spot, resolve
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import format_duration
 from spotwright.model.scheduling_terms import Toleration
-from spotwright.placing.pod_spec import pod_constraints
-from spotwright.placing.pods import longest_grace, shortest_notice
+from spotwright.placing.pod_change import longest_grace
+from spotwright.placing.pods import shortest_notice
 from spotwright.pools.autoscaler_facts import check_expander, check_groups
 from spotwright.pools.ground import Finding, Ground, PodWork, Severity, Shutdown
 from spotwright.pools.node_facts import (
@@ -357,7 +358,7 @@ def _sort_of(work: PodWork) -> _Sort | None:
 
 
 def _refusal(ground: Ground, pool: Pool, work: PodWork) -> str:
-    constraints = pod_constraints(work.spec)
+    constraints = scheduling_of(work.spec)
     for labels, taints in ground.kinds_of_node(pool):
         reason = constraints.refusal({"kubernetes.io/os": pool.os, **labels}, taints)
         if reason:

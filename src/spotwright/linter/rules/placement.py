@@ -39,7 +39,7 @@ from spotwright.linter.subjects import (
     shuns_spot,
     tolerates_spot,
 )
-from spotwright.model.scheduling_terms import Expression, Taint, Toleration, is_placeholder
+from spotwright.model.scheduling_terms import Expression, Taint, is_placeholder
 from spotwright.placing.pods import Duty
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 
@@ -196,27 +196,9 @@ def _tolerates_everything(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _wrong_toleration(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    for index, given in enumerate(pods.constraints.tolerations):
-        wrong = _refusal(given)
-        if wrong:
-            yield Problem(pods.at("tolerations", index), f"the API server refuses this toleration: {wrong}")
-
-
-def _refusal(given: Toleration) -> str:
-    """Why the API server refuses a toleration. Source: kubernetes, ``pkg/apis/core/validation``, ``ValidateTolerations``."""
-    if any("{{" in part or "${" in part for part in (given.key, given.value, given.operator, given.effect)):
-        return ""
-    if given.operator not in ("Equal", "Exists", "Lt", "Gt"):
-        return f"the operator is Equal or Exists, not {given.operator}"
-    if given.operator == "Exists" and given.value:
-        return "with operator Exists it has no value"
-    if given.operator == "Equal" and not given.key:
-        return "without a key the operator is Exists"
-    if given.effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
-        return f"the effect is NoSchedule, PreferNoSchedule or NoExecute, not {given.effect}"
-    if given.seconds is not None and given.effect not in ("", "NoExecute"):
-        return "tolerationSeconds needs the effect NoExecute"
-    return ""
+    for one in pods.refusals:
+        if one.field == "tolerations":
+            yield Problem(pods.at(*one.path), one.text)
 
 
 def _bound_daemons(pods: Pods, _settings: Settings) -> Iterator[Problem]:

@@ -27,7 +27,8 @@ from spotwright.linter.subjects import (
 )
 from spotwright.model.pools import Provider
 from spotwright.placing.context import POLICY_ANNOTATION, name_of
-from spotwright.placing.pods import Duty, longest_grace, shields, shortest_notice
+from spotwright.placing.pod_change import longest_grace
+from spotwright.placing.pods import Duty, shields, shortest_notice
 
 __all__ = ["RULES"]
 
