@@ -58,7 +58,8 @@ def _adopted(state: RunState, event: ev.AttemptAdopted) -> None:
     _reopen(state, task)
     first = _first_rung(task, event.rung)
     attempt = AttemptState(event.attempt, first, event.rung, tuple(event.pools), event.at, event.at)
-    attempt.key, attempt.gang, attempt.is_open, attempt.why = event.key, event.gang, event.is_open, event.why
+    attempt.key, attempt.pod, attempt.gang = event.key, event.pod, event.gang
+    attempt.is_open, attempt.why = event.is_open, event.why
     if event.gang:
         task.spent = spent_by_restarts(state, event.gang)
     task.attempts.append(attempt)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from spotwright.engine.charges import is_own_move
+from spotwright.engine.charges import budgets_begin, is_own_move
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
@@ -39,7 +39,7 @@ def is_settled(attempt: AttemptState) -> bool:
 def history_of(state: RunState, task: TaskState, attempt: AttemptState, ended: PastAttempt) -> Sequence[PastAttempt]:
     """The history of a task up to an attempt that ``ended`` so, which is not folded yet. A reset begins it anew."""
     if not attempt.gang:
-        return [*(past_of(each) for each in task.attempts[task.carried : attempt.number - 1]), ended]
+        return [*map(past_of, task.attempts[budgets_begin(task, attempt) : attempt.number - 1]), ended]
     members = {path: past_of(one) for path, one in members_of(state, attempt.gang) if one.gang == attempt.gang}
     return [*set_history(state, attempt.gang, task.path), _of_restart({**members, task.path: ended}.values(), ended)]
 

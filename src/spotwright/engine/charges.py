@@ -8,7 +8,7 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 
-__all__ = ["charge", "is_own_move", "members", "spent_around", "spent_by_restarts"]
+__all__ = ["budgets_begin", "charge", "is_own_move", "members", "spent_around", "spent_by_restarts"]
 
 
 def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> None:
@@ -40,8 +40,13 @@ def spent_by_restarts(state: RunState, gang: str) -> BudgetUse:
     return spent
 
 
-def spent_around(state: RunState, task: TaskState, attempt: AttemptState, since: float) -> tuple[BudgetUse, BudgetUse]:
-    """What a task had spent before the end of one of its attempts, and after it. ``since``: when its budgets last began anew."""
+def budgets_begin(task: TaskState, attempt: AttemptState) -> int:
+    """How many attempts of a task there were when the budgets of this one last began anew."""
+    return max((count for count in task.resets if count < attempt.number), default=0)
+
+
+def spent_around(state: RunState, task: TaskState, attempt: AttemptState) -> tuple[BudgetUse, BudgetUse]:
+    """What a task had spent before the end of one of its attempts, and after it."""
     if attempt.gang:
         before = BudgetUse()
         for restart, cause in state.gangs.get(attempt.gang.partition("/")[0], {}).items():
@@ -50,11 +55,10 @@ def spent_around(state: RunState, task: TaskState, attempt: AttemptState, since:
             before = before.after(cause)
         return before, before
     before = after = BudgetUse()
-    for each in task.attempts[: attempt.number]:
-        if each.placed_at >= since and each.cause is not None:
-            before, after = after, after if is_own_move(each, each.cause) else after.after(each.cause)
-        else:
-            before = after
+    for each in task.attempts[budgets_begin(task, attempt) : attempt.number]:
+        before = after
+        if each.cause is not None and not is_own_move(each, each.cause):
+            after = after.after(each.cause)
     return before, after
 
 

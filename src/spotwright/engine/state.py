@@ -97,6 +97,7 @@ class AttemptState(_State):
     then: tuple[str, ...] = ()  # the pools of the next attempt's rung by that decision, where an orchestrator makes it
     due: float | None = None  # the end of the backoff after it
     key: str = ""  # of an attempt that an orchestrator made
+    pod: str = ""  # the name of its pod
     gang: str = ""  # the restart of a set of tasks that it belongs to, as SET/RESTART
     waits: str = ""  # why the orchestrator says that it has no node, or does not start
     waits_since: float | None = None  # when that reason began
@@ -178,7 +179,7 @@ class TaskState(_State):
     missing: int
     status: TaskStatus = TaskStatus.WAITING
     attempts: list[AttemptState] = field(default_factory=list)
-    carried: int = 0  # of these attempts: how many are of before the last reset, and spend nothing
+    resets: tuple[int, ...] = ()  # how many attempts there were at each reset: those of before spend nothing
     spent: BudgetUse = field(default_factory=BudgetUse)
     next_rung: int | None = None
     due: float | None = None  # end of the backoff
