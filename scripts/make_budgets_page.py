@@ -16,7 +16,7 @@ from spotwright.model.attempts import Cause
 from spotwright.model.policy import Layer, Policy, Spot, resolve
 from spotwright.model.pools import Capacity, Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
-from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
+from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
 __all__ = ["PAGE", "RESULTS", "decided", "every_order", "page"]
 
@@ -153,9 +153,9 @@ def decided(endings: str, interruptions: int, errors: int) -> NextAttempt:
     ladder: Ladder = build(Work(), policy, _POOLS)
     history: list[PastAttempt] = []
     for letter in endings:
-        rung = ladder.rungs[next_attempt(history, policy, ladder).rung].pools
+        rung = ladder.rungs[next_rung(history, policy, ladder).rung].pools
         history.append(PastAttempt(_CAUSES[letter], rung, rung[0]))
-    return next_attempt(history, policy, ladder)
+    return next_rung(history, policy, ladder)
 
 
 if __name__ == "__main__":

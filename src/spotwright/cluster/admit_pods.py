@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
@@ -42,7 +42,7 @@ from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_
 from spotwright.placing.pods import shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
 from spotwright.scheduling.ladder import Ladder, Work, build
-from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
+from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
 __all__ = [
     "ADMISSION_ANNOTATION",
@@ -404,6 +404,7 @@ _LEFT_ALONE = ("DaemonSet", "ReplicaSet", "StatefulSet", "TaskRun")
 """Owners whose pods serve; and Tekton's, which gives its pods the annotations of a run and an entrypoint of its own."""
 
 _NOT_KNOWN = "pod is left as it is: its history is not known"
+_LATE = "decided before the end of an earlier attempt was recorded"
 _QUEUES = "kueue.x-k8s.io/"
 _GRACE = "terminationGracePeriodSeconds"
 
@@ -435,7 +436,8 @@ class PodFacts:
     waits in vain; empty if the mover will.
     ``token`` marks the pod, and ``keep`` notes what was decided of it; false: it cannot be noted, so the pod stays as it is.
     ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain. ``is_admitted``: a review
-    has made the pod precise just now, and this one comes after it.
+    has made the pod precise just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
+    recorded in time, so the rung follows from what was.
     """
 
     history: Sequence[PastAttempt] = ()
@@ -449,6 +451,7 @@ class PodFacts:
     is_admitted: bool = False
     autoscalers: Autoscalers = UNKNOWN
     stays: str = ""
+    is_late: bool = False
 
 
 def admit_pod(
@@ -472,11 +475,11 @@ def admit_pod(
         return Outcome("pod cannot be read", warnings=as_warnings([f"left as it is: {str(error).splitlines()[0]}"]))
     if policy.spot is None or not ladder.rungs:
         return Outcome("pod has no ladder")
-    decided = next_attempt(facts.history, policy, ladder, facts.without_capacity)
+    decided = next_rung(facts.history, policy, ladder, facts.without_capacity)
     own_retries = own_retries or _why_made_again(data)
     if facts.has_begun or own_retries:
-        decided = replace(decided, refusal="")
-    decided = replace(decided, number=facts.number or decided.number)
+        decided = decided._replace(refusal="")
+    decided = decided._replace(number=facts.number or decided.number)
     if decided.refusal:
         marks = _marks(decided, decided.refusal, facts)
         marks[REFUSED_ANNOTATION] = "true"
@@ -495,7 +498,8 @@ def admit_pod(
     why = (
         decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
     )  # no rung was chosen for it
-    why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries]))
+    late = _LATE if facts.is_late else ""
+    why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries, late]))
     marks = _marks(decided, why, facts)
     pools = () if _is_queued(data) else chosen.pools(ladder)
     pin = _pin(data, config, policy, ladder, chosen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spotwright.clouds.providers import commands_to_free
@@ -30,7 +30,7 @@ from spotwright.cluster.signals import events_of_pod, has_not_started
 from spotwright.cluster.unavailable_pools import definition_of
 from spotwright.cluster.watched import WATCHED
 from spotwright.engine.decide import next_pools, why_it_stays
-from spotwright.engine.events import AttemptAdopted, RunStatus
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at, is_ruled_out
 from spotwright.errors import InputError, UnknownRun
@@ -373,29 +373,22 @@ def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> l
     """The pods of a run whose attempts have not ended, or that a silent node holds, in the order in which they were made."""
     if reader is None:
         return []
-    live = {
-        attempt.key.partition("/")[0]
-        for task in reader.state.tasks.values()
-        for attempt in task.attempts
-        if attempt.is_live or attempt.held is not None
-    }
+    attempts = [attempt for task in reader.state.tasks.values() for attempt in task.attempts]
+    here = [attempt for attempt in attempts if attempt.is_live or attempt.held is not None]
+    live = {attempt.key.partition("/")[0] for attempt in here}
     try:
         items = kubernetes.get(object_path("v1", "Pod", namespace=namespace)).get("items") or []
     except ApiFailed as error:
         if error.status != 403:
             raise
-        items = _pods_by_name(kubernetes, namespace, reader, live)  # to get pods is enough to read a run
+        items = _pods_by_name(kubernetes, namespace, here)  # to get pods is enough to read a run
     mine = [pod for pod in items if pod["metadata"]["uid"] in live]
     return sorted(mine, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
 
 
-def _pods_by_name(
-    kubernetes: Kubernetes, namespace: str, reader: RunReader, uids: Collection[str]
-) -> list[dict[str, Any]]:
-    """The pods with these UIDs, one by one, by the names that the journal has; of very many the newest."""
-    with reader.source.look(0) as look:
-        adopted = [event for _, event in look.events if isinstance(event, AttemptAdopted)]
-    names = dict.fromkeys(event.pod for event in adopted if event.pod and event.key.partition("/")[0] in uids)
+def _pods_by_name(kubernetes: Kubernetes, namespace: str, attempts: Sequence[AttemptState]) -> list[dict[str, Any]]:
+    """The pods of these attempts, one by one, by their names; of very many the newest."""
+    names = dict.fromkeys(each.pod for each in sorted(attempts, key=lambda each: each.placed_at) if each.pod)
     found = (_object(kubernetes, namespace, "Pod", name) for name in [*names][-_MOST_PODS - 1 :])
     return [pod for pod in found if pod is not None]
 

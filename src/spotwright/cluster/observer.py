@@ -73,7 +73,7 @@ from spotwright.engine.events import (
     TaskFailed,
     TaskStatus,
 )
-from spotwright.engine.next_rung import Snapshot
+from spotwright.engine.next_rung import Snapshot, expected_rung, rung_after
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.waits import (
     CANNOT_GROW,
@@ -319,12 +319,10 @@ class Recorder:
     def _rung(self, admission: Admission | None, path: str, template: str) -> tuple[int, tuple[str, ...]]:
         """The rung that the pod was admitted for; without a webhook the one that was decided, which nothing enforces."""
         planned = self._state.plan.instance(template, path)
-        rungs = planned.ladder.rungs
+        rungs, rung = planned.ladder.rungs, expected_rung(self._state.tasks.get(path), planned)
         if admission is not None and admission.pools:
-            index = next((index for index, rung in enumerate(rungs) if rung.pools == admission.pools), 0)
+            index = next((index for index, one in enumerate(rungs) if one.pools == admission.pools), rung)
             return index, admission.pools
-        task = self._state.tasks.get(path)
-        rung = (task.next_rung or 0) if task is not None else 0
         return (rung, rungs[rung].pools) if rung < len(rungs) else (0, tuple(self._state.plan.config.pools))
 
     def _bind(self, seen: SeenPod, task: TaskState, recorded: AttemptState, bound_at: float) -> None:
@@ -537,7 +535,7 @@ class Recorder:
             return
         self._run.add(ended)
         for decision in close_ended(self._state, Snapshot(), max(self._now, ended.at)):
-            self._run.add(self._honest(task, decision))
+            self._run.add(_with_pools(task, self._honest(task, decision)))
 
     def _honest(self, task: TaskState, decision: Event) -> Event:
         """The decision, with other words where it is not ours.
@@ -567,20 +565,21 @@ class Recorder:
         signals = ended.signals
         if signals.outputs_complete is None:
             signals = signals._replace(outputs_complete=True)
-        waited = after_waiting(self._state.tasks[ended.task].attempts[ended.attempt - 1])
-        ending = classify(signals) if waited is None else waited[0]
-        self._run.add(
-            AttemptDecided(
-                max(self._now, ended.at),
-                ended.task,
-                ended.attempt,
-                cause=ending.cause,
-                why=ending.why,
-                then=then,
-                following=following,
-                evidence=ending.evidence,
-            )
+        task = self._state.tasks[ended.task]
+        attempt = task.attempts[ended.attempt - 1]
+        ending = after_waiting(attempt) or classify(signals)
+        decided = AttemptDecided(
+            max(self._now, ended.at),
+            ended.task,
+            ended.attempt,
+            cause=ending.cause,
+            why=ending.why,
+            then=then,
+            following=following,
+            rung=rung_after(self._state, task, attempt, ending.cause) if then is FollowUp.RETRY else None,
+            evidence=ending.evidence,
         )
+        self._run.add(_with_pools(task, decided))
 
     def _end_forgotten(self, keys: set[str]) -> None:
         """End attempts whose pods are gone, and whose end nobody saw: at the last proof that they ran."""
@@ -761,6 +760,13 @@ class Recorder:
     def _past(self, at: float | None) -> float:
         """A time that Kubernetes wrote, or now. A clock that is wrong puts nothing before the run's start or into the future."""
         return self._now if at is None else min(max(at, self._state.started_at), self._now)
+
+
+def _with_pools(task: TaskState, decision: Event) -> Event:
+    """The decision with the pools of the next attempt's rung, by which the webhook finds it on its ladder."""
+    if not isinstance(decision, AttemptDecided) or decision.rung is None:
+        return decision
+    return decision.replaced(pools=task.plan.ladder.rungs[decision.rung].pools)
 
 
 def _end_of(root: Mapping[str, Any] | None, state: RunState) -> tuple[Outcome | None, str]:
