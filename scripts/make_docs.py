@@ -225,7 +225,8 @@ def providers_page() -> str:
     """Labels, taints and notices, computed by what the scheduler here uses."""
     rows = [_provider(provider, capacity, gpu) for provider in PROVIDERS for capacity, gpu in _KINDS]
     setters = "".join(map(_setter, node_labels.SETTERS))
-    return _PROVIDERS + "".join(dict.fromkeys(rows)) + _SET_BY_OTHERS + setters
+    remarks = "".join(f"\n`{one.name}`: {one.remark}\n" for one in PROVIDERS.values() if one.remark)
+    return _PROVIDERS + "".join(dict.fromkeys(rows)) + remarks + _SET_BY_OTHERS + setters
 
 
 def _setter(one: Setter) -> str:

@@ -97,6 +97,7 @@ class Provider:
     name: str  # in spotwright.yaml
     notice: float
     title: str = ""  # as people call it
+    remark: str = ""  # what the users of its pools have to know, for the page of providers
     notice_words: str = ""  # whose notice it is, for people
     pods_share: float = 1.0  # of the notice; the kubelet keeps the rest for system pods
 
