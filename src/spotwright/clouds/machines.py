@@ -14,10 +14,11 @@ from spotwright.model.pools import Pool
 
 __all__ = ["architecture", "is_of_aws", "labels_of_aws_machine", "labels_of_azure_machine"]
 
-_AWS = re.compile(
+# Texts, which re compiles where they are first needed: most commands look at no machine.
+_AWS = (
     r"(?P<family>(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+)(?P<traits>[a-z0-9-]*))\.(?P<size>[a-z0-9-]+)"
 )
-_AZURE = re.compile(r"Standard_(?P<family>[A-Z])[A-Z]*[0-9]+(?:-[0-9]+)?(?P<traits>[a-z]*)(?:_.*)?")
+_AZURE = r"Standard_(?P<family>[A-Z])[A-Z]*[0-9]+(?:-[0-9]+)?(?P<traits>[a-z]*)(?:_.*)?"
 
 
 def architecture(machine: str) -> str:
@@ -25,21 +26,21 @@ def architecture(machine: str) -> str:
 
     Arm: Amazon's A1 and machines with a ``g`` after the generation; Azure's with a ``p`` among the small letters.
     """
-    if aws := _AWS.fullmatch(machine):
+    if aws := re.fullmatch(_AWS, machine):
         return "arm64" if aws["traits"].startswith("g") or aws["family"] == "a1" else "amd64"
-    if azure := _AZURE.fullmatch(machine):
+    if azure := re.fullmatch(_AZURE, machine):
         return "arm64" if "p" in azure["traits"] else "amd64"
     return ""
 
 
 def is_of_aws(machine: str) -> bool:
     """Whether a machine type has the form of Amazon's."""
-    return _AWS.fullmatch(machine) is not None
+    return re.fullmatch(_AWS, machine) is not None
 
 
 def labels_of_aws_machine(pool: Pool) -> dict[str, str]:
     """Karpenter's labels for a machine of Amazon, of which EKS Auto Mode has its own form."""
-    match = _AWS.fullmatch(pool.machine)
+    match = re.fullmatch(_AWS, pool.machine)
     if match is None:
         return {}
     facts = {
@@ -55,7 +56,7 @@ def labels_of_aws_machine(pool: Pool) -> dict[str, str]:
 
 def labels_of_azure_machine(pool: Pool) -> dict[str, str]:
     """Karpenter's labels for a machine of Azure."""
-    match = _AZURE.fullmatch(pool.machine)
+    match = re.fullmatch(_AZURE, pool.machine)
     if match is None:
         return {}
     facts = {"name": pool.machine, "family": match["family"], **_gpus(pool)}

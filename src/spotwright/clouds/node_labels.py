@@ -83,7 +83,7 @@ _ZONES = ("failure-domain.beta.kubernetes.io/zone", *(key for one in PROVIDERS.v
 """Labels with the value of the zone's label, each where its setter sets it."""
 
 
-_SYSTEM_DOMAIN = re.compile(
+_SYSTEM_DOMAIN = (
     r"(.+\.)?(kubernetes\.io|k8s\.io|x-k8s\.io|k8s\.aws|amazonaws\.com|eksctl\.io|azure\.com|google\.com|gke\.io|karpenter\.sh"
     r"|nvidia\.com|amd\.com|intel\.com|habana\.ai|cast\.ai|spotinst\.io|openshift\.io|gardener\.cloud|sapcloud\.io"
     r"|oraclecloud\.com|yandex\.cloud|alibabacloud\.com|aliyun\.com|digitalocean\.com|linode\.com|scaleway\.com|vultr\.com"
@@ -121,7 +121,7 @@ def is_set_by_system(key: str) -> bool:
         return True
     if not domain or key in _CHOSEN_KEYS or domain in _CHOSEN_DOMAINS:
         return False
-    return _SYSTEM_DOMAIN.fullmatch(domain) is not None
+    return re.fullmatch(_SYSTEM_DOMAIN, domain) is not None
 
 
 @lru_cache(maxsize=16_384)
@@ -187,7 +187,7 @@ def _derived(pool: Pool) -> dict[str, str]:
     return labels if derived is None else {**labels, **derived(pool)}
 
 
-_ZONE_OF_REGION = re.compile(r"(?P<region>.*[0-9])-?[a-z]")
+_ZONE_OF_REGION = r"(?P<region>.*[0-9])-?[a-z]"
 
 
 def _region(pool: Pool) -> str:
@@ -197,7 +197,7 @@ def _region(pool: Pool) -> str:
     for zone in pool.zones:
         if azure := providers.azure_zone(zone):
             return azure[0]
-        if match := _ZONE_OF_REGION.fullmatch(zone):
+        if match := re.fullmatch(_ZONE_OF_REGION, zone):
             return match["region"]
     return ""
 

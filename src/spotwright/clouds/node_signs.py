@@ -102,7 +102,7 @@ GONE_EVENTS: frozenset[str] = frozenset({"DeletingNode"})
 UNREACHABLE_TAINTS: frozenset[str] = frozenset({"node.kubernetes.io/unreachable"})
 """Taints on a node that does not report. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
 
-_PASSING = re.compile(
+_PASSING = (
     r"node\.(kubernetes\.io/(?!os$)|cloudprovider\.kubernetes\.io/)|DeletionCandidateOf|karpenter\.sh/(disrupt|unregistered)"
     r"|(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/|.*agent-not-ready$"
 )
@@ -113,7 +113,7 @@ def is_passing_taint(key: str) -> bool:
 
     Every other taint belongs to the pool, also ``node.kubernetes.io/os``, which stays on Windows nodes.
     """
-    return _PASSING.match(key) is not None or key in TAKEN_TAINTS | AUTO_DRAIN_TAINTS | REMOVED_TAINTS.keys()
+    return re.match(_PASSING, key) is not None or key in TAKEN_TAINTS | AUTO_DRAIN_TAINTS | REMOVED_TAINTS.keys()
 
 
 ARCH = "kubernetes.io/arch"
@@ -208,8 +208,8 @@ POOL_SIGNS: tuple[str, ...] = (
 )
 """Labels whose value names the pool of a node, by provisioners that are no :class:`~spotwright.model.pools.Provider`."""
 
-_OF_KUBERNETES = re.compile(r"(.+\.)?(kubernetes\.io|k8s\.io)")
-_OF_KUBELETS = re.compile(r"(.+\.)?(kubelet|node)\.kubernetes\.io")
+_OF_KUBERNETES = r"(.+\.)?(kubernetes\.io|k8s\.io)"
+_OF_KUBELETS = r"(.+\.)?(kubelet|node)\.kubernetes\.io"
 
 
 def is_refused_by_kubelet(key: str) -> bool:
@@ -218,7 +218,7 @@ def is_refused_by_kubelet(key: str) -> bool:
     Source: Kubernetes reference, "kubelet", ``--node-labels``.
     """
     domain, _, _ = key.rpartition("/")
-    return _OF_KUBERNETES.fullmatch(domain) is not None and _OF_KUBELETS.fullmatch(domain) is None
+    return re.fullmatch(_OF_KUBERNETES, domain) is not None and re.fullmatch(_OF_KUBELETS, domain) is None
 
 
 _CONTROL_PLANE = frozenset(

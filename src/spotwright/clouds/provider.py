@@ -87,7 +87,7 @@ class PastForm(NamedTuple):
     instead: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
 class Provider:
     """One provider. What is left out is so where nothing is assumed beyond the configuration.
 

@@ -124,7 +124,7 @@ def _rule(pool: Pool) -> NamingRule | None:
     return provider.naming_on_windows or provider.naming if pool.os == "windows" else provider.naming
 
 
-_LABEL = re.compile(r"(?P<region>[a-z][a-z0-9]*)-(?P<number>[0-9])")
+_LABEL = r"(?P<region>[a-z][a-z0-9]*)-(?P<number>[0-9])"
 
 
 def is_azure(pool: Pool) -> bool:
@@ -141,7 +141,7 @@ def zone_label(pool: Pool, zone: str) -> str | None:
 
 def azure_zone(label: str) -> tuple[str, str] | None:
     """Return the region and the number of a zone label of Azure; None if it names no zone."""
-    match = _LABEL.fullmatch(label)
+    match = re.fullmatch(_LABEL, label)
     return (match["region"], match["number"]) if match else None
 
 
