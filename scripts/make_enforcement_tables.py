@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from spotwright.placing.enforcement import CONTROLLER_TEXT, KINDS, TABLE, Enforcer, Fact, Mechanism
+from spotwright.kinds.kind import Kind, all_kinds
+from spotwright.placing.enforcement import CONTROLLER_TEXT, TABLE, Enforcer, Fact, Mechanism
 
 __all__ = ["FOLDER", "PAGES", "TITLES", "section"]
 
@@ -19,28 +20,6 @@ FOLDER = ROOT / "docs" / "kinds"
 _BEGIN = "<!-- Written by scripts/make_enforcement_tables.py from the table of enforcement; change that. -->"
 _END = "<!-- End of the written part. -->"
 _HEADING = "## Who enforces the policy"
-
-_TABLES: Mapping[str, tuple[str, ...]] = {
-    "argo": ("Workflow",),
-    "deployment": ("Deployment",),
-    "job": ("Job",),
-    "jobset": ("JobSet",),
-    "kfp": ("PipelineSpec",),
-    "pod": ("Pod",),
-    "raycluster": ("RayCluster",),
-    "rayjob": ("RayJob",),
-    "sparkapplication": ("SparkApplication",),
-    "services": ("StatefulSet",),
-    "tekton": ("PipelineRun",),
-    "training/jaxjob": ("JAXJob",),
-    "training/paddlejob": ("PaddleJob",),
-    "training/pytorchjob": ("PyTorchJob",),
-    "training/tfjob": ("TFJob", "MPIJob"),
-    "training/xgboostjob": ("XGBoostJob",),
-    "trainjob": ("TrainJob",),
-    "volcanojob": ("Job of Volcano",),
-}
-"""The pages with tables, and the kinds whose ways to retry they list."""
 
 TITLES: Mapping[Mechanism, str] = {
     Mechanism.PODS_ONLY: "only the pods are placed",
@@ -82,26 +61,30 @@ TITLES: Mapping[Mechanism, str] = {
 }
 """The heading of each mechanism on the pages of the kinds; empty where it is the only one or the usual one."""
 
-_LINKS: Mapping[str, str] = {
-    "clustertrainingruntime": "As in a [JobSet](jobset.md#who-enforces-the-policy).",
-    "clusterworkflowtemplate": "As in a [Workflow](argo.md#who-enforces-the-policy).",
-    "cronjob": "As in a [Job](job.md#who-enforces-the-policy).",
-    "cronworkflow": "As in a [Workflow](argo.md#who-enforces-the-policy).",
-    "katib": "As on the page of the trials' kind: Katib itself retries nothing.",
-    "trainingruntime": "As in a [JobSet](jobset.md#who-enforces-the-policy).",
-    "workflowtemplate": "As in a [Workflow](argo.md#who-enforces-the-policy).",
-}
+_KATIB = "katib"
+_TRIALS = "As on the page of the trials' kind: Katib itself retries nothing."
+
+
+def kinds_of(page: str) -> list[Kind]:
+    """The kinds of a page, first the one that it is named after."""
+    kinds = [kind for kind in all_kinds().values() if kind.page == page]
+    return sorted(kinds, key=lambda kind: not page.endswith(kind.name.lower()))
 
 
 def section(name: str) -> str:
     """The section of a page, with its marks."""
-    text = _LINKS[name] if name in _LINKS else "\n".join(_tables(name))
+    text = _TRIALS if name == _KATIB else _link(kinds_of(name)[0].page_of_retries) or "\n".join(_tables(name))
     return f"{_BEGIN}\n{_HEADING}\n\n{text}\n\n{_END}\n"
+
+
+def _link(page: str) -> str:
+    """That the table of another page holds; empty without one."""
+    return f"As in a [{kinds_of(page)[0].name}]({page}.md#who-enforces-the-policy)." if page else ""
 
 
 def _tables(name: str) -> Iterator[str]:
     """The table of the first way to retry, and of each other way the rows that differ from it."""
-    ways = list(dict.fromkeys(way for kind in _TABLES[name] for way in KINDS[kind]))
+    ways = list(dict.fromkeys(way for kind in kinds_of(name) for way in kind.mechanisms))
     first = ways[0]
     yield "This stands beside each value in `spotwright explain`" + (f" ({TITLES[first]}):" if TITLES[first] else ":")
     yield ""
@@ -156,7 +139,8 @@ def page(name: str) -> str:
 
 
 PAGES: Mapping[Path, Callable[[], str]] = {
-    FOLDER / f"{name}.md": partial(page, name) for name in sorted({*_TABLES, *_LINKS})
+    FOLDER / f"{name}.md": partial(page, name)
+    for name in sorted({_KATIB, *(kind.page for kind in all_kinds().values() if kind.page)})
 }
 """Every page with what makes it."""
 

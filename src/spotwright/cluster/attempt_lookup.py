@@ -54,6 +54,7 @@ from spotwright.engine.events import (
     RunFinished,
 )
 from spotwright.errors import StateError
+from spotwright.kinds.kind import Retry, run_kind
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal, JournalStamp, journal_stamp
 from spotwright.records.state_folder import StateFolder
@@ -459,7 +460,7 @@ class FactFinder:
 
     async def _why_it_stays(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
         """Why nobody should have to take the pod back where it waits; of a JobSet the restarts of now count."""
-        now = [await self._fresh(pod, one) if one.get("kind") == "JobSet" else one for one in owners]
+        now = [await self._fresh(pod, one) if run_kind(one).retry is Retry.SET else one for one in owners]
         return why_not_made_again(pod, now) or why_many_stay(now)
 
     async def _fresh(self, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -579,7 +580,7 @@ class FactFinder:
 
 def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:
     restart = str((metadata(request.data).get("labels") or {}).get(_RESTART, ""))
-    sets = [uid_of(owner) for owner in owners if owner.get("kind") == "JobSet"]
+    sets = [uid_of(owner) for owner in owners if run_kind(owner).retry is Retry.SET]
     gang = f"{sets[0]}/{restart}" if sets and re.fullmatch("[0-9]{1,9}", restart) else ""
     return _Asked(request.uid, request.namespace, owners[-1], task_name(request.data, owners), gang)
 

@@ -10,7 +10,7 @@ its own ``spec``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from spotwright.kinds.argo_steps import (
     write_deadline,
     write_retries,
 )
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, PlaceObject, Reads, Retry, pods_at
 from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -456,9 +456,50 @@ def _report_references(ctx: PlaceContext, spec: Path) -> None:
             ctx.add_finding(Level.WARNING, (*call.path, "templateRef"), text)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("argoproj.io", "Workflow"): _place_workflow,
-    ("argoproj.io", "WorkflowTemplate"): _place_workflow,
-    ("argoproj.io", "ClusterWorkflowTemplate"): _place_workflow,
-    ("argoproj.io", "CronWorkflow"): _place_cron,
-}
+_STEPS = (Mechanism.ARGO, Mechanism.ARGO_OWN, Mechanism.ARGO_INLINE)
+
+
+def _kind(
+    name: str, *, spec: str = "spec", place: PlaceObject = _place_workflow, is_run: bool = True, **more: Any
+) -> Kind:
+    """The record of a kind. ``spec`` is the path of its workflow; ``is_run``: it refers to templates, and its steps run."""
+    return Kind(
+        group="argoproj.io",
+        name=name,
+        version="v1alpha1",
+        place=place,
+        places=(pods_at(spec, "H"), pods_at(f"{spec}.templateDefaults", "H"), pods_at(f"{spec}.templates.*", "H")),
+        mechanisms=(*_STEPS, Mechanism.ARGO_TEMPLATES) if is_run else _STEPS,
+        references=_references if is_run else None,
+        retry=Retry.STEP,
+        **{"reads": Reads.OBJECTS, "page": name.lower(), "page_of_retries": "argo", **more},
+    )
+
+
+def _references(value: Any) -> Iterator[tuple[str, Any]]:
+    """The templates to which a workflow refers, at any depth."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+    elif isinstance(value, dict):
+        for key in ("workflowTemplateRef", "templateRef"):
+            if isinstance(one := value.get(key), dict):
+                yield "ClusterWorkflowTemplate" if one.get("clusterScope") else "WorkflowTemplate", one.get("name")
+        for item in value.values():
+            yield from _references(item)
+
+
+KINDS = (
+    _kind(
+        "Workflow",
+        reads=Reads.RUNS,
+        makes=("Pod",),
+        page="argo",
+        page_of_retries="",
+        short_name="wf",
+        why_not_evicted=lambda _: "",
+    ),
+    _kind("CronWorkflow", spec="spec.workflowSpec", place=_place_cron),
+    _kind("WorkflowTemplate", is_run=False),
+    _kind("ClusterWorkflowTemplate", is_run=False, is_cluster_wide=True),
+)

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, Reads, Retry, pods_at
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import POLICY_ANNOTATION, RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import JOB, JOB_FIELDS, POD_FIELDS, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -39,9 +40,11 @@ __all__ = [
     "KINDS",
     "REFUSED",
     "REPLACEMENT_ANNOTATION",
+    "action_on_eviction",
     "add_disruption_rule",
     "find_disruption_rule",
     "is_own_rule",
+    "items_of",
     "own_actions",
     "place_job",
     "put_first",
@@ -574,8 +577,69 @@ def _sets_errors(placed: Placed) -> bool:
     return source not in (BUILT_IN.source, placed.report.own_retries)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("", "Pod"): _place_pod,
-    ("batch", "Job"): _place_job,
-    ("batch", "CronJob"): _place_cron_job,
-}
+def action_on_eviction(job: Mapping[str, Any]) -> str:
+    """The action of a Job's first rule on the condition that an eviction sets; empty without one."""
+    for rule in items_of(value_at(job, ("spec", "podFailurePolicy", "rules"))):
+        for pattern in items_of(rule.get("onPodConditions")):
+            if pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True":
+                action = rule.get("action")
+                return action if isinstance(action, str) else ""
+    return ""
+
+
+def items_of(value: Any) -> list[Mapping[str, Any]]:
+    """The mappings among the items of a list; none if the value is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _why_counted(owners: Sequence[Mapping[str, Any]]) -> str:
+    if action_on_eviction(owners[0]) == "Ignore":
+        return ""
+    limit = value_at(owners[0], ("spec", "backoffLimit"), 6)
+    return f"its Job would count it against backoffLimit {limit}: its podFailurePolicy does not ignore DisruptionTarget"
+
+
+_MECHANISMS = (Mechanism.JOB_IGNORES, Mechanism.JOB_SEPARATES, Mechanism.JOB_COUNTS, Mechanism.JOB_FAILS)
+
+KINDS = (
+    Kind(
+        group="",
+        name="Pod",
+        version="v1",
+        place=_place_pod,
+        places=(pods_at(""),),
+        retry=Retry.NONE,
+        mechanisms=(Mechanism.POD,),
+        reads=Reads.OBJECTS,
+        short_name="po",
+        page="pod",
+    ),
+    Kind(
+        group="batch",
+        name="Job",
+        version="v1",
+        place=_place_job,
+        places=(pods_at("spec.template", job=1),),
+        retry=Retry.JOB,
+        mechanisms=_MECHANISMS,
+        reads=Reads.RUNS,
+        is_queued=True,
+        why_not_evicted=_why_counted,
+        makes_pods_later=True,
+        page="job",
+    ),
+    Kind(
+        group="batch",
+        name="CronJob",
+        version="v1",
+        takes_any_version=True,
+        place=_place_cron_job,
+        places=(pods_at("spec.jobTemplate.spec.template", job=1),),
+        retry=Retry.JOB,
+        mechanisms=_MECHANISMS,
+        reads=Reads.OBJECTS,
+        is_queued=True,
+        page="cronjob",
+        page_of_retries="job",
+    ),
+)

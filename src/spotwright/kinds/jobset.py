@@ -27,8 +27,10 @@ from typing import Any
 
 from spotwright.kinds.job import (
     INTERRUPTED_CODES,
+    action_on_eviction,
     add_disruption_rule,
     find_disruption_rule,
+    items_of,
     own_actions,
     put_first,
     refuse_in_job,
@@ -36,11 +38,12 @@ from spotwright.kinds.job import (
     waits_for_failed_pods,
     write_replacement,
 )
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, Reads, Retry, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import JOB_FIELDS, METADATA, POD_FIELDS, TEMPLATE, TEXT, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -56,6 +59,7 @@ from spotwright.placing.retries import (
 __all__ = [
     "IN_PLACE",
     "KINDS",
+    "MECHANISMS",
     "MOST_RULES",
     "SetMember",
     "has_agent",
@@ -537,4 +541,74 @@ def _what_happens(action: str, limit: Any, *, apart: bool) -> str:
     return f"{what}, {counted}"
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {("jobset.x-k8s.io", "JobSet"): _place_jobset}
+_EVICTED = "Pod team-a/one has condition DisruptionTarget matching FailJob rule at index 0"  # kubernetes, pod_failure_policy.go
+_RESTARTS = ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
+
+
+def _why_not_restarted(owners: Sequence[Mapping[str, Any]]) -> str:
+    job_set = next(owner for owner in owners if owner.get("kind") == KINDS[0].name)
+    if action_on_eviction(owners[0]) != "FailJob":
+        return "its JobSet would not restart: no podFailurePolicy fails its Job on DisruptionTarget"
+    failure = value_at(job_set, ("spec", "failurePolicy"))
+    failure = failure if isinstance(failure, dict) else {}
+    name = str(value_at(owners[0], ("metadata", "labels", "jobset.sigs.k8s.io/replicatedjob-name")))
+    chosen = _action_of_set(failure, name)
+    if chosen not in _RESTARTS:
+        return f"its JobSet would not restart as a whole: its failurePolicy says {chosen}"
+    most, used = failure.get("maxRestarts") or 0, _counted_restarts(job_set)
+    if chosen == "RestartJobSet" and used >= most:
+        return f"its JobSet would fail: {used} of maxRestarts {most} are used"
+    return ""
+
+
+def _counted_restarts(job_set: Mapping[str, Any]) -> int:
+    """The restarts that count against ``maxRestarts``."""
+    counted = value_at(job_set, ("status", "restartsCountTowardsMax"), value_at(job_set, ("status", "restarts"), 0))
+    return counted if isinstance(counted, int) else 0
+
+
+def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
+    """What a JobSet does when a Job of this name fails by its podFailurePolicy: without a rule it restarts."""
+    rules = items_of(failure.get("rules"))
+    for rule in rules[:MOST_RULES]:
+        reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
+        is_for_it = _may_be(reasons, "PodFailurePolicy") and _may_be(targets, name)
+        if is_for_it and is_matched(rule.get("onJobFailureMessagePatterns"), _EVICTED):
+            action = rule.get("action")
+            return action if isinstance(action, str) else ""
+    if len(rules) > MOST_RULES:
+        return "FailJobSet"  # nobody knows which of them matches
+    return "RestartJobSet" if failure else "FailJobSet"
+
+
+def _may_be(names: Any, name: str) -> bool:
+    """Whether a rule's list of names, which may be missing, has a name."""
+    return not isinstance(names, list) or not names or name in names
+
+
+MECHANISMS = (
+    Mechanism.SET_RESTARTS,
+    Mechanism.SET_SEPARATES,
+    Mechanism.SET_UNCOUNTED,
+    Mechanism.SET_FAILS,
+    Mechanism.SET_ALONE,
+    Mechanism.SET_IN_PLACE,
+)
+"""The ways of a JobSet, and of what makes one, to go on after the end of an attempt."""
+
+KINDS = (
+    Kind(
+        group="jobset.x-k8s.io",
+        name="JobSet",
+        version="v1alpha2",
+        place=_place_jobset,
+        places=(pods_at("spec.replicatedJobs.*.template.spec.template", job=1),),
+        retry=Retry.SET,
+        mechanisms=MECHANISMS,
+        reads=Reads.RUNS,
+        makes=("Job",),
+        is_queued=True,
+        why_not_evicted=_why_not_restarted,
+        page="jobset",
+    ),
+)

@@ -52,7 +52,7 @@ from spotwright.kinds.kfp_tasks import (
     stock_warning,
     write_retries,
 )
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, group_of
 from spotwright.model.policy import BUILT_IN, Layer, Policy, policy_mapping
 from spotwright.placing.context import Group, Level, PlaceContext, RoleReport
 from spotwright.placing.document_pair import KIND, PIPELINE, PLATFORMS
@@ -475,7 +475,9 @@ def _merged(layers: Sequence[Layer]) -> dict[str, tuple[Any, str]]:
     return {name: (value, layer.source) for layer in layers for name, value in layer.values.items()}
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    KIND: _place_pair,
-    ("pipelines.kubeflow.org", "PipelineVersion"): _place_version,
-}
+_MECHANISMS = (Mechanism.KFP, Mechanism.KFP_STOCK)
+
+KINDS = (
+    Kind(group=group_of(KIND[0]), name=KIND[1], place=_place_pair, mechanisms=_MECHANISMS, page="kfp"),
+    Kind(group="pipelines.kubeflow.org", name="PipelineVersion", place=_place_version, mechanisms=_MECHANISMS),
+)

@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
-from spotwright.kinds.services import leave_unchanged
+from spotwright.kinds.kind import Kind, PodPlace, Reads, pods_at
+from spotwright.kinds.services import SERVES, leave_unchanged
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -319,9 +320,41 @@ def _check_end(ctx: PlaceContext, at: Path) -> None:
         ctx.add_finding(Level.NOTE, at, text)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("ray.io", "RayCluster"): _place_cluster,
-    ("ray.io", "RayJob"): _place_job,
-    ("ray.io", "RayCronJob"): _place_cron_job,
-    ("ray.io", "RayService"): _place_service,
-}
+def _pods(prefix: str, workers: Duty = Duty.WORKER) -> tuple[PodPlace, ...]:
+    return (
+        pods_at(f"{prefix}.headGroupSpec.template", duty=Duty.COORDINATOR),
+        pods_at(f"{prefix}.workerGroupSpecs.*.template", duty=workers),
+    )
+
+
+_kind = partial(Kind, group="ray.io", version="v1", reads=Reads.OBJECTS, is_queued=True)
+
+KINDS = (
+    _kind(
+        name="RayCluster",
+        more_versions=("v1alpha1",),
+        takes_any_version=True,
+        place=_place_cluster,
+        places=_pods("spec"),
+        mechanisms=(Mechanism.RAY_CLUSTER,),
+        page="raycluster",
+    ),
+    _kind(
+        name="RayJob",
+        takes_any_version=True,
+        place=_place_job,
+        places=(*_pods("spec.rayClusterSpec"), pods_at("spec.submitterPodTemplate", duty=Duty.COORDINATOR)),
+        mechanisms=(Mechanism.RAY_JOB,),
+        page="rayjob",
+        makes=("RayCluster",),
+    ),
+    _kind(name="RayCronJob", place=_place_cron_job, mechanisms=(Mechanism.RAY_JOB,)),
+    _kind(
+        name="RayService",
+        place=_place_service,
+        places=_pods("spec.rayClusterConfig", Duty.SERVING),
+        mechanisms=(Mechanism.RAY_CLUSTER,),
+        makes=("RayCluster",),
+        harm=SERVES,
+    ),
+)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, kind_of, pods_at
 from spotwright.kinds.unknown import find_pod_specs
 from spotwright.model.policy import Spot
 from spotwright.placing.context import Group, Level, PlaceContext, name_of
@@ -23,42 +23,18 @@ from spotwright.placing.pod_spec import POD, POD_FIELDS, check, refuse_at_templa
 from spotwright.placing.pods import Duty, Placed, Role, place_pod
 from spotwright.placing.retries import no_interruption_text, whole_number
 
-__all__ = ["KINDS", "has_claim", "leave_unchanged"]
+__all__ = ["KINDS", "SERVES", "has_claim", "leave_unchanged"]
 
 
-_SERVES = "it serves requests, so an interruption is an outage; keep it on on-demand"
+SERVES = "it serves requests, so an interruption is an outage; keep it on on-demand"
+"""What an interruption does to the users of a service."""
+
 _STORES = "it is often a datastore, and its volume may be bound to a zone; keep it on on-demand"
 _EVERYWHERE = "it runs on every node; where spot nodes need it, give it a toleration of their taint and nothing else"
-_INTERACTIVE = "it is used interactively, and unsaved work would be lost; keep it on on-demand"
-
-_REASONS: Mapping[tuple[str, str], str] = {
-    ("", "ReplicationController"): _SERVES,
-    ("apps", "DaemonSet"): _EVERYWHERE,
-    ("apps", "Deployment"): _SERVES,
-    ("apps", "ReplicaSet"): _SERVES,
-    ("apps", "StatefulSet"): _STORES,
-    ("kubeflow.org", "Notebook"): _INTERACTIVE,
-    ("kubeflow.org", "PVCViewer"): _INTERACTIVE,
-    ("machinelearning.seldon.io", "SeldonDeployment"): _SERVES,
-    ("ray.io", "RayService"): _SERVES,
-    ("serving.knative.dev", "Service"): _SERVES,
-    ("serving.kserve.io", "ClusterServingRuntime"): _SERVES,
-    ("serving.kserve.io", "InferenceService"): _SERVES,
-    ("serving.kserve.io", "LLMInferenceService"): _SERVES,
-    ("serving.kserve.io", "ServingRuntime"): _SERVES,
-    ("tensorboard.kubeflow.org", "Tensorboard"): _INTERACTIVE,
-}
-_POD_SPECS: Mapping[tuple[str, str], tuple[Path, ...]] = {
-    **dict.fromkeys(
-        (("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("kubeflow.org", "Notebook")),
-        (("spec", "template", "spec"),),
-    ),
-    ("kubeflow.org", "PVCViewer"): (("spec", "podSpec"),),
-    ("serving.kserve.io", "InferenceService"): (("spec", "predictor"), ("spec", "transformer"), ("spec", "explainer")),
-}
-"""Where kinds that can be placed on on-demand have their pod specs."""
+_USED = "it is used interactively, and unsaved work would be lost; keep it on on-demand"
 
 _ON_DEMAND = "label it spotwright.dev/spot: never, and place keeps it on on-demand pools"
+_KSERVE = "serving.kserve.io"
 _KNATIVE = (
     "in serverless mode Knative takes affinity and tolerations only with its features kubernetes.podspec-affinity and "
     "kubernetes.podspec-tolerations"
@@ -86,19 +62,21 @@ def _named(ctx: PlaceContext) -> str:
     return f"{ctx.get('kind')} {name_of(ctx.get('metadata'))}"
 
 
-def _key(ctx: PlaceContext) -> tuple[str, str]:
-    return str(ctx.get("apiVersion")).rpartition("/")[0], str(ctx.get("kind"))
+def _record(ctx: PlaceContext) -> Kind:
+    return kind_of(str(ctx.get("apiVersion")), str(ctx.get("kind")))
 
 
 def _reason(ctx: PlaceContext) -> str:
     """Why an interruption of the object would hurt."""
-    kind = str(ctx.get("kind"))
-    return _STORES if kind in ("Deployment", "ReplicaSet") and has_claim(ctx) else _REASONS[_key(ctx)]
+    harm = _record(ctx).harm
+    return _STORES if harm == SERVES and has_claim(ctx) else harm
 
 
 def _keep_on_demand(ctx: PlaceContext) -> None:
     """Place the object on on-demand if its own policy says so; refuse one that asks for spot."""
-    paths = [ctx.at(*path) for path in _POD_SPECS.get(_key(ctx), ()) if isinstance(ctx.get(*path), dict)]
+    record = _record(ctx)
+    specs = [(*one.steps, "spec") if one.form == "T" else one.steps for one in record.places if record.mechanisms]
+    paths = [ctx.at(*path) for path in specs if isinstance(ctx.get(*path), dict)]
     policy = ctx.policy(ctx.name)
     _, tasks = ctx.config.layers_for(ctx.name)
     source = policy.sources.get("spot")
@@ -118,7 +96,7 @@ def _keep_on_demand(ctx: PlaceContext) -> None:
         check(ctx, path, POD)
         placed = _place(ctx, path, str(path[-1]) if len(paths) > 1 else "")
         placed.report.after_interruption = no_interruption_text(placed.policy)
-    if _key(ctx)[0] == "serving.kserve.io":
+    if record.group == _KSERVE:
         ctx.add_finding(Level.NOTE, paths[0], _KNATIVE)
 
 
@@ -162,10 +140,6 @@ def _place_daemon_set(ctx: PlaceContext) -> None:
     placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
     text = "its pod ends with the node, and each new node gets one; nothing counts this"
     placed.report.after_interruption = text if placed.on_spot else no_interruption_text(placed.policy)
-
-
-_ASK_FOR_IT = frozenset({("apps", "Deployment"), ("ray.io", "RayService")})
-"""Kinds that are placed on spot where they ask for it, by modules of their own."""
 
 
 _ROLE_LABEL = "spotwright.dev/role"
@@ -224,8 +198,58 @@ def _explain(ctx: PlaceContext, placed: Placed, *, is_bound: bool) -> None:
         ctx.add_finding(Level.WARNING, ctx.at("spec", "template", "spec", "volumes"), text)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("apps", "Deployment"): _place_deployment,
-    **dict.fromkeys(_REASONS.keys() - _ASK_FOR_IT, _keep_on_demand),
-    ("apps", "DaemonSet"): _place_daemon_set,
-}
+def _kept(
+    group: str,
+    name: str,
+    harm: str,
+    duty: Duty,
+    *paths: str,
+    form: str = "T",
+    is_placed: bool = False,
+    page: str = "",
+) -> Kind:
+    """A kind that stays on on-demand. ``is_placed``: its pods have fields that can say so."""
+    mechanisms = (Mechanism.NODES_ONLY,) if is_placed else ()
+    places = tuple(pods_at(path, form, duty) for path in paths)
+    return Kind(
+        group=group, name=name, place=_keep_on_demand, places=places, mechanisms=mechanisms, harm=harm, page=page
+    )
+
+
+_TEMPLATE = "spec.template"
+_PREDICTOR = ("spec.predictor", "spec.transformer", "spec.explainer")
+_SERVING = (SERVES, Duty.SERVING)
+_INTERACTIVE = (_USED, Duty.INTERACTIVE)
+
+KINDS = (
+    _kept("", "ReplicationController", *_SERVING, _TEMPLATE, is_placed=True),
+    Kind(
+        group="apps",
+        name="DaemonSet",
+        place=_place_daemon_set,
+        places=(pods_at(_TEMPLATE, duty=Duty.SYSTEM),),
+        mechanisms=(Mechanism.NODES_ONLY,),
+        harm=_EVERYWHERE,
+    ),
+    Kind(
+        group="apps",
+        name="Deployment",
+        version="v1",
+        place=_place_deployment,
+        places=(pods_at(_TEMPLATE, duty=Duty.SERVING),),
+        mechanisms=(Mechanism.DEPLOYMENT,),
+        page="deployment",
+        harm=SERVES,
+    ),
+    _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True),
+    _kept("apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services"),
+    _kept("kubeflow.org", "Notebook", *_INTERACTIVE, _TEMPLATE, is_placed=True),
+    _kept("kubeflow.org", "PVCViewer", *_INTERACTIVE, "spec.podSpec", form="S", is_placed=True),
+    _kept("machinelearning.seldon.io", "SeldonDeployment", *_SERVING, "spec.predictors.*.componentSpecs.*"),
+    _kept("serving.knative.dev", "Service", *_SERVING, _TEMPLATE),
+    _kept(_KSERVE, "ClusterServingRuntime", *_SERVING, "spec", form="S"),
+    _kept(_KSERVE, "InferenceService", *_SERVING, *_PREDICTOR, form="S", is_placed=True),
+    _kept(_KSERVE, "LLMInferenceService", *_SERVING, "spec.template", "spec.worker", form="S"),
+    _kept(_KSERVE, "ServingRuntime", *_SERVING, "spec", form="S"),
+    _kept("tensorboard.kubeflow.org", "Tensorboard", *_INTERACTIVE),
+)

@@ -16,14 +16,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, PlaceObject, Reads, pods_at
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.pod_spec import POD, TEMPLATE, TEXT, check, refuse_misplaced
-from spotwright.placing.pods import Placed, Role, add_pod_metadata
+from spotwright.placing.pods import Duty, Placed, Role, add_pod_metadata
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
 __all__ = ["KINDS", "selector_of"]
@@ -352,7 +352,25 @@ def _write_interval(ctx: PlaceContext, path: Path, policy: Policy) -> None:
         ctx.editor.add(path, max(1, math.ceil(policy.error_backoff.first)))
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("sparkoperator.k8s.io", "SparkApplication"): _place_application,
-    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _place_scheduled,
-}
+def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
+    return Kind(
+        group="sparkoperator.k8s.io",
+        name=name,
+        version="v1beta2",
+        place=place,
+        places=(pods_at(f"{spec}.driver", "H", Duty.COORDINATOR), pods_at(f"{spec}.executor", "H")),
+        mechanisms=(Mechanism.SPARK,),
+        reads=Reads.OBJECTS,
+        page=page,
+    )
+
+
+KINDS = (
+    _kind("SparkApplication", "spec", _place_application, "sparkapplication"),
+    _kind("ScheduledSparkApplication", "spec.template", _place_scheduled),
+    Kind(
+        group="sparkoperator.k8s.io",
+        name="SparkConnect",
+        places=(pods_at("spec.server.template", duty=Duty.COORDINATOR), pods_at("spec.executor.template")),
+    ),
+)

@@ -24,11 +24,12 @@ documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, Reads, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -369,8 +370,36 @@ def _place_pipeline(ctx: PlaceContext) -> None:
             _settle_retries(ctx, task.at, placed)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("tekton.dev", "PipelineRun"): _place_pipeline_run,
-    ("tekton.dev", "TaskRun"): _place_task_run,
-    ("tekton.dev", "Pipeline"): _place_pipeline,
-}
+def _pipeline_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The Pipeline to which a PipelineRun refers."""
+    pipeline = spec.get("pipelineRef")
+    yield "Pipeline", pipeline.get("name") if isinstance(pipeline, dict) else None
+
+
+_kind = partial(
+    Kind,
+    group="tekton.dev",
+    version="v1",
+    more_versions=("v1beta1",),
+    takes_any_version=True,
+    mechanisms=(Mechanism.TEKTON,),
+    reads=Reads.OBJECTS,
+)
+
+KINDS = (
+    _kind(
+        name="PipelineRun",
+        place=_place_pipeline_run,
+        places=(
+            pods_at("spec.taskRunTemplate.podTemplate", "H"),
+            pods_at("spec.taskRunSpecs.*.podTemplate", "H", inherits="spec.taskRunTemplate.podTemplate"),
+            pods_at("spec.podTemplate", "H"),  # of v1beta1
+            pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", inherits="spec.podTemplate"),
+        ),
+        makes=("TaskRun",),
+        page="tekton",
+        references=_pipeline_of,
+    ),
+    _kind(name="TaskRun", place=_place_task_run, places=(pods_at("spec.podTemplate", "H"),)),
+    _kind(name="Pipeline", place=_place_pipeline),
+)

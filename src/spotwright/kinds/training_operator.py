@@ -11,11 +11,11 @@ Sources: kubeflow/trainer v1.9.4, ``pkg/controller.v1/common/pod.go`` and ``job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, Reads, Retry, pods_at
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import MOST_RETRIES, RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Path
@@ -58,7 +58,8 @@ class _Kind:
     ``on_demand_reason``: why a role stays on on-demand, by its name in lower case. ``container``: the name of the container that
     its webhook requires. ``restarts``: whether it honours a role's ``restartPolicy``. ``exit_code_only``: whether a failed pod
     fails the job unless the ``restartPolicy`` of its role is ExitCode. ``retries``: whether its default ``restartPolicy`` is
-    OnFailure, and not Never.
+    OnFailure, and not Never. ``is_elastic``: whether an elasticPolicy has torchrun start it. ``own``: fields of its
+    spec that other kinds have in runPolicy.
     """
 
     replicas: str
@@ -67,6 +68,8 @@ class _Kind:
     restarts: bool = True
     exit_code_only: bool = False
     retries: bool = False
+    is_elastic: bool = False
+    own: tuple[str, ...] = ()
     mechanism: Mechanism = Mechanism.EXIT_CODE
 
 
@@ -89,23 +92,11 @@ _TF = {
     "master": "it coordinates, and decides whether the job succeeded",
     "ps": "every worker needs every parameter server",
 }
-_V1: Mapping[str, _Kind] = {
-    "TFJob": _Kind("tfReplicaSpecs", _TF, "tensorflow"),
-    "PyTorchJob": _Kind("pytorchReplicaSpecs", _MASTER, "pytorch", retries=True, mechanism=Mechanism.ANY_ERROR),
-    "XGBoostJob": _Kind("xgbReplicaSpecs", _MASTER, "xgboost", exit_code_only=True),
-    "PaddleJob": _Kind("paddleReplicaSpecs", _MASTER, "paddle", retries=True, mechanism=Mechanism.ANY_ERROR),
-    "JAXJob": _Kind("jaxReplicaSpecs", {}, "jax"),
-    "MPIJob": _Kind("mpiReplicaSpecs", _LAUNCHER, restarts=False, mechanism=Mechanism.MPI_EVICTED),
-}
 
 
-def _place_v1(ctx: PlaceContext) -> None:
-    kind = str(ctx.get("kind"))
-    table = _V1[kind]
+def _place_v1(ctx: PlaceContext, table: _Kind) -> None:
     elastic = ctx.get("spec", "elasticPolicy") is not None
-    members = _place_roles(
-        ctx, table, own=("cleanPodPolicy",) if kind == "MPIJob" else (), is_torch=elastic and kind == "PyTorchJob"
-    )
+    members = _place_roles(ctx, table, own=table.own, is_torch=elastic and table.is_elastic)
     spot = _on_spot(ctx, members)
     if not spot:
         return
@@ -344,14 +335,64 @@ def _settle_cleaning(ctx: PlaceContext) -> None:
         )
 
 
-def _wrong_version(ctx: PlaceContext) -> None:
-    text = f"{ctx.get('apiVersion')} has no {ctx.get('kind')} any more, so nothing is placed: write kubeflow.org/v1"
-    ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
+def _place_mpi(ctx: PlaceContext, table: _Kind) -> None:
+    if str(ctx.get("apiVersion")) == "kubeflow.org/v2beta1":
+        _place_mpi_v2(ctx)
+    else:
+        _place(ctx, table)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    **{("kubeflow.org/v1", kind): _place_v1 for kind in _V1},
-    ("kubeflow.org/v2beta1", "MPIJob"): _place_mpi_v2,
-    **{("kubeflow.org", kind): _wrong_version for kind in _V1},
-}
-"""A kind of another version is reported, not placed."""
+def _place(ctx: PlaceContext, table: _Kind) -> None:
+    if str(ctx.get("apiVersion")) == "kubeflow.org/v1":
+        _place_v1(ctx, table)
+    else:
+        text = f"{ctx.get('apiVersion')} has no {ctx.get('kind')} any more, so nothing is placed: write kubeflow.org/v1"
+        ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
+
+
+def _kind(
+    name: str,
+    table: _Kind,
+    mechanisms: tuple[Mechanism, ...],
+    place: Callable[[PlaceContext, _Kind], None] = _place,
+    **more: Any,
+) -> Kind:
+    return Kind(
+        group="kubeflow.org",
+        name=name,
+        version="v1",
+        takes_any_version=True,
+        place=lambda ctx: place(ctx, table),
+        places=(pods_at(f"spec.{table.replicas}.*.template"),),
+        mechanisms=mechanisms,
+        reads=Reads.RUNS,
+        is_queued=True,
+        **{"page": f"training/{name.lower()}", "retry": Retry.ROLE, **more},
+    )
+
+
+_RESTARTED = (Mechanism.EXIT_CODE, Mechanism.ANY_ERROR, Mechanism.NEVER)
+_RETRIED = (Mechanism.ANY_ERROR, Mechanism.EXIT_CODE, Mechanism.NEVER, Mechanism.ELASTIC)
+_TORCH = _Kind("pytorchReplicaSpecs", _MASTER, "pytorch", retries=True, is_elastic=True, mechanism=Mechanism.ANY_ERROR)
+_PADDLE = _Kind("paddleReplicaSpecs", _MASTER, "paddle", retries=True, mechanism=Mechanism.ANY_ERROR)
+_XGB = _Kind("xgbReplicaSpecs", _MASTER, "xgboost", exit_code_only=True)
+_MPI = _Kind("mpiReplicaSpecs", _LAUNCHER, restarts=False, own=("cleanPodPolicy",), mechanism=Mechanism.MPI_EVICTED)
+
+KINDS = (
+    _kind("TFJob", _Kind("tfReplicaSpecs", _TF, "tensorflow"), _RESTARTED),
+    _kind("PyTorchJob", _TORCH, _RETRIED),
+    _kind("XGBoostJob", _XGB, (Mechanism.EXIT_CODE, Mechanism.IN_PLACE, Mechanism.NEVER)),
+    _kind("PaddleJob", _PADDLE, _RETRIED),
+    _kind("JAXJob", _Kind("jaxReplicaSpecs", {}, "jax"), _RESTARTED),
+    _kind(
+        "MPIJob",
+        _MPI,
+        (Mechanism.MPI_EVICTED, Mechanism.MPI_LAUNCHER),
+        _place_mpi,
+        more_versions=("v2beta1",),
+        retry=Retry.OTHER,
+        makes=("Job",),
+        page="training/tfjob",
+    ),
+)
+"""A job of another version is reported, not placed."""

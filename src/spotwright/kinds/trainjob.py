@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import refuse_in_job
-from spotwright.kinds.jobset import IN_PLACE, SetMember, note_rendezvous, write_failure_policy
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.jobset import IN_PLACE, MECHANISMS, SetMember, note_rendezvous, write_failure_policy
+from spotwright.kinds.kind import Kind, Reads, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.enforcement import Mechanism
@@ -779,8 +780,40 @@ def _place_runtime(ctx: PlaceContext) -> None:
     note_rendezvous(ctx, jobs, members)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("trainer.kubeflow.org", "TrainJob"): _place_trainjob,
-    ("trainer.kubeflow.org", "TrainingRuntime"): _place_runtime,
-    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): _place_runtime,
-}
+def _runtime_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The runtime of a TrainJob."""
+    runtime = spec.get("runtimeRef")
+    runtime = runtime if isinstance(runtime, dict) else {}
+    yield str(runtime.get("kind") or "ClusterTrainingRuntime"), runtime.get("name")
+
+
+_SET = "template.spec.replicatedJobs.*.template.spec.template"
+_kind = partial(Kind, group="trainer.kubeflow.org", version="v1alpha1")
+_of_runtime = partial(
+    _kind,
+    place=_place_runtime,
+    places=(pods_at(f"spec.{_SET}", job=1),),
+    mechanisms=MECHANISMS,
+    reads=Reads.OBJECTS,
+    page_of_retries="jobset",
+)
+
+KINDS = (
+    _kind(
+        name="TrainJob",
+        place=_place_trainjob,
+        places=(
+            pods_at("spec.podSpecOverrides.*", "H"),
+            pods_at("spec.podTemplateOverrides.*.spec", "H"),
+            pods_at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H"),
+        ),
+        mechanisms=(*MECHANISMS, Mechanism.RUNTIME_DECIDES, Mechanism.RUNTIME_PLACED),
+        reads=Reads.RUNS,
+        hands_down=True,
+        page="trainjob",
+        references=_runtime_of,
+        is_queued=True,
+    ),
+    _of_runtime(name="TrainingRuntime", page="trainingruntime"),
+    _of_runtime(name="ClusterTrainingRuntime", is_cluster_wide=True, page="clustertrainingruntime"),
+)

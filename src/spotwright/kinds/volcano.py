@@ -16,10 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import INTERRUPTED_CODES, KILLED, REFUSED
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, pods_at
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -311,7 +312,14 @@ def _what_happens(action: str, limit: Any) -> str:
     return f"{what}, counted against maxRetry {limit}, which fails the Job when the count reaches it"
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("batch.volcano.sh", "Job"): _place_job,
-    ("batch.volcano.sh", "CronJob"): _place_cron_job,
-}
+_kind = partial(
+    Kind,
+    group="batch.volcano.sh",
+    version="v1alpha1",
+    mechanisms=(Mechanism.VOLCANO, Mechanism.VOLCANO_ENDS, Mechanism.VOLCANO_OWN),
+)
+
+KINDS = (
+    _kind(name="Job", place=_place_job, places=(pods_at("spec.tasks.*.template"),), page="volcanojob"),
+    _kind(name="CronJob", place=_place_cron_job, places=(pods_at("spec.jobTemplate.spec.tasks.*.template"),)),
+)

@@ -22,7 +22,6 @@ __all__ = [
     "CONTROLLER_TEXT",
     "IN_A_QUEUE",
     "IN_A_REVERSED_QUEUE",
-    "KINDS",
     "KUBERNETES_GRACE",
     "NOT_NEEDED",
     "ROWS",
@@ -154,55 +153,6 @@ class Mechanism(StrEnum):
     VOLCANO = "volcano"
     VOLCANO_ENDS = "volcano-ends"
     VOLCANO_OWN = "volcano-own"
-
-
-_ON_JOBS = (Mechanism.JOB_IGNORES, Mechanism.JOB_SEPARATES, Mechanism.JOB_COUNTS, Mechanism.JOB_FAILS)
-_OF_SETS = (
-    Mechanism.SET_RESTARTS,
-    Mechanism.SET_SEPARATES,
-    Mechanism.SET_UNCOUNTED,
-    Mechanism.SET_FAILS,
-    Mechanism.SET_ALONE,
-    Mechanism.SET_IN_PLACE,
-)
-_ON_ROLES = (Mechanism.EXIT_CODE, Mechanism.ANY_ERROR, Mechanism.NEVER)
-_ON_STEPS = (Mechanism.ARGO, Mechanism.ARGO_OWN, Mechanism.ARGO_INLINE)
-
-KINDS: Mapping[str, tuple[Mechanism, ...]] = {
-    "Pod": (Mechanism.POD,),
-    **dict.fromkeys(("Job", "CronJob"), _ON_JOBS),
-    **dict.fromkeys(("JobSet", "TrainingRuntime", "ClusterTrainingRuntime"), _OF_SETS),
-    "TrainJob": (*_OF_SETS, Mechanism.RUNTIME_DECIDES, Mechanism.RUNTIME_PLACED),
-    **dict.fromkeys(("TFJob", "JAXJob"), _ON_ROLES),
-    "XGBoostJob": (Mechanism.EXIT_CODE, Mechanism.IN_PLACE, Mechanism.NEVER),
-    **dict.fromkeys(
-        ("PyTorchJob", "PaddleJob"), (Mechanism.ANY_ERROR, Mechanism.EXIT_CODE, Mechanism.NEVER, Mechanism.ELASTIC)
-    ),
-    "MPIJob": (Mechanism.MPI_EVICTED, Mechanism.MPI_LAUNCHER),
-    **dict.fromkeys(("WorkflowTemplate", "ClusterWorkflowTemplate"), _ON_STEPS),
-    **dict.fromkeys(("Workflow", "CronWorkflow"), (*_ON_STEPS, Mechanism.ARGO_TEMPLATES)),
-    "Deployment": (Mechanism.DEPLOYMENT,),
-    **dict.fromkeys(
-        (
-            "DaemonSet",
-            "InferenceService",
-            "Notebook",
-            "PVCViewer",
-            "ReplicaSet",
-            "ReplicationController",
-            "StatefulSet",
-        ),
-        (Mechanism.NODES_ONLY,),
-    ),
-    **dict.fromkeys(("RayCluster", "RayService"), (Mechanism.RAY_CLUSTER,)),
-    **dict.fromkeys(("RayJob", "RayCronJob"), (Mechanism.RAY_JOB,)),
-    **dict.fromkeys(("SparkApplication", "ScheduledSparkApplication"), (Mechanism.SPARK,)),
-    **dict.fromkeys(("PipelineRun", "TaskRun", "Pipeline"), (Mechanism.TEKTON,)),
-    "Job of Volcano": (Mechanism.VOLCANO, Mechanism.VOLCANO_ENDS, Mechanism.VOLCANO_OWN),
-    **dict.fromkeys(("PipelineSpec", "PipelineVersion"), (Mechanism.KFP, Mechanism.KFP_STOCK)),
-}
-"""The mechanisms of each kind. A Katib Experiment has those of its trials' kind; kinds of ``--pod-path`` have
-:attr:`Mechanism.PODS_ONLY`."""
 
 
 NOT_NEEDED = "not needed: it stays on on-demand"

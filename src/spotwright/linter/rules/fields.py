@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import SERVED, PodPlace, facts_of
+from spotwright.kinds.kind import PodPlace, placed_kind
 from spotwright.linter.api_types import (
     AFFINITY_PLACES,
     POD_TYPES,
@@ -133,7 +133,7 @@ def _levels(subject: KubeObject) -> Iterator[_Level]:
         return
     if subject.group == "kubeflow.org" and subject.kind.endswith("Job"):
         yield from _operator_levels(subject)
-    for place in facts_of(subject.group, subject.kind).places:
+    for place in subject.record.places:
         if place.form == "T" and place.steps:
             yield from _levels_of(subject, place)
     if (subject.group, subject.kind) == ("trainer.kubeflow.org", "TrainJob"):
@@ -333,7 +333,7 @@ def _misspelt_retries(subject: KubeObject, _settings: Settings) -> Iterator[Prob
 
 def _next_steps(subject: KubeObject) -> Iterator[tuple[Path, str]]:
     """The levels above the pods of an object, each with the field that leads to them."""
-    for place in facts_of(subject.group, subject.kind).places:
+    for place in subject.record.places:
         for length, step in enumerate(place.steps):
             if step != "*":
                 for at in matching(subject.value, place.steps[:length]):
@@ -342,7 +342,7 @@ def _next_steps(subject: KubeObject) -> Iterator[tuple[Path, str]]:
 
 def _no_template(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """A place of pods that is there and has no pod spec."""
-    for place in facts_of(subject.group, subject.kind).places:
+    for place in subject.record.places:
         if place.form != "T" or not place.steps or subject.group in _SKIPPED:
             continue
         for at in matching(subject.value, place.steps):
@@ -410,9 +410,10 @@ def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
 
 def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """What the object says of itself in a form that nobody can read: its version, its policy."""
-    if subject.kind in SERVED and not subject.api_version:
+    placed = placed_kind(subject.kind)
+    if placed is not None and not subject.api_version:
         text = f"{subject.label} has no apiVersion, so nothing in it was checked"
-        yield Problem(subject.at("kind"), text, f"Write apiVersion: {SERVED[subject.kind]}.")
+        yield Problem(subject.at("kind"), text, f"Write apiVersion: {placed.api_version}.")
     labels, annotations = subject.mapping("metadata", "labels"), subject.mapping("metadata", "annotations")
     try:
         own_layer(labels, annotations, subject.label)
