@@ -34,7 +34,7 @@ from spotwright.kinds.argo_steps import (
     write_deadline,
     write_retries,
 )
-from spotwright.kinds.kind import Kind, PlaceObject, Reads, Retry, pods_at
+from spotwright.kinds.kind import Kind, PlaceObject, Reads, Retry, RetryFields, Words, pods_at
 from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -456,6 +456,29 @@ def _report_references(ctx: PlaceContext, spec: Path) -> None:
             ctx.add_finding(Level.WARNING, (*call.path, "templateRef"), text)
 
 
+_STRATEGY = {
+    **dict.fromkeys(("limit", "retryPolicy", "expression")),
+    "backoff": dict.fromkeys(("duration", "factor", "maxDuration", "cap")),
+    "affinity": {"nodeAntiAffinity": None},
+}
+_POLICIES = ("Always", "OnFailure", "OnError", "OnTransientError")
+_INSIDE = ("dag", "dag.tasks.*", "steps.*.*", "container", "script", "containerSet.containers.*")
+
+
+def _retry_fields(top: str) -> RetryFields:
+    """What a workflow at this path retries. Source: the custom resource definitions of argo-workflows v3.7 and v4.0."""
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": ()}
+    levels = (top, f"{top}.templateDefaults", f"{top}.templates.*")
+    own = dict.fromkeys(levels, ("retryStrategy",))
+    inside: dict[str, tuple[str, ...]] = dict.fromkeys((f"{top}.templates.*.{level}" for level in _INSIDE), ())
+    return RetryFields(
+        f"{top}.templates[].retryStrategy",
+        {**above, **own, **inside},
+        {f"{level}.retryStrategy": _STRATEGY for level in levels},
+        tuple(Words(f"{level}.retryStrategy.retryPolicy", _POLICIES) for level in levels),
+    )
+
+
 _STEPS = (Mechanism.ARGO, Mechanism.ARGO_OWN, Mechanism.ARGO_INLINE)
 
 
@@ -472,6 +495,7 @@ def _kind(
         mechanisms=(*_STEPS, Mechanism.ARGO_TEMPLATES) if is_run else _STEPS,
         references=_references if is_run else None,
         retry=Retry.STEP,
+        retries=_retry_fields(spec),
         **{"reads": Reads.OBJECTS, "page": name.lower(), "page_of_retries": "argo", **more},
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Reads, Retry, pods_at
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, levels_of_pods, pods_at
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import POLICY_ANNOTATION, RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -36,8 +36,10 @@ from spotwright.placing.retries import (
 __all__ = [
     "DISRUPTION_CONDITION",
     "INTERRUPTED_CODES",
+    "JOB_RETRIES",
     "KILLED",
     "KINDS",
+    "POD_FAILURE_POLICY",
     "REFUSED",
     "REPLACEMENT_ANNOTATION",
     "action_on_eviction",
@@ -599,6 +601,28 @@ def _why_counted(owners: Sequence[Mapping[str, Any]]) -> str:
     return f"its Job would count it against backoffLimit {limit}: its podFailurePolicy does not ignore DisruptionTarget"
 
 
+POD_FAILURE_POLICY = {
+    "rules": [
+        {
+            "action": None,
+            "onExitCodes": dict.fromkeys(("containerName", "operator", "values")),
+            "onPodConditions": [dict.fromkeys(("type", "status"))],
+        }
+    ]
+}
+"""All fields of a ``podFailurePolicy``. Source: Kubernetes API reference, JobSpec."""
+
+JOB_RETRIES = ("backoffLimit", "backoffLimitPerIndex", "podFailurePolicy")
+"""The fields of a Job spec that say what is retried."""
+
+
+def _retries(top: str) -> RetryFields:
+    """What a Job spec at this path retries."""
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": (), "spec.jobTemplate": ()}
+    levels = {**above, top: JOB_RETRIES, **levels_of_pods(f"{top}.template")}
+    return RetryFields(f"{top}.backoffLimit", levels, {f"{top}.podFailurePolicy": POD_FAILURE_POLICY})
+
+
 _MECHANISMS = (Mechanism.JOB_IGNORES, Mechanism.JOB_SEPARATES, Mechanism.JOB_COUNTS, Mechanism.JOB_FAILS)
 
 KINDS = (
@@ -609,6 +633,7 @@ KINDS = (
         place=_place_pod,
         places=(pods_at(""),),
         retry=Retry.NONE,
+        retries=RetryFields(levels={"spec": (), "spec.containers.*": ()}),
         mechanisms=(Mechanism.POD,),
         reads=Reads.OBJECTS,
         short_name="po",
@@ -621,6 +646,7 @@ KINDS = (
         place=_place_job,
         places=(pods_at("spec.template", job=1),),
         retry=Retry.JOB,
+        retries=_retries("spec"),
         mechanisms=_MECHANISMS,
         reads=Reads.RUNS,
         is_queued=True,
@@ -636,6 +662,7 @@ KINDS = (
         place=_place_cron_job,
         places=(pods_at("spec.jobTemplate.spec.template", job=1),),
         retry=Retry.JOB,
+        retries=_retries("spec.jobTemplate.spec"),
         mechanisms=_MECHANISMS,
         reads=Reads.OBJECTS,
         is_queued=True,

@@ -27,6 +27,8 @@ from typing import Any
 
 from spotwright.kinds.job import (
     INTERRUPTED_CODES,
+    JOB_RETRIES,
+    POD_FAILURE_POLICY,
     action_on_eviction,
     add_disruption_rule,
     find_disruption_rule,
@@ -38,7 +40,7 @@ from spotwright.kinds.job import (
     waits_for_failed_pods,
     write_replacement,
 )
-from spotwright.kinds.kind import Kind, Reads, Retry, pods_at
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -65,6 +67,7 @@ __all__ = [
     "has_agent",
     "is_matched",
     "note_rendezvous",
+    "retries_of_set",
     "why_not_matched",
     "write_failure_policy",
 ]
@@ -586,6 +589,37 @@ def _may_be(names: Any, name: str) -> bool:
     return not isinstance(names, list) or not names or name in names
 
 
+_POLICY = {
+    **dict.fromkeys(("maxRestarts", "restartStrategy")),
+    "rules": [
+        dict.fromkeys(("name", "action", "onJobFailureReasons", "onJobFailureMessagePatterns", "targetReplicatedJobs"))
+    ],
+}
+_STRATEGIES = ("Recreate", "BlockingRecreate", "InPlaceRestart")
+_ACTIONS = ("FailJobSet", *_RESTARTS, "RestartJob", "RestartJobAndIgnoreMaxRestarts")
+_REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
+
+
+def retries_of_set(top: str) -> RetryFields:
+    """What the spec of a JobSet at this path retries.
+
+    Sources: the custom resource definition of jobset v0.12; ``pkg/webhooks/jobset_webhook.go``.
+    """
+    job, policy = f"{top}.replicatedJobs.*.template", f"{top}.failurePolicy"
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else dict.fromkeys(("spec", "spec.template"), ())
+    levels = {top: ("failurePolicy",), f"{top}.replicatedJobs.*": (), job: (), f"{job}.spec": JOB_RETRIES}
+    return RetryFields(
+        f"{policy}.maxRestarts",
+        {**above, **levels, **levels_of_pods(f"{job}.spec.template")},
+        {policy: _POLICY, f"{job}.spec.podFailurePolicy": POD_FAILURE_POLICY},
+        (
+            Words(f"{policy}.restartStrategy", _STRATEGIES),
+            Words(f"{policy}.rules.*.action", _ACTIONS),
+            Words(f"{policy}.rules.*.onJobFailureReasons.*", _REASONS),
+        ),
+    )
+
+
 MECHANISMS = (
     Mechanism.SET_RESTARTS,
     Mechanism.SET_SEPARATES,
@@ -604,6 +638,7 @@ KINDS = (
         place=_place_jobset,
         places=(pods_at("spec.replicatedJobs.*.template.spec.template", job=1),),
         retry=Retry.SET,
+        retries=retries_of_set("spec"),
         mechanisms=MECHANISMS,
         reads=Reads.RUNS,
         makes=("Job",),

@@ -25,10 +25,13 @@ __all__ = [
     "PodPlace",
     "Reads",
     "Retry",
+    "RetryFields",
+    "Words",
     "all_kinds",
     "group_of",
     "kind_in",
     "kind_of",
+    "levels_of_pods",
     "may_be_run",
     "placed_kind",
     "pods_at",
@@ -82,23 +85,52 @@ class PodPlace(NamedTuple):
     inherits: tuple[str, ...] = ()
 
 
+class Words(NamedTuple):
+    """The words that the field at a path may have; ``version``: in this version alone."""
+
+    path: str
+    words: tuple[str, ...]
+    version: str = ""
+
+
+class RetryFields(NamedTuple):
+    """How people write what a kind retries. Paths are from the object, with ``*`` for every item or key.
+
+    ``home`` is the field that says how often, with ``[]`` behind the name of a list; empty where nothing retries. ``levels`` are
+    the places at which people write retries, each with those words for them that it has. ``types`` are all fields of what stands
+    at a path: of a mapping each with its own type, of a list that of its items, ``None`` for what is not looked at.
+    """
+
+    home: str = ""
+    levels: Mapping[str, tuple[str, ...]] = {}
+    types: Mapping[str, Any] = {}
+    values: tuple[Words, ...] = ()
+
+
+_NO_FIELDS = RetryFields()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """What is known of one kind. The interface of Kueue's ``GenericJob`` was the model for what belongs here.
 
     ``version`` is the one that is placed and read; empty: no API server is asked about the kind. ``more_versions`` are those
     that a cluster may serve instead. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
-    ``place`` places an object; ``None``: it passes through unchanged. ``places`` are those of its pods, and ``retry`` is who
-    makes a lost one again. ``mechanisms`` are its ways to go on after the end of an attempt. ``harm`` is what an interruption
-    does, where one of its pods hurts people and not the work alone.
+    ``place`` places an object; ``None``: it passes through unchanged.
+
+    ``places`` are those of its pods. ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms``
+    are its ways to go on after the end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the
+    work alone. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a
+    failure. ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
+
     ``makes`` are kinds that its controller makes, whose objects follow theirs and are not placed by themselves.
     ``hands_down``: what its controller makes is placed by the policy of the object, of which it copies no metadata.
     ``references`` are the objects that its placement reads. ``is_queued``: Kueue gives it the default queue of its namespace,
     as Kueue is installed; kinds that Kueue manages only where its administrator says so are not. Source: kubernetes-sigs/kueue,
-    ``config/components/manager/controller_manager_config.yaml``. ``short_name`` is one of kubectl's. ``why_not_evicted``: what
-    an eviction costs, where it may cost nothing; else it counts as a failure. ``makes_pods_later``: after some have failed, its
-    controller waits before it makes the next. ``page`` is its page in docs/kinds, ``page_of_retries`` that of the kind that
-    goes on as it does, whose table it does not repeat.
+    ``config/components/manager/controller_manager_config.yaml``.
+
+    ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, ``page_of_retries`` that of the kind that goes on as
+    it does, whose table it does not repeat.
     """
 
     group: str
@@ -110,6 +142,7 @@ class Kind:
     place: PlaceObject | None = None
     places: tuple[PodPlace, ...] = ()
     retry: Retry = Retry.OTHER
+    retries: RetryFields = _NO_FIELDS
     mechanisms: tuple[Mechanism, ...] = ()
     harm: str = ""
     reads: Reads = Reads.NOTHING
@@ -142,6 +175,11 @@ class Kind:
 def pods_at(path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "") -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
     return PodPlace(_steps(path), form, duty, job, _steps(inherits))
+
+
+def levels_of_pods(template: str) -> dict[str, tuple[str, ...]]:
+    """The levels of a pod template, which have no retries."""
+    return dict.fromkeys((template, f"{template}.spec", f"{template}.spec.containers.*"), ())
 
 
 def _steps(path: str) -> tuple[str, ...]:

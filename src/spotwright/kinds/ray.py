@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import Kind, PodPlace, Reads, pods_at
+from spotwright.kinds.kind import Kind, PodPlace, Reads, RetryFields, levels_of_pods, pods_at
 from spotwright.kinds.services import SERVES, leave_unchanged
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -327,6 +327,18 @@ def _pods(prefix: str, workers: Duty = Duty.WORKER) -> tuple[PodPlace, ...]:
     )
 
 
+_GROUPS = ("spec.rayClusterSpec.headGroupSpec", "spec.rayClusterSpec.workerGroupSpecs.*")
+_RETRIES = RetryFields(
+    "spec.backoffLimit",
+    {
+        "spec": ("backoffLimit",),
+        **dict.fromkeys(("spec.rayClusterSpec", *_GROUPS), ()),
+        **{at: () for group in _GROUPS for at in levels_of_pods(f"{group}.template")},
+        **levels_of_pods("spec.submitterPodTemplate"),
+    },
+    {"spec.submitterConfig": {"backoffLimit": None}},
+)
+
 _kind = partial(Kind, group="ray.io", version="v1", reads=Reads.OBJECTS, is_queued=True)
 
 KINDS = (
@@ -346,6 +358,7 @@ KINDS = (
         places=(*_pods("spec.rayClusterSpec"), pods_at("spec.submitterPodTemplate", duty=Duty.COORDINATOR)),
         mechanisms=(Mechanism.RAY_JOB,),
         page="rayjob",
+        retries=_RETRIES,
         makes=("RayCluster",),
     ),
     _kind(name="RayCronJob", place=_place_cron_job, mechanisms=(Mechanism.RAY_JOB,)),

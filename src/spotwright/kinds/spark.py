@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotwright.kinds.kind import Kind, PlaceObject, Reads, pods_at
+from spotwright.kinds.kind import Kind, PlaceObject, Reads, RetryFields, Words, pods_at
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -352,6 +352,23 @@ def _write_interval(ctx: PlaceContext, path: Path, policy: Policy) -> None:
         ctx.editor.add(path, max(1, math.ceil(policy.error_backoff.first)))
 
 
+_POLICY = dict.fromkeys(
+    (
+        *("type", "onFailureRetries", "onFailureRetryInterval"),
+        *("onSubmissionFailureRetries", "onSubmissionFailureRetryInterval"),
+    )
+)
+
+
+def _retries(top: str) -> RetryFields:
+    """What an application at this path retries. Source: the custom resource definitions of spark-operator v2.5."""
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": ()}
+    levels = {top: ("restartPolicy", "failureRetries"), f"{top}.driver": (), f"{top}.executor": ()}
+    policy = f"{top}.restartPolicy"
+    words = (Words(f"{policy}.type", ("Never", "Always", "OnFailure")),)
+    return RetryFields(f"{policy}.onFailureRetries", {**above, **levels}, {policy: _POLICY}, words)
+
+
 def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
     return Kind(
         group="sparkoperator.k8s.io",
@@ -359,6 +376,7 @@ def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
         version="v1beta2",
         place=place,
         places=(pods_at(f"{spec}.driver", "H", Duty.COORDINATOR), pods_at(f"{spec}.executor", "H")),
+        retries=_retries(spec),
         mechanisms=(Mechanism.SPARK,),
         reads=Reads.OBJECTS,
         page=page,

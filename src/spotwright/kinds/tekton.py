@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Reads, pods_at
+from spotwright.kinds.kind import Kind, Reads, RetryFields, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -376,6 +376,17 @@ def _pipeline_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "Pipeline", pipeline.get("name") if isinstance(pipeline, dict) else None
 
 
+_IN_TASK = ("taskSpec", "taskRef", "taskSpec.steps.*")
+
+
+def _retries(pipeline: str, *above: str) -> RetryFields:
+    """What the tasks of a pipeline at this path retry."""
+    tasks = (f"{pipeline}.tasks.*", f"{pipeline}.finally.*")
+    inside: dict[str, tuple[str, ...]] = dict.fromkeys((f"{task}.{level}" for task in tasks for level in _IN_TASK), ())
+    levels = {**dict.fromkeys((*above, pipeline), ()), **dict.fromkeys(tasks, ("retries",)), **inside}
+    return RetryFields(f"{pipeline}.tasks[].retries", levels)
+
+
 _kind = partial(
     Kind,
     group="tekton.dev",
@@ -398,8 +409,14 @@ KINDS = (
         ),
         makes=("TaskRun",),
         page="tekton",
+        retries=_retries("spec.pipelineSpec", "spec", "spec.taskRunTemplate", "spec.taskRunSpecs.*"),
         references=_pipeline_of,
     ),
-    _kind(name="TaskRun", place=_place_task_run, places=(pods_at("spec.podTemplate", "H"),)),
-    _kind(name="Pipeline", place=_place_pipeline),
+    _kind(
+        name="TaskRun",
+        place=_place_task_run,
+        places=(pods_at("spec.podTemplate", "H"),),
+        retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
+    ),
+    _kind(name="Pipeline", place=_place_pipeline, retries=_retries("spec")),
 )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Reads, Retry, pods_at
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import MOST_RETRIES, RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Path
@@ -350,11 +350,45 @@ def _place(ctx: PlaceContext, table: _Kind) -> None:
         ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
 
 
+_RUN_POLICY = {
+    **dict.fromkeys(("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "managedBy", "suspend")),
+    "ttlSecondsAfterFinished": None,
+    "schedulingPolicy": dict.fromkeys(
+        ("minAvailable", "minResources", "priorityClass", "queue", "scheduleTimeoutSeconds")
+    ),
+}
+_ELASTIC = {
+    **dict.fromkeys(("maxReplicas", "maxRestarts", "metrics", "minReplicas", "nProcPerNode", "standalone")),
+    **dict.fromkeys(("rdzvBackend", "rdzvConf", "rdzvHost", "rdzvId", "rdzvPort")),
+}
+_ROLE_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+_CLEANED = ("All", "Running", "None")
+
+
+def _retries(table: _Kind, more: Sequence[Words]) -> RetryFields:
+    """What a job retries.
+
+    Sources: the custom resource definitions of training-operator v1.9; mpi-operator v0.8, ``pkg/apis/kubeflow/validation``.
+    """
+    role = f"spec.{table.replicas}.*"
+    return RetryFields(
+        "spec.runPolicy.backoffLimit",
+        {"spec": ("runPolicy",), role: ("restartPolicy",), **levels_of_pods(f"{role}.template")},
+        {"spec.runPolicy": _RUN_POLICY, **({"spec.elasticPolicy": _ELASTIC} if table.is_elastic else {})},
+        (
+            Words(f"{role}.restartPolicy", _ROLE_POLICIES, "v1"),
+            *more,
+            Words("spec.runPolicy.cleanPodPolicy", _CLEANED),
+        ),
+    )
+
+
 def _kind(
     name: str,
     table: _Kind,
     mechanisms: tuple[Mechanism, ...],
     place: Callable[[PlaceContext, _Kind], None] = _place,
+    words: Sequence[Words] = (),
     **more: Any,
 ) -> Kind:
     return Kind(
@@ -365,6 +399,7 @@ def _kind(
         place=lambda ctx: place(ctx, table),
         places=(pods_at(f"spec.{table.replicas}.*.template"),),
         mechanisms=mechanisms,
+        retries=_retries(table, words),
         reads=Reads.RUNS,
         is_queued=True,
         **{"page": f"training/{name.lower()}", "retry": Retry.ROLE, **more},
@@ -390,6 +425,7 @@ KINDS = (
         (Mechanism.MPI_EVICTED, Mechanism.MPI_LAUNCHER),
         _place_mpi,
         more_versions=("v2beta1",),
+        words=[Words("spec.mpiReplicaSpecs.*.restartPolicy", ("Never", "OnFailure"), "v2beta1")],
         retry=Retry.OTHER,
         makes=("Job",),
         page="training/tfjob",

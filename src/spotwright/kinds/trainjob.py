@@ -15,7 +15,14 @@ from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import refuse_in_job
-from spotwright.kinds.jobset import IN_PLACE, MECHANISMS, SetMember, note_rendezvous, write_failure_policy
+from spotwright.kinds.jobset import (
+    IN_PLACE,
+    MECHANISMS,
+    SetMember,
+    note_rendezvous,
+    retries_of_set,
+    write_failure_policy,
+)
 from spotwright.kinds.kind import Kind, Reads, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
@@ -796,6 +803,7 @@ _of_runtime = partial(
     mechanisms=MECHANISMS,
     reads=Reads.OBJECTS,
     page_of_retries="jobset",
+    retries=retries_of_set("spec.template.spec"),
 )
 
 KINDS = (

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import INTERRUPTED_CODES, KILLED, REFUSED
-from spotwright.kinds.kind import Kind, pods_at
+from spotwright.kinds.kind import Kind, RetryFields, Words, levels_of_pods, pods_at
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -312,6 +312,34 @@ def _what_happens(action: str, limit: Any) -> str:
     return f"{what}, counted against maxRetry {limit}, which fails the Job when the count reaches it"
 
 
+_POLICIES = [dict.fromkeys(("action", "event", "events", "exitCode", "timeout"))]
+_EVENTS = (
+    *("*", "PodPending", "PodRunning", "PodFailed", "PodEvicted", "Unknown", "TaskCompleted", "TaskFailed"),
+    *("OutOfSync", "CommandIssued", "JobUpdated"),
+)
+_ACTIONS = (
+    *("AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob"),
+    *("CompleteJob", "ResumeJob", "SyncJob", "EnqueueJob"),
+)
+
+
+def _retries(top: str) -> RetryFields:
+    """What a Job spec at this path retries.
+
+    Sources: the custom resource definitions of volcano v1.15; ``pkg/apis/bus/v1alpha1/actions.go``.
+    """
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": ()}
+    levels = dict.fromkeys((top, f"{top}.tasks.*"), ("maxRetry", "policies"))
+    policies = (f"{top}.policies", f"{top}.tasks.*.policies")
+    words = (("event", _EVENTS), ("events.*", _EVENTS), ("action", _ACTIONS))
+    return RetryFields(
+        f"{top}.maxRetry",
+        {**above, **levels, **levels_of_pods(f"{top}.tasks.*.template")},
+        dict.fromkeys(policies, _POLICIES),
+        tuple(Words(f"{policy}.*.{field}", values) for policy in policies for field, values in words),
+    )
+
+
 _kind = partial(
     Kind,
     group="batch.volcano.sh",
@@ -320,6 +348,17 @@ _kind = partial(
 )
 
 KINDS = (
-    _kind(name="Job", place=_place_job, places=(pods_at("spec.tasks.*.template"),), page="volcanojob"),
-    _kind(name="CronJob", place=_place_cron_job, places=(pods_at("spec.jobTemplate.spec.tasks.*.template"),)),
+    _kind(
+        name="Job",
+        place=_place_job,
+        retries=_retries("spec"),
+        places=(pods_at("spec.tasks.*.template"),),
+        page="volcanojob",
+    ),
+    _kind(
+        name="CronJob",
+        place=_place_cron_job,
+        retries=_retries("spec.jobTemplate.spec"),
+        places=(pods_at("spec.jobTemplate.spec.tasks.*.template"),),
+    ),
 )

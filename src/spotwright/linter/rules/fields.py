@@ -17,11 +17,8 @@ from spotwright.linter.api_types import (
     AFFINITY_PLACES,
     POD_TYPES,
     RESOURCES,
-    RETRY_HOMES,
-    RETRY_TYPES,
     RETRY_WORDS,
     Misspelt,
-    RetryHome,
     misspelt_in,
     nearly,
 )
@@ -82,29 +79,27 @@ def _at_levels(subject: KubeObject) -> Iterator[Misspelt]:
                 yield Misspelt((*level.at, name), name, f"Write it under {show((*level.target, name))}.")
 
 
-def _homes(subject: KubeObject) -> Iterator[tuple[RetryHome, Path, tuple[str, ...]]]:
+def _homes(subject: KubeObject) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """The levels of an object at which somebody may have written retries, each with the words that it has."""
-    group, kind = subject.group, subject.kind
-    for home in RETRY_HOMES:
-        if home.group == group and kind in home.kinds:
-            for level, own in home.levels.items():
-                for at in matching(subject.value, tuple(level.split("."))):
-                    yield home, at, own
+    for level, own in subject.record.retries.levels.items():
+        for at in matching(subject.value, tuple(level.split("."))):
+            yield at, own
 
 
 def _retries_elsewhere(subject: KubeObject) -> Iterator[Misspelt]:
     """Words for retries where the kind does not have them: those of another system, and those of another level."""
-    for home, at, own in _homes(subject):
+    for at, own in _homes(subject):
         for name in subject.mapping(*at):
             if name in RETRY_WORDS and name not in own:
-                yield Misspelt((*at, name), name, _retry_fix(subject, home, at, name))
+                yield Misspelt((*at, name), name, _retry_fix(subject, at, name))
 
 
-def _retry_fix(subject: KubeObject, home: RetryHome, at: Path, name: str) -> str:
-    if not home.home:
+def _retry_fix(subject: KubeObject, at: Path, name: str) -> str:
+    home = subject.record.retries.home
+    if not home:
         return "Make the Pod the template of a Job: nobody makes a bare Pod again."
     steps: list[str] = []
-    for step in home.home.split("."):
+    for step in home.split("."):
         plain = step.removesuffix("[]")
         steps.append(step if plain == step else f"{plain}[{_index(subject, at, (*steps, plain))}]")
         if plain == name:
@@ -313,15 +308,13 @@ def _problems(found: Iterable[Misspelt]) -> Iterator[Problem]:
 def _misspelt_retries(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """Fields of retries that the kind does not have, and names that are nearly those of its retries or its pods."""
     said = {path for path, _, _ in (*_at_levels(subject), *_retries_elsewhere(subject))}
-    group, kind = subject.group, subject.kind
-    for place in RETRY_TYPES:
-        if place.group == group and kind in place.kinds:
-            for at in matching(subject.value, place.steps):
-                found = misspelt_in(subject.get(*at), place.type, at)
-                fresh = (one._replace(path=subject.at(*one.path)) for one in found if one.path not in said)
-                yield from _problems(fresh)
+    for path, fields in subject.record.retries.types.items():
+        for at in matching(subject.value, tuple(path.split("."))):
+            found = misspelt_in(subject.get(*at), fields, at)
+            fresh = (one._replace(path=subject.at(*one.path)) for one in found if one.path not in said)
+            yield from _problems(fresh)
     wanted: dict[Path, set[str]] = {}
-    for _, at, own in _homes(subject):
+    for at, own in _homes(subject):
         wanted.setdefault(at, set()).update(own)
     for at, field in _next_steps(subject):
         wanted.setdefault(at, set()).add(field)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from spotwright.kinds.kind import Retry
-from spotwright.linter.api_types import RETRY_VALUES, nearly
+from spotwright.linter.api_types import nearly
 from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.rules.python import exit_on_sigterm
 from spotwright.linter.settings import Settings
@@ -216,17 +216,15 @@ def _meant(given: str, known: Sequence[str], path: Path) -> tuple[str, tuple[Men
 
 def _unknown_values(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """Fields of retries with a word that the kind does not have."""
-    group, version, kind = subject.group, subject.api_version, subject.kind
-    for place in RETRY_VALUES:
-        if place.group not in (group, version) or kind not in place.kinds:
-            continue
-        for at in matching(subject.value, place.steps):
+    version = subject.api_version.rpartition("/")[2]
+    for path, words, only in subject.record.retries.values:
+        for at in matching(subject.value, tuple(path.split("."))) if only in ("", version) else ():
             given = subject.get(*at)
-            if isinstance(given, dict | list) or is_placeholder(given) or given in place.values:
+            if isinstance(given, dict | list) or is_placeholder(given) or given in words:
                 continue
             name = next(str(step) for step in reversed(at) if isinstance(step, str))
-            text = f"{subject.label} has {name} {given}; the values are {', '.join(place.values)}"
-            yield Problem(subject.at(*at), text, *_meant(str(given), place.values, subject.at(*at)))
+            text = f"{subject.label} has {name} {given}; the values are {', '.join(words)}"
+            yield Problem(subject.at(*at), text, *_meant(str(given), words, subject.at(*at)))
 
 
 def _trapped(pods: Pods, _settings: Settings) -> Iterator[Problem]:
