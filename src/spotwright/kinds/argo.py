@@ -39,13 +39,92 @@ from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Document, Path
-from spotwright.placing.enforcement import Anchor, Mechanism
+from spotwright.placing.enforcement import (
+    BACKOFFS,
+    BY_CONTROLLER,
+    POD_FACTS,
+    Anchor,
+    Enforcer,
+    Fact,
+    Mechanism,
+    in_object,
+    nothing,
+    waits,
+)
 from spotwright.placing.merging import place_merged, strategic, write
 from spotwright.placing.patch import Editor, value_at
 from spotwright.placing.pod_spec import POD_FIELDS, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, queue_of
 
 __all__ = ["KINDS", "place_by_reference"]
+
+
+_IN_TEMPLATES = Fact(Enforcer.KIND, note="its templates, as their own policy says")
+_ARGO_LIMIT = "retry:retryStrategy.limit"
+_ARGO_WAITS: Mapping[str, Fact] = {
+    "interruptions.backoff": in_object("retry:retryStrategy.backoff.duration"),
+    "interruptions.factor": in_object("retry:retryStrategy.backoff.factor"),
+    "interruptions.ceiling": in_object("retry:retryStrategy.backoff.cap"),
+    **dict.fromkeys(("errors.backoff", "errors.factor", "errors.ceiling"), nothing("Argo has one backoff for both")),
+}
+_FACTS: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **_ARGO_WAITS,
+    "interruptions.max": in_object(_ARGO_LIMIT, "errors count there too, lost nodes do not"),
+    "errors.retries: 0": in_object(
+        "retry:retryStrategy.expression",
+        "interruptions only",
+        absent=in_object(
+            _ARGO_LIMIT, "interruptions count there too", absent=Fact(Enforcer.KIND, note="Argo, by default")
+        ),
+    ),
+    "errors.retries": in_object(
+        "retry:retryStrategy.expression",
+        "only as one of the first retries",
+        absent=in_object(_ARGO_LIMIT, "interruptions count there too"),
+    ),
+    "fall_back_after": in_object("fallback:podSpecPatch", "counts errors too, no lost nodes", absent=BY_CONTROLLER),
+    "pending_timeout": BY_CONTROLLER,
+    "grace_period": in_object("pod:terminationGracePeriodSeconds", "in podSpecPatch"),
+    "timeout": in_object(
+        "deadline:activeDeadlineSeconds",
+        "for each attempt",
+        absent=in_object("limit:timeout", "for each attempt", absent=nothing("only code that runs to its end gets it")),
+    ),
+}
+
+_ARGO = Mechanism("", _FACTS)
+
+_ARGO_OWN = Mechanism(
+    "its own `retryStrategy`",
+    {
+        **_FACTS,
+        **waits("its own retryStrategy decides"),
+        "errors.retries: 0": in_object(_ARGO_LIMIT, "interruptions count there too"),
+        "errors.retries": in_object(_ARGO_LIMIT, "interruptions count there too"),
+    },
+)
+
+_ARGO_INLINE = Mechanism(
+    "an inline template that Argo loses with retries",
+    {
+        **_FACTS,
+        **waits("an inline template gets no retries"),
+        "interruptions.max": nothing("an inline template gets no retries", is_reported=True),
+        "errors.retries: 0": Fact(Enforcer.KIND, note="Argo, by default"),
+        "errors.retries": nothing("an inline template gets no retries", is_reported=True),
+        "fall_back_after": nothing("an inline template gets no retries", is_reported=True),
+    },
+)
+
+_ARGO_TEMPLATES = Mechanism(
+    "a `workflowTemplateRef` to an object of the same command",
+    {
+        **_FACTS,
+        **dict.fromkeys((*BACKOFFS, "interruptions.max", "errors.retries: 0", "errors.retries"), _IN_TEMPLATES),
+        **dict.fromkeys(("fall_back_after", "timeout"), _IN_TEMPLATES),
+    },
+)
 
 
 _SCHEDULING = ("tolerations", "affinity", "nodeSelector")
@@ -152,14 +231,14 @@ def _write(
     sentence = _workflow_retries(ctx, spec, other, source, placed)
     for template, decisions in zip(templates(other, _SPEC), all_placed, strict=True):
         report = decisions.report
-        report.after_interruption, report.frozen, report.mechanism = sentence, _FROZEN, Mechanism.ARGO
+        report.after_interruption, report.frozen, report.mechanism = sentence, _FROZEN, _ARGO
         report.anchor("retry", ctx.editor, spec)
         levels = (template.path, (*_SPEC, "templateDefaults"), _SPEC)
         own = next((path for path in levels if other.editor.get((*path, "retryStrategy")) is not None), None)
         if ctx.is_input(source):
-            report.mechanism = Mechanism.ARGO_TEMPLATES
+            report.mechanism = _ARGO_TEMPLATES
         elif own is not None:
-            report.mechanism = Mechanism.ARGO_OWN
+            report.mechanism = _ARGO_OWN
             report.anchor("retry", other.editor, own)
 
 
@@ -286,7 +365,7 @@ def _patches(ctx: PlaceContext, spec: Path, template: Template) -> tuple[Path, P
 def _retries(ctx: PlaceContext, spec: Path, template: Template, placed: Placed) -> Retries:
     """Write the retries of the user's code; Argo's own pods and daemons keep theirs."""
     report = placed.report
-    report.mechanism = Mechanism.ARGO
+    report.mechanism = _ARGO
     report.anchor("template", ctx.editor, template.path)
     report.anchor("retry", ctx.editor, template.path)
     if template.on_demand_reason:
@@ -300,13 +379,13 @@ def _retries(ctx: PlaceContext, spec: Path, template: Template, placed: Placed) 
     if _loses_inline_retries(ctx, template) and not any(ctx.editor.get(path) for path in (own, *inherited)):
         text = f"an inline template gets no retries: with them Argo ends the step as {_LOST_TEMPLATE}; {_inline_advice(ctx)}"
         ctx.add_finding(Level.WARNING, template.path, f"{template.name}: {text}")
-        report.mechanism = Mechanism.ARGO_INLINE
+        report.mechanism = _ARGO_INLINE
         report.after_interruption = "an interruption ends the step: an inline template gets no retries"
         return Retries(is_retried=False, limit=0, sentence=report.after_interruption)
     retries = write_retries(ctx, own, inherited, placed)
     report.after_interruption = retries.sentence
     if retries.own_at is not None:
-        report.mechanism = Mechanism.ARGO_OWN
+        report.mechanism = _ARGO_OWN
         report.anchor("retry", ctx.editor, retries.own_at)
         if _loses_inline_retries(ctx, template):
             text = f"with retries, Argo ends an inline template as {_LOST_TEMPLATE}; {_inline_advice(ctx)}"
@@ -479,7 +558,7 @@ def _retry_fields(top: str) -> RetryFields:
     )
 
 
-_STEPS = (Mechanism.ARGO, Mechanism.ARGO_OWN, Mechanism.ARGO_INLINE)
+_STEPS = (_ARGO, _ARGO_OWN, _ARGO_INLINE)
 
 
 def _kind(
@@ -492,7 +571,7 @@ def _kind(
         version="v1alpha1",
         place=place,
         places=(pods_at(spec, "H"), pods_at(f"{spec}.templateDefaults", "H"), pods_at(f"{spec}.templates.*", "H")),
-        mechanisms=(*_STEPS, Mechanism.ARGO_TEMPLATES) if is_run else _STEPS,
+        mechanisms=(*_STEPS, _ARGO_TEMPLATES) if is_run else _STEPS,
         references=_references if is_run else None,
         retry=Retry.STEP,
         retries=_retry_fields(spec),

@@ -43,7 +43,7 @@ from spotwright.kinds.job import (
 from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import BY_CONTROLLER, POD_FACTS, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import JOB_FIELDS, METADATA, POD_FIELDS, TEMPLATE, TEXT, check, refuse_misplaced
@@ -63,6 +63,10 @@ __all__ = [
     "KINDS",
     "MECHANISMS",
     "MOST_RULES",
+    "SET_ALONE",
+    "SET_FACTS",
+    "SET_IN_PLACE",
+    "SET_RESTARTS",
     "SetMember",
     "has_agent",
     "is_matched",
@@ -71,6 +75,62 @@ __all__ = [
     "why_not_matched",
     "write_failure_policy",
 ]
+
+
+_SET_WAITS = waits("the set restarts at once")
+_SET_LIMIT = "set:failurePolicy.maxRestarts"
+SET_FACTS: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **_SET_WAITS,
+    "interruptions.max": in_object(_SET_LIMIT, "of the whole set; errors count there too"),
+    "errors.retries": in_object(_SET_LIMIT, "of the whole set; interruptions count there too"),
+    "fall_back_after": BY_CONTROLLER,
+    "pending_timeout": BY_CONTROLLER,
+    "timeout": in_object("job:activeDeadlineSeconds", "for each start of the set, with pending_timeout"),
+}
+
+SET_RESTARTS = Mechanism("the set restarts", SET_FACTS)
+
+_SET_SEPARATES = Mechanism(
+    "a set of one pod",
+    {
+        **SET_FACTS,
+        "interruptions.max": in_object(_SET_LIMIT, "of the whole set; exit codes 137, 143 and 255 count there too"),
+        "errors.retries: 0": in_object("set:failurePolicy.rules", "any other exit code fails the set"),
+    },
+)
+
+_SET_UNCOUNTED = Mechanism(
+    "its own rule does not count restarts",
+    {
+        **SET_FACTS,
+        "interruptions.max": nothing("its own rule restarts without counting", is_reported=True),
+    },
+)
+
+_SET_FAILS = Mechanism(
+    "its own rule fails the set",
+    {**SET_FACTS, "interruptions.max": nothing("its own rule fails the set", is_reported=True)},
+)
+
+SET_ALONE = Mechanism(
+    "its own fields replace the pod alone",
+    {
+        **SET_FACTS,
+        "interruptions.max": nothing("its Job replaces the pod alone", is_reported=True),
+        "pending_timeout": nothing(),
+    },
+)
+
+SET_IN_PLACE = Mechanism(
+    "`restartStrategy: InPlaceRestart`",
+    {
+        **SET_FACTS,
+        **waits("the pods that stay start again as soon as the new one is there"),
+        "fall_back_after": nothing("the pods that stay keep their nodes, and the new one goes where they may be"),
+        "pending_timeout": nothing(),
+    },
+)
 
 
 _RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
@@ -184,7 +244,7 @@ def write_failure_policy(ctx: PlaceContext, at: Path, members: Sequence[SetMembe
     ``is_alone``: the set has a single pod, so that an error is always its own.
     """
     for member in members:
-        member.placed.report.mechanism = Mechanism.SET_RESTARTS
+        member.placed.report.mechanism = SET_RESTARTS
         member.placed.report.anchor("job", ctx.editor, member.spec)
         member.placed.report.anchor("set", ctx.editor, at)
     spot = [member for member in members if member.placed.on_spot]
@@ -277,7 +337,7 @@ def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool, has_rul
     if own_rule is not None:
         text = f"{name}: this rule with action {action} stays (--replace-retries): {_ALONE}"
         ctx.add_finding(Level.WARNING, (*spec, "podFailurePolicy", "rules", own_rule[0], "action"), text)
-    member.placed.report.mechanism = Mechanism.SET_ALONE
+    member.placed.report.mechanism = SET_ALONE
     counted = (
         "is not counted"
         if action == "Ignore"
@@ -318,13 +378,13 @@ def _report_in_place(ctx: PlaceContext, member: SetMember, limit: Any) -> None:
     """Set in a member's report what an interruption does where pods restart in place; warn of pods without the agent."""
     report, pod = member.placed.report, (*member.spec, "template", "spec")
     if has_agent(ctx.editor.get(pod) or {}):
-        report.mechanism = Mechanism.SET_IN_PLACE
+        report.mechanism = SET_IN_PLACE
         report.after_interruption = (
             "this pod alone is made again, and the others stay and start their containers again, counted, with errors, "
             f"against maxRestarts {limit}"
         )
         return
-    report.mechanism = Mechanism.SET_ALONE
+    report.mechanism = SET_ALONE
     report.after_interruption = "only this pod is created again; the other pods of the set go on without it"
     text = (
         f"{member.name}: {IN_PLACE} needs JobSet's agent in each pod, and no container here has restartPolicyRules, so "
@@ -526,10 +586,10 @@ def _first_action(rules: Sequence[Any], name: str, why: str = "PodFailurePolicy"
 def _mechanism(action: str, *, apart: bool) -> Mechanism:
     """How a set goes on whose rule for interruptions has this action."""
     if action == "FailJobSet":
-        return Mechanism.SET_FAILS
+        return _SET_FAILS
     if action.endswith("IgnoreMaxRestarts"):
-        return Mechanism.SET_UNCOUNTED
-    return Mechanism.SET_SEPARATES if apart else Mechanism.SET_RESTARTS
+        return _SET_UNCOUNTED
+    return _SET_SEPARATES if apart else SET_RESTARTS
 
 
 def _what_happens(action: str, limit: Any, *, apart: bool) -> str:
@@ -621,12 +681,12 @@ def retries_of_set(top: str) -> RetryFields:
 
 
 MECHANISMS = (
-    Mechanism.SET_RESTARTS,
-    Mechanism.SET_SEPARATES,
-    Mechanism.SET_UNCOUNTED,
-    Mechanism.SET_FAILS,
-    Mechanism.SET_ALONE,
-    Mechanism.SET_IN_PLACE,
+    SET_RESTARTS,
+    _SET_SEPARATES,
+    _SET_UNCOUNTED,
+    _SET_FAILS,
+    SET_ALONE,
+    SET_IN_PLACE,
 )
 """The ways of a JobSet, and of what makes one, to go on after the end of an attempt."""
 

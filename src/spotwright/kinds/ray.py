@@ -19,13 +19,35 @@ from spotwright.kinds.kind import Kind, PodPlace, Reads, RetryFields, levels_of_
 from spotwright.kinds.services import SERVES, leave_unchanged
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import POD_FACTS, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Duty, Placed, Role, place_pod
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
 __all__ = ["KINDS", "market_type"]
+
+
+_RAY: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **waits("KubeRay creates pods again at once"),
+    "interruptions.max": nothing("KubeRay does not count lost workers"),
+    "errors.retries": nothing("Ray runs failed tasks again, by their max_retries"),
+    "fall_back_after": nothing("KubeRay creates workers from one template", is_reported=True),
+}
+_TRIES = "each on a new RayCluster"
+
+_RAY_CLUSTER = Mechanism("", _RAY)
+
+_RAY_JOB = Mechanism(
+    "",
+    {
+        **_RAY,
+        "interruptions.max": in_object("job:backoffLimit", f"{_TRIES}; errors count there too"),
+        "errors.retries": in_object("job:backoffLimit", f"{_TRIES}; interruptions count there too"),
+        "timeout": in_object("job:activeDeadlineSeconds", "for each try, with pending_timeout"),
+    },
+)
 
 
 _HEAD = "it holds the state of the cluster (GCS): without it, all work of the cluster is lost"
@@ -95,7 +117,7 @@ def _job_at(ctx: PlaceContext, at: Path) -> None:
         _warn_of_no_fallback(ctx, cluster, members)
     for placed in members:
         placed.report.frozen = _FROZEN_JOB
-        placed.report.mechanism = Mechanism.RAY_JOB
+        placed.report.mechanism = _RAY_JOB
         placed.report.anchor("job", ctx.editor, at)
     _check_end(ctx, at)
 
@@ -233,7 +255,7 @@ def _place_role(
         duty=duty,
     )
     placed = place_pod(ctx, role)
-    placed.report.mechanism = Mechanism.RAY_CLUSTER
+    placed.report.mechanism = _RAY_CLUSTER
     placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
     return placed
 
@@ -348,7 +370,7 @@ KINDS = (
         takes_any_version=True,
         place=_place_cluster,
         places=_pods("spec"),
-        mechanisms=(Mechanism.RAY_CLUSTER,),
+        mechanisms=(_RAY_CLUSTER,),
         page="raycluster",
     ),
     _kind(
@@ -356,17 +378,17 @@ KINDS = (
         takes_any_version=True,
         place=_place_job,
         places=(*_pods("spec.rayClusterSpec"), pods_at("spec.submitterPodTemplate", duty=Duty.COORDINATOR)),
-        mechanisms=(Mechanism.RAY_JOB,),
+        mechanisms=(_RAY_JOB,),
         page="rayjob",
         retries=_RETRIES,
         makes=("RayCluster",),
     ),
-    _kind(name="RayCronJob", place=_place_cron_job, mechanisms=(Mechanism.RAY_JOB,)),
+    _kind(name="RayCronJob", place=_place_cron_job, mechanisms=(_RAY_JOB,)),
     _kind(
         name="RayService",
         place=_place_service,
         places=_pods("spec.rayClusterConfig", Duty.SERVING),
-        mechanisms=(Mechanism.RAY_CLUSTER,),
+        mechanisms=(_RAY_CLUSTER,),
         makes=("RayCluster",),
         harm=SERVES,
     ),

@@ -17,13 +17,24 @@ from spotwright.kinds.unknown import find_pod_specs
 from spotwright.model.policy import Spot
 from spotwright.placing.context import Group, Level, PlaceContext, name_of
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import NODES_ONLY, POD_FACTS, Mechanism, nothing, waits
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.pod_spec import POD, POD_FIELDS, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Duty, Placed, Role, place_pod
 from spotwright.placing.retries import no_interruption_text, whole_number
 
 __all__ = ["KINDS", "SERVES", "has_claim", "leave_unchanged"]
+
+
+_DEPLOYMENT = Mechanism(
+    "",
+    {
+        **POD_FACTS,
+        **waits("the Deployment creates pods again at once"),
+        "interruptions.max": nothing("a Deployment counts nothing and never ends"),
+        "errors.retries": nothing("a Deployment counts nothing and never ends"),
+    },
+)
 
 
 SERVES = "it serves requests, so an interruption is an outage; keep it on on-demand"
@@ -112,7 +123,7 @@ def _place(ctx: PlaceContext, path: Path, name: str = "", *, is_everywhere: bool
     only = replace(ctx.options, only=ctx.options.only & {Group.PLACEMENT})
     findings = len(ctx.findings)
     placed, after = place_merged(replace(ctx, options=only), role, value)
-    placed.report.mechanism = Mechanism.NODES_ONLY
+    placed.report.mechanism = NODES_ONLY
     if is_everywhere and placed.policy.spot is Spot.PREFER:
         del ctx.findings[findings:]
         after = {**after, "affinity": pod.get("affinity")}
@@ -157,7 +168,7 @@ def _place_deployment(ctx: PlaceContext) -> None:
     is_bound = has_claim(ctx)  # by a volume of the user's
     role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name, duty=_duty(ctx))
     placed = place_pod(ctx, role)
-    placed.report.mechanism = Mechanism.DEPLOYMENT
+    placed.report.mechanism = _DEPLOYMENT
     placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
     placed.report.after_interruption = no_interruption_text(placed.policy)
     if placed.on_spot:
@@ -209,7 +220,7 @@ def _kept(
     page: str = "",
 ) -> Kind:
     """A kind that stays on on-demand. ``is_placed``: its pods have fields that can say so."""
-    mechanisms = (Mechanism.NODES_ONLY,) if is_placed else ()
+    mechanisms = (NODES_ONLY,) if is_placed else ()
     places = tuple(pods_at(path, form, duty) for path in paths)
     return Kind(
         group=group, name=name, place=_keep_on_demand, places=places, mechanisms=mechanisms, harm=harm, page=page
@@ -228,7 +239,7 @@ KINDS = (
         name="DaemonSet",
         place=_place_daemon_set,
         places=(pods_at(_TEMPLATE, duty=Duty.SYSTEM),),
-        mechanisms=(Mechanism.NODES_ONLY,),
+        mechanisms=(NODES_ONLY,),
         harm=_EVERYWHERE,
     ),
     Kind(
@@ -237,7 +248,7 @@ KINDS = (
         version="v1",
         place=_place_deployment,
         places=(pods_at(_TEMPLATE, duty=Duty.SERVING),),
-        mechanisms=(Mechanism.DEPLOYMENT,),
+        mechanisms=(_DEPLOYMENT,),
         page="deployment",
         harm=SERVES,
     ),

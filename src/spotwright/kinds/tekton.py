@@ -32,7 +32,7 @@ from typing import Any
 from spotwright.kinds.kind import Kind, Reads, RetryFields, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.environment import AttemptIdentity, attempt_variables
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.pod_spec import METADATA, POD, TEXT, check, refuse_misplaced
@@ -40,6 +40,31 @@ from spotwright.placing.pods import Placed, Role, add_shields
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
 __all__ = ["KINDS"]
+
+
+_IN_PIPELINE = Fact(Enforcer.KIND, note="the retries of its Pipeline")
+
+_TEKTON = Mechanism(
+    "",
+    {
+        **POD_FACTS,
+        **waits("Tekton tries again at once"),
+        "interruptions.max": in_object(
+            "task:retries",
+            "errors count there too, pods that vanish do not",
+            absent=_IN_PIPELINE,
+        ),
+        "errors.retries": in_object("task:retries", "interruptions count there too", absent=_IN_PIPELINE),
+        "grace_period": nothing("Tekton's pod templates have none; Kubernetes gives 30s"),
+        "timeout": nothing("Tekton's own timeouts hold, 1h unless you set them"),
+        "checkpoint": in_object(
+            "template:env",
+            "for code that reads it, where it is a URL",
+            name="SPOTWRIGHT_CHECKPOINT",
+            absent=nothing("Tekton's pod templates mount nothing: use a URL, or a workspace"),
+        ),
+    },
+)
 
 
 _FIELDS = ("tolerations", "affinity", "imagePullSecrets")
@@ -211,7 +236,7 @@ def _place(
     role = Role(task.name, policy_path, path, None, task.reason, holder=task.steps is None)
     only = ctx.options.only - {Group.CHECKPOINT}
     placed, after = place_merged(replace(ctx, options=replace(ctx.options, only=only)), role, value)
-    placed.report.mechanism = Mechanism.TEKTON
+    placed.report.mechanism = _TEKTON
     placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
     if role.holder and placed.policy.spot is not None and placed.policy.image_pull_secrets:
         have = after.get("imagePullSecrets") or []
@@ -393,7 +418,7 @@ _kind = partial(
     version="v1",
     more_versions=("v1beta1",),
     takes_any_version=True,
-    mechanisms=(Mechanism.TEKTON,),
+    mechanisms=(_TEKTON,),
     reads=Reads.OBJECTS,
 )
 

@@ -18,6 +18,7 @@ from spotwright.kinds.job import refuse_in_job
 from spotwright.kinds.jobset import (
     IN_PLACE,
     MECHANISMS,
+    SET_FACTS,
     SetMember,
     note_rendezvous,
     retries_of_set,
@@ -26,7 +27,7 @@ from spotwright.kinds.jobset import (
 from spotwright.kinds.kind import Kind, Reads, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import Enforcer, Fact, Mechanism, nothing
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.merging import place_merged, strategic, write
 from spotwright.placing.patch import Editor
@@ -59,6 +60,29 @@ __all__ = [
     "trainer_release",
     "without_own_entries",
 ]
+
+
+_IN_RUNTIME = Fact(Enforcer.KIND, note="the runtime, as its own policy says")
+
+_RUNTIME_DECIDES = Mechanism(
+    "the runtime's own failure policy",
+    {
+        **SET_FACTS,
+        "interruptions.max": nothing("the runtime decides", is_reported=True),
+        "errors.retries": nothing("the runtime decides"),
+        "timeout": nothing("the runtime decides"),
+        "pending_timeout": nothing(),
+    },
+)
+
+_RUNTIME_PLACED = Mechanism(
+    "its runtime is placed in the same command",
+    {
+        **SET_FACTS,
+        **dict.fromkeys(("interruptions.max", "errors.retries", "timeout"), _IN_RUNTIME),
+        "pending_timeout": nothing(),
+    },
+)
 
 
 MANAGER = "spotwright.dev/placement"
@@ -290,11 +314,11 @@ def settle_retries(
     if not ctx.writes(Group.RETRIES):
         for one in spot.values():
             one.report.after_interruption = RETRIES_STAY
-            one.report.mechanism = Mechanism.RUNTIME_DECIDES
+            one.report.mechanism = _RUNTIME_DECIDES
         return None
     kind, name = runtime.get(("kind",)), runtime.get(("metadata", "name"))
     failures = runtime.get(_FAILURES, None)
-    mechanism = Mechanism.RUNTIME_DECIDES
+    mechanism = _RUNTIME_DECIDES
     replaces = ctx.options.replace_retries and not ctx.is_input(runtime)
     if isinstance(failures, dict) and not replaces:
         sentence = f"the failure policy of {kind} {name} decides"
@@ -303,7 +327,7 @@ def settle_retries(
         _bound(ctx, release, failures, list(spot.values()))
     elif ctx.is_input(runtime):
         sentence = f"the failure policy that is written into {kind} {name} ({runtime.file}) decides"
-        mechanism = Mechanism.RUNTIME_PLACED
+        mechanism = _RUNTIME_PLACED
     elif ctx.add is None:
         sentence = _alone(ctx, kind, name)
     else:
@@ -815,7 +839,7 @@ KINDS = (
             pods_at("spec.podTemplateOverrides.*.spec", "H"),
             pods_at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H"),
         ),
-        mechanisms=(*MECHANISMS, Mechanism.RUNTIME_DECIDES, Mechanism.RUNTIME_PLACED),
+        mechanisms=(*MECHANISMS, _RUNTIME_DECIDES, _RUNTIME_PLACED),
         reads=Reads.RUNS,
         hands_down=True,
         page="trainjob",

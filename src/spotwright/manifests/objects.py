@@ -28,7 +28,7 @@ from spotwright.placing.context import (
     name_of,
 )
 from spotwright.placing.documents import References
-from spotwright.placing.enforcement import Enforcer, Mechanism
+from spotwright.placing.enforcement import NODES_ONLY, Enforcer
 from spotwright.placing.patch import Editor, Steps, data_document, json_patch
 from spotwright.placing.pod_spec import METADATA, check
 from spotwright.placing.retries import no_interruption_text
@@ -81,7 +81,7 @@ def _is_lost(role: RoleReport, name: str, options: PlaceOptions) -> bool:
     enforced = role.enforcement[name]
     is_kept = enforced.by in (Enforcer.OBJECT, Enforcer.KIND)
     if options.has_webhook:
-        of_runtime = role.mechanism in (Mechanism.RUNTIME_DECIDES, Mechanism.RUNTIME_PLACED)
+        of_runtime = role.mechanism.is_of_another
         is_kept |= enforced.by is Enforcer.CONTROLLER or (of_runtime and name in _HELD_BY_JOB_SET)
     return role.policy.spot is not None and not is_kept and not enforced.is_silent
 
@@ -164,7 +164,7 @@ class ObjectRules:
         place(ctx)
         for role in roles[before:]:
             if hook and role.on_demand_reason == hook:
-                role.mechanism = Mechanism.NODES_ONLY
+                role.mechanism = NODES_ONLY
                 role.after_interruption = no_interruption_text(role.policy)
         findings += settle(roles[before:], editor.document.file, self.options)
 

@@ -29,7 +29,7 @@ from spotwright.placing.enforcement import (
     BY_QUOTA,
     IN_A_QUEUE,
     IN_A_REVERSED_QUEUE,
-    TABLE,
+    PODS_ONLY,
     Anchor,
     Enforced,
     Mechanism,
@@ -173,7 +173,7 @@ class RoleReport:
     is_queue_reversed: bool = False
     on_spot: bool = False
     on_demand_reason: str = ""
-    mechanism: Mechanism = Mechanism.PODS_ONLY
+    mechanism: Mechanism = PODS_ONLY
     anchors: dict[str, Anchor] = field(default_factory=dict)
     enforcement: Mapping[str, Enforced] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class RoleReport:
             return IN_A_REVERSED_QUEUE if self.is_queue_reversed else IN_A_QUEUE
         if self.queue and self.on_spot and name in ("fall_back_after", "pending_timeout"):
             return BY_QUOTA
-        return resolve_fact(TABLE[self.mechanism], name, self.policy, self.anchors, on_spot=self.on_spot)
+        return resolve_fact(self.mechanism.facts, name, self.policy, self.anchors, on_spot=self.on_spot)
 
     def settle(self, names: Iterable[str]) -> None:
         """Keep who enforces these fields, and let the object go."""
