@@ -130,7 +130,7 @@ class Kind:
     ``config/components/manager/controller_manager_config.yaml``.
 
     ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, ``page_of_retries`` that of the kind that goes on as
-    it does, whose table it does not repeat.
+    it does, whose table it does not repeat. ``tried`` says on what of it this was tried, where its page does not.
     """
 
     group: str
@@ -155,6 +155,7 @@ class Kind:
     makes_pods_later: bool = False
     page: str = ""
     page_of_retries: str = ""
+    tried: str = ""
 
     @property
     def api_version(self) -> str:

@@ -23,7 +23,7 @@ from spotwright.placing.pod_spec import POD, POD_FIELDS, check, refuse_at_templa
 from spotwright.placing.pods import Duty, Placed, Role, place_pod
 from spotwright.placing.retries import no_interruption_text, whole_number
 
-__all__ = ["KINDS", "SERVES", "has_claim", "leave_unchanged"]
+__all__ = ["KINDS", "SERVES", "duty_of", "has_claim", "is_left", "leave_unchanged"]
 
 
 _DEPLOYMENT = Mechanism(
@@ -158,15 +158,14 @@ _WORKER = "worker"
 
 
 def _place_deployment(ctx: PlaceContext) -> None:
-    if not _is_worker(ctx):
-        leave_unchanged(ctx, f"if it only takes work from a queue, label it {_ROLE_LABEL}: {_WORKER}")
+    if is_left(ctx):
         return
     template = ctx.at("spec", "template")
     refuse_misplaced(ctx, ctx.at("spec"), (*template, "spec"), POD_FIELDS)
     refuse_at_template(ctx, template)
     check(ctx, (*template, "spec"), POD)
     is_bound = has_claim(ctx)  # by a volume of the user's
-    role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name, duty=_duty(ctx))
+    role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name, duty=duty_of(ctx))
     placed = place_pod(ctx, role)
     placed.report.mechanism = _DEPLOYMENT
     placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
@@ -175,19 +174,23 @@ def _place_deployment(ctx: PlaceContext) -> None:
         _explain(ctx, placed, is_bound=is_bound)
 
 
-def _is_worker(ctx: PlaceContext) -> bool:
-    return ctx.has_own_policy or _is_labelled(ctx)
+def is_left(ctx: PlaceContext) -> bool:
+    """Whether an object of a kind that usually serves stays unchanged, which is reported: nothing says that it is a worker."""
+    if ctx.has_own_policy or _is_labelled(ctx):
+        return False
+    leave_unchanged(ctx, f"if it only takes work from a queue, label it {_ROLE_LABEL}: {_WORKER}")
+    return True
 
 
 def _is_labelled(ctx: PlaceContext) -> bool:
-    """Whether a Deployment, or its pods, has the label of workers."""
+    """Whether an object, or its pods, has the label of workers."""
     of_pods = ctx.get("spec", "template", "metadata", "labels")
     labels = [ctx.get("metadata", "labels"), of_pods]
     return any(isinstance(one, dict) and one.get(_ROLE_LABEL) == _WORKER for one in labels)
 
 
-def _duty(ctx: PlaceContext) -> Duty:
-    """What a Deployment is for: one that is only kept on on-demand by its own policy serves, as others do."""
+def duty_of(ctx: PlaceContext) -> Duty:
+    """What such an object is for: one that is only kept on on-demand by its own policy serves, as others do."""
     return Duty.WORKER if _is_labelled(ctx) or ctx.policy(ctx.name).spot is not Spot.NEVER else Duty.SERVING
 
 
