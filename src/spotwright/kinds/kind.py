@@ -120,7 +120,8 @@ class Kind:
 
     ``places`` are those of its pods. ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms``
     are its ways to go on after the end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the
-    work alone. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a
+    work alone. ``may_work``: its pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that
+    they work. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a
     failure. ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
 
     ``makes`` are kinds that its controller makes, whose objects follow theirs and are not placed by themselves.
@@ -145,6 +146,7 @@ class Kind:
     retries: RetryFields = _NO_FIELDS
     mechanisms: tuple[Mechanism, ...] = ()
     harm: str = ""
+    may_work: bool = False
     reads: Reads = Reads.NOTHING
     makes: tuple[str, ...] = ()
     hands_down: bool = False

@@ -629,7 +629,7 @@ def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty
     wish = mapping_at(owner.value, "metadata", "labels").get(SPOT_LABEL)
     if duty is Duty.WORKER and hook_of(owner.value.get("metadata")) and wish is None:
         return Duty.HOOK
-    if duty is Duty.SERVING and owner.group == "apps":
+    if duty is Duty.SERVING and owner.record.may_work:
         labels = {**mapping_at(owner.value, "metadata", "labels"), **mapping_of(metadata.get("labels"))}
         is_worker = labels.get(_ROLE_LABEL) == "worker" or labels.get(SPOT_LABEL) not in (None, "never")
         return Duty.WORKER if is_worker else Duty.SERVING

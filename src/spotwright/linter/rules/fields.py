@@ -152,9 +152,9 @@ def _levels_of(subject: KubeObject, place: PodPlace) -> Iterator[_Level]:
         for at in matching(subject.value, steps):
             target = (*at, *("0" if step == "*" else step for step in place.steps[length:]), "spec")
             own = _OWN.get((subject.group, steps[-1]), frozenset())
-            is_role = subject.group == "kubeflow.org" and steps[-1] == "*"
-            names = POD_FIELDS - own - ({"restartPolicy"} if is_role else frozenset())
-            yield _Level(at, names, tuple(step for step in target if step != "0"))
+            here = {path.rpartition(".") for path, *_ in subject.record.retries.values}
+            words = {name for above, _, name in here if above == ".".join(steps)}
+            yield _Level(at, POD_FIELDS - own - words, tuple(step for step in target if step != "0"))
             if job and length != job:
                 below = tuple(step for step in place.steps[length:job] if step != "*")
                 names = (JOB_FIELDS | {_DEADLINE}) - own
