@@ -34,7 +34,8 @@ def kinds_of(page: str) -> list[Kind]:
 def section(name: str) -> str:
     """The section of a page, with its marks."""
     text = _TRIALS if name == _KATIB else _link(kinds_of(name)[0].page_of_retries) or "\n".join(_tables(name))
-    return f"{_BEGIN}\n{_HEADING}\n\n{text}\n\n{_END}\n"
+    tried = "".join(f"\n{kind.tried}\n" for kind in kinds_of(name) if kind.tried)
+    return f"{_BEGIN}\n{_HEADING}\n\n{text}\n{tried}\n{_END}\n"
 
 
 def _link(page: str) -> str:
