@@ -237,7 +237,9 @@ def test_every_kind_that_is_looked_up_is_kept_for_references() -> None:
 
 
 def test_the_runtimes_of_the_trainer_and_lists_are_kept_for_references() -> None:
-    runtimes = {kind.name for kind in all_kinds().values() if kind.version and kind.name.endswith(("Runtime", "Template"))}
+    runtimes = {
+        kind.name for kind in all_kinds().values() if kind.version and kind.name.endswith(("Runtime", "Template"))
+    }
 
     assert {"ClusterTrainingRuntime", "ClusterWorkflowTemplate"} <= runtimes
     assert all(may_be_referred_to(f"kind: {kind}\n") for kind in (*runtimes, "List", "ConfigMapList"))
