@@ -14,9 +14,9 @@ from typing import Any
 
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Layer, Policy, Spot, resolve
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
-from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
+from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
 __all__ = ["PAGE", "RESULTS", "decided", "every_order", "page"]
 
@@ -31,7 +31,7 @@ _WORDS = {
 }  # fmt: skip
 _CAUSES = {"i": Cause.INTERRUPTED, "m": Cause.DISRUPTED, "e": Cause.FAILED, "s": Cause.SUCCEEDED}
 _POOLS = {
-    name: Pool(name, Capacity(capacity), provider=Provider.GENERIC, labels={"pool": name})
+    name: Pool(name, Capacity(capacity), provider="generic", labels={"pool": name})
     for name, capacity in (("spot", "spot"), ("system", "on-demand"))
 }
 _INTRODUCTION = """\
@@ -153,9 +153,9 @@ def decided(endings: str, interruptions: int, errors: int) -> NextAttempt:
     ladder: Ladder = build(Work(), policy, _POOLS)
     history: list[PastAttempt] = []
     for letter in endings:
-        rung = ladder.rungs[next_attempt(history, policy, ladder).rung].pools
+        rung = ladder.rungs[next_rung(history, policy, ladder).rung].pools
         history.append(PastAttempt(_CAUSES[letter], rung, rung[0]))
-    return next_attempt(history, policy, ladder)
+    return next_rung(history, policy, ladder)
 
 
 if __name__ == "__main__":

@@ -244,7 +244,7 @@ def _shown(value: Any) -> str:
 
 _POLICY = Policy(max_interruptions=10, retries=1, fall_back_after=10)
 _LADDER = Ladder((Rung(("spot",), spot=True), Rung(("on-demand",), spot=False)))
-_PLACE = LadderPosition(0, 0, "spot")
+_PLACE = LadderPosition(0, pool="spot")
 _FULL = BudgetUse(_POLICY.max_interruptions, _POLICY.retries, MAX_MOVES)
 
 

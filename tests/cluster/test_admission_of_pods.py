@@ -80,6 +80,13 @@ def test_a_pod_is_marked_with_its_attempt_and_the_reason_of_its_rung() -> None:
     assert annotations["spotwright.dev/why"] == "interruption 1 of 3: again on spot-b"
 
 
+def test_a_rung_that_was_decided_before_an_end_was_recorded_says_so() -> None:
+    facts = PodFacts([*taken("spot-a").history, PastAttempt(None, ("spot-b",))], is_late=True)
+    pod, _ = precise(a_pod(), facts)
+    why = "interruption 1 of 3: again on spot-b; decided before the end of an earlier attempt was recorded"
+    assert (conditions(pod)[POOL], pod["metadata"]["annotations"]["spotwright.dev/why"]) == (["spot-b"], why)
+
+
 def test_a_second_look_at_a_pod_changes_nothing() -> None:
     pod, _ = precise(a_pod())
     assert precise(pod, replace(taken("spot-a"), is_admitted=True))[0] == pod

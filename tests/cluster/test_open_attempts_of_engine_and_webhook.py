@@ -11,19 +11,21 @@ from tests.engine.adopted import AdoptedTask
 from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, START, a_pool
 from tests.engine.scripts import FAILED, LOST, MOVED, TAKEN
 
+from spotwright.cluster.attempt_lookup import before
 from spotwright.engine.decide import take_back
 from spotwright.engine.waits import CANNOT_GROW
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Pool
-from spotwright.scheduling.next_attempt import NextAttempt, next_attempt
+from spotwright.scheduling.next_attempt import NextAttempt, next_rung
 
 EVERY = ("spot", "spot-b", "on-demand")
 
 
 def asked(task: AdoptedTask) -> NextAttempt:
     """What the webhook decides about the next attempt."""
-    history = [attempt.past for attempt in task.history.of("work")]
-    return next_attempt(history, task.task.plan.policy, task.task.plan.ladder)
+    return next_rung(
+        before(task.history, "work", len(task.task.attempts) + 1), task.task.plan.policy, task.task.plan.ladder
+    )
 
 
 def admitted_by_webhook(task: AdoptedTask) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, START, a_config
 
-from spotwright.cluster.attempt_lookup import RunHistory
+from spotwright.cluster.attempt_lookup import NO_PLAN
 from spotwright.engine.decide import close_ended
 from spotwright.engine.events import (
     AttemptAdopted,
@@ -20,7 +20,7 @@ from spotwright.engine.events import (
     NodeChanged,
 )
 from spotwright.engine.fold import fold
-from spotwright.engine.next_rung import Snapshot
+from spotwright.engine.next_rung import Snapshot, expected_rung
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.manifests.pod_graph import PodTask, pod_graph
@@ -31,19 +31,20 @@ POD = {"containers": [{"name": "main", "image": "train:1"}]}
 
 
 class AdoptedTask:
-    """The task ``work`` of a Job. ``history`` is what the webhook reads of it. Moments are in seconds after the start."""
+    """A task of a Job, by its ``path``. ``history`` is what the webhook reads. Moments are in seconds after the start."""
 
     def __init__(self, pools: Sequence[Pool] = (SPOT, SPOT_B, ON_DEMAND), **policy: Any) -> None:
         config = a_config(*pools, policy={"spot": "prefer", **policy})
         source = PodTask("Job", "work", POD)
         plan = Plan(pod_graph("work", [source], config.pools), config, keeps_deadlines=False)  # as that of any workload
         self.state = RunState([plan])
-        self.history = RunHistory()
+        self.history = RunState([NO_PLAN])
+        self.path = "work"
 
     @property
     def task(self) -> TaskState:
         """The task, once it has an attempt."""
-        return self.state.tasks["work"]
+        return self.state.tasks[self.path]
 
     @property
     def last(self) -> AttemptState:
@@ -53,38 +54,40 @@ class AdoptedTask:
     def add(self, event: Event) -> None:
         """Fold an event, and let the webhook read it."""
         fold(self.state, event)
-        self.history.take(event)
+        fold(self.history, event)
 
-    def adopt(self, pools: tuple[str, ...], at: float = 0, *, is_open: bool = False) -> None:
+    def adopt(self, pools: tuple[str, ...], at: float = 0, *, is_open: bool = False, gang: str = "") -> None:
         """The next attempt, admitted for these pools: for all rungs, or for one."""
-        number = len(self.task.attempts) + 1 if "work" in self.state.tasks else 1
-        rungs = self.state.plan.instance("work", "work").ladder.rungs
-        rung = next((index for index, one in enumerate(rungs) if one.pools == pools), 0)
+        number = len(self.task.attempts) + 1 if self.path in self.state.tasks else 1
+        planned = self.state.plan.instance("work", "work")
+        expected = expected_rung(self.state.tasks.get(self.path), planned)
+        rung = next((index for index, one in enumerate(planned.ladder.rungs) if one.pools == pools), expected)
         made = AttemptAdopted(
             START + at,
-            "work",
+            self.path,
             number,
-            key=f"uid-{number}",
+            key=f"uid-{self.path}-{number}",
             template="work",
             rung=rung,
             pools=pools,
             is_open=is_open,
+            gang=gang,
         )
         self.add(made)
 
     def wait(self, at: float, why: str) -> None:
         """The newest attempt waits for this reason."""
-        self.add(AttemptWaits(START + at, "work", self.last.number, why=why))
+        self.add(AttemptWaits(START + at, self.path, self.last.number, why=why))
 
     def bind(self, pool: str, at: float) -> None:
         """The newest attempt gets a node of this pool."""
         node = f"{pool}-{at:g}"
         self.add(NodeChanged(START + at, node=node, pool=pool, state="ready", offers={}))
-        self.add(AttemptBound(START + at, "work", self.last.number, node=node, pool=pool))
+        self.add(AttemptBound(START + at, self.path, self.last.number, node=node, pool=pool))
 
     def end(self, signals: Signals, at: float) -> AttemptDecided | None:
         """The newest attempt ends; returns the decision about its task."""
-        self.add(AttemptEnded(START + at, "work", self.last.number, signals=signals))
+        self.add(AttemptEnded(START + at, self.path, self.last.number, signals=signals))
         decisions = close_ended(self.state, Snapshot(), START + at)
         for event in decisions:
             self.add(event)

@@ -340,7 +340,7 @@ def test_a_run_of_tekton_keeps_its_pod_templates_and_a_tasks_own_has_what_the_ta
 
 def test_an_empty_list_of_terms_is_refused_as_the_api_server_does() -> None:
     text = written(a_jobset([{"spec": {"containers": [], "affinity": an_affinity([])}}]), flow=False)
-    with pytest.raises(ManifestError, match="refuses an empty list here: add a term, or remove the list"):
+    with pytest.raises(ManifestError, match="refuses required node affinity without a term: add a term, or remove it"):
         place_text(text, FILE, a_config("{default: {spot: require, timeout: 1h}}"))
 
 

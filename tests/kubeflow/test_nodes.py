@@ -10,7 +10,8 @@ import random
 import pytest
 from tests.kubeflow.flows import BEGIN, Flow, Try
 
-from spotwright.kubeflow.task_status import nodes_of_details, nodes_of_workflow, seconds
+from spotwright.kube.object_fields import seconds
+from spotwright.kubeflow.task_status import nodes_of_details, nodes_of_workflow
 
 
 def a_flow(*, retried: bool) -> Flow:

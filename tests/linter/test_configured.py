@@ -8,10 +8,10 @@ from tests.linter.linting import found_in, linted, settings
 
 from spotwright import config
 from spotwright.errors import ConfigError
+from spotwright.kube.pod import scheduling_of
 from spotwright.linter.linting import refuse_unknown
 from spotwright.linter.rule import AKS_POOLS, ON_SPOT, PREFERS_SPOT, job
 from spotwright.linter.subjects import Reach, reach_of
-from spotwright.placing.pod_spec import pod_constraints
 
 BOUND = job(ON_SPOT + "nodeName: a\n")
 
@@ -107,7 +107,7 @@ def test_the_notice_of_karpenters_nodes_is_known_without_a_configuration(
 def test_labels_of_spot_nodes_are_those_of_the_clouds_with_every_value(label: str, expected: Reach) -> None:
     terms = f"requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{{matchExpressions: [{label}]}}]}}"
     pod = yaml.safe_load(f"tolerations: [{{operator: Exists}}]\naffinity: {{nodeAffinity: {{{terms}}}}}\n")
-    assert reach_of(pod_constraints(pod), settings()) is expected
+    assert reach_of(scheduling_of(pod), settings()) is expected
 
 
 _ZONES = """\

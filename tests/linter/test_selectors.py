@@ -343,8 +343,8 @@ def test_conditions_that_one_node_can_meet_contradict_nothing(pods: str) -> None
         ("{key: a, operator: Exists, values: [b]}", "with the operator Exists it has no values"),
         ("{key: a, operator: Gt, values: [many]}", "the operator Gt needs one whole number"),
         ("{key: a, operator: Lt, values: ['1', '2']}", "the operator Lt needs one whole number"),
-        ("{key: a/b/c, operator: Exists}", "'a/b/c' is no key of a label"),
-        ("{key: a, operator: In, values: [a b]}", "'a b' is no value of a label"),
+        ("{key: a/b/c, operator: Exists}", "'a/b/c' is not a valid label key"),
+        ("{key: a, operator: In, values: [a b]}", "'a b' is not a valid label value"),
     ],
 )
 def test_what_the_api_server_refuses_in_a_condition_is_found(condition: str, said: str) -> None:
@@ -354,7 +354,10 @@ def test_what_the_api_server_refuses_in_a_condition_is_found(condition: str, sai
 @pytest.mark.parametrize(
     ("pods", "said"),
     [
-        (REQUIRED.rstrip() + " []\n", "the API server refuses required node affinity without a term"),
+        (
+            REQUIRED.rstrip() + " []\n",
+            "the API server refuses required node affinity without a term: add a term, or remove it",
+        ),
         (REQUIRED + "      - {}\n", "a term without a condition matches no node, for Job train"),
         (
             (PREFERRED % "{key: a, operator: Exists}").replace("weight: 1", "weight: 0"),

@@ -11,11 +11,11 @@ from tests.placing.placed import assert_unplaces
 
 from spotwright import config
 from spotwright.clouds import node_labels, providers
+from spotwright.kube.pod import scheduling_of
 from spotwright.manifests.files import place_text
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.model.scheduling_terms import Expression
 from spotwright.placing.affinity import rung_conditions
-from spotwright.placing.pod_spec import pod_constraints
 
 JOB = """\
 apiVersion: batch/v1
@@ -42,13 +42,13 @@ def pod(spot: str, pools: dict[str, str], text: str = JOB) -> Any:
         one,
     ) in settings.pools.items():  # whatever was written, it leads to the pools that it is for and to no other
         wanted = one.is_spot if spot == "require" else not one.is_spot
-        reached = node_labels.refusal(one, pod_constraints(placed), providers.taints(one)) == ""
+        reached = node_labels.refusal(one, scheduling_of(placed), providers.taints(one)) == ""
         assert reached is wanted or spot == "prefer", name
     return placed
 
 
 def required(spec: Any) -> list[Expression]:
-    [term] = pod_constraints(spec).required
+    [term] = scheduling_of(spec).required
     return list(term.expressions)
 
 
@@ -58,7 +58,7 @@ def test_a_preemptible_pool_is_led_to_by_the_label_of_preemptible_nodes() -> Non
 
 
 def test_work_that_prefers_spot_prefers_that_label() -> None:
-    [wish] = pod_constraints(pod("prefer", {"regular": REGULAR, "old": PREEMPTIBLE})).preferred
+    [wish] = scheduling_of(pod("prefer", {"regular": REGULAR, "old": PREEMPTIBLE})).preferred
     assert wish.term.expressions == (Expression("cloud.google.com/gke-preemptible", "In", ("true",)),)
 
 
@@ -95,20 +95,20 @@ EITHER = [
 
 
 def test_forms_without_a_common_label_are_alternatives() -> None:
-    assert [list(term.expressions) for term in pod_constraints(pod("require", MIXED)).required] == EITHER
+    assert [list(term.expressions) for term in scheduling_of(pod("require", MIXED)).required] == EITHER
 
 
 def test_each_alternative_has_the_conditions_of_the_user() -> None:
     given = "{key: kubernetes.io/os, operator: In, values: [linux]}, {key: kubernetes.io/arch, operator: Exists}"
     terms = f"nodeSelectorTerms: [{{matchExpressions: [{given}]}}]"
     own = f"affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{{terms}}}}}}}, restartPolicy"
-    placed = pod_constraints(pod("require", MIXED, JOB.replace("restartPolicy", own)))
+    placed = scheduling_of(pod("require", MIXED, JOB.replace("restartPolicy", own)))
     kept = [Expression("kubernetes.io/os", "In", ("linux",)), Expression("kubernetes.io/arch", "Exists")]
     assert {frozenset(term.expressions) for term in placed.required} == {frozenset([*kept, *form]) for form in EITHER}
 
 
 def test_work_that_prefers_spot_prefers_each_form() -> None:
-    wishes = pod_constraints(pod("prefer", MIXED)).preferred
+    wishes = scheduling_of(pod("prefer", MIXED)).preferred
     assert [list(wish.term.expressions) for wish in wishes] == EITHER
 
 
@@ -127,7 +127,7 @@ def test_a_low_priority_pool_is_led_to_by_its_own_value_and_taint() -> None:
 def test_the_conditions_of_a_rung_hold_none_twice(provider: str, others: int) -> None:
     """The webhook of a cluster writes them into each pod."""
     pools = {
-        name: Pool(name, capacity, Provider(provider), labels={"market": name})
+        name: Pool(name, capacity, provider, labels={"market": name})
         for name, capacity in [("spot", Capacity.SPOT), ("regular", Capacity.ON_DEMAND), ("more", Capacity.SPOT)][
             : 2 + others
         ]

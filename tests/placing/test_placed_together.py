@@ -12,10 +12,10 @@ from tests.placing.placed import FILE, assert_unplaces, at_path
 from spotwright import config
 from spotwright.clouds import node_labels, providers
 from spotwright.config import Config
+from spotwright.kube.pod import scheduling_of
 from spotwright.manifests.files import PlacedFile, place_text
 from spotwright.model.pools import Pool
 from spotwright.placing.merging import strategic
-from spotwright.placing.pod_spec import pod_constraints
 
 TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 PROVIDERS = ["aks", "gke", "eks", "karpenter"]
@@ -69,7 +69,7 @@ def placed(text: str, settings: Config) -> PlacedFile:
 
 def admitted(pod: dict[str, Any], settings: Config) -> set[str]:
     """The pools whose nodes admit a pod."""
-    constraints = pod_constraints(pod)
+    constraints = scheduling_of(pod)
     pools = settings.pools.values()
     return {pool.name for pool in pools if not node_labels.refusal(pool, constraints, providers.taints(pool))}
 

@@ -27,7 +27,7 @@ from spotwright.scheduling.budgets import (
 
 INTERRUPTIONS = [Cause.INTERRUPTED, Cause.LOST]
 ERRORS = [Cause.FAILED, Cause.OUT_OF_MEMORY, Cause.TIMED_OUT, Cause.START_UP]
-TOP, SECOND, BOTTOM = LadderPosition(0, 0, "spot"), LadderPosition(1, 1, "spot-b"), LadderPosition(2, 2, "on-demand")
+TOP, SECOND, BOTTOM = (LadderPosition(rung, pool=pool) for rung, pool in enumerate(("spot", "spot-b", "on-demand")))
 
 
 def after(cause: Cause, spent: BudgetUse | None = None, position: LadderPosition = TOP, **fields: object) -> Decision:
@@ -99,9 +99,7 @@ def test_backoff_grows_with_every_interruption_up_to_its_ceiling() -> None:
 
 def test_an_attempt_lost_before_it_had_a_node_has_no_backoff() -> None:
     policy = a_policy(spot="require")
-    assert (
-        after_attempt(Cause.LOST, BudgetUse(), LadderPosition(0, 0, None), policy, a_ladder(policy, SPOT)).wait == 0.0
-    )
+    assert after_attempt(Cause.LOST, BudgetUse(), LadderPosition(0), policy, a_ladder(policy, SPOT)).wait == 0.0
 
 
 # Row 4
@@ -229,7 +227,7 @@ def test_a_named_ladder_falls_back_where_no_policy_names_spot() -> None:
 
 def test_without_any_policy_an_interrupted_attempt_may_go_anywhere_again_after_its_backoff() -> None:
     policy = Policy()
-    decision = after_attempt(Cause.INTERRUPTED, BudgetUse(), LadderPosition(0, 0, "spot"), policy, a_ladder(policy))
+    decision = after_attempt(Cause.INTERRUPTED, BudgetUse(), LadderPosition(0, pool="spot"), policy, a_ladder(policy))
     assert (decision.then, decision.rung, decision.wait) == (FollowUp.RETRY, 0, 1.0)
 
 
@@ -248,15 +246,17 @@ def test_pending_after_the_fallback_does_not_climb_back_to_spot() -> None:
 
 
 def test_an_attempt_that_climbed_while_pending_is_followed_by_one_at_the_top() -> None:
-    assert after(Cause.INTERRUPTED, position=LadderPosition(first=0, rung=2, pool="on-demand")).rung == 0
+    assert after(Cause.INTERRUPTED, position=LadderPosition(2, has_climbed=True, pool="on-demand")).rung == 0
 
 
 def test_also_where_it_climbed_to_a_spot_rung() -> None:
     policy = a_policy(spot="prefer")
     ladder = a_ladder(policy, SPOT, SPOT_B, a_pool("spot-c"), ON_DEMAND)
     decision = [
-        after_attempt(Cause.INTERRUPTED, BudgetUse(), LadderPosition(first, 1, "spot-b"), policy, ladder).rung
-        for first in (0, 1)
+        after_attempt(
+            Cause.INTERRUPTED, BudgetUse(), LadderPosition(1, has_climbed=has_climbed, pool="spot-b"), policy, ladder
+        ).rung
+        for has_climbed in (True, False)
     ]
     assert decision == [0, 2]
 
@@ -289,7 +289,7 @@ def test_budgets_are_bounded_whatever_happens(policy: Policy, endings: list[Caus
     attempts = 0
     for cause in endings:
         attempts += 1
-        decision = after_attempt(cause, spent, LadderPosition(rung, rung, ladder.rungs[rung].pools[0]), policy, ladder)
+        decision = after_attempt(cause, spent, LadderPosition(rung, pool=ladder.rungs[rung].pools[0]), policy, ladder)
         spent = spent.after(cause)
         assert spent.interruptions <= policy.max_interruptions + 1
         assert spent.errors <= policy.retries + 1
@@ -306,7 +306,9 @@ def test_the_rung_respects_the_fallback(most: int, spent: int, cause: Cause, fir
     policy = a_policy(spot="prefer", interruptions={"max": most}, fall_back_after=most // 2, errors={"retries": 99})
     ladder = a_ladder(policy)
     before = BudgetUse(interruptions=spent)
-    decision = after_attempt(cause, before, LadderPosition(first, rung, ladder.rungs[rung].pools[0]), policy, ladder)
+    decision = after_attempt(
+        cause, before, LadderPosition(rung, first != rung, ladder.rungs[rung].pools[0]), policy, ladder
+    )
     moved = cause is Cause.DISRUPTED  # it goes back where it was
     if decision.then is FollowUp.RETRY and not moved and before.after(cause).interruptions >= policy.fall_back_after:
         assert ladder.rungs[decision.rung].spot is False
@@ -365,7 +367,9 @@ def test_each_interrupted_attempt_of_a_task_that_saves_nothing_is_useless() -> N
 def test_backoff_grows_with_stalled_interruptions_only() -> None:
     policy = a_policy(interruptions={"max": 9, "backoff": "1s", "factor": 2})
     spent, pools = BudgetUse(interruptions=4), ["spot"]
-    waits = [backoff(spent, LadderPosition(0, 0, "spot", stalled), pools, policy) for stalled in (1, 2, 4, 9, None)]
+    waits = [
+        backoff(spent, LadderPosition(0, pool="spot", stalled=stalled), pools, policy) for stalled in (1, 2, 4, 9, None)
+    ]
     assert waits == [1.0, 2.0, 8.0, 8.0, 8.0]
 
 

@@ -22,7 +22,7 @@ from spotwright.scheduling.budgets import (
     rung_after_waiting,
 )
 from spotwright.scheduling.ladder import Work, build
-from spotwright.scheduling.next_attempt import PastAttempt, next_attempt
+from spotwright.scheduling.next_attempt import PastAttempt, next_rung
 
 
 def rung_after(rung: int, *without: str, policy: Policy | None = None, spent: BudgetUse | None = None) -> int | None:
@@ -89,15 +89,15 @@ def test_an_endless_wait_moves_at_most_once_in_a_pause(moments: list[float]) -> 
 @pytest.mark.parametrize(("then", "expected"), [(("od",), "od"), ((), "b"), (("gone",), "b")])
 def test_the_successor_waits_where_it_was_decided(then: tuple[str, ...], expected: str) -> None:
     history = [PastAttempt(pools=("a",), waited_in_vain=True, then=then)]
-    assert LADDER.rungs[next_attempt(history, a_policy(), LADDER).rung].pools == (expected,)
+    assert LADDER.rungs[next_rung(history, a_policy(), LADDER).rung].pools == (expected,)
 
 
 def test_an_attempt_that_was_sent_past_a_rung_climbs_from_where_it_waited() -> None:
     history = [PastAttempt(pools=("b",), waited_in_vain=True)]
-    assert next_attempt(history, a_policy(), LADDER).rung == 2
+    assert next_rung(history, a_policy(), LADDER).rung == 2
 
 
 def test_waiting_in_vain_costs_no_budget_whatever_ended_the_pod() -> None:
     history = [PastAttempt(Cause.DISRUPTED, ("a",), waited_in_vain=True)] * 40
-    decided = next_attempt(history, a_policy(), LADDER)
+    decided = next_rung(history, a_policy(), LADDER)
     assert (decided.refusal, decided.spent) == ("", BudgetUse())

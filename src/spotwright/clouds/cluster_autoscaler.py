@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from spotwright.clouds.providers import node_pool_of, pool_name
-from spotwright.model.pools import Pool, Provider
+from spotwright.clouds.provider_records import PROVIDERS
+from spotwright.clouds.providers import node_pool_of, of, pool_name
+from spotwright.kube.object_fields import mapping, mappings, seconds
+from spotwright.model.pools import Pool
 
 __all__ = [
     "PRIORITIES",
@@ -137,14 +138,14 @@ def read_status(data: Any) -> Status:
     if not is_status or not isinstance(groups or [], list):
         raise ValueError("expected the status of a cluster autoscaler from 1.30 on, which lists its nodeGroups")
     listed = [_group(one) for one in (groups or [])[:_MOST_GROUPS] if isinstance(one, Mapping) and one.get("name")]
-    clusterwide = _mapping(data.get("clusterWide"))
+    clusterwide = mapping(data.get("clusterWide"))
     moments = [
-        _moment(_mapping(one.get(part)).get("lastProbeTime"))
-        for one in (clusterwide, *_mappings(groups))
+        seconds(mapping(one.get(part)).get("lastProbeTime"))
+        for one in (clusterwide, *mappings(groups))
         for part in _PARTS
     ]
     moments.append(
-        _moment(_GO_TIME.sub(r"\1T\2Z", str(data.get("time") or "")))
+        seconds(_GO_TIME.sub(r"\1T\2Z", str(data.get("time") or "")))
     )  # of groups without nodes the others are null
     return Status({one.name: one for one in listed}, max((at for at in moments if at is not None), default=None))
 
@@ -154,10 +155,10 @@ _GO_TIME = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)? \+0000 UTC
 
 
 def _group(data: Mapping[str, Any]) -> Group:
-    health, scale_up = (_mapping(data.get(part)) for part in _PARTS)
-    counts = _mapping(health.get("nodeCounts"))
-    registered = _mapping(counts.get("registered"))
-    backoff = _mapping(scale_up.get("backoffInfo"))
+    health, scale_up = (mapping(data.get(part)) for part in _PARTS)
+    counts = mapping(health.get("nodeCounts"))
+    registered = mapping(counts.get("registered"))
+    backoff = mapping(scale_up.get("backoffInfo"))
     words = [str(backoff[key])[:_LONGEST] for key in ("errorCode", "errorMessage") if backoff.get(key)]
     return Group(
         str(data["name"])[:_LONGEST],
@@ -166,9 +167,9 @@ def _group(data: Mapping[str, Any]) -> Group:
         _count(health.get("minSize")),
         _count(health.get("maxSize")) if "maxSize" in health else None,
         str(scale_up.get("status") or ""),
-        _moment(scale_up.get("lastTransitionTime")),
+        seconds(scale_up.get("lastTransitionTime")),
         ": ".join(words),
-        _count(_mapping(registered.get("unready")).get("total")) + _count(counts.get("longUnregistered")),
+        _count(mapping(registered.get("unready")).get("total")) + _count(counts.get("longUnregistered")),
     )
 
 
@@ -203,24 +204,14 @@ def _pattern(text: Any) -> re.Pattern[str]:
 
 
 def likely_group(pool: Pool) -> str:
-    """The name that a group of this pool is likely to have, where no status tells it.
-
-    AKS names scale sets ``aks-POOL-NUMBER-vmss``, EKS autoscaling groups ``eks-GROUP-UUID``, GKE instance groups
-    ``gke-CLUSTER-POOL-HASH-grp``.
-    """
-    name = pool_name(pool) or pool.name
-    likely = {
-        Provider.AKS: f"aks-{name}-12345678-vmss",
-        Provider.EKS: f"eks-{name}-12345678-1234-1234-1234-123456789abc",
-        Provider.GKE: f"gke-cluster-{name}-12345678-grp",
-    }
-    return likely.get(pool.provider, name)
+    """The name that a group of this pool is likely to have, where no status tells it."""
+    return of(pool).likely_group.format(name=pool_name(pool) or pool.name)
 
 
 def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> Mapping[str, Sequence[str]]:
     """The names of the groups of each pool, by its name.
 
-    Names that AKS, EKS and GKE give to the groups of their node pools are taken apart. A group of another name belongs to the
+    Names that providers give to the groups of their node pools are taken apart. A group of another name belongs to the
     pool whose name it holds as whole words; of several such pools to the one with the longest name: the group of ``gpu-spot`` is
     none of ``gpu``.
     """
@@ -228,10 +219,7 @@ def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> Mapping[str
     return _by_pool(named, tuple(groups))
 
 
-_MANAGED = re.compile(
-    r"aks-(?P<aks>.+)-\d+-vmss|eks-(?P<eks>.+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"|gke-(?P<gke>.+)-[0-9a-f]{8}-grp"
-)
+_MANAGED = tuple(one.group for one in PROVIDERS.values() if one.group)
 
 
 @lru_cache(maxsize=256)
@@ -241,14 +229,15 @@ def _by_pool(named: tuple[tuple[str, str], ...], groups: tuple[str, ...]) -> Map
     found: dict[str, list[str]] = {pool: [] for pool, _ in named}
     for group in groups:
         short = group.rpartition("/")[2].lower()[:_LONGEST]
-        managed = _MANAGED.fullmatch(short)
+        managed = next((match.groupdict() for one in _MANAGED if (match := re.fullmatch(one, short))), None)
         if managed is None:
             own = _words(short)
             holders = [pool for pool, part in words.items() if _holds(own, part)]
-        elif managed["gke"]:  # the name of its cluster stands before that of its pool
-            holders = [pool for pool, name in named if f"-{managed['gke']}".endswith(f"-{name.lower()}")]
-        else:
-            holders = [pool for pool, name in named if name.lower() == (managed["aks"] or managed["eks"])]
+        elif "pool" in managed:
+            holders = [pool for pool, name in named if name.lower() == managed["pool"]]
+        else:  # the name of its cluster stands before that of its pool
+            both = f"-{managed['cluster_and_pool']}"
+            holders = [pool for pool, name in named if both.endswith(f"-{name.lower()}")]
         if holders:
             found[max(holders, key=lambda pool: (len(words[pool]), len(pool)))].append(group)
     return found
@@ -262,23 +251,5 @@ def _holds(words: Sequence[str], part: Sequence[str]) -> bool:
     return any(list(words[start : start + len(part)]) == list(part) for start in range(len(words) - len(part) + 1))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(values: Any) -> list[Mapping[str, Any]]:
-    return [one for one in values or () if isinstance(one, Mapping)]
-
-
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _moment(value: Any) -> float | None:
-    """A moment in Unix seconds; YAML has it as a date or as a text."""
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
-        return None

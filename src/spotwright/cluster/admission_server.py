@@ -54,8 +54,9 @@ from spotwright.cluster.missing_claims import (
 )
 from spotwright.cluster.namespace_costs import ANSWER, Aside, Key, NamespaceCosts, Turns
 from spotwright.cluster.object_shapes import why_misshapen
-from spotwright.cluster.workloads import MOST_OWNERS, controller_reference, lineage, uid_of
+from spotwright.cluster.workloads import MOST_OWNERS, lineage
 from spotwright.config import Config
+from spotwright.kube.object_fields import Owner, controller_of, uid_of
 from spotwright.placing.patch import Steps, patched
 from spotwright.visible_text import visible
 
@@ -568,10 +569,7 @@ class Webhook:
         try:
             async with asyncio.timeout(FACTS):
                 while not (found := lineage(asked.data, lambda _kind, _where, uid: read.get(uid))).is_complete:
-                    reference = controller_reference(found.root(asked.data)) or {}
-                    version, kind, name, uid = (
-                        str(reference.get(part, "")) for part in ("apiVersion", "kind", "name", "uid")
-                    )
+                    version, kind, name, uid = controller_of(found.root(asked.data)) or Owner()
                     owner = await self.find_object(version, kind, name, asked.namespace)
                     if owner is None or uid_of(owner) != uid or len(found.owners) == MOST_OWNERS:
                         return []

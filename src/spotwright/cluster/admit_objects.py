@@ -19,6 +19,7 @@ from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
 from spotwright.kinds.kind import Kind, Reads, kind_in, kind_of
+from spotwright.kube.object_fields import Owner, controller_of
 from spotwright.manifests.objects import PlacedObject, place_object
 from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
 from spotwright.manifests.record import annotations_at
@@ -41,7 +42,6 @@ __all__ = [
     "admitted_by",
     "admitted_mark",
     "as_warnings",
-    "controller_of",
     "has_own_policy",
     "has_placed_templates",
     "is_admitted",
@@ -121,7 +121,7 @@ def _marks(data: Mapping[str, Any]) -> Mapping[str, Any]:
 def _is_trial_job(data: Mapping[str, Any]) -> bool:
     """Whether Katib has made an object from a trialSpec, whose annotations, and so its Experiment's marks, it has."""
     owner = controller_of(data)
-    return owner is not None and owner[:2] == ("kubeflow.org", "Trial")
+    return owner is not None and owner.group_kind == ("kubeflow.org", "Trial")
 
 
 def has_own_policy(data: Mapping[str, Any]) -> bool:
@@ -167,16 +167,6 @@ def has_placed_templates(data: Mapping[str, Any]) -> bool:
     return any(POLICY_ANNOTATION in _metadata(step, "annotations") for step in steps) or any(
         POLICY_ANNOTATION in annotations for annotations in roles
     )
-
-
-def controller_of(data: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """The group, kind and name of the controller that owns an object; ``None`` if a user made it."""
-    metadata = data.get("metadata") or {}
-    for owner in metadata.get("ownerReferences") or ():
-        if isinstance(owner, dict) and owner.get("controller"):
-            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
-            return group, str(owner.get("kind", "")), str(owner.get("name", ""))
-    return None
 
 
 def _pod_templates(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -341,7 +331,7 @@ def reason_to_leave(
     owner = controller_of(data)
     if is_ignored(data) or any(_is_owner(other, owner) and is_ignored(other) for other in beside):
         return Verdict.IGNORED, ""
-    record, maker = kind_of(api_version, kind), kind_in(*owner[:2]) if owner is not None else None
+    record, maker = kind_of(api_version, kind), kind_of(owner.api_version, owner.kind) if owner is not None else None
     if record.place is None or not record.version:
         return Verdict.UNKNOWN_KIND, ""
     if api_version != record.api_version and not record.takes_any_version:
@@ -384,7 +374,7 @@ def _with_policy_of_owner(data: Mapping[str, Any], beside: Sequence[Mapping[str,
     Trainer copies no metadata of the TrainJob. The policy is read here and is not part of the patch.
     """
     owner = controller_of(data)
-    if owner is None or not kind_in(*owner[:2]).hands_down or has_own_policy(data):
+    if owner is None or not kind_of(owner.api_version, owner.kind).hands_down or has_own_policy(data):
         return data
     holder = next((other for other in beside if _is_owner(other, owner)), None)
     policy = own_policy(holder) if holder is not None else policy_of_templates(data)
@@ -402,8 +392,8 @@ def _missing_annotations(data: Mapping[str, Any], plain: Mapping[str, Any]) -> l
     return [{"op": "add", "path": "/metadata/annotations", "value": {}}]
 
 
-def _is_owner(data: Mapping[str, Any], owner: tuple[str, str, str] | None) -> bool:
-    return owner is not None and (str(data.get("kind", "")), name_of(data.get("metadata"))) == owner[1:]
+def _is_owner(data: Mapping[str, Any], owner: Owner | None) -> bool:
+    return owner is not None and (str(data.get("kind", "")), name_of(data.get("metadata"))) == (owner.kind, owner.name)
 
 
 def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -417,7 +407,7 @@ def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if record.references is not None and isinstance(spec, dict):
         references += [_named(kind_in(record.group, kind), name) for kind, name in record.references(spec)]
     if owner is not None and record.name != "Pod":
-        references.append(_named(kind_in(*owner[:2]), owner[2]))
+        references.append(_named(kind_of(owner.api_version, owner.kind), owner.name))
     return [reference for reference in dict.fromkeys(references) if reference[2]]
 
 

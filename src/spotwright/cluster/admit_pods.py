@@ -14,32 +14,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
-from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, controller_of, is_ignored
+from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.cluster.katib_trials import is_wrapped_by_katib
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
-from spotwright.model.policy import BUILT_IN, Policy
+from spotwright.kube.object_fields import controller_of
+from spotwright.kube.pod import PREFERRED, TERMS
+from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_quantity
 from spotwright.notices.pod_hook import FOLDER_VARIABLE, NOTICE, SAVER
-from spotwright.placing.affinity import attraction, rung_conditions
+from spotwright.placing.affinity import Expression, attraction, rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
 from spotwright.placing.documents import References
 from spotwright.placing.environment import NOTICE_PORT, add_library_to_pod
-from spotwright.placing.patch import Editor, Steps, clone, data_document, json_pointer, value_at
-from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
-from spotwright.placing.pods import longest_grace, shortest_notice, tolerations_of
+from spotwright.placing.patch import Editor, Steps, clone, data_document, replacing, value_at
+from spotwright.placing.pod_change import PodChange, grace_period_of, ours_in, without_conditions, write
+from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
+from spotwright.placing.pods import shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
-from spotwright.scheduling.ladder import Ladder, Rung, Work, build
-from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
+from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
 __all__ = [
     "ADMISSION_ANNOTATION",
@@ -109,7 +112,7 @@ def refused_pod(
     made: RefusalPods,
     message: str,
     tolerations: Sequence[Mapping[str, Any]] = (),
-    placed: Sequence[Mapping[str, Any]] = (),
+    placed: Sequence[Expression] = (),
 ) -> dict[str, Any]:
     """The pod whose main container says ``message`` as its termination message and exits with 86.
 
@@ -131,9 +134,9 @@ def refused_pod(
         spec["initContainers"] = before
     else:
         spec["automountServiceAccountToken"] = False
-    required = _own_terms(data["spec"], placed)
+    required = without_conditions(value_at(data["spec"], TERMS) or (), ours_in(data, placed))
     if required:
-        spec["affinity"] = {"nodeAffinity": {REQUIRED_TERMS[2]: {REQUIRED_TERMS[3]: required}}}
+        spec["affinity"] = {"nodeAffinity": {TERMS[2]: {TERMS[3]: required}}}
     own = [one for one in spec.get("tolerations") or () if one.get("key")]
     spec["tolerations"] = [*own, *(one for one in tolerations if one not in own)]
     spec["restartPolicy"] = "Never"
@@ -154,20 +157,6 @@ def _mains(containers: Sequence[Mapping[str, Any]], *, is_argo: bool) -> list[Ma
         return [containers[0] if named is None else named]
     awaited = [one for one in containers if (one.get("command") or [""])[0] == _EMISSARY]
     return [*awaited, {"resources": (awaited or containers)[0].get("resources")}]
-
-
-def _own_terms(spec: Mapping[str, Any], placed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The alternatives of the pod's required node affinity without our conditions; none if one of them has no other."""
-    terms: list[dict[str, Any]] = []
-    for term in value_at(spec, REQUIRED_TERMS) or ():
-        own = [one for one in term.get("matchExpressions") or () if one not in placed]
-        left = {key: value for key, value in term.items() if key != "matchExpressions" and value}
-        if own:
-            left["matchExpressions"] = own
-        elif not left and any(term.values()):
-            return []
-        terms.append(left)
-    return terms
 
 
 def _of_argo(
@@ -415,6 +404,7 @@ _LEFT_ALONE = ("DaemonSet", "ReplicaSet", "StatefulSet", "TaskRun")
 """Owners whose pods serve; and Tekton's, which gives its pods the annotations of a run and an entrypoint of its own."""
 
 _NOT_KNOWN = "pod is left as it is: its history is not known"
+_LATE = "decided before the end of an earlier attempt was recorded"
 _QUEUES = "kueue.x-k8s.io/"
 _GRACE = "terminationGracePeriodSeconds"
 
@@ -423,6 +413,7 @@ class Admission(NamedTuple):
     """What was decided of a pod: the pools of its rung, or of all rungs where it ``is_open``, and the sentence for people.
 
     ``is_refused``: it runs nothing of the user's, and is no attempt. Without ``pools`` its rung is somebody else's decision.
+    ``pinned``: the conditions that the review has added to each of the pod's required terms, for this attempt alone.
     """
 
     pools: tuple[str, ...] = ()
@@ -430,6 +421,7 @@ class Admission(NamedTuple):
     is_refused: bool = False
     why: str = ""
     number: int = 1
+    pinned: tuple[tuple[Mapping[str, Any], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +436,8 @@ class PodFacts:
     waits in vain; empty if the mover will.
     ``token`` marks the pod, and ``keep`` notes what was decided of it; false: it cannot be noted, so the pod stays as it is.
     ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain. ``is_admitted``: a review
-    has made the pod precise just now, and this one comes after it.
+    has made the pod precise just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
+    recorded in time, so the rung follows from what was.
     """
 
     history: Sequence[PastAttempt] = ()
@@ -458,6 +451,7 @@ class PodFacts:
     is_admitted: bool = False
     autoscalers: Autoscalers = UNKNOWN
     stays: str = ""
+    is_late: bool = False
 
 
 def admit_pod(
@@ -481,11 +475,11 @@ def admit_pod(
         return Outcome("pod cannot be read", warnings=as_warnings([f"left as it is: {str(error).splitlines()[0]}"]))
     if policy.spot is None or not ladder.rungs:
         return Outcome("pod has no ladder")
-    decided = next_attempt(facts.history, policy, ladder, facts.without_capacity)
+    decided = next_rung(facts.history, policy, ladder, facts.without_capacity)
     own_retries = own_retries or _why_made_again(data)
     if facts.has_begun or own_retries:
-        decided = replace(decided, refusal="")
-    decided = replace(decided, number=facts.number or decided.number)
+        decided = decided._replace(refusal="")
+    decided = decided._replace(number=facts.number or decided.number)
     if decided.refusal:
         marks = _marks(decided, decided.refusal, facts)
         marks[REFUSED_ANNOTATION] = "true"
@@ -493,24 +487,29 @@ def admit_pod(
             return Outcome(_NOT_KNOWN)
         made = RefusalPods(refusals) if isinstance(refusals, str) else refusals
         every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
-        placed = attraction(policy, every, config.pools).required
+        wanted = attraction(policy, every, config.pools)
         taints = dict.fromkeys(
             taint for pool in every for taint in providers.taints(pool) if taint.effect != "PreferNoSchedule"
         )
-        refused = refused_pod(data, made, decided.refusal, [each.toleration_fields for each in taints], placed)
+        conditions = (*wanted.required, *wanted.any_of)
+        refused = refused_pod(data, made, decided.refusal, [each.toleration_fields for each in taints], conditions)
         return Outcome("pod is refused", _replacing(data, refused, marks))
     chosen = _with_gang(_chosen(data, decided, policy, ladder, config, facts), ladder, facts)
     why = (
         decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
     )  # no rung was chosen for it
-    why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries]))
+    late = _LATE if facts.is_late else ""
+    why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries, late]))
     marks = _marks(decided, why, facts)
     pools = () if _is_queued(data) else chosen.pools(ladder)
-    if not facts.keep(Admission(pools, chosen.is_open, why=why[:_LONGEST], number=decided.number)):
+    pin = _pin(data, config, policy, ladder, chosen)
+    pinned = pin.terms(value_at(data, ("spec", *TERMS)) or ())
+    kept = Admission(pools, chosen.is_open, False, why[:_LONGEST], decided.number, pinned.conditions)
+    if not facts.keep(kept):
         return Outcome(_NOT_KNOWN)
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
-    patch, warnings = _precise(data, config, policy, ladder, decided, chosen, marks)
+    patch, warnings = _precise(data, config, policy, ladder, decided, chosen, pin, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings))
 
 
@@ -521,7 +520,7 @@ def _why_made_again(data: Mapping[str, Any]) -> str:
     makes the next, and counts none.
     """
     policy, owner = data["spec"].get("restartPolicy"), controller_of(data)
-    if policy not in ("OnFailure", "Always") or owner is None or owner[0] != "kubeflow.org":
+    if policy not in ("OnFailure", "Always") or owner is None or owner.group_kind[0] != "kubeflow.org":
         return ""
     return f"its restartPolicy {policy} makes it again after any error, so nothing ends it at the policy's budgets"
 
@@ -537,7 +536,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
     owner = controller_of(data)
-    return "pod serves" if owner is not None and owner[1] in _LEFT_ALONE else ""
+    return "pod serves" if owner is not None and owner.kind in _LEFT_ALONE else ""
 
 
 def _reason_in(facts: PodFacts) -> str:
@@ -561,6 +560,7 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"), steps=Steps(MOST_STEPS))
     ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
+    refuse_scheduling(ctx, ("spec",))
     work = Work(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
     return policy, build(work, policy, config.pools)
 
@@ -630,18 +630,20 @@ def _precise(
     ladder: Ladder,
     decided: NextAttempt,
     chosen: _Chosen,
+    pin: PodChange,
     marks: Mapping[str, str],
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
-    rungs = tuple(ladder.rungs[index] for index in chosen.rungs)
     used = [config.pools[name] for name in chosen.pools(ladder)]
-    spec = clone(dict(data["spec"]))
+    editor = Editor(
+        data_document({**data, "spec": without_defaults(data)["spec"] if pin.grace_period else data["spec"]}, "")
+    )
+    write(editor, ("spec",), pin)
+    spec = clone(dict(editor.data["spec"]))
+    if pin.required:
+        _without_preference(spec, config, policy, ladder)
     if not _is_queued(data):
-        if len(rungs) < len(ladder.rungs):
-            _require(spec, config, policy, ladder, used)
         marks = {**marks, RUNG_ANNOTATION: ",".join(pool.name for pool in used)}
-    _tolerate(spec, ladder, rungs)
-    _set_grace(spec, data, policy, used)
     _set_variables(spec, data, decided, used)
     variables = {name for container in spec.get("containers") or () for name in _names(container.get("env"))}
     if RUN_LABEL in (value_at(data, ("metadata", "labels")) or {}) and "SPOTWRIGHT_TASK" in variables:
@@ -660,47 +662,28 @@ def _is_queued(data: Mapping[str, Any]) -> bool:
     )
 
 
-def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder, used: Sequence[Pool]) -> None:
-    """Require the pools of the rung in every alternative, in the place of the preference for spot."""
-    conditions = rung_conditions(used, config.pools)
-    if not conditions or ladder.undecided:
-        return
-    affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
-    spec["affinity"] = {**(spec.get("affinity") or {}), "nodeAffinity": affinity}
-    every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
-    ours = [
-        {"weight": 100, "preference": {"matchExpressions": [wish]}}
-        for wish in attraction(policy, every, config.pools).preferred
-    ]
-    preferred = [term for term in affinity.pop(str(PREFERRED_TERMS[-1]), None) or () if term not in ours]
-    if preferred:
-        affinity[str(PREFERRED_TERMS[-1])] = preferred
-    terms = (affinity.get(REQUIRED_TERMS[2]) or {}).get(REQUIRED_TERMS[3]) or []
-    affinity[REQUIRED_TERMS[2]] = {REQUIRED_TERMS[3]: terms}
-    for term in terms:
-        if any(term.values()):  # a term without a condition matches no node, and has to stay so
-            own = term.get("matchExpressions") or []
-            term["matchExpressions"] = [*own, *(one for one in conditions if one not in own)]
-    if not terms:
-        terms.append({"matchExpressions": list(conditions)})
-
-
-def _tolerate(spec: dict[str, Any], ladder: Ladder, rungs: tuple[Rung, ...]) -> None:
-    """Add the tolerations of the rungs that the pod has not: those of a pool that came after its object was placed."""
-    given = spec.get("tolerations") or []
-    new = [one for one in tolerations_of(Ladder(rungs, ladder.refusals)) if one not in given]
-    if new:
-        spec["tolerations"] = [*given, *new]
-
-
-def _set_grace(spec: dict[str, Any], data: Mapping[str, Any], policy: Policy, used: Sequence[Pool]) -> None:
-    """Give the pod the policy's grace period, within the notice of its pools, where nobody has set another."""
+def _pin(data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder, chosen: _Chosen) -> PodChange:
+    """The change of a pod for its rung: as placement's for all rungs, with the pools of this one alone."""
+    rungs = tuple(ladder.rungs[index] for index in chosen.rungs)
+    used = [config.pools[name] for name in chosen.pools(ladder)]
+    is_free = _is_queued(data) or ladder.undecided or len(rungs) == len(ladder.rungs)
     is_default = value_at(without_defaults(data), ("spec", _GRACE)) is None
-    is_set = policy.sources.get("grace_period") != BUILT_IN.source
-    notice = shortest_notice(used)
-    limit = int(policy.grace_period) if notice is None else longest_grace(notice)
-    if is_default and (is_set or limit < int(policy.grace_period)):
-        spec[_GRACE] = min(int(policy.grace_period), limit)
+    return PodChange(
+        tolerations=tuple(tolerations_of(Ladder(rungs, ladder.refusals))),
+        required=() if is_free else tuple(rung_conditions(used, config.pools)),
+        grace_period=grace_period_of(policy, shortest_notice(used)) if is_default else None,
+    )
+
+
+def _without_preference(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder) -> None:
+    """Remove the preference for spot that placement has written: a requirement stands in its place."""
+    affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
+    every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
+    ours = PodChange(preferred=attraction(policy, every, config.pools).preferred).preferences
+    preferred = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
+    if preferred:
+        affinity[str(PREFERRED[-1])] = preferred
+    spec["affinity"] = {**(spec.get("affinity") or {}), "nodeAffinity": affinity}
 
 
 def _set_variables(spec: dict[str, Any], data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool]) -> None:
@@ -730,20 +713,10 @@ def _set_variables(spec: dict[str, Any], data: Mapping[str, Any], decided: NextA
 
 def _replacing(data: Mapping[str, Any], after: Mapping[str, Any], marks: Mapping[str, str]) -> list[dict[str, Any]]:
     """The operations from a pod to its changed copy, field by field of the spec, and its annotations."""
-    operations: list[dict[str, Any]] = []
-    before = data["spec"]
-    for name in dict.fromkeys([*before, *after["spec"]]):
-        path = json_pointer(("spec", name))
-        if name not in after["spec"]:
-            operations.append({"op": "remove", "path": path})
-        elif after["spec"][name] != before.get(name) or name not in before:
-            op = "replace" if name in before else "add"
-            operations.append({"op": op, "path": path, "value": after["spec"][name]})
+    operations = replacing(("spec",), data["spec"], after["spec"])
     annotations = value_at(data, ("metadata", "annotations"))
     if annotations is None:
         operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-    forged = [name for name in _MARKS if name in (annotations or {}) and name not in marks]
-    operations += [{"op": "remove", "path": json_pointer(("metadata", "annotations", name))} for name in forged]
-    for name, text in marks.items():
-        operations.append({"op": "add", "path": json_pointer(("metadata", "annotations", name)), "value": text})
+    given = {name: text for name, text in (annotations or {}).items() if name in _MARKS}
+    operations += replacing(("metadata", "annotations"), given, marks)
     return operations

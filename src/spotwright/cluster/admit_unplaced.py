@@ -19,7 +19,6 @@ from spotwright.cluster.admit_objects import (
     Outcome,
     Verdict,
     as_warnings,
-    controller_of,
     is_ignored,
     is_placed,
     place_as_new,
@@ -27,12 +26,12 @@ from spotwright.cluster.admit_objects import (
     reason_to_leave,
 )
 from spotwright.cluster.api_defaults import dependent_defaults
-from spotwright.cluster.signals import mapping
-from spotwright.cluster.workloads import argo_template, metadata, task_name
+from spotwright.cluster.workloads import argo_template, task_name
 from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
 from spotwright.kinds.kind import Retry, run_kind, run_kinds
+from spotwright.kube.object_fields import controller_of, mapping, metadata
 from spotwright.manifests.objects import place_object
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, RoleReport
 from spotwright.placing.patch import Steps
@@ -57,7 +56,7 @@ _LONGEST_NAME = 100  # characters of a name in a sentence
 def is_of_a_run(pod: Mapping[str, Any]) -> bool:
     """Whether a new pod has no policy, and a controller that is a run or a part of one."""
     owner = controller_of(pod)
-    if pod.get("kind") != "Pod" or owner is None or owner[:2] not in OWNER_KINDS:
+    if pod.get("kind") != "Pod" or owner is None or owner.group_kind not in OWNER_KINDS:
         return False
     return not is_ignored(pod) and POLICY_ANNOTATION not in (metadata(pod).get("annotations") or {})
 

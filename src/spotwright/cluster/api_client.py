@@ -37,9 +37,9 @@ from lightkube.config.models import NameValue, UserExec
 from lightkube.core.exceptions import ConfigError as WrongConfiguration
 
 from spotwright.cluster.bounded_json import MOST_MEMORY, ListPage, TooManyValues, decode, read_as, read_object
-from spotwright.cluster.workloads import metadata, uid_of
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.kinds.kind import Reads, kind_in
+from spotwright.kube.object_fields import metadata, uid_of
 
 __all__ = [
     "FORBIDDEN",

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright.cluster.signals import mapping
+from spotwright.kube.object_fields import mapping
 from spotwright.placing.documents import MISSING, Path
 from spotwright.placing.patch import json_pointer, value_at
 

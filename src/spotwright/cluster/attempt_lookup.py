@@ -14,16 +14,17 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from spotwright import config as configuration
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import Admission, PodFacts
@@ -33,121 +34,51 @@ from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
 from spotwright.cluster.run_store import folder_of, workload_of
-from spotwright.cluster.signals import mapping, mappings
-from spotwright.cluster.workloads import (
-    MOST_OWNERS,
-    Lineage,
-    TaskName,
-    controller_reference,
-    lineage,
-    metadata,
-    task_name,
-    uid_of,
-)
-from spotwright.engine.events import (
-    AttemptAdopted,
-    AttemptBound,
-    AttemptDecided,
-    AttemptEnded,
-    AttemptTakenBack,
-    Event,
-    RunFinished,
-)
+from spotwright.cluster.workloads import MOST_OWNERS, Lineage, TaskName, lineage, task_name
+from spotwright.engine.attempt_history import is_settled, members_of, past_of, restarts_before, set_history
+from spotwright.engine.events import RunStatus
+from spotwright.engine.fold import fold
+from spotwright.engine.plan import Plan, PlannedTask
+from spotwright.engine.state import AttemptState, RunState
 from spotwright.errors import StateError
+from spotwright.graph import Dag, TaskGraph, TaskSpec
 from spotwright.kinds.kind import Retry, run_kind
+from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, uid_of
 from spotwright.model.attempts import Cause
+from spotwright.model.policy import Policy
 from spotwright.records.journal import Journal, JournalStamp, journal_stamp
 from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import left_out, pauses_of
+from spotwright.scheduling.ladder import Ladder, Work
 from spotwright.scheduling.next_attempt import PastAttempt
 
-__all__ = ["FactFinder", "Histories", "Lookups", "RecordedAttempt", "RunHistory"]
+__all__ = ["NO_PLAN", "FactFinder", "Histories", "Lookups", "before"]
 
 
 _T = TypeVar("_T")
 _Found = Mapping[str, Any] | None
-_HISTORIES_KEPT = 5_000  # runs whose histories stay in memory
+_EVENTS_KEPT = 60_000  # of the runs whose histories stay in memory: each takes 400 to 800 bytes of it
 
 
-@dataclass(slots=True)
-class RecordedAttempt:
-    """One attempt as the journal has it. ``cause`` is None until it is decided; ``gang`` is the restart of a set, SET/RESTART."""
+class _NoPlan(Plan):
+    """Stands for the plan of a run of which the attempts alone are read: templates take megabytes, and a review waits."""
 
-    key: str
-    pools: tuple[str, ...]
-    gang: str = ""
-    pool: str | None = None
-    has_ended: bool = False
-    cause: Cause | None = None
-    moved_to: tuple[str, ...] | None = None  # it was taken back, and the next attempt waits for a node of these pools
-    moved_at: float = 0.0  # when that was decided, in Unix seconds
+    def instance(self, template: str, path: str) -> PlannedTask:  # noqa: ARG002  # as that of a plan, as those below
+        """A task of which nothing is planned."""
+        return PlannedTask(path, _NO_TASK, _NO_POLICY, Work(), Ladder(()))
 
-    @property
-    def past(self) -> PastAttempt:
-        """The attempt as the decision about the next one reads it."""
-        waited, then = self.moved_to is not None, self.moved_to or ()
-        return PastAttempt(
-            self.cause, self.pools, self.pool, waited_in_vain=waited, then=then, has_ended=self.has_ended or waited
-        )
+    def with_pool(self, name: str, *, is_spot: bool) -> Plan:  # noqa: ARG002
+        """The same plan."""
+        return self
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether what followed it is known: its cause, or the decision to take it back, which comes before its end."""
-        return self.cause is not None or self.moved_to is not None
+    def with_template(self, data: Mapping[str, Any]) -> Plan:  # noqa: ARG002
+        """The same plan."""
+        return self
 
 
-@dataclass(slots=True)
-class RunHistory:
-    """The attempts of one run by the path of their task, in order."""
-
-    tasks: dict[str, list[RecordedAttempt]] = field(default_factory=dict)
-    is_over: bool = False  # nothing more is recorded: its recording may have been cut while the workload goes on
-
-    def of(self, path: str) -> Sequence[RecordedAttempt]:
-        """The attempts of a task; none if it is not in the journal."""
-        return self.tasks.get(path, ())
-
-    def members(self, gang: str) -> Iterator[tuple[str, RecordedAttempt]]:
-        """The attempts of all restarts of the set that ``gang``, as SET/RESTART, belongs to, each with the path of its task."""
-        of_set = f"{gang.partition('/')[0]}/"
-        for path, attempts in self.tasks.items():
-            yield from ((path, attempt) for attempt in attempts if attempt.gang.startswith(of_set))
-
-    def restarts_before(self, gang: str) -> Sequence[Mapping[str, RecordedAttempt]]:
-        """The restarts of a set before this one, in order, each with its members by the path of their task.
-
-        A restart may have ended before all of its pods were made, and a Job may have replaced a pod within one: a task need not
-        have as many attempts as its set has restarts.
-        """
-        restarts: dict[tuple[int, ...], dict[str, RecordedAttempt]] = {}
-        for path, attempt in self.members(gang):
-            place = _place(attempt.gang)
-            if place[0] < _place(gang)[0]:
-                restarts.setdefault(place, {})[path] = attempt
-        return [restarts[place] for place in sorted(restarts)]
-
-    def take(self, event: Event) -> None:
-        """Add what an event says."""
-        if isinstance(event, RunFinished):
-            self.is_over = True
-        elif isinstance(event, AttemptAdopted):
-            adopted = RecordedAttempt(event.key, tuple(event.pools), event.gang)
-            self.tasks.setdefault(event.task, []).append(adopted)
-        elif isinstance(event, (AttemptBound, AttemptEnded, AttemptDecided, AttemptTakenBack)):
-            attempt = self.tasks[event.task][event.attempt - 1]
-            if isinstance(event, AttemptBound):
-                attempt.pool, attempt.moved_to = event.pool, None
-            elif isinstance(event, AttemptTakenBack):
-                attempt.moved_to, attempt.moved_at = tuple(event.pools), event.at
-            elif isinstance(event, AttemptEnded):
-                attempt.has_ended = True
-            else:
-                attempt.has_ended, attempt.cause = True, event.cause
-
-
-def _place(gang: str) -> tuple[int, ...]:
-    """The place of a restart in the order of its set: its number, and that of a pod that was replaced within it."""
-    return tuple(int(number) for number in gang.split("/")[1:] if number.isdecimal()) or (0,)
+_NO_TASK, _NO_POLICY = TaskSpec("", ""), Policy()
+NO_PLAN = _NoPlan(TaskGraph("", Dag("root"), {}), configuration.built_in())
+"""The plan of every run whose attempts alone are read."""
 
 
 class _Reader:
@@ -158,9 +89,9 @@ class _Reader:
         self._path: Path | None = None  # known once the run has begun: until then another workload may take the folder
         self._stamp: JournalStamp | None = None
         self._last = 0
-        self.history = RunHistory()
+        self.history = RunState([NO_PLAN])
 
-    def refresh(self) -> RunHistory:
+    def refresh(self) -> RunState:
         """Read what was written since the last look. Raises :class:`StateError`."""
         path = self._path or folder_of(self._state, self._root).journal
         stamp = journal_stamp(path)
@@ -171,7 +102,7 @@ class _Reader:
                 return self.history
             self._path = path
             for number, event in journal.events(self._last):
-                self.history.take(event)
+                fold(self.history, event)
                 self._last = number
         self._stamp = stamp
         return self.history
@@ -183,15 +114,20 @@ class Histories:
     def __init__(self, state: StateFolder) -> None:
         self._state = state
         self._readers: OrderedDict[str, _Reader] = OrderedDict()  # by the UID of the workload
+        self._events = 0
 
-    def of(self, root: Mapping[str, Any]) -> RunHistory:
+    def of(self, root: Mapping[str, Any]) -> RunState:
         """What the journal of a workload has now; empty if there is none yet. Raises :class:`StateError`."""
         uid = uid_of(root)
         reader = self._readers.pop(uid, None) or _Reader(self._state, _named(root))
         self._readers[uid] = reader
-        while len(self._readers) > _HISTORIES_KEPT:
-            self._readers.popitem(last=False)
-        return reader.refresh()
+        known = reader.history.events
+        try:
+            return reader.refresh()
+        finally:
+            self._events += reader.history.events - known
+            while self._events > _EVENTS_KEPT and len(self._readers) > 1:
+                self._events -= self._readers.popitem(last=False)[1].history.events
 
 
 def _named(root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -252,8 +188,7 @@ class Lookups:
             return read.get(uid) or self._owners.get((where, uid))
 
         while not (found := lineage(pod, known)).is_complete and len(found.owners) < MOST_OWNERS:
-            reference = controller_reference(found.root(pod)) or {}
-            version, kind, name, uid = (str(reference.get(key, "")) for key in ("apiVersion", "kind", "name", "uid"))
+            version, kind, name, uid = controller_of(found.root(pod)) or Owner()
             asked = version, kind, name, namespace
             owner = await self._together(("owner", uid, *asked), partial(self._owner, *asked))
             if owner is None or uid_of(owner) != uid:
@@ -344,13 +279,6 @@ _LARGEST_LIST = 8 * 1024 * 1024  # bytes: of pods that are more together, nothin
 _LONGEST_PATH = 2500  # characters: Argo joins the names of all steps above one
 _VALUE = re.compile("[A-Za-z0-9][-A-Za-z0-9_.]{0,62}")  # of a label: anything else would be another selector
 _SELECTORS = ("batch.kubernetes.io/controller-uid", "workflows.argoproj.io/workflow")
-_WORST_FIRST = (
-    *(cause for cause in Cause if cause.is_interruption),
-    *(cause for cause in Cause if cause.is_error),
-    Cause.UNSCHEDULABLE,
-    Cause.DISRUPTED,
-)
-"""Of the members of a gang, which one's ending counts for all: the others ended because their set was started again."""
 
 
 class _Asked(NamedTuple):
@@ -379,7 +307,7 @@ class _Looked(NamedTuple):
     """What is known now. ``is_settled``: the end of every earlier attempt is known, so that waiting adds nothing."""
 
     slots: Sequence[Slot]
-    history: RunHistory
+    history: RunState
     is_settled: bool
 
 
@@ -422,7 +350,7 @@ class FactFinder:
         """What is known of the pod's task. A dry run gives out no number."""
         pod = request.data
         lineage = await self._lookups.owners(pod)
-        is_alone = controller_reference(pod) is None
+        is_alone = controller_of(pod) is None
         if not is_alone and (not lineage.is_complete or not lineage.owners):
             return PodFacts(is_known=False)
         root = "" if is_alone else uid_of(lineage.owners[-1])
@@ -508,7 +436,7 @@ class FactFinder:
             slot, number = self._ledger.number(asked.token, asked.namespace, asked.uid, looked.slots)
         history = looked.history
         return PodFacts(
-            _merged(history, asked.gang, slot.path) if asked.gang else _before(history.of(slot.path), number),
+            set_history(history, asked.gang, slot.path) if asked.gang else before(history, slot.path, number),
             number=number,
             agree=None if is_dry or not asked.gang else partial(self._ledger.agree, asked.namespace, asked.gang),
             has_begun=bool(asked.gang) and self._ledger.has_begun(asked.namespace, asked.gang),
@@ -519,20 +447,21 @@ class FactFinder:
             token="" if is_dry else asked.token,
             keep=(lambda _: True) if is_dry else partial(self._keep, asked.token),
             autoscalers=self._autoscalers(),
+            is_late=not looked.is_settled,
         )
 
     def _look(self, asked: _Asked) -> _Looked:
         history = self._histories.of(asked.root)
         paths = asked.paths(self._used(asked, history))
-        slots = [_slot(path, history.of(path)) for path in paths]
+        slots = [_slot(path, _attempts(history, path)) for path in paths]
         if asked.gang:
             is_settled = self._ledger.has_begun(asked.namespace, asked.gang) or _is_gang_settled(history, asked.gang)
             return _Looked(slots, history, is_settled)
         given_out = self._ledger.highest(asked.uid, paths)
         is_settled = any(_is_settled(slot, history, given_out.get(slot.path, 0)) for slot in slots)
-        return _Looked(slots, history, is_settled or history.is_over)
+        return _Looked(slots, history, is_settled or history.status is not RunStatus.RUNNING)
 
-    def _used(self, asked: _Asked, history: RunHistory) -> int:
+    def _used(self, asked: _Asked, history: RunState) -> int:
         """How many of the slots that a pod may take have an attempt or a number."""
         if asked.name.slots == 1:
             return 1
@@ -596,68 +525,41 @@ def _paths(name: TaskName, used: int) -> Sequence[str]:
     return [name.path] if name.slots == 1 else [f"{name.path}-{slot}" for slot in range(min(name.slots, used + 1))]
 
 
-def _slot(path: str, recorded: Sequence[RecordedAttempt]) -> Slot:
+def _slot(path: str, recorded: Sequence[AttemptState]) -> Slot:
     last = recorded[-1] if recorded else None
-    is_free = last is None or last.moved_to is not None or (last.has_ended and last.cause is not Cause.SUCCEEDED)
+    is_free = last is None or last.taken_back is not None or (not last.is_live and last.cause is not Cause.SUCCEEDED)
     return Slot(path, len(recorded), is_free)
 
 
-def _is_settled(slot: Slot, history: RunHistory, given_out: int) -> bool:
+def _is_settled(slot: Slot, history: RunState, given_out: int) -> bool:
     """Whether the pod before this one is in the journal with its cause."""
-    recorded = history.of(slot.path)
-    return slot.is_free and len(recorded) >= given_out and all(attempt.is_settled for attempt in recorded)
+    recorded = _attempts(history, slot.path)
+    return slot.is_free and len(recorded) >= given_out and all(map(is_settled, recorded))
 
 
-def _is_gang_settled(history: RunHistory, gang: str) -> bool:
+def _is_gang_settled(history: RunState, gang: str) -> bool:
     """Whether all members of the restarts before this one are in the journal with their causes."""
-    before = history.restarts_before(gang)
-    if not all(attempt.is_settled for members in before for attempt in members.values()):
+    before = restarts_before(history, gang)
+    if not all(is_settled(attempt) for members in before for attempt in members.values()):
         return False
     of_set, _, restart = gang.partition("/")
     last = f"{of_set}/{int(restart) - 1}"
     return restart == "0" or any(attempt.gang == last for members in before for attempt in members.values())
 
 
-def _before(recorded: Sequence[RecordedAttempt], number: int) -> list[PastAttempt]:
-    """The attempts before this one: those of the journal, then those that only their numbers tell of."""
-    return [*(attempt.past for attempt in recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
+def _attempts(history: RunState, path: str) -> Sequence[AttemptState]:
+    """The attempts of a task; none if it is not in the journal."""
+    return history.tasks[path].attempts if path in history.tasks else ()
 
 
-def _in_vain(history: RunHistory, gang: str, path: str, now: float) -> Collection[str]:
+def before(history: RunState, path: str, number: int) -> list[PastAttempt]:
+    """The attempts of a task before this one: those of the journal, then those that only their numbers tell of."""
+    recorded = _attempts(history, path)
+    return [*map(past_of, recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
+
+
+def _in_vain(history: RunState, gang: str, path: str, now: float) -> Collection[str]:
     """The pools that are left out for a task or its set alone, because it has waited for them in vain itself."""
-    own = [attempt for _, attempt in history.members(gang)] if gang else history.of(path)
-    return left_out(pauses_of(sorted((one.moved_at, one.pools) for one in own if one.moved_to is not None)), now)
-
-
-def _merged(history: RunHistory, gang: str, path: str) -> list[PastAttempt]:
-    """The restarts of a gang before this one, each with the ending of the member that ended it, as this task's past."""
-    return [_past_of(members, members.get(path)) for members in history.restarts_before(gang)]
-
-
-def _past_of(members: Mapping[str, RecordedAttempt], own: RecordedAttempt | None) -> PastAttempt:
-    """The ending of a restart. An error is not certain while the cause of a peer is not known: that peer may have been lost."""
-    past = _as_own(_worst(members.values()), own)
-    is_certain = past.cause is None or not past.cause.is_error or all(one.is_settled for one in members.values())
-    return past if is_certain else replace(past, cause=None)
-
-
-def _as_own(worst: RecordedAttempt, own: RecordedAttempt | None) -> PastAttempt:
-    """The ending of the member that ended a restart, on the rung of this task's own attempt.
-
-    A member with other rungs, a leader on on-demand say, moves nobody: who waited in vain beside it stays on its own rung.
-    """
-    past = worst.past
-    if own is None or own.pools == worst.pools:
-        return past
-    return replace(past, pools=own.pools, pool=own.pool, then=own.pools if past.waited_in_vain else ())
-
-
-def _worst(members: Iterable[RecordedAttempt]) -> RecordedAttempt:
-    """The member whose ending counts for all."""
-    order = {cause: place for place, cause in enumerate(_WORST_FIRST)}
-
-    def place(member: RecordedAttempt) -> int:
-        cause = Cause.UNSCHEDULABLE if member.moved_to is not None else member.cause
-        return len(order) if cause is None else order.get(cause, len(order))
-
-    return min(members, key=place)
+    own = [attempt for _, attempt in members_of(history, gang)] if gang else _attempts(history, path)
+    vain = ((one.taken_back.at, one.pools) for one in own if one.taken_back is not None)
+    return left_out(pauses_of(sorted(vain)), now)

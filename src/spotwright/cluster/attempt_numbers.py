@@ -15,6 +15,7 @@ and may be given out again after the API server has said that it knows no such p
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import sqlite3
@@ -29,8 +30,8 @@ from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, Admission
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.marked_pods import LONGEST_TOKEN
 from spotwright.cluster.mirror import ChangeKind, FollowedNamespaces, Resource
-from spotwright.cluster.workloads import metadata, uid_of
 from spotwright.errors import StateError
+from spotwright.kube.object_fields import metadata, uid_of
 from spotwright.records.state_folder import StateFolder
 
 __all__ = ["PATIENCE", "Ledger", "PodsSeen", "Seen", "Slot", "ledger_of", "token_of"]
@@ -62,12 +63,13 @@ _ADDED = {  # columns that came after the first version, which files of earlier 
     "is_open": "INTEGER NOT NULL DEFAULT 0",
     "is_refused": "INTEGER NOT NULL DEFAULT 0",
     "why": "TEXT NOT NULL DEFAULT ''",
+    "pinned": "TEXT NOT NULL DEFAULT ''",  # the conditions of this attempt alone, for each required term, as JSON
 }
 _INDEXES = """
 CREATE INDEX IF NOT EXISTS numbers_of_pod ON numbers (pod) WHERE pod != '';
 CREATE INDEX IF NOT EXISTS numbers_not_seen ON numbers (root) WHERE is_seen = 0;
 """
-_READ = "number, pools, is_open, is_refused, why"
+_READ = "number, pools, is_open, is_refused, why, pinned"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -134,9 +136,10 @@ class Ledger:
 
     def keep(self, token: str, admission: Admission) -> None:
         """Note what was decided of the pod with this token, before the API server hears of it."""
-        values = (",".join(admission.pools), admission.is_open, admission.is_refused, admission.why)
+        pinned = json.dumps(admission.pinned) if any(admission.pinned) else ""
+        values = (",".join(admission.pools), admission.is_open, admission.is_refused, admission.why, pinned)
         with self._transaction():
-            query = "UPDATE numbers SET pools = ?, is_open = ?, is_refused = ?, why = ? WHERE token = ?"
+            query = "UPDATE numbers SET pools = ?, is_open = ?, is_refused = ?, why = ?, pinned = ? WHERE token = ?"
             self._db.execute(query, (*values, token))
 
     def admission(self, token: str, namespace: str, root: str, pod: str) -> Admission | None:
@@ -155,8 +158,9 @@ class Ledger:
                 row = self._db.execute(query, (pod,)).fetchone()
         if row is None:
             return None
-        number, pools, is_open, is_refused, why = row
-        return Admission(tuple(filter(None, pools.split(","))), bool(is_open), bool(is_refused), why, number)
+        number, pools, is_open, is_refused, why, pinned = row
+        added = tuple(map(tuple, json.loads(pinned))) if pinned else ()
+        return Admission(tuple(filter(None, pools.split(","))), bool(is_open), bool(is_refused), why, number, added)
 
     def admission_of(self, pod: Mapping[str, Any], root: str) -> Admission | None:
         """:meth:`admission` of a pod of the workload with this UID."""

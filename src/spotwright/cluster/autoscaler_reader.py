@@ -15,9 +15,9 @@ from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.autoscaler_words import SCALER, AutoscalerWords, is_word
-from spotwright.cluster.signals import events_of_pod, mappings
-from spotwright.cluster.workloads import metadata
+from spotwright.cluster.signals import events_of_pod
 from spotwright.errors import InputError
+from spotwright.kube.object_fields import mappings, metadata
 from spotwright.pools.autoscaler_config_maps import NAMESPACE, priorities_of, status_of, weights_of
 
 __all__ = ["AutoscalerReader", "hear_of_pod", "hear_of_pools"]

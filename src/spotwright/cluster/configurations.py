@@ -23,10 +23,10 @@ from spotwright import yaml_composer as composer
 from spotwright.cluster.api_client import Api, EventWriter
 from spotwright.cluster.mirror import Change, ChangeKind, FollowedNamespaces, Resource
 from spotwright.cluster.missing_claims import left_out_claims
-from spotwright.cluster.workloads import metadata
 from spotwright.config import FILE_NAME, Config
 from spotwright.config.document import MAX_UNFOLDED
 from spotwright.errors import ConfigError
+from spotwright.kube.object_fields import metadata
 from spotwright.model.policy import Layer, lost_deadline
 from spotwright.placing.patch import value_at
 

@@ -20,15 +20,15 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from spotwright.clouds import node_signs
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
-from spotwright.cluster.signals import event_time, mapping, mappings, seconds, text
+from spotwright.cluster.signals import event_time
 from spotwright.cluster.unavailable_pools import PoolPauses, Tally
-from spotwright.cluster.workloads import controller_reference, metadata, uid_of
 from spotwright.engine.decide import take_back
 from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, in_vain_at, waited_in_vain
 from spotwright.kinds.job import REPLACEMENT_ANNOTATION, is_own_rule
 from spotwright.kinds.kind import Retry, run_kind
+from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, seconds, text, uid_of
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Pool
 from spotwright.notices.node_event import ToldNotice
@@ -153,19 +153,19 @@ def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *
     labelled = [metadata(each).get("labels") or {} for each in (pod, *owners)]
     if any(labels.get(QUEUE_LABEL) for labels in labelled):
         return "Kueue chooses its flavor, and with it its nodes"
-    if controller_reference(pod) is not None and not is_admitted:
+    if controller_of(pod) is not None and not is_admitted:
         return "no webhook has admitted it for a rung, so the next pod would wait for the same nodes"
     return why_not_made_again(pod, owners)
 
 
 def why_not_made_again(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
     """Why an eviction of a pod would cost its workload something; empty if the pod is made again free of charge."""
-    if controller_reference(pod) is None:
+    if (owner := controller_of(pod)) is None:
         return "nobody makes a pod without a controller again"
     said = [rule for owner in owners if (rule := run_kind(owner).why_not_evicted) is not None]
     if said:
         return said[-1](owners)  # the outermost controller makes all below it again
-    kind = text(owners[0].get("kind")) if owners else str((controller_reference(pod) or {}).get("kind", "controller"))
+    kind = text(owners[0].get("kind")) if owners else owner.kind or "controller"
     return f"its {kind} would count it as a failure"
 
 
@@ -477,7 +477,7 @@ def _is_finished(pod: Mapping[str, Any]) -> bool:
 
 
 def _is_of_a_job(pod: Mapping[str, Any]) -> bool:
-    return (controller_reference(pod) or {}).get("kind") == "Job"
+    return (controller_of(pod) or Owner()).kind == "Job"
 
 
 def _namespace(pod: Mapping[str, Any]) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spotwright.clouds.providers import commands_to_free
@@ -30,13 +29,13 @@ from spotwright.cluster.run_api_client import RemoteRuns
 from spotwright.cluster.signals import events_of_pod, has_not_started
 from spotwright.cluster.unavailable_pools import definition_of
 from spotwright.cluster.watched import WATCHED
-from spotwright.cluster.workloads import controller_reference, metadata
 from spotwright.engine.decide import next_pools, why_it_stays
-from spotwright.engine.events import AttemptAdopted, RunStatus
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at, is_ruled_out
 from spotwright.errors import InputError, UnknownRun
-from spotwright.kinds.kind import Kind, Reads, Retry, kind_of, run_kind, run_kinds
+from spotwright.kinds.kind import Kind, Retry, kind_of, run_kinds
+from spotwright.kube.object_fields import controller_of, metadata, seconds
 from spotwright.model.pools import Pool
 from spotwright.placing.context import QUEUE_LABEL
 from spotwright.records.reader import RunReader
@@ -156,17 +155,15 @@ def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str,
     """The owners of a pod, nearest first; of one that cannot be read only its kind is known."""
     owners: list[Mapping[str, Any]] = []
     here = pod
-    while (reference := controller_reference(here)) is not None and run_kind(reference).reads is Reads.RUNS:
-        namespace, version = str(metadata(pod).get("namespace", "")), str(reference.get("apiVersion", ""))
-        if any(
-            reference["name"] == metadata(each).get("name") and reference["kind"] == each["kind"] for each in owners
-        ):
+    while (named := controller_of(here)) is not None and named.kind in run_kinds():
+        namespace = str(metadata(pod).get("namespace", ""))
+        if any(named.name == metadata(each).get("name") and named.kind == each["kind"] for each in owners):
             break  # owners that own each other
         try:
-            here = kubernetes.get(object_path(version, str(reference["kind"]), str(reference["name"]), namespace))
+            here = kubernetes.get(object_path(named.api_version, named.kind, named.name, namespace))
         except ApiFailed:
-            here = {"metadata": {"name": reference["name"]}}
-        owners.append({**here, "kind": reference["kind"]})
+            here = {"metadata": {"name": named.name}}
+        owners.append({**here, "kind": named.kind})
     return owners
 
 
@@ -331,12 +328,11 @@ def _roots(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str
     job_set = (found["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-name")
     passed: set[tuple[str, str]] = set()
     while True:
-        owners = found["metadata"].get("ownerReferences") or ()
-        above = next((each for each in owners if each.get("controller") and each.get("kind") in EXPLAINED), None)
-        if above is None or (kind, name) in passed:  # users may write owners that own each other
+        above = controller_of(found)
+        if above is None or above.kind not in EXPLAINED or (kind, name) in passed:  # users may write a circle of owners
             return [(kind, name)]
         passed.add((kind, name))
-        kind, name = str(above["kind"]), str(above["name"])
+        kind, name = above.kind, above.name
         try:
             read = _object(kubernetes, namespace, kind, name)
         except InputError:
@@ -380,29 +376,22 @@ def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> l
     """The pods of a run whose attempts have not ended, or that a silent node holds, in the order in which they were made."""
     if reader is None:
         return []
-    live = {
-        attempt.key.partition("/")[0]
-        for task in reader.state.tasks.values()
-        for attempt in task.attempts
-        if attempt.is_live or attempt.held is not None
-    }
+    attempts = [attempt for task in reader.state.tasks.values() for attempt in task.attempts]
+    here = [attempt for attempt in attempts if attempt.is_live or attempt.held is not None]
+    live = {attempt.key.partition("/")[0] for attempt in here}
     try:
         items = kubernetes.get(object_path("v1", "Pod", namespace=namespace)).get("items") or []
     except ApiFailed as error:
         if error.status != 403:
             raise
-        items = _pods_by_name(kubernetes, namespace, reader, live)  # to get pods is enough to read a run
+        items = _pods_by_name(kubernetes, namespace, here)  # to get pods is enough to read a run
     mine = [pod for pod in items if pod["metadata"]["uid"] in live]
     return sorted(mine, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
 
 
-def _pods_by_name(
-    kubernetes: Kubernetes, namespace: str, reader: RunReader, uids: Collection[str]
-) -> list[dict[str, Any]]:
-    """The pods with these UIDs, one by one, by the names that the journal has; of very many the newest."""
-    with reader.source.look(0) as look:
-        adopted = [event for _, event in look.events if isinstance(event, AttemptAdopted)]
-    names = dict.fromkeys(event.pod for event in adopted if event.pod and event.key.partition("/")[0] in uids)
+def _pods_by_name(kubernetes: Kubernetes, namespace: str, attempts: Sequence[AttemptState]) -> list[dict[str, Any]]:
+    """The pods of these attempts, one by one, by their names; of very many the newest."""
+    names = dict.fromkeys(each.pod for each in sorted(attempts, key=lambda each: each.placed_at) if each.pod)
     found = (_object(kubernetes, namespace, "Pod", name) for name in [*names][-_MOST_PODS - 1 :])
     return [pod for pod in found if pod is not None]
 
@@ -432,7 +421,7 @@ def _explained(pod: Mapping[str, Any], reader: RunReader | None) -> dict[str, An
         "task": None if task is None else task.path,
         "attempt": None if attempt is None else attempt.number,
         "status": status,
-        "since": _seconds(pod["metadata"].get("creationTimestamp")),
+        "since": seconds(pod["metadata"].get("creationTimestamp")),
         "node": node,
         "pool": None if attempt is None else attempt.pool,
         "capacity": _capacity(reader, attempt),
@@ -540,10 +529,3 @@ def _lost_deadline(task: TaskState | None, reader: RunReader | None) -> Iterator
     lost = "" if task is None or reader is None else reader.state.plan.lost_deadline(task.plan)
     if lost:
         yield lost
-
-
-def _seconds(text: object) -> float | None:
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotwright.cluster.signals import mapping, mappings
 from spotwright.cluster.workloads import main_container
 from spotwright.kinds.katib import LAST_ATTEMPT_COLLECTORS
+from spotwright.kube.object_fields import mapping, mappings
 
 __all__ = ["METRICS_NOTE", "is_wrapped_by_katib", "may_lose_metrics", "redirected_to", "trial_of", "trial_values"]
 

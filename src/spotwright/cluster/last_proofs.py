@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed, object_path
-from spotwright.cluster.signals import mapping, seconds
+from spotwright.kube.object_fields import mapping, seconds
 
 __all__ = ["NODE_LEASES", "End", "NodeLeases", "last_proof"]
 

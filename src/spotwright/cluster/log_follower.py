@@ -28,7 +28,8 @@ from spotwright.cluster.log_file import (
     secret_values,
     stamp_text,
 )
-from spotwright.cluster.workloads import main_container, metadata, uid_of
+from spotwright.cluster.workloads import main_container
+from spotwright.kube.object_fields import metadata, uid_of
 from spotwright.model.quantities import format_duration
 
 __all__ = ["Follower", "Readable", "Reading", "has_finished", "next_readable"]

@@ -18,8 +18,9 @@ from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.disk_room import drop_logs, fair_limit, logs_by_namespace, logs_to_drop
 from spotwright.cluster.log_file import POSITION, LogFile, Position, free_and_reserve, saved_states
 from spotwright.cluster.log_follower import Follower
-from spotwright.cluster.workloads import attempts_of, uid_of
+from spotwright.cluster.workloads import attempts_of
 from spotwright.engine.state import RunState
+from spotwright.kube.object_fields import uid_of
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import RunFolder, StateFolder
 

@@ -31,7 +31,7 @@ from spotwright.cluster.bounded_json import (
     read_object,
 )
 from spotwright.cluster.kept_objects import Room, SetAside
-from spotwright.cluster.workloads import metadata, uid_of
+from spotwright.kube.object_fields import metadata, uid_of
 
 __all__ = [
     "Change",

@@ -28,7 +28,6 @@ from spotwright.cluster.signals import (
     has_not_started,
     how_cancelled,
     how_suspended,
-    mapping,
     signals_of,
     started_at,
     untold_until,
@@ -40,20 +39,16 @@ from spotwright.cluster.workloads import (
     PodAttempt,
     TaskName,
     attempts_of,
-    controller_reference,
     failed_step,
     gang_of,
     has_policy,
     last_step,
-    metadata,
     outcome_of,
     pods_of_job,
     requests_of,
     retries_of,
-    seconds,
     task_name,
     template_of_pod,
-    uid_of,
 )
 from spotwright.config import Config
 from spotwright.engine.decide import after_waiting, close_ended
@@ -76,7 +71,7 @@ from spotwright.engine.events import (
     TaskFailed,
     TaskStatus,
 )
-from spotwright.engine.next_rung import Snapshot
+from spotwright.engine.next_rung import Snapshot, expected_rung, rung_after
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.waits import (
     CANNOT_GROW,
@@ -87,12 +82,12 @@ from spotwright.engine.waits import (
     ORDERS_UNKNOWN,
     ordered_for,
 )
-from spotwright.kinds.kind import Reads, Retry, run_kind
+from spotwright.kinds.kind import Retry, run_kind, run_kinds
+from spotwright.kube.object_fields import controller_of, mapping, metadata, seconds, uid_of
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.model.quantities import format_duration
 from spotwright.notices.notice import Notice
-from spotwright.placing.affinity import rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.patch import Steps
 from spotwright.scheduling.budgets import FollowUp
@@ -128,12 +123,12 @@ def why_unplaced(pod: Mapping[str, Any]) -> str:
     labels, annotations = (metadata(pod).get(part) or {} for part in ("labels", "annotations"))
     if _ATTEMPT in annotations or not has_policy(labels, annotations):
         return ""
-    owner = controller_reference(pod)
+    owner = controller_of(pod)
     if owner is None:
         return f"{_LATE}; it is placed when it is created again"
     if POLICY_ANNOTATION in annotations:
         return f"{_LATE}; its next attempt is placed"
-    if run_kind(owner).reads is Reads.RUNS:
+    if owner.kind in run_kinds():
         return f"{_LATE}, for what has made it too: its next attempt is placed, with the retries of what has made it"
     return f"{_LATE}, for what has made it too: it is placed when that is created again"
 
@@ -247,7 +242,9 @@ class Recorder:
         path = self._free_slot(name)
         at = self._past(attempt.made_at)
         if name.template not in self._state.plan.graph.root.tasks:
-            template = template_of_pod(name.template, seen.pod, seen.owners, self._required(admission))
+            template = template_of_pod(
+                name.template, seen.pod, seen.owners, () if admission is None else admission.pinned
+            )
             self._run.add_template(at, template)
         earlier = self._state.tasks[path].attempts if path in self._state.tasks else ()
         gang = gang_of(seen.pod, seen.owners, [attempt.gang for attempt in earlier])
@@ -318,21 +315,13 @@ class Recorder:
                 return f"{name.path}-{slot}"
         return f"{name.path}-{name.slots - 1}"
 
-    def _required(self, admission: Admission | None) -> Sequence[Mapping[str, Any]]:
-        """What a webhook has required of a pod's node, for the rung of this attempt alone."""
-        known = self._state.plan.described
-        pools = () if admission is None or admission.is_open else admission.pools
-        return rung_conditions([known[name] for name in pools], known) if all(name in known for name in pools) else ()
-
     def _rung(self, admission: Admission | None, path: str, template: str) -> tuple[int, tuple[str, ...]]:
         """The rung that the pod was admitted for; without a webhook the one that was decided, which nothing enforces."""
         planned = self._state.plan.instance(template, path)
-        rungs = planned.ladder.rungs
+        rungs, rung = planned.ladder.rungs, expected_rung(self._state.tasks.get(path), planned)
         if admission is not None and admission.pools:
-            index = next((index for index, rung in enumerate(rungs) if rung.pools == admission.pools), 0)
+            index = next((index for index, one in enumerate(rungs) if one.pools == admission.pools), rung)
             return index, admission.pools
-        task = self._state.tasks.get(path)
-        rung = (task.next_rung or 0) if task is not None else 0
         return (rung, rungs[rung].pools) if rung < len(rungs) else (0, tuple(self._state.plan.config.pools))
 
     def _bind(self, seen: SeenPod, task: TaskState, recorded: AttemptState, bound_at: float) -> None:
@@ -545,7 +534,7 @@ class Recorder:
             return
         self._run.add(ended)
         for decision in close_ended(self._state, Snapshot(), max(self._now, ended.at)):
-            self._run.add(self._honest(task, decision))
+            self._run.add(_with_pools(task, self._honest(task, decision)))
 
     def _honest(self, task: TaskState, decision: Event) -> Event:
         """The decision, with other words where it is not ours.
@@ -575,20 +564,21 @@ class Recorder:
         signals = ended.signals
         if signals.outputs_complete is None:
             signals = signals._replace(outputs_complete=True)
-        waited = after_waiting(self._state.tasks[ended.task].attempts[ended.attempt - 1])
-        ending = classify(signals) if waited is None else waited[0]
-        self._run.add(
-            AttemptDecided(
-                max(self._now, ended.at),
-                ended.task,
-                ended.attempt,
-                cause=ending.cause,
-                why=ending.why,
-                then=then,
-                following=following,
-                evidence=ending.evidence,
-            )
+        task = self._state.tasks[ended.task]
+        attempt = task.attempts[ended.attempt - 1]
+        ending = after_waiting(attempt) or classify(signals)
+        decided = AttemptDecided(
+            max(self._now, ended.at),
+            ended.task,
+            ended.attempt,
+            cause=ending.cause,
+            why=ending.why,
+            then=then,
+            following=following,
+            rung=rung_after(self._state, task, attempt, ending.cause) if then is FollowUp.RETRY else None,
+            evidence=ending.evidence,
         )
+        self._run.add(_with_pools(task, decided))
 
     def _end_forgotten(self, keys: set[str]) -> None:
         """End attempts whose pods are gone, and whose end nobody saw: at the last proof that they ran."""
@@ -770,6 +760,13 @@ class Recorder:
     def _past(self, at: float | None) -> float:
         """A time that Kubernetes wrote, or now. A clock that is wrong puts nothing before the run's start or into the future."""
         return self._now if at is None else min(max(at, self._state.started_at), self._now)
+
+
+def _with_pools(task: TaskState, decision: Event) -> Event:
+    """The decision with the pools of the next attempt's rung, by which the webhook finds it on its ladder."""
+    if not isinstance(decision, AttemptDecided) or decision.rung is None:
+        return decision
+    return decision.replaced(pools=task.plan.ladder.rungs[decision.rung].pools)
 
 
 def _end_of(root: Mapping[str, Any] | None, state: RunState) -> tuple[Outcome | None, str]:

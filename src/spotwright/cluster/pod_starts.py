@@ -15,17 +15,8 @@ from typing import Any, Protocol
 
 from spotwright.checkpoint_file import config_map
 from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed
-from spotwright.cluster.signals import (
-    PodWaits,
-    bound_at,
-    events_of_pod,
-    has_not_started,
-    mapping,
-    seconds,
-    text,
-    waits_for,
-)
-from spotwright.cluster.workloads import metadata, uid_of
+from spotwright.cluster.signals import PodWaits, bound_at, event_time, events_of_pod, has_not_started, waits_for
+from spotwright.kube.object_fields import mapping, metadata, text, uid_of
 
 __all__ = ["PodStarts", "why_not_started"]
 
@@ -40,7 +31,7 @@ def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]])
     held = waits_for(pod)
     if held.kind:
         return str(held)
-    newest = max(events, key=_said_at, default=None)
+    newest = max(events, key=event_time, default=None)
     if newest is None or newest.get("type") != "Warning":
         return ""
     says = f"{text(newest.get('reason'))}: {text(newest.get('message'))}"
@@ -49,13 +40,6 @@ def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]])
         return says
     namespace = text(mapping(pod.get("metadata")).get("namespace"))
     return f"{says}; make it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
-
-
-def _said_at(event: Mapping[str, Any]) -> float:
-    """When an event was told last. One that its writer counts in a series has no ``lastTimestamp``."""
-    series = mapping(event.get("series"))
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return next((at for each in times if (at := seconds(each)) is not None), 0.0)
 
 
 _ROUND = 3.0  # seconds between two looks for pods that do not start

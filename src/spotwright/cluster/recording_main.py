@@ -33,8 +33,8 @@ from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
-from spotwright.cluster.workloads import metadata, seconds, uid_of
 from spotwright.errors import Fenced, SpotwrightError
+from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.records.state_folder import StateFolder
 from spotwright.visible_logs import log_visibly
 

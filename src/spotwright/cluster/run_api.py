@@ -42,10 +42,10 @@ from spotwright.cluster.limited_server import serve
 from spotwright.cluster.run_api_client import CONFIG_MAP, LOG_AT_ONCE
 from spotwright.cluster.unavailable_pools import PoolsLeftOut
 from spotwright.cluster.watched import WATCHED_FILE, read_watched
-from spotwright.cluster.workloads import uid_of
 from spotwright.engine.events import RunCreated
 from spotwright.engine.ports import Holder, Liveness
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
+from spotwright.kube.object_fields import uid_of
 from spotwright.records.journal import Journal, JournalRow, JournalStamp, decoded, journal_stamp
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder

@@ -22,7 +22,6 @@ from typing import Any
 from spotwright import config as configuration
 from spotwright.cluster.unavailable_pools import NAMESPACE_UID
 from spotwright.cluster.view import NodePool
-from spotwright.cluster.workloads import metadata, seconds, uid_of
 from spotwright.config import Config
 from spotwright.engine.events import (
     AttemptAdopted,
@@ -38,6 +37,7 @@ from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import Fenced, SpotwrightError, StateError
+from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.manifests.pod_graph import PodSource, PodTask
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_bytes

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from spotwright.clouds import node_signs
 from spotwright.clouds.providers import is_spot_node
 from spotwright.kinds.kind import Retry, run_kind
+from spotwright.kube.object_fields import mapping, mappings, seconds, text
 from spotwright.model.attempts import ContainerEnd, Signals, StatusCondition
 from spotwright.notices.early_exit import progress_in
 from spotwright.notices.notice import Notice
@@ -30,6 +30,7 @@ __all__ = [
     "boot_of",
     "bound_at",
     "conditions",
+    "event_time",
     "events_of",
     "events_of_pod",
     "given_up_at",
@@ -42,44 +43,17 @@ __all__ = [
     "is_held_up",
     "is_spot",
     "is_suspended",
-    "mapping",
-    "mappings",
     "read_owners",
     "read_pod",
-    "seconds",
     "signals_of",
     "started_at",
     "taints_of",
-    "text",
     "transition",
     "untold_until",
     "waits_for",
     "was_suspended",
     "when_told",
 ]
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
-    """The mappings among the items of a list; none if the value is no list."""
-    return tuple(item for item in value if isinstance(item, Mapping)) if isinstance(value, (list, tuple)) else ()
-
-
-def text(value: Any) -> str:
-    """The value if it is a string, else the empty string."""
-    return value if isinstance(value, str) else ""
-
-
-def seconds(value: Any) -> float | None:
-    """A time of the API (RFC 3339, whole seconds or microseconds, UTC) in Unix seconds; None if it is missing or malformed."""
-    try:
-        return datetime.fromisoformat(text(value)).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def event_time(event: Mapping[str, Any]) -> float:

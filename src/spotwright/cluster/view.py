@@ -15,19 +15,9 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import node_signs, providers
 from spotwright.cluster.autoscaler_words import AutoscalerWords
-from spotwright.cluster.signals import (
-    PodWaits,
-    as_gone,
-    has_not_started,
-    is_held_up,
-    mapping,
-    mappings,
-    read_pod,
-    text,
-    transition,
-    waits_for,
-)
-from spotwright.cluster.workloads import Lineage, lineage, metadata, seconds, uid_of
+from spotwright.cluster.signals import PodWaits, as_gone, has_not_started, is_held_up, read_pod, transition, waits_for
+from spotwright.cluster.workloads import Lineage, lineage
+from spotwright.kube.object_fields import mapping, mappings, metadata, seconds, text, uid_of
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_resource
 from spotwright.notices.kubernetes_node import KubernetesSource

@@ -26,8 +26,8 @@ from spotwright.cluster.view import ClusterView, LastLine, node_of_event
 from spotwright.cluster.watch_streams import CLAIM, WORDS, Namespaces, Stream, Streams
 from spotwright.cluster.watched import Watched
 from spotwright.cluster.workload_recorder import WorkloadRecorder
-from spotwright.cluster.workloads import metadata, uid_of
 from spotwright.errors import SpotwrightError
+from spotwright.kube.object_fields import metadata, uid_of
 from spotwright.notices.node_event import NAMESPACE, notice_in, withdrawal_in
 
 __all__ = ["Watcher"]

@@ -21,16 +21,10 @@ from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded, Recor
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.view import ClusterView, SeenPod, strange_pools
 from spotwright.cluster.watch_streams import Namespaces, Streams
-from spotwright.cluster.workloads import (
-    Lineage,
-    controller_reference,
-    is_own_run,
-    metadata,
-    templates_of,
-    uid_of,
-)
+from spotwright.cluster.workloads import Lineage, is_own_run, templates_of
 from spotwright.engine.events import NoteAdded
 from spotwright.errors import Fenced, SpotwrightError, StateError
+from spotwright.kube.object_fields import Owner, controller_of, metadata, uid_of
 
 __all__ = ["WorkloadRecorder"]
 
@@ -172,7 +166,7 @@ class WorkloadRecorder:
         if uid in self._store.runs and self._streams.is_ready(namespace):
             self._record(uid, (), are_all=False)
         if owner.get("kind") == "Trial" and self._streams.is_ready(namespace):
-            experiment = str((controller_reference(owner) or {}).get("uid", ""))
+            experiment = (controller_of(owner) or Owner()).uid
             if (run := self._store.runs.get(experiment)) is not None and run.namespace == namespace:
                 self._record(experiment, (), are_all=False, trial=owner)
         if is_deleted:
@@ -242,8 +236,8 @@ class WorkloadRecorder:
 
     def _wait_for_owner(self, seen: SeenPod, found: Lineage) -> None:
         """Look at a pod again when its owner comes; a deleted one waits for a while only."""
-        missing = controller_reference(found.root(seen.pod)) or {}
-        key = str(metadata(seen.pod).get("namespace", "")), str(missing.get("uid", ""))
+        missing = controller_of(found.root(seen.pod)) or Owner()
+        key = str(metadata(seen.pod).get("namespace", "")), missing.uid
         uid = uid_of(seen.pod)
         self._homeless.setdefault(key, set()).add(uid)
         self._view.settle_pod(uid)

@@ -15,15 +15,16 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
-from spotwright.cluster.signals import how_shut_down, mapping, mappings
+from spotwright.cluster.signals import how_shut_down
 from spotwright.engine.events import RunStatus
 from spotwright.kinds.kind import Retry, may_be_run, run_kind
+from spotwright.kube.object_fields import controller_of, mapping, mappings, metadata, seconds, uid_of
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
+from spotwright.placing.pod_change import without_conditions
 from spotwright.placing.pod_spec import PodSpecError, pod_requests
 from spotwright.placing.retries import DEFAULT_BACKOFF_LIMIT, tries_of_jobs
 
@@ -38,7 +39,6 @@ __all__ = [
     "TaskName",
     "argo_template",
     "attempts_of",
-    "controller_reference",
     "failed_step",
     "gang_of",
     "has_policy",
@@ -47,17 +47,14 @@ __all__ = [
     "last_step",
     "lineage",
     "main_container",
-    "metadata",
     "outcome_of",
     "pods_of_job",
     "requests_of",
     "retries_of",
     "retries_of_job",
-    "seconds",
     "task_name",
     "template_of_pod",
     "templates_of",
-    "uid_of",
     "workflow_task",
 ]
 
@@ -87,12 +84,12 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
     """
     owners: list[Mapping[str, Any]] = []
     here: Mapping[str, Any] = pod
-    while (reference := controller_reference(here)) is not None and reference.get("uid") not in [*map(uid_of, owners)]:
-        if not may_be_run(str(reference.get("apiVersion", "")), str(reference.get("kind"))):
+    while (named := controller_of(here)) is not None and named.uid not in [*map(uid_of, owners)]:
+        if not may_be_run(named.api_version, named.kind):
             break
-        namespace, uid = str(metadata(pod).get("namespace", "")), str(reference.get("uid", ""))
-        owner = find(str(reference["kind"]), namespace, uid)
-        if owner is None or uid_of(owner) != uid or metadata(owner).get("namespace", "") != namespace:
+        namespace = str(metadata(pod).get("namespace", ""))
+        owner = find(named.kind, namespace, named.uid)
+        if owner is None or uid_of(owner) != named.uid or metadata(owner).get("namespace", "") != namespace:
             return Lineage(owners, is_complete=False)  # who names an object of another namespace does not belong to it
         if len(owners) == MOST_OWNERS:
             return Lineage(owners, is_complete=False)
@@ -107,22 +104,7 @@ def is_own_run(pod: Mapping[str, Any]) -> bool:
     One that was made while nobody answered reviews has the label of its user alone.
     """
     labels, annotations = (mapping(metadata(pod).get(part)) for part in ("labels", "annotations"))
-    return controller_reference(pod) is None and has_policy(labels, annotations)
-
-
-def metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metadata of an object."""
-    return mapping(data.get("metadata"))
-
-
-def uid_of(data: Mapping[str, Any]) -> str:
-    """The UID of an object."""
-    return str(metadata(data).get("uid", ""))
-
-
-def controller_reference(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The reference to the controller that owns an object; None if a user made it."""
-    return next((each for each in mappings(metadata(data).get("ownerReferences")) if each.get("controller")), None)
+    return controller_of(pod) is None and has_policy(labels, annotations)
 
 
 _RESTART = "jobset.sigs.k8s.io/restart-attempt"
@@ -246,14 +228,6 @@ def _pod_ended_at(status: Mapping[str, Any]) -> float | None:
 def key_of(pod: Mapping[str, Any], restart: int) -> str:
     """The key of an attempt."""
     return f"{uid_of(pod)}/{restart}"
-
-
-def seconds(text: object) -> float | None:
-    """A time of the API in Unix seconds; None if it is missing or malformed."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def main_container(pod: Mapping[str, Any]) -> str:
@@ -592,24 +566,20 @@ def template_of_pod(
     name: str,
     pod: Mapping[str, Any],
     owners: Sequence[Mapping[str, Any]],
-    required: Sequence[Mapping[str, Any]] = (),
+    pinned: Sequence[Sequence[Mapping[str, Any]]] = (),
 ) -> PodTask:
-    """A pod as the template of its task, without the conditions that a webhook ``required`` for this attempt alone."""
+    """A pod as the template of its task, without the conditions ``pinned`` to each required term for this attempt alone."""
     kind = str(owners[-1].get("kind", "Pod")) if owners else "Pod"
-    return _task(kind, name, _without_rung(pod, required), retries_of(pod, owners))
+    return _task(kind, name, _without_rung(pod, pinned), retries_of(pod, owners))
 
 
-def _without_rung(pod: Mapping[str, Any], ours: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _without_rung(pod: Mapping[str, Any], pinned: Sequence[Sequence[Mapping[str, Any]]]) -> Mapping[str, Any]:
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
     required = mapping(mapping(affinity.get("nodeAffinity")).get(_REQUIRED))
-    if not required or not ours:
+    if not required or not any(pinned):
         return pod
-    terms = [
-        {**term, "matchExpressions": [one for one in mappings(term.get("matchExpressions")) if one not in ours]}
-        for term in mappings(required.get("nodeSelectorTerms"))
-    ]
-    own = [term for term in terms if any(term.values())]
+    own = without_conditions(mappings(required.get("nodeSelectorTerms")), pinned)
     rest = {key: value for key, value in affinity["nodeAffinity"].items() if key != _REQUIRED}
     nodes = {**rest, _REQUIRED: {**required, "nodeSelectorTerms": own}} if own else rest
     return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": nodes}}}

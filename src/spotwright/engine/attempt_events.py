@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spotwright.engine import events as ev
-from spotwright.engine.charges import charge, is_own_move, spent_by_restarts
+from spotwright.engine.charges import charge, is_own_move, members, spent_by_restarts
 from spotwright.engine.dags import close_if_done, fail, make_ready, set_active, succeed
 from spotwright.engine.events import Event, TaskStatus
 from spotwright.engine.observations import (
@@ -58,7 +58,8 @@ def _adopted(state: RunState, event: ev.AttemptAdopted) -> None:
     _reopen(state, task)
     first = _first_rung(task, event.rung)
     attempt = AttemptState(event.attempt, first, event.rung, tuple(event.pools), event.at, event.at)
-    attempt.key, attempt.gang, attempt.is_open, attempt.why = event.key, event.gang, event.is_open, event.why
+    attempt.key, attempt.pod, attempt.gang = event.key, event.pod, event.gang
+    attempt.is_open, attempt.why = event.is_open, event.why
     if event.gang:
         task.spent = spent_by_restarts(state, event.gang)
     task.attempts.append(attempt)
@@ -145,16 +146,16 @@ def _bound(state: RunState, event: ev.AttemptBound) -> None:
     attempt.node, attempt.pool, attempt.bound_at, attempt.requests = event.node, event.pool, event.at, event.requests
     attempt.boot, attempt.taken_back = event.boot, None
     if attempt.is_open:
-        attempt.first = attempt.rung = _rung_of_pool(task, event.pool)
+        attempt.first = attempt.rung = _rung_of_pool(task, event.pool, attempt.rung)
     state.holding[event.pool] = state.holding.get(event.pool, 0) + 1
     task.status = TaskStatus.RUNNING
     spot_bound(state, task, event)
 
 
-def _rung_of_pool(task: TaskState, pool: str) -> int:
-    """The rung of the pool that took an attempt which was open to all; the first one for a pool that is none of them."""
+def _rung_of_pool(task: TaskState, pool: str, expected: int) -> int:
+    """The rung of the pool that took an attempt which was open to all; the expected one for a pool that is none of them."""
     rungs = task.plan.ladder.rungs
-    return next((index for index, rung in enumerate(rungs) if pool in rung.pools), 0)
+    return next((index for index, rung in enumerate(rungs) if pool in rung.pools), expected)
 
 
 def _progress(state: RunState, event: ev.ProgressReported) -> None:
@@ -247,12 +248,14 @@ def _decided(state: RunState, event: ev.AttemptDecided) -> None:
         attempt.ended_at = event.at
         state.under_way.pop(task.path, None)
     attempt.cause, attempt.cause_why, attempt.following = event.cause, event.why, event.following
-    attempt.due = event.due
+    attempt.due, attempt.then = event.due, tuple(event.pools)
     pools_changed(state, attempt, event)
     if not is_own_move(attempt, event.cause):
         charge(state, task, attempt, event.cause)
-    if attempt is not task.last:
-        return  # the next attempt, which is there already, decides what becomes of the task
+    if attempt is not task.last:  # the next attempt, which is there already, decides what becomes of the task
+        if task.last.cause is None and event.rung is not None:
+            task.next_rung = event.rung
+        return
     set_active(task, active=event.then is FollowUp.RETRY)
     state.todo.pop(task.path, None)
     _FOLLOW[event.then](state, task, event)
@@ -266,7 +269,11 @@ def _follow_succeed(state: RunState, task: TaskState, _event: ev.AttemptDecided)
 
 
 def _follow_retry(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
+    """Let a task be tried again, and the members of its set that wait for the same decision go where it goes."""
     task.next_rung = event.rung
+    for peer in members(state, task.last.gang):
+        if not peer.last.is_live and peer.plan.ladder.rungs == task.plan.ladder.rungs:
+            peer.next_rung = event.rung
     task.due = event.due
     if task.due is None or state.is_over(task):
         make_ready(state, task)
@@ -280,6 +287,8 @@ def _follow_fail(state: RunState, task: TaskState, event: ev.AttemptDecided) -> 
 
 
 def _follow_cancel(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
+    if task.last.taken_back is not None:  # what it had waited for in vain is waited for no more, whoever ended it then
+        task.next_rung = task.last.taken_back.rung
     if state.cancelling:
         task.status = TaskStatus.CANCELLED
         task.why = event.following

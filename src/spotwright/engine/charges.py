@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 
-__all__ = ["cause_to_charge", "charge", "is_own_move", "spent_around", "spent_before", "spent_by_restarts"]
+__all__ = ["budgets_begin", "charge", "is_own_move", "members", "spent_around", "spent_by_restarts"]
 
 
 def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> None:
@@ -18,26 +20,33 @@ def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause
     restarts = state.gangs.setdefault(name, {})
     restarts[attempt.gang] = _worse(restarts.get(attempt.gang, cause), cause)
     spent = spent_by_restarts(state, attempt.gang)
-    for member in state.tasks.values():
-        if member.attempts and member.last.gang.partition("/")[0] == name:
-            member.spent = spent
+    for member in members(state, attempt.gang):
+        member.spent = spent
 
 
-def spent_by_restarts(state: RunState, gang: str, *, without: str = "") -> BudgetUse:
-    """What the restarts of a set have spent so far, except the restart ``without``."""
+def members(state: RunState, gang: str) -> Iterator[TaskState]:
+    """The tasks of the set that ``gang``, as SET/RESTART, belongs to; none without a set."""
+    name = gang.partition("/")[0]
+    for task in state.tasks.values() if name else ():
+        if task.attempts and task.last.gang.partition("/")[0] == name:
+            yield task
+
+
+def spent_by_restarts(state: RunState, gang: str) -> BudgetUse:
+    """What the restarts of a set have spent so far."""
     spent = BudgetUse()
-    for restart, cause in state.gangs.get(gang.partition("/")[0], {}).items():
-        spent = spent if restart == without else spent.after(cause)
+    for cause in state.gangs.get(gang.partition("/")[0], {}).values():
+        spent = spent.after(cause)
     return spent
 
 
-def spent_before(state: RunState, task: TaskState) -> BudgetUse:
-    """What a task had spent before its newest attempt, whose cause is being decided."""
-    return spent_by_restarts(state, task.last.gang, without=task.last.gang) if task.last.gang else task.spent
+def budgets_begin(task: TaskState, attempt: AttemptState) -> int:
+    """How many attempts of a task there were when the budgets of this one last began anew."""
+    return max((count for count in task.resets if count < attempt.number), default=0)
 
 
-def spent_around(state: RunState, task: TaskState, attempt: AttemptState, since: float) -> tuple[BudgetUse, BudgetUse]:
-    """What a task had spent before the end of one of its attempts, and after it. ``since``: when its budgets last began anew."""
+def spent_around(state: RunState, task: TaskState, attempt: AttemptState) -> tuple[BudgetUse, BudgetUse]:
+    """What a task had spent before the end of one of its attempts, and after it."""
     if attempt.gang:
         before = BudgetUse()
         for restart, cause in state.gangs.get(attempt.gang.partition("/")[0], {}).items():
@@ -46,22 +55,16 @@ def spent_around(state: RunState, task: TaskState, attempt: AttemptState, since:
             before = before.after(cause)
         return before, before
     before = after = BudgetUse()
-    for each in task.attempts[: attempt.number]:
-        if each.placed_at >= since and each.cause is not None:
-            before, after = after, after if is_own_move(each, each.cause) else after.after(each.cause)
-        else:
-            before = after
+    for each in task.attempts[budgets_begin(task, attempt) : attempt.number]:
+        before = after
+        if each.cause is not None and not is_own_move(each, each.cause):
+            after = after.after(each.cause)
     return before, after
 
 
 def is_own_move(attempt: AttemptState, cause: Cause) -> bool:
     """Whether a deadline ended the attempt to go on elsewhere, which spends nothing."""
     return bool(attempt.moving) and cause is Cause.DISRUPTED
-
-
-def cause_to_charge(state: RunState, attempt: AttemptState, cause: Cause) -> Cause:
-    """The cause that counts for an attempt: of a set's restart another member may have said already why it ended."""
-    return _worse(cause, state.gangs.get(attempt.gang.partition("/")[0], {}).get(attempt.gang, cause))
 
 
 def _worse(one: Cause, other: Cause) -> Cause:

@@ -106,7 +106,7 @@ def add_tasks(state: RunState, scope: ScopeState, earlier: Mapping[str, TaskStat
             _count_upstream(task, upstream)
         retired, before = state.retired.pop(planned.path, None), earlier.get(planned.path)
         if retired is not None:
-            task.attempts = retired.attempts
+            task.attempts, task.resets = retired.attempts, (*retired.resets, len(retired.attempts))
         if before is not None and not task.missing:
             _carry_over(state, task, before, earlier)
         if task.status is TaskStatus.WAITING:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from spotwright.engine.charges import cause_to_charge, spent_before
 from spotwright.engine.events import (
     AttemptDecided,
     AttemptHalted,
@@ -46,11 +45,9 @@ from spotwright.engine.next_rung import (
     effective_plan,
     end_of_longer_wait,
     first_choice,
-    lives,
+    following,
     next_choice,
     outlook_without_advice,
-    under_deadline,
-    useless_attempts,
 )
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import CANNOT_GROW, NO_SCALE_UP, in_vain_at, is_ruled_out, never_came, waited_in_vain
@@ -58,7 +55,6 @@ from spotwright.errors import InputError
 from spotwright.graph import RunsNowhere
 from spotwright.model.attempts import Cause, Ending, Signals
 from spotwright.model.quantities import format_duration
-from spotwright.scheduling import budgets
 from spotwright.scheduling.budgets import (
     Decision,
     FollowUp,
@@ -282,15 +278,14 @@ def take_back(
     ]
 
 
-def after_waiting(attempt: AttemptState) -> tuple[Ending, Decision] | None:
-    """The cause of the end of an attempt that was taken back, and what follows; ``None`` for any other attempt."""
+def after_waiting(attempt: AttemptState) -> Ending | None:
+    """The cause of the end of an attempt that was taken back; ``None`` for any other attempt."""
     decided = attempt.taken_back
     if decided is None or attempt.bound_at is not None:
         return None
     if attempt.ended is not None and attempt.ended.signals.cancelled:
         return None
-    following = Decision(FollowUp.RETRY, f"the next attempt waits on {', '.join(decided.pools)}", decided.rung)
-    return Ending(Cause.UNSCHEDULABLE, decided.why), following
+    return Ending(Cause.UNSCHEDULABLE, decided.why)
 
 
 def _next_rung(
@@ -438,26 +433,12 @@ def _lacks_environment(state: RunState, task: TaskState) -> bool:
 def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     """Decide the cause of an ended attempt and what follows."""
     attempt = task.last
-    waited = after_waiting(attempt)
-    if waited is not None:
-        return _decided(state, task, attempt, *waited, now)
-    ending = classify(judged_signals(task, attempt))
+    ending = after_waiting(attempt) or classify(judged_signals(task, attempt))
     planned = effective_plan(state, task)
-    position = attempt.position
-    if ending.cause.is_interruption:
-        ceiling = planned.policy.interruption_backoff.ceiling
-        stalled = budgets.count_stalled(lives(state, task, ending.cause), ceiling)
-        position = position._replace(stalled=stalled, useless=useless_attempts(state, task, planned, ending.cause))
-    moved = after_move(task, ending, planned.ladder.on_demand)
-    if moved is not None:
-        return _decided(state, task, attempt, ending, moved, now)
-    cause, before = cause_to_charge(state, attempt, ending.cause), spent_before(state, task)
-    if cause is Cause.UNSCHEDULABLE:  # another member of its set waited in vain: all of them begin again
-        return _decided(state, task, attempt, ending, Decision(FollowUp.RETRY, "with its set", attempt.rung), now)
-    following = budgets.after_attempt(cause, before, position, planned.policy, planned.ladder)
-    if following.then is FollowUp.RETRY and planned.policy.deadline is not None:
-        following = under_deadline(state, task, planned, ending.cause, following, snapshot, now, position)
-    return _decided(state, task, attempt, ending, following, now)
+    decided = after_move(task, ending, planned.ladder.on_demand)
+    if decided is None:
+        decided = following(state, task, planned, ending.cause, snapshot, now)
+    return _decided(state, task, attempt, ending, decided, now)
 
 
 def judged_signals(task: TaskState, attempt: AttemptState) -> Signals:
@@ -473,7 +454,7 @@ def judged_signals(task: TaskState, attempt: AttemptState) -> Signals:
 
 
 def _decided(
-    state: RunState, task: TaskState, attempt: AttemptState, ending: Ending, following: Decision, now: float
+    state: RunState, task: TaskState, attempt: AttemptState, ending: Ending, decided: Decision, now: float
 ) -> Event:
     return AttemptDecided(
         now,
@@ -481,11 +462,11 @@ def _decided(
         attempt.number,
         cause=ending.cause,
         why=ending.why,
-        then=following.then,
-        following=following.why,
-        rung=following.rung if following.then is FollowUp.RETRY else None,
-        due=now + following.wait / state.time_scale if following.wait else None,
-        wait=following.wait,
+        then=decided.then,
+        following=decided.why,
+        rung=decided.rung if decided.then is FollowUp.RETRY else None,
+        due=now + decided.wait / state.time_scale if decided.wait else None,
+        wait=decided.wait,
         evidence=ending.evidence,
     )
 
@@ -526,9 +507,8 @@ def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
         why = f"{why}; {choice.why}" if choice.why else why
         return AttemptMoved(now, task.path, attempt.number, rung=choice.rung, pools=pools, until=choice.until, why=why)
     why = "; ".join([*attempt.tried, why])
-    following = budgets.after_attempt(Cause.UNSCHEDULABLE, task.spent, attempt.position, planned.policy, planned.ladder)
     ending = Ending(Cause.UNSCHEDULABLE, why)
-    return _decided(state, task, attempt, ending, Decision(following.then, f"unschedulable: {why}"), now)
+    return _decided(state, task, attempt, ending, Decision(FollowUp.FAIL, f"unschedulable: {why}"), now)
 
 
 # The end of a run

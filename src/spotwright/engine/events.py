@@ -391,7 +391,8 @@ class AttemptHalted(Event, kw_only=True):
 class AttemptDecided(Event, kw_only=True):
     """Decision: the one cause of an attempt's end, and what follows it.
 
-    ``wait`` is the backoff in seconds before time scaling, ``due`` the moment at which it is over.
+    ``wait`` is the backoff in seconds before time scaling, ``due`` the moment at which it is over. ``pools`` are those of
+    the rung where an orchestrator makes the attempts: the webhook gives the next pod the same.
     """
 
     kind = "decided"
@@ -401,6 +402,7 @@ class AttemptDecided(Event, kw_only=True):
     then: FollowUp
     following: str  # what follows, in words
     rung: int | None = None
+    pools: tuple[str, ...] = ()
     due: float | None = None
     wait: float = 0.0
     evidence: Mapping[str, Any] = {}

@@ -12,20 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from spotwright.engine.charges import spent_before
+from spotwright.engine.attempt_history import history_of, past_of
 from spotwright.engine.events import SnapshotTaken
 from spotwright.engine.io_resolution import inputs_of
 from spotwright.engine.observations import reached_before
 from spotwright.engine.plan import PlannedTask
-from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling import budgets, deadline, estimates
-from spotwright.scheduling.budgets import AttemptLife, Decision, LadderPosition, Useless
+from spotwright.scheduling.budgets import AttemptLife, BudgetUse, Decision, LadderPosition, Useless
 from spotwright.scheduling.deadline import Advice, Choice, Outlook
 from spotwright.scheduling.estimates import Pace
 from spotwright.scheduling.ladder import Ladder
+from spotwright.scheduling.next_attempt import next_rung
 
 if TYPE_CHECKING:
     from spotwright.deadlines.choice import Chooser, Limits, Pool, Situation
@@ -41,13 +42,13 @@ __all__ = [
     "advise",
     "effective_plan",
     "end_of_longer_wait",
+    "expected_rung",
     "first_choice",
-    "lives",
+    "following",
     "needs_of",
     "next_choice",
     "outlook_without_advice",
-    "under_deadline",
-    "useless_attempts",
+    "rung_after",
 ]
 
 
@@ -429,7 +430,7 @@ def effective_plan(state: RunState, task: TaskState) -> PlannedTask:
 def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapshot: Snapshot, now: float) -> Choice:
     """The rung on which the next attempt of a task is placed."""
     if planned.policy.deadline is None:
-        return _until_patience_ends(state, planned, _rung(task, planned), now)
+        return _until_patience_ends(state, planned, expected_rung(task, planned), now)
     moved = bool(task.attempts) and bool(task.last.moving) and task.last.cause is Cause.DISRUPTED
     if moved and task.next_rung in planned.ladder.on_demand:
         outlook = outlook_without_advice(state, task, planned, now)
@@ -488,12 +489,43 @@ def end_of_longer_wait(state: RunState, task: TaskState, planned: PlannedTask, n
     return until if until > now else None
 
 
-def under_deadline(
+def following(
+    state: RunState, task: TaskState, planned: PlannedTask, cause: Cause, snapshot: Snapshot, now: float
+) -> Decision:
+    """What follows the newest attempt of a task, which has ended with ``cause``, before that is folded."""
+    attempt, in_vain = task.last, cause is Cause.UNSCHEDULABLE
+    ended = past_of(attempt)._replace(cause=cause, rung=attempt.rung, pool=attempt.taken_by, waited_in_vain=in_vain)
+    if cause.is_interruption:
+        stalled = budgets.count_stalled(list(lives(state, task, cause)), planned.policy.interruption_backoff.ceiling)
+        ended = ended._replace(stalled=stalled, useless=useless_attempts(state, task, planned, cause))
+    history = history_of(state, task, attempt, ended)
+
+    def by_deadline(decided: Decision, position: LadderPosition) -> Decision:
+        return _under_deadline(state, task, planned, cause, decided, snapshot, now, position)
+
+    deadline_counts = planned.policy.deadline is not None
+    found = next_rung(history, planned.policy, planned.ladder, deadline=by_deadline if deadline_counts else None)
+    decided = found.following
+    if decided is None:
+        raise ValueError(f"attempt {attempt.number} of {task.path} has not ended")
+    if not history[-1].waited_in_vain:
+        return decided
+    where = ", ".join(planned.ladder.rungs[found.rung].pools)
+    return decided._replace(why=f"the next attempt waits on {where}" if in_vain else "with its set")
+
+
+def rung_after(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> int:
+    """The rung after an attempt that ended with ``cause`` when the next one had been made, without a deadline."""
+    ended = past_of(attempt)._replace(cause=cause, rung=attempt.rung)
+    return next_rung(history_of(state, task, attempt, ended), task.plan.policy, task.plan.ladder).rung
+
+
+def _under_deadline(
     state: RunState,
     task: TaskState,
     planned: PlannedTask,
     cause: Cause,
-    following: Decision,
+    decided: Decision,
     snapshot: Snapshot,
     now: float,
     position: LadderPosition,
@@ -502,10 +534,10 @@ def under_deadline(
 
     Row 8 of the table, in place of row 6.
     """
-    spent = spent_before(state, task).after(cause)
+    spent = task.spent.after(cause)
     lost = task.last.pool if cause.is_interruption else None
     outlook = _outlook(state, task, planned, now, snapshot, cause, lost)
-    ladder, wait, rung = planned.ladder, following.wait, following.rung
+    ladder, wait, rung = planned.ladder, decided.wait, decided.rung
     if cause.is_interruption:
         rung = deadline.choose(outlook, ladder, snapshot.has_room).rung
         wait = budgets.backoff(spent, position, ladder.rungs[rung].pools, planned.policy)
@@ -513,17 +545,18 @@ def under_deadline(
         wait = max(0.0, min(wait, (outlook.spot_ends - now) * state.time_scale))
     if ladder.on_demand and outlook.only_on_demand:
         wait = 0.0
-    return Decision(following.then, following.why, rung, wait)
+    return Decision(decided.then, decided.why, rung, wait)
 
 
 def _until_patience_ends(state: RunState, planned: PlannedTask, rung: int, now: float) -> Choice:
     return Choice(rung, "", now + planned.policy.pending_timeout / state.time_scale)
 
 
-def _rung(task: TaskState, planned: PlannedTask) -> int:
-    if task.next_rung is not None:
+def expected_rung(task: TaskState | None, planned: PlannedTask) -> int:
+    """The rung that was decided for a task's next attempt; the first one where nothing was."""
+    if task is not None and task.next_rung is not None:
         return task.next_rung
-    return budgets.first_rung(task.spent, planned.policy, planned.ladder)
+    return budgets.first_rung(BudgetUse() if task is None else task.spent, planned.policy, planned.ladder)
 
 
 def _kept_rung(task: TaskState) -> int | None:

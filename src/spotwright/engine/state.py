@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from spotwright.engine.events import AttemptEnded, AttemptHeld, AttemptTakenBack, RunMeta, RunStatus, TaskStatus
 from spotwright.engine.plan import Plan, PlannedTask, Scope
 from spotwright.model.attempts import Cause
-from spotwright.scheduling.budgets import BudgetUse, LadderPosition
+from spotwright.scheduling.budgets import BudgetUse
 from spotwright.scheduling.estimates import Launches, Mark, Pace, newest_boots
 
 if TYPE_CHECKING:
@@ -94,8 +94,10 @@ class AttemptState(_State):
     cause: Cause | None = None
     cause_why: str = ""
     following: str = ""  # the decision after its end, in words
+    then: tuple[str, ...] = ()  # the pools of the next attempt's rung by that decision, where an orchestrator makes it
     due: float | None = None  # the end of the backoff after it
     key: str = ""  # of an attempt that an orchestrator made
+    pod: str = ""  # the name of its pod
     gang: str = ""  # the restart of a set of tasks that it belongs to, as SET/RESTART
     waits: str = ""  # why the orchestrator says that it has no node, or does not start
     waits_since: float | None = None  # when that reason began
@@ -126,10 +128,10 @@ class AttemptState(_State):
         return None if self.is_held_up else self.bound_at if self.started_at is None else self.started_at
 
     @property
-    def position(self) -> LadderPosition:
-        """Its place on the ladder. Without a pool where its engine ended: no pool took it, so no backoff on a pool follows."""
+    def taken_by(self) -> str | None:
+        """The pool that took its node. None where its engine ended: no pool took it, so no backoff on a pool follows."""
         lost_engine = self.ended is not None and self.ended.settled and self.noticed_at is None
-        return LadderPosition(self.first, self.rung, None if lost_engine else self.pool)
+        return None if lost_engine else self.pool
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -177,6 +179,7 @@ class TaskState(_State):
     missing: int
     status: TaskStatus = TaskStatus.WAITING
     attempts: list[AttemptState] = field(default_factory=list)
+    resets: tuple[int, ...] = ()  # how many attempts there were at each reset: those of before spend nothing
     spent: BudgetUse = field(default_factory=BudgetUse)
     next_rung: int | None = None
     due: float | None = None  # end of the backoff

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
+from spotwright.kube.pod import PREFERRED, REQUIRED, TERMS, Refusal, refusals_of
 from spotwright.model.policy import Layer, parse_policy
 from spotwright.model.quantities import parse_duration, parse_resource
-from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration, is_placeholder
+from spotwright.model.scheduling_terms import is_placeholder
 
 __all__ = [
     "RETRY_POLICIES",
+    "PodFields",
     "accelerator_loss",
-    "read_constraints",
+    "pod_fields",
     "read_policy_text",
     "read_resources",
     "read_retry",
@@ -26,6 +28,8 @@ __all__ = [
     "with_constants",
 ]
 
+
+Path: TypeAlias = tuple[str | int, ...]
 
 RETRY_POLICIES = {
     "POLICY_UNSPECIFIED": True,
@@ -123,76 +127,117 @@ def with_constants(item: Any) -> Any:
     return {key: with_constants(value) for key, value in item.items()}
 
 
-def read_constraints(kubernetes: Mapping[str, Any]) -> Constraints:
-    """Tolerations, node selector and node affinity of an executor's entry under ``platforms.kubernetes``.
+class PodFields(NamedTuple):
+    """The fields of a pod spec that the backend writes for a task, by which its nodes are chosen.
 
-    References in ``*Json`` values must have been replaced by the values of the run. Raises ``ValueError``, ``TypeError``,
-    ``AttributeError`` or ``KeyError`` for settings of another shape.
+    ``paths``: where each part of them stands in the settings, by its path in the pod spec.
     """
-    tolerations = [t for entry in kubernetes.get("tolerations") or () for t in _read_tolerations(entry)]
+
+    spec: Mapping[str, Any]
+    paths: Mapping[Path, Path]
+
+    def path(self, path: Path) -> Path:
+        """The path in the settings of a path in the pod spec."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.paths:
+                return (*self.paths[path[:length]], *path[length:])
+        return path[:1]
+
+    @property
+    def refusals(self) -> Iterator[Refusal]:
+        """What the API server refuses in the pod that the backend makes, each with its path in the settings."""
+        for one in refusals_of(self.spec):
+            yield one._replace(path=self.path(one.path))
+
+
+def pod_fields(kubernetes: Mapping[str, Any]) -> PodFields:
+    """The tolerations, node selector and node affinity of an executor's entry under ``platforms.kubernetes``.
+
+    An entry of affinity without a condition is left out, one with a weight is a preference, and a selector given as JSON replaces
+    the labels, also if it is empty. Values of the run must stand in the places of references. Source: ``extendPodSpecPatch`` in
+    ``backend/src/v2/driver/k8s.go`` of kubeflow/pipelines. Raises ``ValueError``, ``TypeError`` or ``AttributeError`` for
+    settings of another shape.
+    """
+    spec: dict[str, Any] = {}
+    paths: dict[Path, Path] = {}
     selector = kubernetes.get("nodeSelector") or {}
-    labels = selector.get("nodeSelectorJson") or selector.get("labels") or {}
-    _check_mapping("nodeSelector", labels)
-    required: list[Term] = []
-    preferred: list[Preference] = []
-    for entry in kubernetes.get("nodeAffinity") or ():
-        _read_affinity(entry, required, preferred)
-    return Constraints(
-        tolerations=tuple(tolerations),
-        selector={str(key): str(value) for key, value in labels.items()},
-        required=tuple(required),
-        preferred=tuple(preferred),
-    )
+    name = "labels" if selector.get("nodeSelectorJson") is None else "nodeSelectorJson"
+    labels, at = _constant(selector, ("nodeSelector", name))
+    if labels:
+        _check_mapping("nodeSelector", labels)
+        spec["nodeSelector"], paths["nodeSelector",] = dict(labels), at
+    tolerations = spec["tolerations"] = []
+    for index, entry in enumerate(kubernetes.get("tolerations") or ()):
+        for item, at in _tolerations(entry, ("tolerations", index)):
+            paths["tolerations", len(tolerations)] = at
+            tolerations.append(item)
+    required: list[Any] = []
+    preferred: list[Any] = []
+    for index, entry in enumerate(kubernetes.get("nodeAffinity") or ()):
+        _add_affinity(entry, ("nodeAffinity", index), required, preferred, paths)
+    nodes = {REQUIRED[-1]: {TERMS[-1]: required} if required else None, PREFERRED[-1]: preferred or None}
+    affinity = {key: value for key, value in nodes.items() if value}
+    spec["affinity"] = {"nodeAffinity": affinity} if affinity else {}
+    return PodFields({key: value for key, value in spec.items() if value}, paths)
 
 
-def _read_tolerations(entry: Mapping[str, Any]) -> list[Toleration]:
-    """One entry of the compiled list. ``tolerationJson`` may hold a toleration, a list of them, or nothing."""
-    if "tolerationJson" in entry:
-        given = entry["tolerationJson"] or []
-        for each in given if isinstance(given, list) else [given]:
-            _check_mapping("tolerationJson", each)
-        return [t for item in (given if isinstance(given, list) else [given]) for t in _read_tolerations(item)]
-    seconds = entry.get("tolerationSeconds")
-    return [
-        Toleration(
-            key=str(entry.get("key") or ""),
-            operator=str(entry.get("operator") or "Equal"),
-            value=str(entry.get("value") or ""),
-            effect=str(entry.get("effect") or ""),
-            seconds=int(seconds) if seconds is not None else None,
-        )
-    ]
+def _constant(holder: Mapping[str, Any], path: Path) -> tuple[Any, Path]:
+    """The value of a field, and its path; of a run-time value that is a constant, those of the constant."""
+    value = holder.get(str(path[-1]))
+    if isinstance(value, Mapping) and set(value) == {"runtimeValue"}:
+        return value["runtimeValue"].get("constant"), (*path, "runtimeValue", "constant")
+    return value, path
 
 
-def _read_affinity(entry: Mapping[str, Any], required: list[Term], preferred: list[Preference]) -> None:
-    """Add one entry. Each required entry is an alternative of its own, as ``k8s.go`` makes it."""
-    if "nodeAffinityJson" in entry:
-        whole = entry["nodeAffinityJson"] or {}
-        _check_mapping("nodeAffinityJson", whole)
-        demands = whole.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-        required += [_read_term(term) for term in demands.get("nodeSelectorTerms") or ()]
-        wishes = whole.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        preferred += [Preference(int(wish["weight"]), _read_term(wish["preference"])) for wish in wishes]
-    elif entry.get("weight"):
-        preferred.append(Preference(int(entry["weight"]), _read_term(entry)))
+def _tolerations(entry: Mapping[str, Any], path: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The tolerations of one entry, each with its path. ``tolerationJson`` may hold one, a list of them, or nothing."""
+    if "tolerationJson" not in entry:
+        seconds = entry.get("tolerationSeconds")
+        whole = {} if seconds is None else {"tolerationSeconds": int(seconds)}  # protobuf writes 64 bits as a string
+        yield _nonempty({**{key: entry.get(key) for key in _TOLERATION}, **whole}), path
+        return
+    given, at = _constant(entry, (*path, "tolerationJson"))
+    several = isinstance(given, list)
+    for index, each in enumerate(given if several else [given] if given else []):
+        _check_mapping("tolerationJson", each)
+        yield _nonempty({key: each.get(key) for key in _TOLERATION}), (*at, index) if several else at
+
+
+_TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
+
+
+def _add_affinity(
+    entry: Mapping[str, Any], path: Path, required: list[Any], preferred: list[Any], paths: dict[Path, Path]
+) -> None:
+    """Add one entry. Each required one is an alternative."""
+    if entry.get("nodeAffinityJson") is not None:
+        whole, at = _constant(entry, (*path, "nodeAffinityJson"))
+        _check_mapping("nodeAffinityJson", whole or {})
+        for name, found, inner in ((REQUIRED[-1], required, TERMS[-1:]), (PREFERRED[-1], preferred, ())):
+            given: Any = (whole or {}).get(name)
+            for index, term in enumerate((given.get(TERMS[-1]) if given and inner else given) or ()):
+                paths[(*(TERMS if inner else PREFERRED), len(found))] = (*at, name, *inner, index)
+                found.append(term)
+        return
+    term = _nonempty({key: entry.get(key) for key in ("matchExpressions", "matchFields")})
+    if not term:
+        return
+    if entry.get("weight") is None:
+        paths[(*TERMS, len(required))] = path
+        required.append(term)
     else:
-        required.append(_read_term(entry))
+        paths[(*PREFERRED, len(preferred))] = paths[(*PREFERRED, len(preferred), "preference")] = path
+        preferred.append({"weight": int(entry["weight"]), "preference": term})
+
+
+def _nonempty(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that have a value: Go's JSON leaves out empty ones."""
+    return {key: value for key, value in fields.items() if value not in (None, "", [])}
 
 
 def _check_mapping(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
         raise ValueError(f"{name}: expected a mapping, found {value!r:.60}")
-
-
-def _read_term(term: Mapping[str, Any]) -> Term:
-    return Term(_read_expressions(term.get("matchExpressions")), _read_expressions(term.get("matchFields")))
-
-
-def _read_expressions(entries: Any) -> tuple[Expression, ...]:
-    return tuple(
-        Expression(str(e["key"]), str(e["operator"]), tuple(str(v) for v in e.get("values") or ()))
-        for e in entries or ()
-    )
 
 
 _MAX_COUNT = 2**31  # an int32, by pipeline_spec.proto of kubeflow/pipelines

@@ -18,8 +18,9 @@ from typing import Any
 from spotwright.errors import PipelineError
 from spotwright.graph import DagInput, KeyRefs, PodConfig, PvcMount, ScratchVolume, Source, TaskOutput, TaskSpec
 from spotwright.kfp.compiled import sorted_json
-from spotwright.kfp.kfp_settings import read_constraints, read_resources
+from spotwright.kfp.kfp_settings import pod_fields, read_resources
 from spotwright.kfp.values import to_text
+from spotwright.kube.pod import scheduling_of
 from spotwright.model.quantities import canonical_quantity, parse_quantity
 from spotwright.model.scheduling_terms import Constraints
 
@@ -114,11 +115,11 @@ def task_config(
     References in ``kubernetes`` must have been replaced by their values. Raises ``ValueError`` for a value that is no quantity.
     """
     volumes = list(_volumes(kubernetes)) if _VOLUMES in passed.given else []
-    affinity = _affinity(kubernetes) if _AFFINITY in passed.given else {}
+    nodes = pod_fields(kubernetes).spec
     config = {
-        "affinity": {"nodeAffinity": affinity} if affinity else None,
-        "tolerations": (list(_tolerations(kubernetes)) or None) if _TOLERATIONS in passed.given else None,
-        "nodeSelector": _selector(kubernetes) if _SELECTOR in passed.given else None,
+        "affinity": nodes.get("affinity") if _AFFINITY in passed.given else None,
+        "tolerations": nodes.get("tolerations") if _TOLERATIONS in passed.given else None,
+        "nodeSelector": nodes.get("nodeSelector") if _SELECTOR in passed.given else None,
         "env": _env(env, kubernetes) if _ENV in passed.given else None,
         "volumes": [volume for volume, _ in volumes] or None,
         "volumeMounts": [mount for _, mount in volumes] or None,
@@ -189,47 +190,6 @@ def _named(kubernetes: Mapping[str, Any], key: str, word: str) -> Iterator[tuple
 
 def _claim(name: str, claim: str) -> dict[str, Any]:
     return {"name": name, "persistentVolumeClaim": {"claimName": claim}}
-
-
-def _selector(kubernetes: Mapping[str, Any]) -> dict[str, str] | None:
-    selector = kubernetes.get("nodeSelector") or {}
-    labels = selector.get("nodeSelectorJson") if "nodeSelectorJson" in selector else selector.get("labels")
-    return {str(key): str(value) for key, value in labels.items()} if labels else None
-
-
-def _tolerations(kubernetes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for entry in kubernetes.get("tolerations") or ():
-        given = entry.get("tolerationJson", [entry])
-        for each in [given] if isinstance(given, Mapping) else given or ():
-            seconds = each.get("tolerationSeconds")
-            if each:
-                fields = {key: each.get(key) for key in ("key", "operator", "value", "effect")}
-                yield _nonempty(**fields, tolerationSeconds=None if seconds is None else int(seconds))
-
-
-def _affinity(kubernetes: Mapping[str, Any]) -> dict[str, Any]:
-    required: list[Any] = []
-    preferred: list[Any] = []
-    for entry in kubernetes.get("nodeAffinity") or ():
-        if "nodeAffinityJson" in entry:
-            whole = entry["nodeAffinityJson"] or {}
-            required += (whole.get(f"required{_DURING}") or {}).get("nodeSelectorTerms") or ()
-            preferred += whole.get(f"preferred{_DURING}") or ()
-        elif entry.get("matchExpressions") or entry.get("matchFields"):
-            term = _nonempty(**{key: entry.get(key) for key in ("matchExpressions", "matchFields")})
-            weight = entry.get("weight")
-            if weight is None:
-                required.append(term)
-            else:
-                preferred.append({"weight": int(weight), "preference": term})
-    whole = {
-        f"required{_DURING}": {"nodeSelectorTerms": required} if required else None,
-        f"preferred{_DURING}": preferred,
-    }
-    return _nonempty(**whole)
-
-
-_DURING = "DuringSchedulingIgnoredDuringExecution"
 
 
 def _nonempty(**fields: Any) -> dict[str, Any]:
@@ -413,7 +373,7 @@ def read_settings(
     deferred = {"resources": resources, "kubernetes": settings, "env": env} if sources or inputs else {}
     pod_resources, pod_settings = passed.of_pod(resources, settings)
     requests, limits = read_resources(_without_inputs(pod_resources))
-    constraints = read_constraints(_without_references(pod_settings))  # also where deferred: errors come before the run
+    constraints = _constraints(_without_references(pod_settings))  # also where deferred: errors come before the run
     metadata = settings.get("podMetadata") or {}
     seconds = float(settings.get("activeDeadlineSeconds") or 0)
     return TaskSettings(
@@ -431,6 +391,13 @@ def read_settings(
         pod_config=read_pod_config(pod_settings),
         ignored=tuple(key for key in sorted(settings) if settings[key] and _is_ignored(key, settings)),
     )
+
+
+def _constraints(kubernetes: Mapping[str, Any]) -> Constraints:
+    fields = pod_fields(kubernetes)
+    for one in fields.refusals:
+        raise ValueError(f"{'.'.join(map(str, one.path))}: {one.text}")
+    return scheduling_of(fields.spec)
 
 
 def _check_kinds(kubernetes: Mapping[str, Any]) -> None:
@@ -454,7 +421,8 @@ def _without_references(item: Any) -> Any:
     if isinstance(item, Mapping):
         return {key: _without_references(value) for key, value in item.items() if not _is_reference(value)}
     if isinstance(item, list):
-        return [_without_references(value) for value in item if not _is_reference(value)]
+        left = [(value, _without_references(value)) for value in item if not _is_reference(value)]
+        return [rest for value, rest in left if rest or not value]  # an entry may be nothing but a reference
     return item
 
 
@@ -487,7 +455,7 @@ def read_deferred(task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
             extension = dataclasses.replace(task_config_of(task), values=config)
         resources, kubernetes = passed.of_pod(resources, kubernetes)
         requests, limits = read_resources(resources)
-        constraints, pod_config = read_constraints(kubernetes), read_pod_config(kubernetes)
+        constraints, pod_config = _constraints(kubernetes), read_pod_config(kubernetes)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise PipelineError(f"task {task.name}: its placement or resources cannot be read: {error}") from error
     return dataclasses.replace(

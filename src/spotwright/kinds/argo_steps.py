@@ -22,14 +22,16 @@ from typing import Any
 
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.katib import parse_marked
+from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Backoff, Policy
 from spotwright.placing.affinity import conditions_from_attempt
 from spotwright.placing.context import MOST_RETRIES, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, Path
 from spotwright.placing.enforcement import Anchor
 from spotwright.placing.merging import strategic
-from spotwright.placing.patch import Splice, clone, value_at
-from spotwright.placing.pod_spec import CONTAINER, METADATA, POD, REQUIRED_TERMS, TEXT, check_value
+from spotwright.placing.patch import Splice, value_at
+from spotwright.placing.pod_change import PodChange, with_terms
+from spotwright.placing.pod_spec import CONTAINER, METADATA, POD, TEXT, check_value
 from spotwright.placing.pods import Placed
 from spotwright.placing.retries import seconds_text, write_unless_set
 from spotwright.placing.yaml_writer import apply, block
@@ -573,16 +575,13 @@ def from_attempt(attempt: int, affinity: Any, conditions: Sequence[Mapping[str, 
 
     A patch replaces all terms of the affinity, so it contains the existing ones too.
     """
-    terms = clone(value_at({"affinity": affinity}, REQUIRED_TERMS)) or [{}]
 
     def choose(early: str, late: str) -> str:
         return f"{{{{=asInt(retries) < {attempt} ? '{early}' : '{late}'}}}}"
 
-    later = conditions_from_attempt(conditions, choose)
-    for term in terms:
-        term["matchExpressions"] = [*(term.get("matchExpressions") or ()), *later]
-    value: Any = terms
-    for step in reversed(REQUIRED_TERMS[1:]):
+    later = PodChange(required=tuple(conditions_from_attempt(conditions, choose)))
+    value: Any = with_terms(value_at({"affinity": affinity}, TERMS) or (), later)
+    for step in reversed(TERMS[1:]):
         value = {step: value}
     return dict(value)
 

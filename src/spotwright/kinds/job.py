@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, levels_of_pods, pods_at
+from spotwright.kube.object_fields import mappings, text
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import POLICY_ANNOTATION, RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -54,7 +55,6 @@ __all__ = [
     "add_disruption_rule",
     "find_disruption_rule",
     "is_own_rule",
-    "items_of",
     "own_actions",
     "place_job",
     "put_first",
@@ -657,17 +657,11 @@ def _sets_errors(placed: Placed) -> bool:
 
 def action_on_eviction(job: Mapping[str, Any]) -> str:
     """The action of a Job's first rule on the condition that an eviction sets; empty without one."""
-    for rule in items_of(value_at(job, ("spec", "podFailurePolicy", "rules"))):
-        for pattern in items_of(rule.get("onPodConditions")):
+    for rule in mappings(value_at(job, ("spec", "podFailurePolicy", "rules"))):
+        for pattern in mappings(rule.get("onPodConditions")):
             if pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True":
-                action = rule.get("action")
-                return action if isinstance(action, str) else ""
+                return text(rule.get("action"))
     return ""
-
-
-def items_of(value: Any) -> list[Mapping[str, Any]]:
-    """The mappings among the items of a list; none if the value is no list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _why_counted(owners: Sequence[Mapping[str, Any]]) -> str:

@@ -32,7 +32,6 @@ from spotwright.kinds.job import (
     action_on_eviction,
     add_disruption_rule,
     find_disruption_rule,
-    items_of,
     own_actions,
     put_first,
     refuse_in_job,
@@ -41,6 +40,7 @@ from spotwright.kinds.job import (
     write_replacement,
 )
 from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at
+from spotwright.kube.object_fields import mapping, mappings, text
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import BY_CONTROLLER, POD_FACTS, Fact, Mechanism, in_object, nothing, waits
@@ -612,8 +612,7 @@ def _why_not_restarted(owners: Sequence[Mapping[str, Any]]) -> str:
     job_set = next(owner for owner in owners if owner.get("kind") == KINDS[0].name)
     if action_on_eviction(owners[0]) != "FailJob":
         return "its JobSet would not restart: no podFailurePolicy fails its Job on DisruptionTarget"
-    failure = value_at(job_set, ("spec", "failurePolicy"))
-    failure = failure if isinstance(failure, dict) else {}
+    failure = mapping(value_at(job_set, ("spec", "failurePolicy")))
     name = str(value_at(owners[0], ("metadata", "labels", "jobset.sigs.k8s.io/replicatedjob-name")))
     chosen = _action_of_set(failure, name)
     if chosen not in _RESTARTS:
@@ -632,13 +631,12 @@ def _counted_restarts(job_set: Mapping[str, Any]) -> int:
 
 def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
     """What a JobSet does when a Job of this name fails by its podFailurePolicy: without a rule it restarts."""
-    rules = items_of(failure.get("rules"))
+    rules = mappings(failure.get("rules"))
     for rule in rules[:MOST_RULES]:
         reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
         is_for_it = _may_be(reasons, "PodFailurePolicy") and _may_be(targets, name)
         if is_for_it and is_matched(rule.get("onJobFailureMessagePatterns"), _EVICTED):
-            action = rule.get("action")
-            return action if isinstance(action, str) else ""
+            return text(rule.get("action"))
     if len(rules) > MOST_RULES:
         return "FailJobSet"  # nobody knows which of them matches
     return "RestartJobSet" if failure else "FailJobSet"

@@ -31,7 +31,8 @@ from spotwright.placing.affinity import attraction
 from spotwright.placing.context import POLICY_ANNOTATION, Group, Level, PlaceContext, RoleReport, own_layer
 from spotwright.placing.documents import Path
 from spotwright.placing.patch import Editor, clone, data_document, value_at
-from spotwright.placing.pod_spec import REQUIRED_TERMS, TEXT, PodSpecError, check, pod_requests, read_constraints
+from spotwright.placing.pod_change import PodChange, write
+from spotwright.placing.pod_spec import TEXT, PodSpecError, check, pod_requests, read_constraints
 from spotwright.placing.pods import Placed, no_pool_fits, tolerations_of
 from spotwright.scheduling.budgets import MAX_MOVES
 from spotwright.scheduling.ladder import Work, build
@@ -138,12 +139,9 @@ def _place_own_pod(ctx: PlaceContext, path: Path) -> None:
             break
     else:
         return
-    ctx.editor.extend((*path, "tolerations"), tolerations_of(ladder))
     used = [ctx.config.pools[name] for rung in ladder.rungs for name in rung.pools]
-    required = attraction(policy, used, ctx.config.pools).required
-    terms = (*path, *REQUIRED_TERMS)
-    if required and ctx.editor.get(terms) is None:
-        ctx.editor.add(terms, [{"matchExpressions": [dict(one) for one in required]}])
+    wanted = attraction(policy, used, ctx.config.pools)
+    write(ctx.editor, path, PodChange(tuple(tolerations_of(ladder)), wanted.required, wanted.any_of))
 
 
 RUN_LABEL = "pipeline/runid"

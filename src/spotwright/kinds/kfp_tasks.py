@@ -10,7 +10,6 @@ kind of ending depends on its version, and on settings that an admin can change:
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,41 +17,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright.clouds import providers
-from spotwright.clouds.providers import NVIDIA_GPU
+from spotwright.clouds.provider import NVIDIA_GPU
 from spotwright.kfp.compiled import IrError, UnfoldedTask, merged_executors, unfold
 from spotwright.kfp.kfp_settings import (
     accelerator_loss,
-    read_constraints,
+    pod_fields,
     read_policy_text,
     read_resources,
     read_retry,
     with_constants,
 )
+from spotwright.kube.object_fields import mappings
+from spotwright.kube.pod import TERMS, scheduling_of
 from spotwright.model.policy import Backoff, Layer, Policy, Spot, inherit_retry
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
 from spotwright.model.scheduling_terms import Taint
-from spotwright.placing.affinity import (
-    Expression,
-    attraction,
-    capacity_expressions,
-    conditions_from_attempt,
-    off_idle_gpus,
-)
+from spotwright.placing.affinity import Expression, capacity_expressions, conditions_from_attempt
 from spotwright.placing.context import QUEUE_LABEL, Group, Level, PlaceContext
 from spotwright.placing.document_pair import EXECUTORS
 from spotwright.placing.documents import Path
 from spotwright.placing.environment import CHECKPOINT_PATH
+from spotwright.placing.patch import value_at
+from spotwright.placing.pod_change import PodChange
 from spotwright.placing.pod_spec import TEXT, check, tell_assumptions
-from spotwright.placing.pods import (
-    Placed,
-    add_pod_metadata,
-    settle_queue,
-    tolerations_of,
-    warn_of_preference,
-    warn_of_undecided,
-    with_condition,
-)
+from spotwright.placing.pods import Placed, add_pod_metadata, change_of, note_own, warn_of_preference
 from spotwright.placing.retries import write_unless_set
 from spotwright.scheduling.ladder import Work
 
@@ -528,7 +517,6 @@ share it. Seen on KFP 2.16.1 and 2.17.0; read in ``executeTemplate`` in ``workfl
 and later) and in ``argocompiler/container.go`` of kubeflow/pipelines.
 """
 _PVC = "pvc://"
-_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
 def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
@@ -546,9 +534,12 @@ def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
     if "accelerator" in given and "accelerator" not in constants:
         requests = {**requests, NVIDIA_GPU: 1}
     try:
-        constraints = read_constraints(with_constants(mapping_at(ctx, settings)))
+        fields = pod_fields(mapping_at(ctx, settings))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ctx.problem(settings, f"cannot be read: {error}") from error
+    for one in fields.refusals:
+        raise ctx.problem((*settings, *one.path), one.text)
+    constraints = scheduling_of(fields.spec)
     terms = (*settings, "nodeAffinity")
     tell_assumptions(constraints, ctx.config.pools, ctx.add_finding, (*settings, "nodeSelector", "labels"), terms)
     return Work(requests, constraints)
@@ -584,76 +575,30 @@ def _write_placement(
     """Write what brings the pods of an executor to their pools and keeps autoscalers from moving them."""
     settings = paths.settings(task.label)
     work = read_work(ctx, paths, task.label)  # before the additions
-    ctx.editor.extend((*settings, "tolerations"), tolerations_of(placed.ladder))
-    _attract(ctx, paths, task, placed, work, later)
+    queue = queue_of(ctx, settings)
+    change = change_of(ctx, settings, placed, work, queue=queue, later=later)
+    _write_change(ctx, settings, change)
+    if change.preferred:
+        used = [ctx.config.pools[name] for name in placed.report.pools]
+        warn_of_preference(ctx, (*paths.pipeline, "pipelineInfo"), "tasks that prefer spot", used)
     add_pod_metadata(ctx, (*settings, "podMetadata"), placed)
     names = {str(name) for name in _names(ctx, (*settings, "imagePullSecret"), "secretName", "secretNameParameter")}
     secrets = [named_constant("secretName", name) for name in placed.policy.image_pull_secrets if name not in names]
     ctx.editor.extend((*settings, "imagePullSecret"), secrets)
 
 
-def _attract(
-    ctx: PlaceContext,
-    paths: PipelinePaths,
-    task: CompiledTask,
-    placed: Placed,
-    work: Work,
-    later: Sequence[Expression],
-) -> None:
-    """Add required conditions to every alternative; add preferred conditions as entries of their own, except under Kueue."""
-    settings = paths.settings(task.label)
-    used = [ctx.config.pools[name] for name in placed.report.pools]
-    wanted = attraction(placed.policy, used, ctx.config.pools)
-    queue = queue_of(ctx, settings)
-    if placed.ladder.undecided:
-        wanted, required = wanted.as_wish, []
-        warn_of_undecided(ctx, settings, task.path, placed)
-    else:
-        required = [*wanted.required, *off_idle_gpus(work, placed.ladder, wanted, ctx.config.pools), *later]
-        if queue:
-            required += settle_queue(ctx, settings, placed, work, required, queue)
-    preferred = () if queue else wanted.preferred
-    at = (*settings, "nodeAffinity")
-    alternatives = list(_alternatives(ctx, at))
-    for path in alternatives if required else ():
-        if _can_match(ctx, path):
-            ctx.editor.extend((*path, "matchExpressions"), required)
-    entries: list[Expression] = [{"matchExpressions": [wish], "weight": 100} for wish in preferred]
-    if required and not alternatives:
-        entries.insert(0, {"matchExpressions": required})
-    ctx.editor.extend(at, entries)
-    _require_any(ctx, at, wanted.any_of)
-    if preferred:
-        warn_of_preference(ctx, (*paths.pipeline, "pipelineInfo"), "tasks that prefer spot", used)
-
-
-def _require_any(ctx: PlaceContext, at: Path, expressions: Sequence[Expression]) -> None:
-    """Require one of these conditions beside every alternative: each is there once with each of them."""
-    if not expressions:
-        return
-    first, *others = expressions
-    alternatives = list(_alternatives(ctx, at))
-    paths = [path for path in alternatives if _can_match(ctx, path)]
-    present = [copy.deepcopy(ctx.editor.get(path)) for path in paths] or ([] if alternatives else [{}])
-    for path in paths:
-        ctx.editor.extend((*path, "matchExpressions"), [first])
-    added = [with_condition(term, one) for one in others for term in present]
-    ctx.editor.extend(at, ([] if alternatives else [with_condition({}, first)]) + added)
-
-
-def _can_match(ctx: PlaceContext, path: Path) -> bool:
-    """Whether an alternative has a condition: one without matches no node, and has to stay so."""
-    return any((ctx.editor.get(path) or {}).get(name) for name in ("matchExpressions", "matchFields"))
-
-
-def _alternatives(ctx: PlaceContext, at: Path) -> Iterator[Path]:
-    """The paths of the required terms: entries without a weight, and the terms of an affinity that is one constant."""
-    for index, entry in enumerate(ctx.editor.get(at) or ()):
-        if "nodeAffinityJson" in entry:
-            terms = (*at, index, "nodeAffinityJson", "runtimeValue", "constant", *_TERMS)
-            yield from ((*terms, number) for number in range(len(ctx.editor.get(terms) or ())))
-        elif not entry.get("weight"):
-            yield (*at, index)
+def _write_change(ctx: PlaceContext, settings: Path, change: PodChange) -> None:
+    """Write the change of a pod into the settings by which the backend makes it: a term is an entry of affinity there."""
+    fields = pod_fields(ctx.editor.get(settings) or {})
+    present = mappings(value_at(fields.spec, TERMS))
+    edits = change.terms(present)
+    ctx.editor.extend((*settings, "tolerations"), change.tolerations)
+    for index, added in enumerate(edits.added):
+        if added:
+            ctx.editor.extend((*settings, *fields.path((*TERMS, index)), "matchExpressions"), added)
+    wishes = [{"matchExpressions": [wish], "weight": 100} for wish in change.preferred]
+    ctx.editor.extend((*settings, "nodeAffinity"), [*edits.more, *wishes])
+    note_own(ctx, (*settings, "podMetadata"), change.own_in(present))
 
 
 def _add_environment(

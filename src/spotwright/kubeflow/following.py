@@ -20,17 +20,11 @@ from spotwright.engine.events import CancelRequested, EngineDetached, EngineStar
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import InputError
+from spotwright.kube.object_fields import seconds
 from spotwright.kubeflow.recorder import PodsSeen, Read, Recorder
 from spotwright.kubeflow.runs import KfpRun
 from spotwright.kubeflow.server import KfpServer, LoginRefused, NoSuchThing, ServerAway
-from spotwright.kubeflow.task_status import (
-    Node,
-    SeenTask,
-    nodes_of_details,
-    nodes_of_workflow,
-    seconds,
-    seen_tasks,
-)
+from spotwright.kubeflow.task_status import Node, SeenTask, nodes_of_details, nodes_of_workflow, seen_tasks
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder

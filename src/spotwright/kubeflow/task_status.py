@@ -15,14 +15,14 @@ import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from spotwright.cluster.workloads import workflow_task
+from spotwright.kube.object_fields import seconds
 from spotwright.model.attempts import ContainerEnd, Signals
 
-__all__ = ["Node", "SeenTask", "nodes_of_details", "nodes_of_workflow", "seconds", "seen_tasks", "signals_of"]
+__all__ = ["Node", "SeenTask", "nodes_of_details", "nodes_of_workflow", "seen_tasks", "signals_of"]
 
 
 _PHASES = {
@@ -68,15 +68,6 @@ class Node(NamedTuple):
     def was_left_out(self) -> bool:
         """Whether it never ran: its condition did not hold, or what it follows did not run."""
         return self.phase in ("Skipped", "Omitted")
-
-
-def seconds(text: Any) -> float | None:
-    """A moment of the API in Unix seconds; ``None`` for none: the backend writes the year 1 or 1970 for a moment to come."""
-    try:
-        at = datetime.fromisoformat(str(text)).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return at if at > 0 else None
 
 
 def nodes_of_workflow(workflow: Mapping[str, Any]) -> list[Node]:

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, Protocol
 
 from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
-from spotwright.kfp.kfp_settings import read_constraints, read_resources, runtime_field, with_constants
+from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.kind import Kind, PodPlace, Retry, kind_of
 from spotwright.kinds.spark import selector_of
+from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
 from spotwright.model.pools import Pool, Resources
@@ -26,7 +27,7 @@ from spotwright.placing.context import DEFAULT_QUEUE, QUEUE_LABEL, SPOT_LABEL, h
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import value_at
-from spotwright.placing.pod_spec import METADATA, POD, REQUIRED_TERMS, check_value, pod_constraints, pod_requests
+from spotwright.placing.pod_spec import METADATA, POD, check_value, pod_requests
 from spotwright.placing.pods import Duty
 from spotwright.scheduling.ladder import too_large
 
@@ -424,6 +425,11 @@ class Pods:
         return [*self.constraints.pairs, *(one for term in terms for one in term.expressions)]
 
     @property
+    def refusals(self) -> Iterable[Refusal]:
+        """What the API server refuses in the fields by which their nodes are chosen, each with its path in :meth:`at`."""
+        return pod_fields(self.value).refusals if self.form == "K" else refusals_of(self.value)
+
+    @property
     def requests(self) -> Resources:
         """The requests of one pod, as far as they can be read; the form of each quantity has a rule of its own."""
         try:
@@ -482,7 +488,7 @@ class Pods:
         """The path of the required node selector terms."""
         if self.form == "K":
             return self.at("nodeAffinity")
-        return self.at(*REQUIRED_TERMS)
+        return self.at(*TERMS)
 
     @property
     def selector(self) -> Path:
@@ -545,7 +551,7 @@ def _read(
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
         check_value(owner.document, owner.at(*path, "metadata"), metadata, METADATA)
-        constraints = _constraints(value)
+        constraints = scheduling_of(value)
     except ManifestError as error:
         return error
     role = _role(owner, path)
@@ -590,11 +596,6 @@ def _merged(layers: Iterable[Shape]) -> dict[str, Shape]:
         name: {key: value for one in every for key, value in mapping_at(one, name).items()}
         for name in ("labels", "annotations")
     }
-
-
-def _constraints(value: Shape) -> Constraints:
-    known = {key: one for key, one in value.items() if key in _HELD}
-    return pod_constraints(known)
 
 
 def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Container]:
@@ -665,7 +666,7 @@ def _argo(owner: KubeObject, places: tuple[PodPlace, ...], settings: Settings) -
             check_value(
                 owner.document, owner.at(*here), value, {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
             )
-            constraints = _constraints(value)
+            constraints = scheduling_of(value)
         except ManifestError as error:
             yield error
             continue
@@ -776,7 +777,7 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
         try:
             if runtime_field(value):
                 continue  # a parameter of the run decides where it goes, and no command adds anything
-            constraints = read_constraints(with_constants(value))
+            constraints = scheduling_of(pod_fields(value).spec)
         except (ValueError, TypeError, AttributeError, KeyError):
             continue  # another shape, which compile refuses
         path: Path = (0, "deploymentSpec", "executors", label, "container")

@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 
 from spotwright.errors import InputError
 from spotwright.graph import Dag, PodTemplate, TaskGraph, TaskSpec
+from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.policy import Layer
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
 from spotwright.placing.context import Level, own_layer
 from spotwright.placing.documents import Path
-from spotwright.placing.pod_spec import PodSpecError, pod_constraints, pod_requests, tell_assumptions
+from spotwright.placing.pod_spec import PodSpecError, pod_requests, tell_assumptions
 
 __all__ = ["PodSource", "PodTask", "pod_graph"]
 
@@ -159,7 +160,9 @@ def _constraints(task: PodTask, pools: Mapping[str, Pool], notes: dict[str, None
     def note(_level: Level, _path: Path, text: str) -> None:
         notes[f"{task}: {text}"] = None
 
-    constraints = pod_constraints(task.spec)
+    for one in refusals_of(task.spec):
+        raise InputError(f"{task}: {'.'.join(map(str, one.path))}: {one.text}")
+    constraints = scheduling_of(task.spec)
     tell_assumptions(constraints, pools, note)
     return constraints
 

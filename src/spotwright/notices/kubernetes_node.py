@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.clouds import node_signs
+from spotwright.kube.object_fields import mapping, mappings
 from spotwright.notices.http_client import parse_http_date
 from spotwright.notices.notice import SHORTEST, Notice, PollingSource, SourceError
 
@@ -66,15 +67,15 @@ def _urgency(notice: Notice) -> tuple[bool, int, float]:
 
 def _signs(node: Mapping[str, Any]) -> Iterator[_Sign]:
     """All signs on a node that it goes."""
-    labels = _mapping(_mapping(node.get("metadata")).get("labels"))
+    labels = mapping(mapping(node.get("metadata")).get("labels"))
     is_aks_spot = labels.get(_AKS_SPOT[0]) == _AKS_SPOT[1]
-    for condition in _mappings(_mapping(node.get("status")).get("conditions")):
+    for condition in mappings(mapping(node.get("status")).get("conditions")):
         yield from _condition(condition)
-    for taint in _mappings(_mapping(node.get("spec")).get("taints")):
+    for taint in mappings(mapping(node.get("spec")).get("taints")):
         key = taint.get("key")
         if isinstance(key, str):
             yield from _taint(key, is_aks_spot=is_aks_spot)
-    if _mapping(node.get("metadata")).get("deletionTimestamp"):
+    if mapping(node.get("metadata")).get("deletionTimestamp"):
         yield "disruption", True, (_GRACE, True), "the node is being deleted"
 
 
@@ -128,14 +129,6 @@ def _taint(key: str, *, is_aks_spot: bool) -> Iterator[_Sign]:
         yield kind, True, (SHORTEST, True), f"AKS drains this node (taint {key})"
     elif key in node_signs.GONE_TAINTS:
         yield "interruption", True, (0.0, True), f"this node's machine is gone (taint {key})"
-
-
-def _mapping(given: Any) -> Mapping[str, Any]:
-    return given if isinstance(given, Mapping) else {}
-
-
-def _mappings(given: Any) -> list[Mapping[str, Any]]:
-    return [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
 
 
 def node_in_file(path: str | os.PathLike[str]) -> Callable[[], Mapping[str, Any] | None]:

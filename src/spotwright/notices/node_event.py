@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from spotwright.kube.object_fields import mapping, metadata, seconds
 from spotwright.notices.notice import KINDS, Notice
 
 __all__ = ["NAMESPACE", "REASON", "ToldNotice", "event_of", "notice_in", "withdrawal_in", "withdrawal_of"]
@@ -87,15 +88,15 @@ def _event(node: str, unique: str, values: Mapping[str, str], message: str, now:
 
 def notice_in(event: Mapping[str, Any]) -> ToldNotice | None:
     """The notice that an Event tells; None for other Events, and for those that cannot be read."""
-    metadata, values = _metadata(event), _values(event)
+    values = _values(event)
     if event.get("reason") != REASON or values.get("kind") not in KINDS or not values.get("id"):
         return None
+    at = seconds(metadata(event).get("creationTimestamp"))
     try:
-        at = datetime.fromisoformat(str(metadata.get("creationTimestamp"))).timestamp()
         left = float(values.get("seconds-left", "inf"))
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
-    if math.isnan(left):
+    if at is None or math.isnan(left):
         return None
     certain = values.get("certain") == "true"
     notice = Notice(
@@ -109,20 +110,10 @@ def withdrawal_in(event: Mapping[str, Any]) -> tuple[str, float] | None:
     values = _values(event)
     if event.get("reason") != REASON or values.get("kind") != _WITHDRAWN or not values.get("id"):
         return None
-    try:
-        at = datetime.fromisoformat(str(_metadata(event).get("creationTimestamp"))).timestamp()
-    except (ValueError, OverflowError):
-        return None
-    return values["id"], at
+    at = seconds(metadata(event).get("creationTimestamp"))
+    return None if at is None else (values["id"], at)
 
 
 def _values(event: Mapping[str, Any]) -> dict[str, str]:
-    annotations = _metadata(event).get("annotations")
-    if not isinstance(annotations, Mapping):
-        return {}
+    annotations = mapping(metadata(event).get("annotations"))
     return {key.removeprefix(_PREFIX): str(value) for key, value in annotations.items() if key.startswith(_PREFIX)}
-
-
-def _metadata(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = event.get("metadata")
-    return found if isinstance(found, Mapping) else {}

@@ -20,7 +20,6 @@ from spotwright.engine.events import (
     NodeChanged,
     NoticeGiven,
     NoticeWithdrawn,
-    RunReset,
 )
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.waits import in_vain_at
@@ -68,7 +67,6 @@ class _Seen:
     decided: AttemptDecided | None = None
     halted_at: float | None = None
     agent: bool = False  # a notice came with the id that its source gave it, so the agent of the node told it
-    budgets_since: float = 0.0
 
 
 def attempt_panel(reader: RunReader, path: str, number: int, costs: Account | None = None) -> dict[str, Any]:
@@ -157,8 +155,6 @@ def _look(reader: RunReader, task: TaskState, attempt: AttemptState) -> _Seen:
                 if _concerns(event, task, attempt):
                     seen.events.append((seq, event))
                     seen.agent |= isinstance(event, NoticeGiven) and bool(event.id) and is_in_cluster(reader.state)
-                elif isinstance(event, RunReset) and event.at <= attempt.placed_at:
-                    seen.budgets_since = event.at
             elif event.attempt == attempt.number and event.task == task.path:
                 seen.events.append((seq, event))
                 if isinstance(event, AttemptDecided):
@@ -315,7 +311,7 @@ def _followed(
     if attempt.cause is None:
         return None
     decided = seen.decided
-    before, after = spent_around(state, task, attempt, seen.budgets_since)
+    before, after = spent_around(state, task, attempt)
     rungs = task.plan.ladder.rungs
     rung = decided.rung if decided is not None else None
     run = {"run": name, "orchestrator": state.meta.orchestrator}

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import node_labels, providers
 from spotwright.clouds.providers import INSTANCE_TYPE, ZONE
+from spotwright.kube.pod import scheduling_of
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
 from spotwright.placing.documents import Document
-from spotwright.placing.pod_spec import TEXT, check_value, pod_constraints
+from spotwright.placing.pod_spec import TEXT, check_value
 from spotwright.scheduling.ladder import has_accelerators
 
 __all__ = [
@@ -296,7 +297,7 @@ class QueueFiles:
             (own,) if own is not None and is_own else tuple(fitting),
             labels,
             tuple(taint for taint in taints if taint.effect in _REPELLING),
-            pod_constraints({"tolerations": spec.get("tolerations")}).tolerations,
+            scheduling_of({"tolerations": spec.get("tolerations")}).tolerations,
         )
 
 

@@ -7,22 +7,15 @@ met, with a finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from spotwright.clouds import node_labels, providers
 from spotwright.clouds.providers import ZONE
+from spotwright.kube.pod import TERMS, refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_resource
-from spotwright.model.scheduling_terms import (
-    HOSTNAME,
-    Constraints,
-    Expression,
-    Preference,
-    Term,
-    Toleration,
-    is_placeholder,
-)
+from spotwright.model.scheduling_terms import HOSTNAME, Constraints, Expression, is_placeholder
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import ManifestError, Path, show
 from spotwright.placing.patch import value_at
@@ -34,8 +27,6 @@ __all__ = [
     "METADATA",
     "POD",
     "POD_FIELDS",
-    "PREFERRED_TERMS",
-    "REQUIRED_TERMS",
     "TEMPLATE",
     "TEXT",
     "AddFinding",
@@ -43,14 +34,13 @@ __all__ = [
     "PodSpecError",
     "check",
     "check_value",
-    "pod_constraints",
     "pod_requests",
     "read_constraints",
     "read_requests",
     "refuse_at_template",
     "refuse_misplaced",
+    "refuse_scheduling",
     "tell_assumptions",
-    "truth_values",
 ]
 
 
@@ -105,14 +95,6 @@ def _asked(one: Expression) -> str:
     return f"{one.key} {one.operator} {', '.join(one.values)}".strip()
 
 
-REQUIRED_TERMS = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-PREFERRED_TERMS = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
-
-
-_CONSTRAINING = frozenset({"affinity", "nodeSelector", "tolerations"})
-_ANYWHERE = Constraints()
-
-
 class PodSpecError(ValueError):
     """A quantity of a pod spec that cannot be read; ``path`` leads to it inside the spec."""
 
@@ -134,14 +116,20 @@ def read_requests(ctx: PlaceContext, spec: Path) -> Resources:
 
 
 def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
-    """:func:`pod_constraints` of the pod spec at a path of the object; what nobody can check before it runs is reported."""
+    """:func:`scheduling_of` of the pod spec at a path of the object; what nobody can check before it runs is reported."""
     pod = _spec(ctx, spec)
     ctx.editor.steps.charge(
         len(ctx.config.pools) * (2 + _size_of_constraints(pod))
     )  # each pool is compared with each of them
-    given = pod_constraints(pod)
-    tell_assumptions(given, ctx.config.pools, ctx.add_finding, (*spec, "nodeSelector"), (*spec, *REQUIRED_TERMS))
+    given = scheduling_of(pod)
+    tell_assumptions(given, ctx.config.pools, ctx.add_finding, (*spec, "nodeSelector"), (*spec, *TERMS))
     return given
+
+
+def refuse_scheduling(ctx: PlaceContext, spec: Path) -> None:
+    """Raise :class:`ManifestError` for what the API server refuses in the fields by which a pod's nodes are chosen."""
+    for one in refusals_of(_spec(ctx, spec)):
+        raise ctx.problem((*spec, *one.path), one.text)
 
 
 def _size_of_constraints(pod: Mapping[str, Any]) -> int:
@@ -201,60 +189,6 @@ def _container(path: Path, container: Any) -> dict[str, int]:
             except (ValueError, TypeError) as error:
                 raise PodSpecError((*path, "resources", kind, name), str(error)) from error
     return amounts
-
-
-def pod_constraints(spec: Mapping[str, Any]) -> Constraints:
-    """A pod's own tolerations, node selector and node affinity."""
-    if _CONSTRAINING.isdisjoint(spec):
-        return _ANYWHERE
-    selector = spec.get("nodeSelector") or {}
-    required = value_at(spec, REQUIRED_TERMS) or ()
-    preferred = value_at(spec, PREFERRED_TERMS) or ()
-    return Constraints(
-        tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or () if isinstance(t, dict)),
-        selector={str(key): _text(value) for key, value in selector.items()} if isinstance(selector, dict) else {},
-        required=tuple(_term(term) for term in required),
-        preferred=tuple(Preference(_weight(p.get("weight")), _term(p.get("preference") or {})) for p in preferred),
-    )
-
-
-def truth_values(selector: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The keys of a node selector whose values are truth values, which the API server refuses, and what to write."""
-    for key, value in selector.items():
-        if isinstance(value, bool):
-            word = _text(value)
-            yield key, f'{word} is a truth value, and labels are texts: write "{word}" in quotes'
-
-
-def _text(value: Any) -> str:
-    """A value of a label or taint; a truth value without quotes as YAML writes it, which is what was meant."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _weight(given: Any) -> int:
-    return given if isinstance(given, int) else 1
-
-
-def _toleration(given: Mapping[str, Any]) -> Toleration:
-    seconds = given.get("tolerationSeconds")
-    return Toleration(
-        key=str(given.get("key") or ""),
-        operator=str(given.get("operator") or "Equal"),
-        value="" if given.get("value") is None else _text(given["value"]),
-        effect=str(given.get("effect") or ""),
-        seconds=int(seconds) if isinstance(seconds, int) else None,
-    )
-
-
-def _term(given: Mapping[str, Any]) -> Term:
-    return Term(_expressions(given.get("matchExpressions")), _expressions(given.get("matchFields")))
-
-
-def _expressions(given: Any) -> tuple[Expression, ...]:
-    return tuple(
-        Expression(str(e.get("key")), str(e.get("operator")), tuple(_text(value) for value in e.get("values") or ()))
-        for e in given or ()
-    )
 
 
 TEXT = "text"

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
 from spotwright.clouds import providers
+from spotwright.clouds.provider import CLUSTER_AUTOSCALER
+from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.affinity import Expression, attraction, off_idle_gpus
 from spotwright.placing.context import (
@@ -35,16 +36,8 @@ from spotwright.placing.context import (
 from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
 from spotwright.placing.environment import AttemptIdentity, add_environment, add_library, torchrun_words
 from spotwright.placing.kueue_flavors import ClusterQueue, Flavor, QueueFiles, exclusion, refusal
-from spotwright.placing.pod_spec import (
-    METADATA,
-    POD,
-    PREFERRED_TERMS,
-    REQUIRED_TERMS,
-    check,
-    read_constraints,
-    read_requests,
-    truth_values,
-)
+from spotwright.placing.pod_change import OWN_ANNOTATION, PodChange, grace_period_of, write
+from spotwright.placing.pod_spec import METADATA, POD, check, read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 from spotwright.scheduling.ladder import Ladder, Work, build
 
@@ -54,9 +47,10 @@ __all__ = [
     "Role",
     "add_pod_metadata",
     "add_shields",
+    "change_of",
     "conflicting_path",
-    "longest_grace",
     "no_pool_fits",
+    "note_own",
     "place_pod",
     "queue_of",
     "settle_queue",
@@ -65,7 +59,6 @@ __all__ = [
     "tolerations_of",
     "warn_of_preference",
     "warn_of_undecided",
-    "with_condition",
 ]
 
 
@@ -76,7 +69,7 @@ def conflicting_path(ctx: PlaceContext, spec: Path, refusals: Mapping[str, str])
         if f"node selector asks for {key}=" in reasons:
             return (*spec, "nodeSelector", key)
     if "required node affinity" in reasons:
-        return (*spec, *REQUIRED_TERMS)
+        return (*spec, *TERMS)
     if (
         "it asks for" in reasons and ctx.editor.document.get((*spec, "containers")) is not MISSING
     ):  # else Spark's requests
@@ -84,9 +77,6 @@ def conflicting_path(ctx: PlaceContext, spec: Path, refusals: Mapping[str, str])
             if isinstance(container, dict) and container.get("resources"):
                 return (*spec, "containers", index, "resources")
     return spec
-
-
-_RESERVE = 5  # seconds of the notice that are left for the kubelet after the grace period
 
 
 class Duty(StrEnum):
@@ -178,7 +168,7 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
             ctx.add_finding(Level.NOTE, ctx.at("metadata"), f"{ctx.get('kind')} {ctx.name}: {text}")
     if policy.spot is None:
         return Placed(policy, Ladder(()), report)
-    _refuse_truth_values(ctx, (*role.spec, "nodeSelector"))
+    refuse_scheduling(ctx, role.spec)
     if not ladder.rungs:
         path = conflicting_path(ctx, role.spec, ladder.refusals)
         raise no_pool_fits(ctx, path, role.name, role.path, policy, ladder)
@@ -228,18 +218,29 @@ def _check(ctx: PlaceContext, role: Role) -> None:
         check(ctx, (*role.template, "metadata"), METADATA)
 
 
-def _refuse_truth_values(ctx: PlaceContext, selector: Path) -> None:
-    """Raise :class:`ManifestError` for a truth value in a node selector, which the API server refuses."""
-    for key, text in truth_values(ctx.editor.get(selector) or {}):
-        raise ctx.problem((*selector, key), text)
-
-
 def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
     """Write what brings the pods to their pools, and the grace period within the notice."""
-    ctx.editor.extend((*role.spec, "tolerations"), tolerations_of(placed.ladder))
-    _attract(ctx, role, placed, work)
+    queue = "" if role.is_inherited else _queue_of_role(ctx, role)
+    also = placed.ladder.idle if role.is_inherited else ()
+    change = change_of(
+        ctx, role.spec, placed, work, queue=queue, also=also, is_apart=not (role.holder or role.is_inherited)
+    )
+    if change.preferred:
+        used = [ctx.config.pools[name] for name in (*placed.report.pools, *also)]
+        warn_of_preference(ctx, role.spec, role.name, used)
     if not role.holder:
-        _limit_grace(ctx, role, placed, [ctx.config.pools[name] for name in placed.report.pools])
+        change = replace(change, grace_period=_limited_grace(ctx, role, placed))
+    own = change.own_in(ctx.editor.get((*role.spec, *TERMS)) or ())
+    write(ctx.editor, role.spec, change)
+    if own and role.template is not None:
+        note_own(ctx, (*role.template, "metadata"), own)
+
+
+def note_own(ctx: PlaceContext, metadata: Path, own: Mapping[str, Any]) -> None:
+    """Note in the metadata of pods which of the conditions that equal ours are their author's, where they are placed first."""
+    annotations = ctx.editor.get((*metadata, "annotations")) or {}
+    if own and POLICY_ANNOTATION not in annotations:
+        _add_missing(ctx, metadata, {"annotations": {OWN_ANNOTATION: json.dumps(own, separators=(",", ":"))}})
 
 
 def _write_marks(ctx: PlaceContext, role: Role, placed: Placed) -> None:
@@ -275,28 +276,36 @@ def tolerations_of(ladder: Ladder) -> list[dict[str, str]]:
     return [Taint(one.key, one.value, one.effect).toleration_fields for one in wanted]
 
 
-def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
-    """Add node affinity for the ladder: required for one kind of capacity, preferred for both, except under Kueue."""
+def change_of(
+    ctx: PlaceContext,
+    at: Path,
+    placed: Placed,
+    work: Work,
+    *,
+    queue: str = "",
+    also: Sequence[str] = (),
+    is_apart: bool = True,
+    later: Sequence[Expression] = (),
+) -> PodChange:
+    """The change that brings pods to the pools of their ladder, and to those of ``also``; warnings go to the path ``at``.
+
+    One kind of capacity is required; of both, spot is preferred, except in a ``queue`` of Kueue. ``is_apart``: work without GPUs
+    is kept off GPU pools. ``later`` are conditions that hold from some attempt on.
+    """
     pools = ctx.config.pools
-    names = (*placed.report.pools, *(placed.ladder.idle if role.is_inherited else ()))
-    used = [pools[name] for name in names]
-    wanted = attraction(placed.policy, used, pools)
-    queue = "" if role.is_inherited else _queue_of_role(ctx, role)
+    wanted = attraction(placed.policy, [pools[name] for name in (*placed.report.pools, *also)], pools)
+    required: list[Expression] = []
     if placed.ladder.undecided:
-        wanted, required = wanted.as_wish, []
-        warn_of_undecided(ctx, role.spec, role.name, placed)
+        wanted = wanted.as_wish
+        warn_of_undecided(ctx, at, placed.report.name, placed)
     else:
-        off = [] if role.holder or role.is_inherited else off_idle_gpus(work, placed.ladder, wanted, pools)
-        required = [*wanted.required, *off]
+        apart = off_idle_gpus(work, placed.ladder, wanted, pools) if is_apart else []
+        required = [*wanted.required, *apart, *later]
         if queue:
-            required += settle_queue(ctx, role.spec, placed, work, required, queue)
-    for expression in required:
-        _require(ctx, role, expression)
-    _require_any(ctx, role, wanted.any_of)
-    items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
-    if items and not queue:
-        ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)
-        warn_of_preference(ctx, role.spec, role.name, used)
+            required += settle_queue(ctx, at, placed, work, required, queue)
+    return PodChange(
+        tuple(tolerations_of(placed.ladder)), tuple(required), wanted.any_of, () if queue else wanted.preferred
+    )
 
 
 def _queue_of_role(ctx: PlaceContext, role: Role) -> str:
@@ -395,39 +404,6 @@ _BY_QUOTA = (
 )
 
 
-def _require(ctx: PlaceContext, role: Role, expression: dict[str, object]) -> None:
-    """Add a condition to every required term; terms are alternatives, so a term of its own would allow more nodes."""
-    terms = (*role.spec, *REQUIRED_TERMS)
-    present = ctx.editor.get(terms)
-    if present is None:
-        ctx.editor.add(terms, [{"matchExpressions": [expression]}])
-        return
-    if not present:
-        raise ctx.problem(terms, "the API server refuses an empty list here: add a term, or remove the list")
-    for index, term in enumerate(present):
-        if any(term.values()):  # a term without a condition matches no node, and has to stay so
-            ctx.editor.extend((*terms, index, "matchExpressions"), [expression])
-
-
-def _require_any(ctx: PlaceContext, role: Role, expressions: Sequence[Expression]) -> None:
-    """Require one of these conditions beside every required term: each term is there once with each of them."""
-    terms = (*role.spec, *REQUIRED_TERMS)
-    if not expressions:
-        return
-    first, *others = expressions
-    present = [deepcopy(term) for term in ctx.editor.get(terms) or [{}]]
-    copies = [
-        with_condition(term, one) for one in others for term in present if any(term.values()) or len(present) == 1
-    ]
-    _require(ctx, role, first)
-    ctx.editor.extend(terms, copies)
-
-
-def with_condition(term: Mapping[str, Any], condition: Expression) -> dict[str, Any]:
-    """A copy of a node selector term with one more condition."""
-    return {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), condition]}
-
-
 def warn_of_undecided(ctx: PlaceContext, path: Path, name: str, placed: Placed) -> None:
     """Warn that nothing is required of nodes beside a condition that only the run decides: with some values no node would fit."""
     keys = ", ".join(dict.fromkeys(one.key for one in placed.ladder.undecided))
@@ -444,30 +420,26 @@ def warn_of_preference(ctx: PlaceContext, path: Path, name: str, used: Sequence[
         ctx.add_finding(Level.WARNING, path, f"{name}: {PREFERENCE_IGNORED}; use {advice}")
 
 
-def _limit_grace(ctx: PlaceContext, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
-    """Limit the grace period to the shortest notice of the role's spot pools."""
+def _limited_grace(ctx: PlaceContext, role: Role, placed: Placed) -> int | None:
+    """The grace period that the role's pods get, within the shortest notice of its spot pools; their own stays."""
+    used = [ctx.config.pools[name] for name in placed.report.pools]
     notice = shortest_notice(used, simulated=ctx.config.is_built_in)
-    if notice is None:
-        return
     path = (*role.spec, "terminationGracePeriodSeconds")
-    limit = longest_grace(notice)
     given = ctx.editor.get(path)
-    is_set = placed.policy.sources.get("grace_period") != BUILT_IN.source
     if given is not None:
-        if isinstance(given, int) and given > notice:
+        if notice is not None and isinstance(given, int) and given > notice:
             text = (
                 f"{role.name}: the grace period of {given}s is longer than the notice of {notice:g}s, and will be cut"
             )
             ctx.add_finding(Level.WARNING, path, text)
-        return
-    wanted = int(placed.policy.grace_period)
-    if wanted > limit:
+        return None
+    grace, wanted = grace_period_of(placed.policy, notice), int(placed.policy.grace_period)
+    if grace is not None and grace < wanted:
         source = placed.policy.sources["grace_period"]
-        text = f"{role.name}: the grace period of {wanted}s ({source}) is cut to {limit}s"
+        text = f"{role.name}: the grace period of {wanted}s ({source}) is cut to {grace}s"
         text += f": the shortest notice of its spot pools is {notice:g}s"
-        ctx.add_finding(Level.WARNING if is_set else Level.NOTE, role.spec, text)
-    if is_set or wanted > limit:
-        ctx.editor.add(path, min(wanted, limit))
+        ctx.add_finding(Level.NOTE if source == BUILT_IN.source else Level.WARNING, role.spec, text)
+    return grace
 
 
 def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float | None:
@@ -479,11 +451,6 @@ def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float |
     if simulated:
         return min((providers.default_notice_of_pods(pool.provider) for pool in spot), default=None)
     return min(map(providers.notice_of_pods, spot), default=None)
-
-
-def longest_grace(notice: float) -> int:
-    """The longest grace period, in whole seconds, that ends within a notice."""
-    return max(1, int(notice - _RESERVE))
 
 
 def add_pod_metadata(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Duty = Duty.WORKER) -> None:
@@ -518,18 +485,18 @@ def shields(duty: Duty, target: Mapping[str, str], pools: Iterable[Pool], keys: 
     """
     if duty not in _DEAR:
         return {}
-    autoscaler = target.get("autoscaler", "cluster-autoscaler")
+    autoscaler = target.get("autoscaler", CLUSTER_AUTOSCALER)
     asks_for_karpenter = any(key.startswith(_OF_KARPENTER) for key in keys)
     found = {}
-    if asks_for_karpenter or autoscaler == "karpenter" or any(map(_is_made_by_karpenter, pools)):
+    if asks_for_karpenter or autoscaler != CLUSTER_AUTOSCALER or any(map(_is_made_by_karpenter, pools)):
         found[_DO_NOT_DISRUPT] = "true"
-    if autoscaler == "cluster-autoscaler" and not asks_for_karpenter:
+    if autoscaler == CLUSTER_AUTOSCALER and not asks_for_karpenter:
         found[_SAFE_TO_EVICT] = "false"
     return found
 
 
 def _is_made_by_karpenter(pool: Pool) -> bool:
-    return pool.provider is Provider.KARPENTER or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
+    return not providers.of(pool).has_groups or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
 
 
 def add_shields(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.WORKER) -> None:

@@ -21,6 +21,7 @@ from spotwright.clouds.cluster_autoscaler import (
     read_status,
 )
 from spotwright.errors import InputError
+from spotwright.kube.object_fields import mapping
 
 __all__ = ["NAMESPACE", "priorities_of", "status_of", "weights_of"]
 
@@ -53,15 +54,15 @@ def weights_of(node_pools: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """The weights of Karpenter's NodePools, by name."""
     found: dict[str, int] = {}
     for node_pool in node_pools:
-        weight = _mapping(node_pool.get("spec")).get("weight", _DEFAULT_WEIGHT)
-        name = str(_mapping(node_pool.get("metadata")).get("name", ""))
+        weight = mapping(node_pool.get("spec")).get("weight", _DEFAULT_WEIGHT)
+        name = str(mapping(node_pool.get("metadata")).get("name", ""))
         found[name] = weight if isinstance(weight, int) else _DEFAULT_WEIGHT
     return found
 
 
 def _data(config_map: Mapping[str, Any], key: str) -> Any:
     """The YAML under a key. Raises :class:`ValueError` for a text that is too long, or no YAML."""
-    text = _mapping(config_map.get("data")).get(key)
+    text = mapping(config_map.get("data")).get(key)
     if not isinstance(text, str):
         raise ValueError("there is no such key")
     if len(text) > _LONGEST:
@@ -71,7 +72,3 @@ def _data(config_map: Mapping[str, Any], key: str) -> Any:
         return yaml.load(text, Loader=_LOADER) if len(documents) == 1 else None  # noqa: S506  # the safe loader, in C
     except (yaml_composer.ComposeError, yaml.YAMLError, UnicodeEncodeError, ValueError) as error:
         raise ValueError(f"it is no YAML that can be read ({str(error).splitlines()[0]})") from None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

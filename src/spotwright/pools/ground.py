@@ -20,11 +20,12 @@ from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.config import Config
 from spotwright.errors import InputError
+from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.placing.documents import ManifestError, Path, parse, show
-from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_constraints, pod_requests
+from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_requests
 from spotwright.pools.autoscaler_config_maps import priorities_of, status_of
 from spotwright.pools.node_pool_files import TOOLS, is_listing
 from spotwright.pools.request import (
@@ -471,7 +472,9 @@ def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
     for spec in _pod_specs(document, (), {}):
         try:
             check_value(spec, (), spec.value, POD)
-            yield PodWork(where, kind, spec.value, pod_constraints(spec.value), pod_requests(spec.value))
+            for one in refusals_of(spec.value):
+                raise spec.problem(one.path, one.text)
+            yield PodWork(where, kind, spec.value, scheduling_of(spec.value), pod_requests(spec.value))
         except PodSpecError as error:
             yield _unread(where, spec.problem(error.path, str(error)))
         except ManifestError as error:

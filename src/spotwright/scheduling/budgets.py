@@ -88,14 +88,14 @@ class Useless(NamedTuple):
 class LadderPosition(NamedTuple):
     """An attempt's position on its ladder.
 
-    ``first`` is the rung that it started on, ``rung`` the rung that it ran on: they differ where it climbed while it was pending
-    (row 7). ``pool`` is the pool of its node, ``None`` where it was never bound to one. ``stalled`` is the
+    ``rung`` is the rung that it ran on. ``has_climbed``: it started on another one, and climbed while it was pending (row 7).
+    ``pool`` is the pool of its node, ``None`` where it was never bound to one. ``stalled`` is the
     result of :func:`count_stalled` after an interruption; ``None`` stands for the number of interruptions. ``useless`` is that of
     :func:`count_useless`, for a task with a deadline.
     """
 
-    first: int
     rung: int
+    has_climbed: bool = False
     pool: str | None = None
     stalled: int | None = None
     useless: Useless = Useless()
@@ -257,7 +257,7 @@ def _rung_after_interruption(position: LadderPosition, allowed: tuple[int, ...],
     an on-demand rung by turn: only ``fall_back_after`` and ``pending_timeout`` lead there.
     """
     turn = tuple(index for index in allowed if ladder.rungs[index].spot is not False) or allowed
-    if position.first != position.rung or position.rung not in turn:
+    if position.has_climbed or position.rung not in turn:
         return turn[0]
     return turn[(turn.index(position.rung) + 1) % len(turn)]
 

@@ -1,21 +1,23 @@
 """Decides the next attempt of a task from the endings of those before: its number, its rung, or that a budget is spent.
 
-The local engine follows a task from decision to decision. In a cluster an orchestrator starts the attempts, and a webhook meets
-each new pod with nothing but what was recorded. Both ask :mod:`spotwright.scheduling.budgets`, ending by ending, so that the same
-endings lead to the same rung.
+The local engine, the recorder of a workload and the webhook ask :func:`next_rung`, so that the same endings lead to the same
+rung. The webhook meets each new pod with nothing but what was recorded: a decision that was recorded holds, and where the record
+is late the same function computes it. What follows one ending says :mod:`spotwright.scheduling.budgets`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
 from spotwright.scheduling.budgets import (
     BudgetUse,
+    Decision,
     FollowUp,
     LadderPosition,
+    Useless,
     after_attempt,
     first_rung,
     next_rung_while_pending,
@@ -23,16 +25,17 @@ from spotwright.scheduling.budgets import (
 )
 from spotwright.scheduling.ladder import Ladder
 
-__all__ = ["NextAttempt", "PastAttempt", "next_attempt"]
+__all__ = ["ByDeadline", "NextAttempt", "PastAttempt", "next_rung"]
 
 
-@dataclass(frozen=True, slots=True)
-class PastAttempt:
+class PastAttempt(NamedTuple):
     """One recorded attempt of a task.
 
     ``cause`` is ``None`` while it runs, and as long as its ending is not known. ``pools`` are those of the rung for which it was
-    admitted, or of all rungs, ``pool`` that of its node. ``waited_in_vain``: it was taken back because it had no node and none
-    was on its way; the next attempt waits for a node of the pools ``then``.
+    admitted, or of all rungs, ``pool`` that of its node. ``has_climbed``: it left the rung on which it began to wait.
+    ``waited_in_vain``: it was taken back because it had no node and none was on its way. ``then`` are the pools of the rung that
+    was recorded for the next attempt; empty: nothing was. ``rung`` is its index on the ladder, where the ladder is the one of
+    then. ``stalled`` and ``useless`` are those of :class:`~spotwright.scheduling.budgets.LadderPosition`.
     """
 
     cause: Cause | None = None
@@ -41,62 +44,77 @@ class PastAttempt:
     waited_in_vain: bool = False
     then: tuple[str, ...] = ()
     has_ended: bool = True
+    has_climbed: bool = False
+    rung: int | None = None
+    stalled: int | None = None
+    useless: Useless = Useless()
 
 
-@dataclass(frozen=True, slots=True)
-class NextAttempt:
+class NextAttempt(NamedTuple):
     """The decision about the next attempt.
 
-    ``number`` counts from 1. ``rung`` is its index on the ladder. ``refusal`` says which budget is spent and which attempts spent
-    it; empty if the attempt may run. ``is_certain`` is false where the cause of an attempt that has ended is not known: then the
-    rung is the last certain one. ``is_first``: for certain, neither an interruption nor a wait in vain has decided about
-    its rung.
+    ``number`` counts from 1. ``rung`` is its index on the ladder. ``following`` is what follows the last ending that is known;
+    ``None`` before the first one. ``refusal`` says which budget is spent and which attempts spent it; empty if the attempt may
+    run. ``is_certain`` is false where the cause of an attempt that has ended is not known: then the rung is the last certain one.
+    ``is_first``: for certain, neither an interruption nor a wait in vain has decided about its rung.
     """
 
     number: int
     rung: int
     why: str = ""
     refusal: str = ""
-    spent: BudgetUse = field(default_factory=BudgetUse)
+    spent: BudgetUse = BudgetUse()
     is_certain: bool = True
     is_first: bool = False
+    following: Decision | None = None
 
 
-def next_attempt(
-    history: Sequence[PastAttempt], policy: Policy, ladder: Ladder, without: Collection[str] = ()
+ByDeadline = Callable[[Decision, LadderPosition], Decision]
+"""Replaces what follows the last attempt, which is tried again, by what its deadline says: row 8 in place of row 6."""
+
+
+def next_rung(
+    history: Sequence[PastAttempt],
+    policy: Policy,
+    ladder: Ladder,
+    without: Collection[str] = (),
+    deadline: ByDeadline | None = None,
 ) -> NextAttempt:
     """Decide about the attempt after those in ``history``, which are in order of their creation.
 
     ``without`` are pools that are left out for now because they have no capacity; if every allowed rung is left out, the first of
-    them counts. A budget is spent only by known causes, so missing facts never refuse an attempt.
+    them counts. A budget is spent only by known causes, so missing facts never refuse an attempt. A budget that is spent stays
+    spent; where an attempt ran all the same, it moves the rung as any other.
     """
-    spent = BudgetUse()
-    rung = first = first_rung(spent, policy, ladder)
-    why = "first attempt"
+    spent, rung = BudgetUse(), first_rung(BudgetUse(), policy, ladder)
+    why, refusal, following = "first attempt", "", None
     for number, past in enumerate(history, 1):
         if past.waited_in_vain:
             waited_on = _index(past, ladder, rung)
-            first = first if waited_on == rung else waited_on
             climbed = rung_after_waiting(waited_on, spent, policy, ladder, ())
-            rung = _index(PastAttempt(pools=past.then), ladder, waited_on if climbed is None else climbed)
-            why = f"attempt {number} had no node, and none was on its way"
+            told = f"attempt {number} had no node, and none was on its way"
+            following = Decision(FollowUp.RETRY, told, waited_on if climbed is None else climbed)
+        elif past.cause is not None:
+            admitted = _index(past, ladder, rung)
+            position = LadderPosition(admitted, past.has_climbed, past.pool, past.stalled, past.useless)
+            following = after_attempt(past.cause, spent, position, policy, ladder)
+            spent = spent.after(past.cause)
+            if deadline is not None and number == len(history) and following.then is FollowUp.RETRY:
+                following = deadline(following, position)
+        else:
             continue
-        if past.cause is None:
-            continue
-        admitted = _index(past, ladder, rung)
-        position = LadderPosition(first if admitted == rung else admitted, admitted, past.pool)
-        decision = after_attempt(past.cause, spent, position, policy, ladder)
-        spent = spent.after(past.cause)
-        if decision.then is FollowUp.FAIL:
-            refusal = f"{decision.why} ({_listed(history, past.cause)})"
-            return NextAttempt(len(history) + 1, rung, decision.why, refusal, spent)
-        if decision.then is FollowUp.RETRY:
-            rung = first = decision.rung
-            why = decision.why
+        if following.then is FollowUp.RETRY:
+            rung = _with_pools(past.then, ladder, following.rung)
+            if rung != following.rung:
+                following = _as_recorded(following, rung, ladder, past)
+        elif following.then is FollowUp.FAIL and not refusal:
+            refusal = f"{following.why} ({_listed(history, past.cause)})"
+        if following.then in (FollowUp.RETRY, FollowUp.FAIL):
+            why = following.why
     rung = _with_capacity(rung, spent, policy, ladder, without)
     known = all(past.cause is not None or past.waited_in_vain or not past.has_ended for past in history)
     is_first = known and not any(past.waited_in_vain or (past.cause and past.cause.is_interruption) for past in history)
-    return NextAttempt(len(history) + 1, rung, why, "", spent, known, is_first)
+    return NextAttempt(len(history) + 1, rung, why, refusal, spent, known, is_first and not refusal, following)
 
 
 def _index(past: PastAttempt, ladder: Ladder, rung: int) -> int:
@@ -104,14 +122,28 @@ def _index(past: PastAttempt, ladder: Ladder, rung: int) -> int:
 
     ``rung`` if the ladder of today has neither.
     """
-    exact = (index for index, one in enumerate(ladder.rungs) if one.pools == past.pools)
+    if past.rung is not None:
+        return past.rung
     of_node = (index for index, one in enumerate(ladder.rungs) if past.pool in one.pools)
-    return next(exact, next(of_node, rung))
+    return _with_pools(past.pools, ladder, next(of_node, rung))
+
+
+def _with_pools(pools: tuple[str, ...], ladder: Ladder, rung: int) -> int:
+    """The index of the rung with these pools; ``rung`` if the ladder has none."""
+    return next((index for index, one in enumerate(ladder.rungs) if one.pools == pools), rung)
+
+
+def _as_recorded(following: Decision, rung: int, ladder: Ladder, past: PastAttempt) -> Decision:
+    """The decision with the rung that was recorded, where today's ladder or policy would choose another one."""
+    if past.waited_in_vain:
+        return following._replace(rung=rung)
+    where = ", ".join(ladder.rungs[rung].pools)
+    return following._replace(rung=rung, why=f"{following.why.partition(':')[0]}: on {where}, as was recorded")
 
 
 def _with_capacity(rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder, without: Collection[str]) -> int:
     """The rung, or the next allowed one that has a pool which is not left out."""
-    candidate: int | None = rung
+    candidate: int | None = rung if without else None
     while candidate is not None:
         if any(pool not in without for pool in ladder.rungs[candidate].pools):
             return candidate
@@ -119,9 +151,9 @@ def _with_capacity(rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder, 
     return rung
 
 
-def _listed(history: Sequence[PastAttempt], cause: Cause) -> str:
+def _listed(history: Sequence[PastAttempt], cause: Cause | None) -> str:
     """The attempts that spent the same budget as this cause: ``attempts 1, 3``."""
-    spent = BudgetUse().after(cause)
+    spent = BudgetUse().after(cause) if cause is not None else None
     numbers = [
         str(number)
         for number, past in enumerate(history, 1)

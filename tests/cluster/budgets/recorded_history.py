@@ -17,12 +17,13 @@ from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
-from spotwright.cluster.attempt_lookup import Histories, _before, _merged
+from spotwright.cluster.attempt_lookup import Histories, before
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import task_name, templates_of
 from spotwright.config import Config
+from spotwright.engine.attempt_history import set_history
 from spotwright.records.state_folder import StateFolder
 
 __all__ = ["RecordedWorkload", "reference"]
@@ -78,8 +79,8 @@ class RecordedWorkload:
         name = task_name(pod, self._owners).path
         history = self._histories.of(self._owners[-1])
         gang = f"{self._owners[1]['metadata']['uid']}/{restart}" if len(self._owners) > 1 and self._is_set else ""
-        known = history.of(name)
-        past = _merged(history, gang, name) if gang else _before(known, len(known) + 1)
+        made = len(history.tasks[name].attempts) if name in history.tasks else 0
+        past = set_history(history, gang, name) if gang else before(history, name, made + 1)
         outcome = admit_pod(pod, self._config, PodFacts(past, has_begun=gang in self._begun), IMAGE)
         if outcome.verdict == "pod is refused":
             return False

@@ -21,6 +21,7 @@ from spotwright import config as configuration
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import Histories
 from spotwright.config import Config
+from spotwright.engine.attempt_history import past_of
 from spotwright.kinds.job import REFUSED
 from spotwright.records.state_folder import StateFolder
 
@@ -153,7 +154,8 @@ def refusal_of(config: Any, histories: Histories, root: dict[str, Any]) -> str:
         "metadata": metadata,
         "spec": {"containers": [{"name": "main", "image": "a"}]},
     }
-    history = [attempt.past for attempt in histories.of(root).of("train")]
+    recorded = histories.of(root).tasks
+    history = [past_of(attempt) for attempt in recorded["train"].attempts] if recorded else ()
     outcome = admit_pod(new, config, PodFacts(history), "busybox:1")
     marks = {
         each["path"].rpartition("~1")[2]: each["value"] for each in outcome.patch if "annotations/" in each["path"]

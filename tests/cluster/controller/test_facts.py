@@ -18,11 +18,13 @@ from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster import attempt_numbers as ledgers
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import Admission, PodFacts
+from spotwright.cluster.attempt_lookup import Histories
 from spotwright.cluster.attempt_numbers import Ledger
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
 from spotwright.model.attempts import Cause
+from spotwright.records.state_folder import StateFolder
 
 PODS = "/api/v1/namespaces/team-a/pods"
 
@@ -82,6 +84,22 @@ def test_an_end_that_nobody_recorded_in_time_is_no_known_end(cluster: Cluster, m
     first, second = find(cluster, job(), request(job(), "one"), request(job(), "two"))
     assert (first.number, second.number) == (1, 2)
     assert [past.cause for past in second.history] == [None]
+    assert (first.is_late, second.is_late) == (False, True)
+
+
+def test_runs_that_are_read_by_turns_within_little_memory_keep_their_histories(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_EVENTS_KEPT", 10)
+    roots = [job(name, uid=f"uid-{name}") for name in ("one", "two")]
+    histories = Histories(StateFolder.open(cluster.folder))
+    for number in range(1, 4):
+        for root in roots:
+            name = f"{root['metadata']['name']}-{number}"
+            cluster.look(root, pod(name, root, node="n1", phase="Failed", exit_code=3))
+            tasks = histories.of(root).tasks
+            assert [len(task.attempts) for task in tasks.values()] == [number]
+            assert len(histories._readers) == 1
 
 
 def test_a_dry_run_gives_out_no_number(cluster: Cluster) -> None:

@@ -15,8 +15,11 @@ from tests.cluster.watching.watched_cluster import Cluster
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts
-from spotwright.cluster.attempt_lookup import RunHistory
+from spotwright.cluster.attempt_lookup import NO_PLAN
+from spotwright.engine.attempt_history import restarts_before
 from spotwright.engine.events import AttemptAdopted, AttemptTakenBack
+from spotwright.engine.fold import fold
+from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FIRST_PAUSE
 
@@ -81,13 +84,13 @@ def test_an_error_of_a_leader_on_on_demand_leaves_the_workers_on_spot(gang: Reco
 
 
 def test_the_restarts_of_another_set_of_the_same_run_are_no_history() -> None:
-    history = RunHistory()
+    history = RunState([NO_PLAN])
     for number, (task, gang) in enumerate([("one/node", "a/0"), ("two/node", "b/0"), ("two/node", "b/1")]):
-        attempt = len(history.of(task)) + 1
+        attempt = len(history.tasks[task].attempts) + 1 if task in history.tasks else 1
         adopted = AttemptAdopted(0.0, task, attempt, key=str(number), template="node", pools=("spot",), gang=gang)
-        history.take(adopted)
-    assert [list(members) for members in history.restarts_before("b/2")] == [["two/node"]] * 2
-    assert list(history.restarts_before("b/0")) == []
+        fold(history, adopted)
+    assert [list(members) for members in restarts_before(history, "b/2")] == [["two/node"]] * 2
+    assert list(restarts_before(history, "b/0")) == []
 
 
 def test_a_worker_that_waited_in_vain_moves_the_workers_and_leaves_their_pool_out_for_its_set(

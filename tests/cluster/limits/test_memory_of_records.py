@@ -186,9 +186,9 @@ def test_a_review_waits_for_no_end_of_a_run_whose_recording_was_cut(
     made = SilentWatcher(tmp_path / "state")
     flood(made, "flood", "team-a", 5)
     histories = Histories(StateFolder.existing(tmp_path / "state"))
-    assert not histories.of(workflow("flood", "team-a")).is_over
+    assert histories.of(workflow("flood", "team-a")).status is RunStatus.RUNNING
     flood(made, "flood", "team-a", 60)
-    assert histories.of(workflow("flood", "team-a")).is_over
+    assert histories.of(workflow("flood", "team-a")).status is RunStatus.STOPPED
     made.close()
 
 

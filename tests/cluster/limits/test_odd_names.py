@@ -89,7 +89,7 @@ def read_all(pod: dict[str, Any], owner: dict[str, Any]) -> None:
     assert task.slots >= 1
     retries_of(pod, [owner])
     templates_of([owner])
-    template_of_pod(task.template, pod, [owner], [{"key": "x"}])
+    template_of_pod(task.template, pod, [owner], [[{"key": "x"}]])
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)

@@ -14,12 +14,12 @@ from spotwright import config as configuration
 from spotwright.clouds import providers
 from spotwright.cluster.found_pools import FoundPool, found_pools, left_out
 from spotwright.config import Config
+from spotwright.kube.pod import scheduling_of
 from spotwright.manifests.files import place_text
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.context import PlaceOptions
 from spotwright.placing.documents import References
-from spotwright.placing.pod_spec import pod_constraints
 from spotwright.pools.catalogue import script
 from spotwright.pools.ground import labels_of, taints_of
 from spotwright.pools.request import Request
@@ -221,7 +221,7 @@ def test_work_that_ran_there_is_placed_on_the_same_nodes(cluster: list[Truth]) -
         spec = plain_yaml.load(placed.text)["spec"]["template"]["spec"]
         last = truth.nodes()[-1]
         lasting = tuple(taint for taint in taints_of(last) if not taint.key.startswith("node.kubernetes.io/"))
-        assert pod_constraints(spec).refusal(labels_of(last), lasting) == "", (name, pools)
+        assert scheduling_of(spec).refusal(labels_of(last), lasting) == "", (name, pools)
 
 
 def arguments(text: str, command: str) -> dict[str, list[str]]:

@@ -162,7 +162,7 @@ class Gang:
     def webhook_sees(self) -> list[Cause | None]:
         histories = Histories(StateFolder.open(self.cluster.folder))
         history = histories.of(self.set)
-        return [each.cause for path in sorted(history.tasks) for each in history.of(path)]
+        return [each.cause for path in sorted(history.tasks) for each in history.tasks[path].attempts]
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.workloads import lineage, outcome_of, task_name, uid_of
+from spotwright.cluster.workloads import lineage, outcome_of, task_name
+from spotwright.kube.object_fields import uid_of
 
 NODE_NAME = "workflows.argoproj.io/node-name"
 

@@ -27,7 +27,7 @@ from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import Container, KubeObject, Pods, init_containers, items_of, mapping_of, matching
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
-from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, truth_values
+from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS
 
 __all__ = ["REFUSED", "RULES", "WRONG_SHAPE"]
 
@@ -415,9 +415,10 @@ def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
         yield Problem(subject.at("metadata", *place), str(error))
 
 
-def _truth_values(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    for key, text in truth_values(mapping_of(pods.value.get("nodeSelector"))):
-        yield Problem((*pods.selector, key), text)
+def _refused_selector(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    for one in pods.refusals:
+        if one.field == "nodeSelector" and not (isinstance(one.value, str) and not one.value.isascii()):
+            yield Problem(pods.at(*one.path), one.text)
 
 
 _TRAINJOB = (
@@ -442,7 +443,7 @@ WRONG_SHAPE = Rule(
     fix="Write the field as the message says.",
     fails=job(ON_SPOT.replace("- {key: kubernetes.azure.com", "  {key: kubernetes.azure.com")),
     passes=job(ON_SPOT),
-    checks=Checks(objects=_unreadable, pods=_truth_values),
+    checks=Checks(objects=_unreadable, pods=_refused_selector),
     source="Kubernetes API reference, PodSpec",
 )
 

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
+from spotwright.clouds.provider_records import COMPUTE_CLASS
 from spotwright.kfp.kfp1 import assigned_calls
 from spotwright.kinds.ray import market_type
 from spotwright.linter.python_source import PythonFile, calls_named, names_spot_label
@@ -39,7 +40,7 @@ from spotwright.linter.subjects import (
     shuns_spot,
     tolerates_spot,
 )
-from spotwright.model.scheduling_terms import Expression, Taint, Toleration, is_placeholder
+from spotwright.model.scheduling_terms import Expression, Taint, is_placeholder
 from spotwright.placing.pods import Duty
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 
@@ -146,7 +147,7 @@ def _no_fallback(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 def _ignored_preference(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if pods.reach is not Reach.PREFERRED or pods.is_queued:
         return
-    if any(one.key == providers.COMPUTE_CLASS for one in pods.conditions):  # which has the order
+    if any(one.key == COMPUTE_CLASS for one in pods.conditions):  # which has the order
         return
     every = list(settings.pools.values())
     used = [
@@ -196,27 +197,9 @@ def _tolerates_everything(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _wrong_toleration(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    for index, given in enumerate(pods.constraints.tolerations):
-        wrong = _refusal(given)
-        if wrong:
-            yield Problem(pods.at("tolerations", index), f"the API server refuses this toleration: {wrong}")
-
-
-def _refusal(given: Toleration) -> str:
-    """Why the API server refuses a toleration. Source: kubernetes, ``pkg/apis/core/validation``, ``ValidateTolerations``."""
-    if any("{{" in part or "${" in part for part in (given.key, given.value, given.operator, given.effect)):
-        return ""
-    if given.operator not in ("Equal", "Exists", "Lt", "Gt"):
-        return f"the operator is Equal or Exists, not {given.operator}"
-    if given.operator == "Exists" and given.value:
-        return "with operator Exists it has no value"
-    if given.operator == "Equal" and not given.key:
-        return "without a key the operator is Exists"
-    if given.effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
-        return f"the effect is NoSchedule, PreferNoSchedule or NoExecute, not {given.effect}"
-    if given.seconds is not None and given.effect not in ("", "NoExecute"):
-        return "tolerationSeconds needs the effect NoExecute"
-    return ""
+    for one in pods.refusals:
+        if one.field == "tolerations":
+            yield Problem(pods.at(*one.path), one.text)
 
 
 def _bound_daemons(pods: Pods, _settings: Settings) -> Iterator[Problem]:

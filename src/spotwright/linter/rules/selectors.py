@@ -9,7 +9,6 @@ kubernetes, ``pkg/apis/core/validation``, ``ValidateNodeSelectorRequirement``.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from spotwright.clouds.label_values import (
     value_meant,
 )
 from spotwright.clouds.providers import ZONE
+from spotwright.kube.pod import PREFERRED, TERMS, wrong_weight
 from spotwright.linter.python_source import PythonFile, calls_named, keyword
 from spotwright.linter.rule import ON_SPOT, PREFERS_SPOT, Checks, Mend, Problem, Rule, Severity, job
 from spotwright.linter.settings import Settings
@@ -32,7 +32,6 @@ from spotwright.linter.subjects import (
     KubeObject,
     Pods,
     alternatives,
-    is_whole,
     items_of,
     mapping_at,
     mapping_of,
@@ -43,7 +42,6 @@ from spotwright.linter.subjects import (
 from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration, contradiction, is_placeholder
 from spotwright.placing.documents import Path
 from spotwright.placing.patch import value_at
-from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS
 
 __all__ = ["RULES", "excluding"]
 
@@ -71,7 +69,7 @@ def _conditions(pods: Pods) -> Iterator[_Condition]:
     for index, term in enumerate(required):
         yield from _of_term(pods, term, (*pods.terms, index), effect)
     for index, wish in enumerate(pods.constraints.preferred):
-        path = pods.at(*PREFERRED_TERMS, index, "preference")
+        path = pods.at(*PREFERRED, index, "preference")
         yield from _of_term(pods, wish.term, path, f"so this preference of {pods.label} has no effect")
 
 
@@ -238,7 +236,7 @@ def _of_several_clouds(pods: Pods, settings: Settings) -> Iterator[Problem]:
     for index, wish in enumerate(pods.constraints.preferred):
         mixed = _mixed(list(wish.term.expressions))
         if mixed:
-            path = pods.terms if pods.form == "K" else pods.at(*PREFERRED_TERMS, index)
+            path = pods.terms if pods.form == "K" else pods.at(*PREFERRED, index)
             yield Problem(path, f"{pods.label} prefers {_enumerated(mixed)}, and no node has all of them")
 
 
@@ -257,8 +255,8 @@ def _enumerated(makers: dict[str, frozenset[str]]) -> str:
 
 def _short(makers: frozenset[str]) -> str:
     """Who makes nodes with a label, in the words of most people: Karpenter only where nobody else does."""
-    others = sorted(one for one in makers if not one.startswith("Karpenter"))
-    return " or ".join(others or (sorted(makers) if len(makers) == 1 else ["Karpenter"]))
+    others = sorted(one for one in makers if " on " not in one)  # rather the cloud than Karpenter on it
+    return " or ".join(others or (sorted(makers) if len(makers) == 1 else [min(makers).partition(" on ")[0]]))
 
 
 def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
@@ -306,55 +304,25 @@ def _renamed(pods: Pods, _settings: Settings) -> Iterator[Problem]:
             yield Problem(path, f"{pods.label} uses the label {key}, which is deprecated", f"Write {RENAMED[key]}.")
 
 
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_DOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
-
-
 def _refused(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    for condition in _conditions(pods):
-        wrong = _refusal(condition.expression)
-        if wrong:
-            yield Problem(condition.path, f"the API server refuses this condition: {wrong}")
-    if pods.form != "K":
-        yield from _refused_terms(pods)
-
-
-def _refused_terms(pods: Pods) -> Iterator[Problem]:
-    """Node affinity without terms or with empty ones, and weights that are out of range."""
-    terms = value_at(pods.value, REQUIRED_TERMS)
-    if isinstance(terms, list) and not terms:
-        yield Problem(pods.terms, "the API server refuses required node affinity without a term")
-    for index, term in enumerate(items_of(terms)):
-        if term == {}:
+    for one in pods.refusals:
+        if one.field == "affinity" and not (isinstance(one.value, str) and not one.value.isascii()):
+            yield Problem(pods.at(*one.path), one.text)
+    for index, term in enumerate(items_of(value_at(pods.value, TERMS)) if pods.form != "K" else ()):
+        if not any(mapping_of(term).values()):  # a misspelt field has a finding of its own
             yield Problem((*pods.terms, index), f"a term without a condition matches no node, for {pods.label}")
-    for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity"):
+    yield from _refused_weights(pods)
+
+
+def _refused_weights(pods: Pods) -> Iterator[Problem]:
+    """Weights of affinity between pods that are out of range."""
+    for kind in ("podAffinity", "podAntiAffinity"):
         preferred = (kind, "preferredDuringSchedulingIgnoredDuringExecution")
         for index, wish in enumerate(items_of(mapping_at(pods.value, "affinity", kind).get(preferred[1]))):
-            weight = mapping_of(wish).get("weight")
-            if isinstance(wish, dict) and (weight is None or (is_whole(weight) and not 1 <= weight <= 100)):
-                said = "it has none" if weight is None else f"not {weight}"
+            wrong = wrong_weight(mapping_of(wish).get("weight")) if isinstance(wish, dict) else ""
+            if wrong:
                 path = (*pods.at("affinity"), *preferred, index)
-                yield Problem(path, f"the API server refuses this preference: its weight is 1 to 100, {said}")
-
-
-def _refusal(one: Expression) -> str:
-    """Why the API server refuses a condition, or why it is never met; empty if neither."""
-    if any(map(is_placeholder, (one.key, one.operator, *one.values))):
-        return ""
-    if one.operator not in _OPERATORS:
-        return f"the operator is {', '.join(_OPERATORS[:-1])} or {_OPERATORS[-1]}, not {one.operator}"
-    if one.operator in ("In", "NotIn") and not one.values:
-        return f"the operator {one.operator} needs values"
-    if one.operator in ("Exists", "DoesNotExist") and one.values:
-        return f"with the operator {one.operator} it has no values"
-    if one.operator in ("Gt", "Lt") and (len(one.values) != 1 or not re.fullmatch(r"[+-]?\d+", one.values[0])):
-        return f"the operator {one.operator} needs one whole number"
-    domain, slash, name = one.key.rpartition("/")
-    if one.key.isascii() and not (_NAME.fullmatch(name) and (not slash or _DOMAIN.fullmatch(domain))):
-        return f"{one.key!r} is no key of a label"
-    wrong = next((value for value in one.values if value.isascii() and value and not _NAME.fullmatch(value)), None)
-    return f"{wrong!r} is no value of a label" if wrong is not None and one.operator in ("In", "NotIn") else ""
+                yield Problem(path, f"the API server refuses this preference: {wrong}")
 
 
 _SPOT_TAINTS = (Taint("kubernetes.azure.com/scalesetpriority", "spot"), Taint("cloud.google.com/gke-spot", "true"))

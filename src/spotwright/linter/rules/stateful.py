@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from spotwright.kube.pod import scheduling_of
 from spotwright.linter.rule import ON_SPOT, SHIELDS, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
@@ -26,7 +27,7 @@ from spotwright.linter.subjects import (
 from spotwright.model.scheduling_terms import Constraints, Expression
 from spotwright.placing.context import hook_of
 from spotwright.placing.documents import ManifestError
-from spotwright.placing.pod_spec import POD, check_value, pod_constraints
+from spotwright.placing.pod_spec import POD, check_value
 from spotwright.placing.pods import Duty
 
 __all__ = ["RULES"]
@@ -102,7 +103,7 @@ def _pod_defaults(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
         check_value(subject.document, subject.at("spec"), spec, POD)
     except ManifestError:
         return  # the API server refuses it
-    added = pod_constraints(spec)
+    added = scheduling_of(spec)
     if reach_of(added, settings) <= Reach.OPEN or not isinstance(selector, dict):
         return
     path = subject.at("spec", "tolerations") if added.tolerations else subject.at("spec")

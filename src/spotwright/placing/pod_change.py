@@ -1,0 +1,194 @@
+"""What placement adds to a pod so that it runs on its pools: one value for files, live objects and compiled pipelines.
+
+It is made by functions that look at a policy and its pools, and each form of a pod only has a place for every part of it. Terms
+of node affinity are alternatives, so a condition comes into each of them; a term without one matches no node, and stays so. What
+was added is known from what was recorded when it was added (:class:`TermEdits`, :data:`OWN_ANNOTATION`), so that a condition of
+the pod's author that equals one of ours stays the author's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from spotwright.kube.object_fields import mapping, mappings
+from spotwright.kube.pod import PREFERRED, TERMS, can_match
+from spotwright.model.policy import BUILT_IN, Policy
+from spotwright.placing.affinity import Expression
+from spotwright.placing.documents import Path
+from spotwright.placing.patch import Editor, value_at
+
+__all__ = [
+    "OWN_ANNOTATION",
+    "PodChange",
+    "TermEdits",
+    "grace_period_of",
+    "longest_grace",
+    "ours_in",
+    "with_terms",
+    "without_conditions",
+    "write",
+]
+
+OWN_ANNOTATION = "spotwright.dev/own"
+"""On pods whose author had written a condition that placement adds too: which ones are the author's, as JSON.
+
+``{"0": ["KEY"]}``: in the first required term, the condition on the label ``KEY``.
+"""
+
+_LONGEST_OWN = 4096  # characters of the annotation that are read: whoever makes a pod writes it
+_RESERVE = 5  # seconds of the notice that are left for the kubelet after the grace period
+
+
+class TermEdits(NamedTuple):
+    """The edits of required terms: the conditions that each term gets, in its order, and the terms that are added."""
+
+    added: tuple[tuple[Expression, ...], ...]
+    more: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def conditions(self) -> tuple[tuple[Expression, ...], ...]:
+        """The conditions that were added, by the terms that a pod has afterwards; those that are added come last."""
+        return (*self.added, *(tuple(term["matchExpressions"]) for term in self.more))
+
+
+@dataclass(frozen=True, slots=True)
+class PodChange:
+    """What a pod gets: tolerations, node affinity, and a grace period in whole seconds (``None``: it keeps its own).
+
+    ``required`` must all hold, and of ``any_of`` one, beside each alternative of the pod's own. ``preferred`` are preferences of
+    the greatest weight.
+    """
+
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    required: tuple[Expression, ...] = ()
+    any_of: tuple[Expression, ...] = ()
+    preferred: tuple[Expression, ...] = ()
+    grace_period: int | None = None
+
+    def terms(self, present: Sequence[Mapping[str, Any]]) -> TermEdits:
+        """The edits of the required terms that are ``present``; a condition that a term has already is not added to it."""
+        first, others = self.any_of[:1], self.any_of[1:]
+        conditions = (*self.required, *first)
+        if not present:
+            terms = [[*self.required, one] for one in self.any_of] or [list(self.required)]
+            return TermEdits((), tuple({"matchExpressions": term} for term in terms if term))
+        added = tuple(_missing(term, conditions) if can_match(term) else () for term in present)
+        more = [_with(term, (*self.required, one)) for one in others for term in present if can_match(term)]
+        return TermEdits(added, tuple(more))
+
+    @property
+    def preferences(self) -> list[dict[str, Any]]:
+        """The preferred terms."""
+        return [{"weight": 100, "preference": {"matchExpressions": [one]}} for one in self.preferred]
+
+    def own_in(self, present: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+        """The conditions of the pod's author that equal ours, by the index of their term once the change was written."""
+        offset = len(self.terms(present).more) if present else 0
+        ours = (*self.required, *self.any_of)
+        found = {
+            str(index + offset): [str(one["key"]) for one in ours if one in (term.get("matchExpressions") or ())]
+            for index, term in enumerate(present)
+        }
+        return {index: keys for index, keys in found.items() if keys}
+
+
+def write(editor: Editor, spec: Path, change: PodChange) -> None:
+    """Write a change into the pod spec at a path of a document, or of a live object."""
+    editor.extend((*spec, "tolerations"), change.tolerations)
+    at = (*spec, *TERMS)
+    present = editor.get(at) or ()
+    edits = change.terms(present)
+    for index, added in enumerate(edits.added):
+        if added:
+            editor.extend((*at, index, "matchExpressions"), added)
+    editor.extend(at, edits.more)
+    editor.extend((*spec, *PREFERRED), change.preferences)
+    if change.grace_period is not None:
+        editor.add((*spec, "terminationGracePeriodSeconds"), change.grace_period)
+
+
+def with_terms(present: Sequence[Mapping[str, Any]], change: PodChange) -> list[dict[str, Any]]:
+    """The required terms after a change."""
+    edits = change.terms(present)
+    pairs = zip(present, edits.added, strict=True) if present else ()
+    return [*(_with(term, added) if added else dict(term) for term, added in pairs), *map(dict, edits.more)]
+
+
+def without_conditions(
+    terms: Sequence[Mapping[str, Any]], ours: Sequence[Sequence[Mapping[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The required terms without ``ours``: of each term, in order, the conditions that were added to it.
+
+    None are left if one of them had no other condition: then nothing was required before.
+    """
+    left: list[dict[str, Any]] = []
+    for index, term in enumerate(terms):
+        added = ours[index] if index < len(ours) else ()
+        if not added:
+            left.append(dict(term))
+            continue
+        rest = {key: value for key, value in term.items() if key != "matchExpressions" and value}
+        own = [one for one in term.get("matchExpressions") or () if one not in added]
+        if own:
+            rest["matchExpressions"] = own
+        if not can_match(rest):
+            return []
+        left.append(rest)
+    return left
+
+
+def _own_conditions(pod: Mapping[str, Any]) -> Mapping[int, frozenset[str]]:
+    """The conditions of a placed pod that equal ours and are its author's: the keys of their labels, by the index of their term.
+
+    An annotation that is not ours says nothing: it is written by whoever makes the pod, and decides about that pod alone.
+    """
+    text = value_at(pod, ("metadata", "annotations", OWN_ANNOTATION))
+    if not isinstance(text, str) or len(text) > _LONGEST_OWN:
+        return {}
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return {}
+    return {
+        int(index): frozenset(key for key in keys if isinstance(key, str))
+        for index, keys in mapping(given).items()
+        if index.isdecimal() and isinstance(keys, list)
+    }
+
+
+def ours_in(pod: Mapping[str, Any], placed: Iterable[Expression]) -> list[list[Expression]]:
+    """The conditions of each required term of a pod that placement has added, of those that it adds to such pods."""
+    own, every = _own_conditions(pod), list(placed)
+    return [
+        [one for one in every if one in (term.get("matchExpressions") or ()) and one["key"] not in own.get(index, ())]
+        for index, term in enumerate(mappings(value_at(pod, ("spec", *TERMS))))
+    ]
+
+
+def grace_period_of(policy: Policy, notice: float | None) -> int | None:
+    """The grace period that pods get, in whole seconds; ``None``: that of the API server stays.
+
+    It is the policy's, where somebody has set it or the notice (``None``: no spot pool) is too short for it; then it is cut.
+    """
+    wanted = int(policy.grace_period)
+    limit = wanted if notice is None else longest_grace(notice)
+    is_set = policy.sources.get("grace_period") != BUILT_IN.source
+    return min(wanted, limit) if is_set or limit < wanted else None
+
+
+def longest_grace(notice: float) -> int:
+    """The longest grace period, in whole seconds, that ends within a notice."""
+    return max(1, int(notice - _RESERVE))
+
+
+def _missing(term: Mapping[str, Any], conditions: Iterable[Expression]) -> tuple[Expression, ...]:
+    present = term.get("matchExpressions") or ()
+    return tuple(one for one in conditions if one not in present)
+
+
+def _with(term: Mapping[str, Any], conditions: Iterable[Expression]) -> dict[str, Any]:
+    present = list(term.get("matchExpressions") or ())
+    return {**term, "matchExpressions": [*present, *(one for one in conditions if one not in present)]}
