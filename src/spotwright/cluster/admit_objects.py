@@ -18,7 +18,7 @@ from spotwright.cluster.api_defaults import dependent_defaults, without_defaults
 from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
-from spotwright.kinds.kind import Kind, Reads, kind_in, kind_of
+from spotwright.kinds.kind import Kind, Reads, Retry, kind_in, kind_of
 from spotwright.kube.object_fields import Owner, controller_of
 from spotwright.manifests.objects import PlacedObject, place_object
 from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
@@ -121,7 +121,7 @@ def _marks(data: Mapping[str, Any]) -> Mapping[str, Any]:
 def _is_trial_job(data: Mapping[str, Any]) -> bool:
     """Whether Katib has made an object from a trialSpec, whose annotations, and so its Experiment's marks, it has."""
     owner = controller_of(data)
-    return owner is not None and owner.group_kind == ("kubeflow.org", "Trial")
+    return owner is not None and kind_of(owner.api_version, owner.kind).retry is Retry.TRIAL
 
 
 def has_own_policy(data: Mapping[str, Any]) -> bool:

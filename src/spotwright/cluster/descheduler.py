@@ -284,7 +284,7 @@ def why_replaced(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], no
     if (
         not is_silent
         or not metadata(pod).get("deletionTimestamp")
-        or [one.get("kind") for one in owners[:1]] != ["Job"]
+        or not (owners and run_kind(owners[0]).retry is Retry.JOB)
     ):
         return ""
     if REPLACEMENT_ANNOTATION in mapping(metadata(pod).get("annotations")):
@@ -477,7 +477,7 @@ def _is_finished(pod: Mapping[str, Any]) -> bool:
 
 
 def _is_of_a_job(pod: Mapping[str, Any]) -> bool:
-    return (controller_of(pod) or Owner()).kind == "Job"
+    return run_kind({"kind": (controller_of(pod) or Owner()).kind}).retry is Retry.JOB
 
 
 def _namespace(pod: Mapping[str, Any]) -> str:

@@ -573,6 +573,7 @@ def _kind(
         places=(pods_at(spec, "H"), pods_at(f"{spec}.templateDefaults", "H"), pods_at(f"{spec}.templates.*", "H")),
         mechanisms=(*_STEPS, _ARGO_TEMPLATES) if is_run else _STEPS,
         references=_references if is_run else None,
+        top=tuple(spec.split(".")),
         retry=Retry.STEP,
         retries=_retry_fields(spec),
         **{"reads": Reads.OBJECTS, "page": name.lower(), "page_of_retries": "argo", **more},
@@ -602,7 +603,7 @@ KINDS = (
         short_name="wf",
         why_not_evicted=lambda _: "",
     ),
-    _kind("CronWorkflow", spec="spec.workflowSpec", place=_place_cron),
-    _kind("WorkflowTemplate", is_run=False),
+    _kind("CronWorkflow", spec="spec.workflowSpec", place=_place_cron, may_change=True),
+    _kind("WorkflowTemplate", is_run=False, may_change=True),
     _kind("ClusterWorkflowTemplate", is_run=False, is_cluster_wide=True),
 )

@@ -737,6 +737,8 @@ KINDS = (
         reads=Reads.OBJECTS,
         is_queued=True,
         page="cronjob",
+        top=("spec", "jobTemplate", "spec"),
+        may_change=True,
         page_of_retries="job",
     ),
 )

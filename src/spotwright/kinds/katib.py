@@ -280,6 +280,7 @@ KINDS = (
         place=_place_experiment,
         retry=Retry.TRIAL,
         reads=Reads.RUNS,
+        makes=("Trial",),
     ),
     Kind(group="kubeflow.org", name="Trial", version="v1beta1", retry=Retry.TRIAL, reads=Reads.RUNS),
     Kind(

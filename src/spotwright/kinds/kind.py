@@ -121,8 +121,13 @@ class Kind:
     ``places`` are those of its pods. ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms``
     are its ways to go on after the end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the
     work alone. ``may_work``: its pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that
-    they work. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a
+    they work. ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a
     failure. ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
+
+    ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
+    controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
+    a role that names none. ``may_change``: its pods may be changed at any time, and count for what is made of them
+    afterwards. ``leaves_pods``: pods that it owns are left as they come, because they serve or have an entrypoint of its own.
 
     ``makes`` are kinds that its controller makes, whose objects follow theirs and are not placed by themselves.
     ``hands_down``: what its controller makes is placed by the policy of the object, of which it copies no metadata.
@@ -147,7 +152,14 @@ class Kind:
     mechanisms: tuple[Mechanism, ...] = ()
     harm: str = ""
     may_work: bool = False
+    is_of_nodes: bool = False
     reads: Reads = Reads.NOTHING
+    top: tuple[str, ...] = ("spec",)
+    roles: tuple[str, ...] = ()
+    container: str = ""
+    default_policy: str = ""
+    may_change: bool = False
+    leaves_pods: bool = False
     makes: tuple[str, ...] = ()
     hands_down: bool = False
     references: References | None = None
@@ -168,6 +180,11 @@ class Kind:
     def plural(self) -> str:
         """The plural of its name, as it stands in paths of the API."""
         return f"{self.name.lower()}s"
+
+    @property
+    def makes_trials(self) -> bool:
+        """Whether it is Katib's Experiment."""
+        return self.retry is Retry.TRIAL and self.makes != ()
 
     @property
     def is_admitted(self) -> bool:

@@ -89,7 +89,7 @@ def _warn_of_tolerations(ctx: PlaceContext, pool: Pool) -> None:
             ctx.add_finding(Level.WARNING, ctx.at("spec", "tolerations", index), text)
 
 
-KINDS = (Kind(group="kueue.x-k8s.io", name="ResourceFlavor", place=_place_flavor),)
+KINDS = (Kind(group="kueue.x-k8s.io", name="ResourceFlavor", place=_place_flavor, is_of_nodes=True),)
 
 
 _MOST_FLAVORS = 64

@@ -383,7 +383,7 @@ KINDS = (
         retries=_RETRIES,
         makes=("RayCluster",),
     ),
-    _kind(name="RayCronJob", place=_place_cron_job, mechanisms=(_RAY_JOB,)),
+    _kind(name="RayCronJob", place=_place_cron_job, mechanisms=(_RAY_JOB,), may_change=True),
     _kind(
         name="RayService",
         place=_place_service,

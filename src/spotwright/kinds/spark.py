@@ -398,6 +398,8 @@ def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
         mechanisms=(_SPARK,),
         reads=Reads.OBJECTS,
         page=page,
+        top=tuple(spec.split(".")),
+        may_change=spec != "spec",
     )
 
 

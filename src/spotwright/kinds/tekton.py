@@ -433,15 +433,17 @@ KINDS = (
             pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", inherits="spec.podTemplate"),
         ),
         makes=("TaskRun",),
+        top=("spec", "pipelineSpec"),
         page="tekton",
         retries=_retries("spec.pipelineSpec", "spec", "spec.taskRunTemplate", "spec.taskRunSpecs.*"),
         references=_pipeline_of,
     ),
     _kind(
         name="TaskRun",
+        leaves_pods=True,
         place=_place_task_run,
         places=(pods_at("spec.podTemplate", "H"),),
         retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
     ),
-    _kind(name="Pipeline", place=_place_pipeline, retries=_retries("spec")),
+    _kind(name="Pipeline", may_change=True, place=_place_pipeline, retries=_retries("spec")),
 )

@@ -468,6 +468,7 @@ def _kind(
     name: str,
     table: _Kind,
     mechanisms: tuple[Mechanism, ...],
+    roles: tuple[str, ...],
     place: Callable[[PlaceContext, _Kind], None] = _place,
     words: Sequence[Words] = (),
     **more: Any,
@@ -483,10 +484,14 @@ def _kind(
         retries=_retries(table, words),
         reads=Reads.RUNS,
         is_queued=True,
+        roles=roles,
+        container=table.container,
+        default_policy="OnFailure" if table.retries else "Never",
         **{"page": f"training/{name.lower()}", "retry": Retry.ROLE, **more},
     )
 
 
+_WITH_MASTER = ("Master", "Worker")
 _RESTARTED = (_EXIT_CODE, _ANY_ERROR, _NEVER)
 _RETRIED = (_ANY_ERROR, _EXIT_CODE, _NEVER, _ELASTIC)
 _TORCH = _Kind("pytorchReplicaSpecs", _MASTER, "pytorch", retries=True, is_elastic=True, mechanism=_ANY_ERROR)
@@ -495,18 +500,27 @@ _XGB = _Kind("xgbReplicaSpecs", _MASTER, "xgboost", exit_code_only=True)
 _MPI = _Kind("mpiReplicaSpecs", _LAUNCHER, restarts=False, own=("cleanPodPolicy",), mechanism=_MPI_EVICTED)
 
 KINDS = (
-    _kind("TFJob", _Kind("tfReplicaSpecs", _TF, "tensorflow"), _RESTARTED),
-    _kind("PyTorchJob", _TORCH, _RETRIED),
-    _kind("XGBoostJob", _XGB, (_EXIT_CODE, _IN_PLACE, _NEVER)),
-    _kind("PaddleJob", _PADDLE, _RETRIED),
-    _kind("JAXJob", _Kind("jaxReplicaSpecs", {}, "jax"), _RESTARTED),
+    _kind(
+        "TFJob",
+        _Kind("tfReplicaSpecs", _TF, "tensorflow"),
+        _RESTARTED,
+        ("Chief", "Master", "PS", "Worker", "Evaluator"),
+    ),
+    _kind("PyTorchJob", _TORCH, _RETRIED, _WITH_MASTER),
+    _kind("XGBoostJob", _XGB, (_EXIT_CODE, _IN_PLACE, _NEVER), _WITH_MASTER),
+    _kind("PaddleJob", _PADDLE, _RETRIED, _WITH_MASTER),
+    _kind("JAXJob", _Kind("jaxReplicaSpecs", {}, "jax"), _RESTARTED, ("Worker",)),
     _kind(
         "MPIJob",
         _MPI,
         (_MPI_EVICTED, _MPI_LAUNCHER),
+        ("Launcher", "Worker"),
         _place_mpi,
         more_versions=("v2beta1",),
-        words=[Words("spec.mpiReplicaSpecs.*.restartPolicy", ("Never", "OnFailure"), "v2beta1")],
+        words=[
+            Words("spec.mpiReplicaSpecs.*.restartPolicy", ("Never", "OnFailure"), "v2beta1"),
+            Words("spec.cleanPodPolicy", _CLEANED),
+        ],
         retry=Retry.OTHER,
         makes=("Job",),
         page="training/tfjob",

@@ -827,6 +827,7 @@ _of_runtime = partial(
     mechanisms=MECHANISMS,
     reads=Reads.OBJECTS,
     page_of_retries="jobset",
+    top=("spec", "template", "spec"),
     retries=retries_of_set("spec.template.spec"),
 )
 
@@ -846,6 +847,6 @@ KINDS = (
         references=_runtime_of,
         is_queued=True,
     ),
-    _of_runtime(name="TrainingRuntime", page="trainingruntime"),
+    _of_runtime(name="TrainingRuntime", may_change=True, page="trainingruntime"),
     _of_runtime(name="ClusterTrainingRuntime", is_cluster_wide=True, page="clustertrainingruntime"),
 )

@@ -383,6 +383,7 @@ KINDS = (
     _kind(
         name="CronJob",
         place=_place_cron_job,
+        may_change=True,
         retries=_retries("spec.jobTemplate.spec"),
         places=(pods_at("spec.jobTemplate.spec.tasks.*.template"),),
     ),

@@ -233,7 +233,7 @@ def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
         beside.add(found)
         yield found
         trial = found.get(*_TRIAL)
-        if (found.group, found.kind) == ("kubeflow.org", "Experiment") and isinstance(trial, dict):
+        if found.record.makes_trials and isinstance(trial, dict):
             yield KubeObject(document, found.at(*_TRIAL), trial, found, beside)
 
 

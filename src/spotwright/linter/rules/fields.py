@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import PodPlace, placed_kind
+from spotwright.kinds.kind import PodPlace, Retry, placed_kind
 from spotwright.linter.api_types import (
     AFFINITY_PLACES,
     POD_TYPES,
@@ -131,14 +131,14 @@ def _levels(subject: KubeObject) -> Iterator[_Level]:
     for place in subject.record.places:
         if place.form == "T" and place.steps:
             yield from _levels_of(subject, place)
-    if (subject.group, subject.kind) == ("trainer.kubeflow.org", "TrainJob"):
+    if subject.record.hands_down:
         overrides = frozenset(_RELEASES.values())
         field = next((name for name in _RELEASES.values() if subject.get("spec", name) is not None), "runtimePatches")
         yield _Level(("spec",), POD_FIELDS - overrides, ("spec", field))
         yield _Level(("spec", "trainer"), POD_FIELDS, ("spec", field))
         runtime = ("TrainingRuntime", "spec", "template", "spec")
         yield _Level(("spec",), JOB_FIELDS | {"failurePolicy"}, runtime)
-    if (subject.group, subject.kind) == ("kubeflow.org", "Experiment"):
+    if subject.record.makes_trials:
         trial = ("spec", "trialTemplate", "trialSpec", "spec", "template", "spec")
         yield _Level(("spec",), POD_FIELDS, trial)
         yield _Level(("spec", "trialTemplate"), POD_FIELDS, trial)
@@ -152,9 +152,9 @@ def _levels_of(subject: KubeObject, place: PodPlace) -> Iterator[_Level]:
         for at in matching(subject.value, steps):
             target = (*at, *("0" if step == "*" else step for step in place.steps[length:]), "spec")
             own = _OWN.get((subject.group, steps[-1]), frozenset())
-            here = {path.rpartition(".") for path, *_ in subject.record.retries.values}
-            words = {name for above, _, name in here if above == ".".join(steps)}
-            yield _Level(at, POD_FIELDS - own - words, tuple(step for step in target if step != "0"))
+            yield _Level(
+                at, POD_FIELDS - own - _words_at(subject, steps), tuple(step for step in target if step != "0")
+            )
             if job and length != job:
                 below = tuple(step for step in place.steps[length:job] if step != "*")
                 names = (JOB_FIELDS | {_DEADLINE}) - own
@@ -164,9 +164,15 @@ def _levels_of(subject: KubeObject, place: PodPlace) -> Iterator[_Level]:
             yield _Level(at, JOB_FIELDS, at[:-2])
 
 
+def _words_at(subject: KubeObject, steps: tuple[str, ...]) -> set[str]:
+    """The fields of the kind's own retries at a level."""
+    here = (path.rpartition(".") for path, *_ in subject.record.retries.values)
+    return {name for above, _, name in here if above == ".".join(steps)}
+
+
 def _operator_levels(subject: KubeObject) -> Iterator[_Level]:
     spec = subject.mapping("spec")
-    own = {"cleanPodPolicy"} if subject.kind == "MPIJob" else set()
+    own = _words_at(subject, ("spec",))
     yield _Level(("spec",), _RUN_POLICY - own, ("spec", "runPolicy"))
     for name in spec:
         if name.endswith("ReplicaSpecs"):
@@ -184,9 +190,9 @@ _OF_HOLDERS = frozenset({"affinity", "nodeSelector", "tolerations"})
 
 
 def _argo_levels(subject: KubeObject) -> Iterator[_Level]:
-    if subject.kind not in ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"):
+    if subject.record.retry is not Retry.STEP:
         return
-    top: tuple[str, ...] = ("spec", "workflowSpec") if subject.kind == "CronWorkflow" else ("spec",)
+    top = subject.record.top
     if len(top) > 1:
         yield _Level(("spec",), {*_OF_HOLDERS, "entrypoint", "templates", "podSpecPatch"}, top)
     yield _Level(top, _ARGO_NONE, (*top, "podSpecPatch"))
@@ -205,8 +211,8 @@ def _argo_levels(subject: KubeObject) -> Iterator[_Level]:
 
 
 def _spark_levels(subject: KubeObject) -> Iterator[_Level]:
-    top: Path = ("spec", "template") if subject.kind == "ScheduledSparkApplication" else ("spec",)
-    if subject.kind not in ("SparkApplication", "ScheduledSparkApplication"):
+    top = subject.record.top
+    if not subject.record.retries.home:
         return
     if len(top) > 1:
         names = {*_OF_HOLDERS, "driver", "executor", "restartPolicy", "terminationGracePeriodSeconds"}
@@ -219,9 +225,10 @@ def _spark_levels(subject: KubeObject) -> Iterator[_Level]:
 
 def _tekton_levels(subject: KubeObject) -> Iterator[_Level]:
     old = subject.api_version == "tekton.dev/v1beta1"
-    if subject.kind == "TaskRun":
+    record = subject.record
+    if record.leaves_pods:
         yield _Level(("spec",), _OF_HOLDERS, ("spec", "podTemplate"))
-    if subject.kind == "PipelineRun":
+    if record.makes:
         of_run: Path = ("spec",) if old else ("spec", "taskRunTemplate")
         yield _Level(("spec",), _OF_HOLDERS, (*of_run, "podTemplate"))
         yield _Level(("spec", "taskRunTemplate"), _OF_HOLDERS, (*of_run, "podTemplate"))
@@ -231,9 +238,8 @@ def _tekton_levels(subject: KubeObject) -> Iterator[_Level]:
                 yield _Level(at, {"taskPodTemplate"}, at)
         if not old:
             yield _Level(("spec",), {"podTemplate"}, of_run)
-    pipeline: tuple[str, ...] = ("spec",) if subject.kind == "Pipeline" else ("spec", "pipelineSpec")
-    for group in ("tasks", "finally") if subject.kind in ("Pipeline", "PipelineRun") else ():
-        for at in matching(subject.value, (*pipeline, group, "*")):
+    for group in ("tasks", "finally") if not record.leaves_pods else ():
+        for at in matching(subject.value, (*record.top, group, "*")):
             yield _Level(at, _OF_HOLDERS, ("spec", "taskRunSpecs", 0, "podTemplate"))
             yield _Level((*at, "taskSpec"), _OF_HOLDERS, ("spec", "taskRunSpecs", 0, "podTemplate"))
 
@@ -348,7 +354,7 @@ def _no_template(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
 
 def _other_release(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Fields of a TrainJob that another release of the Trainer has."""
-    if (subject.group, subject.kind) != ("trainer.kubeflow.org", "TrainJob"):
+    if not subject.record.hands_down:
         return
     used = [version for version, name in _RELEASES.items() if subject.get("spec", name) is not None]
     target = settings.version("trainer")
