@@ -16,14 +16,14 @@ from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
-from spotwright.kinds.kind import PodPlace, Retry, facts_of
+from spotwright.kinds.kind import Kind, PodPlace, Retry, kind_of
 from spotwright.kinds.spark import selector_of
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
-from spotwright.placing.context import DEFAULT_QUEUE, QUEUE_LABEL, SPOT_LABEL, hook_of, is_defaulted, name_of
+from spotwright.placing.context import DEFAULT_QUEUE, QUEUE_LABEL, SPOT_LABEL, hook_of, name_of
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import value_at
@@ -190,9 +190,14 @@ class KubeObject:
         return own or (self.outer is not None and self.outer.is_placed)
 
     @property
+    def record(self) -> Kind:
+        """What is known of its kind."""
+        return kind_of(self.api_version, self.kind)
+
+    @property
     def has_default_queue(self) -> bool:
         """Whether the file has the LocalQueue into which Kueue puts work of its kind and namespace that names no queue."""
-        queue = self.find("LocalQueue", DEFAULT_QUEUE) if is_defaulted(self.api_version, self.kind, {}) else None
+        queue = self.find("LocalQueue", DEFAULT_QUEUE) if self.record.is_queued else None
         return queue is not None and len({queue.namespace, self.namespace} - {""}) < 2
 
     @property
@@ -228,7 +233,7 @@ def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
         beside.add(found)
         yield found
         trial = found.get(*_TRIAL)
-        if (found.group, found.kind) == ("kubeflow.org", "Experiment") and isinstance(trial, dict):
+        if found.record.makes_trials and isinstance(trial, dict):
             yield KubeObject(document, found.at(*_TRIAL), trial, found, beside)
 
 
@@ -517,13 +522,13 @@ def pods_at_once(pods: Pods) -> int:
 
 def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
     """The pods of an object; an error with the line, in place of pods whose fields have another shape."""
-    facts = facts_of(owner.group, owner.kind)
+    record = owner.record
     if owner.group == "argoproj.io":
-        yield from _argo(owner, facts.places[:1], settings)
+        yield from _argo(owner, record.places[:1], settings)
         return
-    for place in facts.places:
+    for place in record.places:
         for path in matching(owner.value, place.steps):
-            found = _read(owner, place, path, facts.retry, settings)
+            found = _read(owner, place, path, record.retry, settings)
             if found is not None:
                 yield found
 
@@ -625,7 +630,7 @@ def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty
     wish = mapping_at(owner.value, "metadata", "labels").get(SPOT_LABEL)
     if duty is Duty.WORKER and hook_of(owner.value.get("metadata")) and wish is None:
         return Duty.HOOK
-    if duty is Duty.SERVING and owner.group == "apps":
+    if duty is Duty.SERVING and owner.record.may_work:
         labels = {**mapping_at(owner.value, "metadata", "labels"), **mapping_of(metadata.get("labels"))}
         is_worker = labels.get(_ROLE_LABEL) == "worker" or labels.get(SPOT_LABEL) not in (None, "never")
         return Duty.WORKER if is_worker else Duty.SERVING

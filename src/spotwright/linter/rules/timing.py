@@ -165,7 +165,7 @@ def _blocked_drain(subject: KubeObject, _settings: Settings) -> Iterator[Problem
 def _short_interval(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Schedules whose retries overlap the next run."""
     owner = pods.owner
-    if owner is None or (owner.group, owner.kind) != ("batch", "CronJob") or not pods.asks_for_spot:
+    if owner is None or not (owner.record.retry is Retry.JOB and owner.record.may_change) or not pods.asks_for_spot:
         return
     if owner.get("spec", "concurrencyPolicy") in (None, "Allow"):
         path = owner.at("spec", "concurrencyPolicy")
