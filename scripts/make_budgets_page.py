@@ -14,7 +14,7 @@ from typing import Any
 
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Layer, Policy, Spot, resolve
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
@@ -31,7 +31,7 @@ _WORDS = {
 }  # fmt: skip
 _CAUSES = {"i": Cause.INTERRUPTED, "m": Cause.DISRUPTED, "e": Cause.FAILED, "s": Cause.SUCCEEDED}
 _POOLS = {
-    name: Pool(name, Capacity(capacity), provider=Provider.GENERIC, labels={"pool": name})
+    name: Pool(name, Capacity(capacity), provider="generic", labels={"pool": name})
     for name, capacity in (("spot", "spot"), ("system", "on-demand"))
 }
 _INTRODUCTION = """\

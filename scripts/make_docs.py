@@ -25,10 +25,12 @@ from spotwright.cli.pools_list import pool_json
 from spotwright.cli.pools_nodes import check_json
 from spotwright.cli.prune import prune_json
 from spotwright.clouds import node_labels, providers
+from spotwright.clouds.provider import Setter
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.forecast.policy_comparison import comparison_json
 from spotwright.forecast.report import beside_json, forecast_json
 from spotwright.linter.formats import lint_json
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.model.quantities import format_duration
 from spotwright.page import answers, attempt_panel, columns, heads, scopes, stream
 from spotwright.page import money as page_money
@@ -221,12 +223,12 @@ def json_page() -> str:
 
 def providers_page() -> str:
     """Labels, taints and notices, computed by what the scheduler here uses."""
-    rows = [_provider(provider, capacity, gpu) for provider in Provider for capacity, gpu in _KINDS]
+    rows = [_provider(provider, capacity, gpu) for provider in PROVIDERS for capacity, gpu in _KINDS]
     setters = "".join(map(_setter, node_labels.SETTERS))
     return _PROVIDERS + "".join(dict.fromkeys(rows)) + _SET_BY_OTHERS + setters
 
 
-def _setter(one: node_labels.Setter) -> str:
+def _setter(one: Setter) -> str:
     where = ", ".join(sorted(one.on)) or "everywhere"
     devices = {"gpu": ", with GPUs", "tpu": ", with TPUs", "": ""}[one.devices]
     return f"| {one.name} | {where}{devices} | {'<br>'.join(f'`{key}`' for key in one.keys)} | {one.source} |\n"
@@ -351,7 +353,7 @@ def _described(name: str, found: ast.FunctionDef | ast.ClassDef) -> str:
 _KINDS = ((Capacity.SPOT, 0), (Capacity.ON_DEMAND, 0), (Capacity.SPOT, 1))
 
 
-def _provider(provider: Provider, capacity: Capacity, gpu: int) -> str:
+def _provider(provider: str, capacity: Capacity, gpu: int) -> str:
     pool = Pool(
         "NAME", capacity, provider, machine="TYPE", node={"cpu": 1000, **({"nvidia.com/gpu": 1} if gpu else {})}
     )

@@ -44,6 +44,14 @@ def node(name: str = "n1", labels: dict[str, str] | None = None, **spec: Any) ->
         ("aks", {"agentpool": ("aks", "on-demand"), "gpuspot": ("aks", "spot")}),
         ("gke", {"t4-spot": ("gke", "spot"), "old": ("generic", "spot")}),
         ("eks", {"gpu-spot": ("eks", "spot"), "main": ("eks", "on-demand")}),
+        (
+            "oke",
+            {
+                "other-nodes-on-demand": ("oke", "on-demand"),
+                "other-nodes-spot": ("oke", "spot"),
+                "other-nodes-spot-gpu": ("oke", "spot"),
+            },
+        ),
     ],
 )
 def test_the_pools_of_each_cloud_are_read_off_its_nodes(cloud: str, pools: dict[str, tuple[str, str]]) -> None:
@@ -56,13 +64,16 @@ def test_labels_that_people_set_are_kept_for_selectors() -> None:
     assert imported((NODES / "aks.json").read_text())["gpuspot"]["labels"] == {"gpu": "true"}
 
 
-def test_what_import_prints_check_accepts(folder: Path) -> None:
-    result = run("import", str(NODES / "aks.json"))
+@pytest.mark.parametrize(
+    ("cloud", "said"), [("aks", "nodes: 2, 2 of them in 2 of 2 pools"), ("oke", "nodes: 4, 4 of them in 3 of 3 pools")]
+)
+def test_what_import_prints_check_accepts(folder: Path, cloud: str, said: str) -> None:
+    result = run("import", str(NODES / f"{cloud}.json"))
     (folder / "spotwright.yaml").write_text(result.stdout)
-    checked = run("check", str(NODES / "aks.json"))
+    checked = run("check", str(NODES / f"{cloud}.json"))
     assert checked.exception is None
     assert checked.return_value == 0, checked.stdout
-    assert "nodes: 2, 2 of them in 2 of 2 pools; DaemonSets: 0; pod templates: 0; errors: 0" in checked.stdout
+    assert f"{said}; DaemonSets: 0; pod templates: 0; errors: 0" in checked.stdout
 
 
 def test_labels_of_the_past_are_named_with_the_form_of_today() -> None:

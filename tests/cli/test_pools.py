@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from tests import plain_yaml
-from tests.config.sheets import spot_price
 from tests.kinds.field_schemas import FIELDS, schema
 from tests.kinds.schemas import strange
 
@@ -219,18 +218,18 @@ pools:
 
 def test_a_sheet_on_standard_input_shows_its_prices_beside_the_reason_where_there_is_none(folder: Path) -> None:
     (folder / "spotwright.yaml").write_text(PRICED)
-    sheet = json.dumps({"SpotPriceHistory": [spot_price()]})
+    sheet = "machine,capacity,price,zone\nm5.xlarge,spot,0.31,us-east-1a\n"
 
     result = CliRunner().invoke(cli, ["pools", "list", "--prices", "-"], input=sheet, standalone_mode=False)
 
     assert result.exception is None
-    assert "  price  0.31 USD/h (AWS spot price history in standard input of today, us-east-1a" in result.stdout
+    assert "  price  0.31 USD/h (standard input of today, us-east-1a" in result.stdout
     assert "  price  none: standard input: m5.xlarge has no on-demand price for linux" in result.stdout
 
 
 def test_a_sheet_without_a_price_for_any_pool_is_refused(folder: Path) -> None:
     (folder / "spotwright.yaml").write_text(PRICED.replace("m5", "m9"))
-    sheet = json.dumps({"SpotPriceHistory": [spot_price()]})
+    sheet = "machine,capacity,price,zone\nm5.xlarge,spot,0.31,us-east-1a\n"
 
     result = CliRunner().invoke(cli, ["pools", "list", "--prices", "-"], input=sheet, standalone_mode=False)
 

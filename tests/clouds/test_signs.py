@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spotwright.clouds import node_signs, providers
-from spotwright.clouds.node_signs import is_passing_taint, is_set_by_system
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.clouds.node_labels import is_set_by_system
+from spotwright.clouds.node_signs import is_passing_taint
+from spotwright.model.pools import Capacity, Pool
 from spotwright.model.scheduling_terms import Taint
 
 
@@ -87,7 +88,7 @@ def test_what_a_cloud_says_counts_before_what_people_say() -> None:
     "key", ["scheduling.cast.ai/spot", "oci.oraclecloud.com/oke-is-preemptible", "example.com/spot"]
 )
 def test_a_taint_of_spot_nodes_is_known_on_nodes_and_tolerated_for_a_spot_policy(key: str) -> None:
-    pool = Pool("a", Capacity.SPOT, Provider.EKS)
+    pool = Pool("a", Capacity.SPOT, "eks")
     assert providers.is_spot_node({}, [key]) is True
     assert providers.is_spot_taint(pool, Taint(key, "true"))
 

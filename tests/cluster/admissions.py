@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, Admission
 from spotwright.cluster.attempt_numbers import Ledger, Slot, ledger_of
 from spotwright.records.state_folder import StateFolder
+
+PINNED = "tests/pinned"
+"""The annotation of a pod with the conditions that its review has added, for each required term."""
 
 
 def admission_of(pod: Mapping[str, Any], _root: str = "") -> Admission | None:
@@ -24,7 +28,8 @@ def admission_of(pod: Mapping[str, Any], _root: str = "") -> Admission | None:
         return None
     pools = tuple(filter(None, found.get("rung", "").split(",")))
     why = marks.get("spotwright.dev/why", "first attempt")
-    return Admission(pools, "open" in found, found.get("refused") == "true", why, int(found.get("attempt", 1)))
+    pinned = tuple(map(tuple, json.loads(marks.get(PINNED, "[]"))))
+    return Admission(pools, "open" in found, found.get("refused") == "true", why, int(found.get("attempt", 1)), pinned)
 
 
 def note_admission(folder: Path, pod: dict[str, Any]) -> None:

@@ -1,28 +1,22 @@
-"""Price sheets in the providers' forms, with invented prices: what each reader must understand."""
+"""Answers of the clouds about prices, with invented amounts: what the commands of the guide make price sheets of."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["aws_product", "azure_item", "billed", "offer_file", "sku", "spot_price"]
+__all__ = ["ANSWERS"]
 
 
-def azure_item(**changes: Any) -> dict[str, Any]:
+def _azure(price: float, **changes: Any) -> dict[str, Any]:
     item = {
         "currencyCode": "USD",
-        "tierMinimumUnits": 0.0,
-        "retailPrice": 0.9,
-        "unitPrice": 0.9,
+        "retailPrice": price,
         "armRegionName": "eastus",
-        "location": "US East",
         "effectiveStartDate": "2026-11-01T00:00:00Z",
         "meterName": "NC6s v3",
         "productName": "Virtual Machines NCSv3 Series",
         "skuName": "NC6s v3",
-        "serviceName": "Virtual Machines",
-        "serviceFamily": "Compute",
         "unitOfMeasure": "1 Hour",
         "type": "Consumption",
         "armSkuName": "Standard_NC6s_v3",
@@ -30,79 +24,61 @@ def azure_item(**changes: Any) -> dict[str, Any]:
     return item | changes
 
 
-def spot_price(
-    price: str = "0.31", zone: str = "us-east-1a", at: str = "2026-11-20T10:00:00+00:00", **changes: Any
-) -> dict[str, Any]:
-    entry = {
-        "AvailabilityZone": zone,
-        "InstanceType": "m5.xlarge",
-        "ProductDescription": "Linux/UNIX",
-        "SpotPrice": price,
-        "Timestamp": at,
+def _product(price: str, **attributes: str) -> str:
+    """An entry of a price list, which is a text of JSON."""
+    every = {
+        "instanceType": "m5.xlarge",
+        "regionCode": "us-east-1",
+        "operatingSystem": "Linux",
+        "tenancy": "Shared",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        **attributes,
     }
-    return entry | changes
+    dimension = {"rateCode": "A.T.R", "unit": "Hrs", "pricePerUnit": {"USD": price}}
+    terms = {"A.T": {"effectiveDate": "2026-11-01T00:00:00Z", "priceDimensions": {"A.T.R": dimension}}}
+    return json.dumps({"product": {"sku": "A", "attributes": every}, "terms": {"OnDemand": terms}})
 
 
-def aws_product(sku: str = "AAA", price: str = "0.192", **attributes: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A product and its on-demand terms."""
-    product = {
-        "sku": sku,
-        "productFamily": "Compute Instance",
-        "attributes": {
-            "instanceType": "m5.xlarge",
-            "regionCode": "us-east-1",
-            "operatingSystem": "Linux",
-            "tenancy": "Shared",
-            "preInstalledSw": "NA",
-            "capacitystatus": "Used",
-            **attributes,
-        },
-    }
-    dimension = {"rateCode": f"{sku}.T.R", "unit": "Hrs", "pricePerUnit": {"USD": price}}
-    terms = {
-        f"{sku}.T": {"sku": sku, "effectiveDate": "2026-11-01T00:00:00Z", "priceDimensions": {f"{sku}.T.R": dimension}}
-    }
-    return product, terms
-
-
-def offer_file(*products: tuple[dict[str, Any], dict[str, Any]]) -> str:
-    return json.dumps(
-        {
-            "formatVersion": "v1.0",
-            "offerCode": "AmazonEC2",
-            "publicationDate": "2026-11-18T00:00:00Z",
-            "products": {product["sku"]: product for product, _ in products},
-            "terms": {"OnDemand": {product["sku"]: terms for product, terms in products}},
-        }
-    )
-
-
-def sku(description: str, nanos: int, region: str = "us-central1", unit: str = "h") -> dict[str, Any]:
+def _sku(description: str, nanos: int, region: str = "us-central1") -> dict[str, Any]:
     price = {"currencyCode": "USD", "units": "0", "nanos": nanos}
-    return {
-        "skuId": "0000-AAAA",
-        "description": description,
-        "category": {"resourceFamily": "Compute", "usageType": "OnDemand"},
-        "serviceRegions": [region],
-        "pricingInfo": [
-            {
-                "effectiveTime": "2026-11-19T00:00:00Z",
-                "pricingExpression": {"usageUnit": unit, "tieredRates": [{"startUsageAmount": 0, "unitPrice": price}]},
-            }
-        ],
-    }
+    rates = {"usageUnit": "h", "tieredRates": [{"startUsageAmount": 0, "unitPrice": price}]}
+    return {"description": description, "serviceRegions": [region], "pricingInfo": [{"pricingExpression": rates}]}
 
 
-def billed(description: str, cost: str, amount: str, **changes: Any) -> Mapping[str, Any]:
-    """A row of a billing export, as BigQuery gives it as JSON: numbers are texts."""
-    row = {
-        "service": {"description": "Compute Engine"},
-        "sku": {"id": "0000-AAAA", "description": description},
-        "usage_start_time": "2026-11-19 00:00:00 UTC",
-        "usage_end_time": "2026-11-19 01:00:00 UTC",
-        "location": {"region": "us-central1"},
-        "cost": cost,
-        "currency": "USD",
-        "usage": {"amount_in_pricing_units": amount, "pricing_unit": "hour"},
-    }
-    return row | changes
+_SPOT = {
+    "AvailabilityZone": "us-east-1a",
+    "InstanceType": "m5.xlarge",
+    "ProductDescription": "Linux/UNIX",
+    "SpotPrice": "0.31",
+    "Timestamp": "2026-11-20T10:00:00+00:00",
+}
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "spot.csv": {"SpotPriceHistory": [_SPOT, {**_SPOT, "SpotPrice": "0.40", "AvailabilityZone": "us-east-1b"}]},
+    "on-demand.csv": {
+        "PriceList": [_product("0.192"), _product("9", tenancy="Dedicated"), _product("9", preInstalledSw="SQL Ent")]
+    },
+    "azure.csv": {
+        "Items": [
+            _azure(0.9),
+            _azure(0.3, skuName="NC6s v3 Spot", meterName="NC6s v3 Spot"),
+            _azure(9.0, productName="Virtual Machines NCSv3 Series Windows"),
+            _azure(9.0, type="Reservation"),
+            _azure(9.0, type="DevTestConsumption"),
+            _azure(9.0, skuName="NC6s v3 Low Priority"),
+            _azure(9.0, productName="NCSv3 Series CloudServices"),
+            _azure(9.0, unitOfMeasure="1 Month"),
+        ]
+    },
+    "google.csv": {
+        "skus": [
+            _sku("Spot Preemptible N1 Predefined Instance Core running in Americas", 6_655_000),
+            _sku("Spot Preemptible N1 Predefined Instance Ram running in Americas", 892_000),
+            _sku("Spot Preemptible N1 Predefined Instance Ram running in Sydney", 9_000_000, "australia-southeast1"),
+            _sku("N1 Predefined Instance Core running in Americas", 31_611_000),
+            _sku("Licensing Fee for Windows Server", 40_000_000),
+        ]
+    },
+}
+"""What each command of the guide asks for, by the sheet that it makes."""

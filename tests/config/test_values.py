@@ -9,10 +9,11 @@ import pytest
 from tests.config.design_example import DESIGN
 
 from spotwright import config
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.clouds.providers import default_notice
 from spotwright.config import Config
 from spotwright.model.policy import Layer, Spot, resolve
-from spotwright.model.pools import Capacity, Drain, Pool, Provider, Simulate
+from spotwright.model.pools import Capacity, Drain, Pool, Simulate
 from spotwright.model.scheduling_terms import Taint
 
 
@@ -29,7 +30,7 @@ def test_every_field_of_a_pool_reaches_the_model(design: Config) -> None:
     assert design.pools["gpu-spot"] == Pool(
         name="gpu-spot",
         capacity=Capacity.SPOT,
-        provider=Provider.AKS,
+        provider="aks",
         machine="Standard_NC6s_v3",
         zones=("1",),
         node={"cpu": 6000, "memory": 112 * 2**30, "nvidia.com/gpu": 1},
@@ -62,8 +63,8 @@ def test_pools_without_a_machine_do_not_share_nodes() -> None:
     assert parsed.pools["b"].node is None
 
 
-@pytest.mark.parametrize("provider", list(Provider))
-def test_the_default_notice_is_the_providers(provider: Provider) -> None:
+@pytest.mark.parametrize("provider", list(PROVIDERS))
+def test_the_default_notice_is_the_providers(provider: str) -> None:
     assert pool_of(f"provider: {provider}").notice == default_notice(provider)
 
 

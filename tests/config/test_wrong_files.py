@@ -124,7 +124,7 @@ POOLS = {
     "a misspelt key": (SPOT + "    max-nodes: 3\n", "5: pools.a.max-nodes: unknown key, did you mean 'max_nodes'?"),
     "a provider": (
         SPOT + "    provider: azure\n",
-        "5: pools.a.provider: expected aks, gke, eks, karpenter or generic, found 'azure'",
+        "5: pools.a.provider: expected aks, gke, eks, oke, karpenter or generic, found 'azure'",
     ),
     "memory without a unit": (
         SPOT + "    node: {memory: 16}\n",

@@ -21,7 +21,7 @@ from tests.supply.builders import Lab
 
 from spotwright.local.imds_client import MetadataServers, has_metadata_server
 from spotwright.local.supervisor.process_identity import marks
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.notices import NoticeWatch, from_environment
 from spotwright.notices.metadata_services import AzureSource
 from spotwright.supply.node_fit import NodeGone
@@ -54,7 +54,7 @@ class Cloud:
 
 
 def cloud_pool(provider: str, name: str = "spot") -> Pool:
-    return a_pool(name, provider=Provider(provider), notice=30.0)
+    return a_pool(name, provider=provider, notice=30.0)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_an_approval_without_a_notice_does_nothing() -> None:
     assert lab.until(60).seen(NodeGone) == []
 
 
-@pytest.mark.parametrize("pool", [a_pool(), a_pool(spot=False, provider=Provider.AKS)])
+@pytest.mark.parametrize("pool", [a_pool(), a_pool(spot=False, provider="aks")])
 def test_nodes_without_a_cloud_start_no_server(tmp_path: Path, pool: Pool) -> None:
     assert not has_metadata_server(pool)
     cloud = Cloud(tmp_path, 1.0)

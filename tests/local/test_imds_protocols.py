@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.local.imds_server import (
     AwsMetadataServer,
     AzureGroup,
@@ -248,6 +249,7 @@ def test_ec2_has_no_rebalance_recommendation_and_its_life_cycle_is_spot() -> Non
     ],
 )
 def test_each_provider_has_the_metadata_server_of_its_cloud(provider: str, kind: type) -> None:
+    service = PROVIDERS[provider].metadata_service
     assert isinstance(
-        metadata_server_of(provider, "n", AzureGroup(), approved=lambda _: None, changed=lambda: None), kind
+        metadata_server_of(service, "n", AzureGroup(), approved=lambda _: None, changed=lambda: None), kind
     )

@@ -13,7 +13,7 @@ from spotwright import config
 from spotwright.clouds import node_labels, providers
 from spotwright.kube.pod import scheduling_of
 from spotwright.manifests.files import place_text
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.model.scheduling_terms import Expression
 from spotwright.placing.affinity import rung_conditions
 
@@ -127,7 +127,7 @@ def test_a_low_priority_pool_is_led_to_by_its_own_value_and_taint() -> None:
 def test_the_conditions_of_a_rung_hold_none_twice(provider: str, others: int) -> None:
     """The webhook of a cluster writes them into each pod."""
     pools = {
-        name: Pool(name, capacity, Provider(provider), labels={"market": name})
+        name: Pool(name, capacity, provider, labels={"market": name})
         for name, capacity in [("spot", Capacity.SPOT), ("regular", Capacity.ON_DEMAND), ("more", Capacity.SPOT)][
             : 2 + others
         ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from spotwright.model.policy import Layer, Policy, Spot, resolve
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 POOLS = {
-    name: Pool(name, Capacity(capacity), provider=Provider.GENERIC, price=Fraction(price), labels={"pool": name})
+    name: Pool(name, Capacity(capacity), provider="generic", price=Fraction(price), labels={"pool": name})
     for name, capacity, price in (("a", "spot", 1), ("b", "spot", 2), ("od", "on-demand", 3))
 }
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, a_policy, a_pool
 
 from spotwright.model.policy import Policy
-from spotwright.model.pools import Pool, Provider, Resources
+from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
 from spotwright.scheduling.ladder import Ladder, Work, build, too_large
 
@@ -86,7 +86,7 @@ def test_a_price_above_max_price_is_refused() -> None:
 
 
 def test_the_taint_of_a_spot_pool_is_tolerated_by_a_spot_policy() -> None:
-    pool = a_pool("aks", provider=Provider.AKS)
+    pool = a_pool("aks", provider="aks")
     added = ladder(pool).rungs[0].tolerations
     assert any(t.key == "kubernetes.azure.com/scalesetpriority" for t in added)
 
@@ -103,7 +103,7 @@ def test_all_taints_of_a_pool_that_the_ladder_names_are_tolerated() -> None:
 
 
 def a_team_pool(name: str, **fields: Any) -> Pool:
-    return a_pool(name, provider=Provider.EKS, taints=(Taint("team", "data"),), **fields)
+    return a_pool(name, provider="eks", taints=(Taint("team", "data"),), **fields)
 
 
 def test_a_pool_that_only_its_taint_keeps_away_is_named_with_the_ladder_that_tolerates_it() -> None:
@@ -171,7 +171,7 @@ def test_required_affinity_refuses_pools_that_do_not_match() -> None:
 
 
 def test_a_zone_of_aks_is_selected_by_its_label_and_not_by_its_number() -> None:
-    aks = a_pool("aks", zones=("1", "2"), region="eastus", provider=Provider.AKS)
+    aks = a_pool("aks", zones=("1", "2"), region="eastus", provider="aks")
     fits = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-2"}))
     number = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "2"}))
     assert order(ladder(aks, work=fits)) == ["aks"]
@@ -180,7 +180,7 @@ def test_a_zone_of_aks_is_selected_by_its_label_and_not_by_its_number() -> None:
 
 def test_a_pool_of_aks_without_a_region_may_be_in_the_zone() -> None:
     work = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-1"}))
-    assert order(ladder(a_pool("aks", zones=("1",), provider=Provider.AKS), work=work)) == ["aks"]
+    assert order(ladder(a_pool("aks", zones=("1",), provider="aks"), work=work)) == ["aks"]
 
 
 def test_a_pool_of_several_zones_fits_where_one_of_them_does() -> None:
@@ -243,7 +243,7 @@ def test_without_a_policy_one_rung_holds_every_pool_that_fits() -> None:
 
 
 def test_without_a_policy_no_toleration_is_added() -> None:
-    made = ladder(a_pool("aks", provider=Provider.AKS), ON_DEMAND, policy=Policy())
+    made = ladder(a_pool("aks", provider="aks"), ON_DEMAND, policy=Policy())
     assert order(made) == ["on-demand"]
 
 
@@ -282,7 +282,7 @@ def test_rungs_are_only_of_the_wanted_kind_spot_first(kinds: list[tuple[bool, in
 
 # What the cluster adds by itself
 
-_GKE = a_pool("gke", spot=False, provider=Provider.GKE, node={"cpu": 8000, "nvidia.com/gpu": 1})
+_GKE = a_pool("gke", spot=False, provider="gke", node={"cpu": 8000, "nvidia.com/gpu": 1})
 
 
 def test_gke_lets_work_with_gpus_tolerate_the_gpu_taint_without_any_policy() -> None:
@@ -296,5 +296,5 @@ def test_gke_keeps_work_without_gpus_away_from_tainted_gpus() -> None:
 
 def test_no_other_provider_adds_tolerations() -> None:
     taint = Taint("nvidia.com/gpu", "present")
-    pool = a_pool("aks", spot=False, provider=Provider.AKS, node={"cpu": 8000, "nvidia.com/gpu": 1}, taints=(taint,))
+    pool = a_pool("aks", spot=False, provider="aks", node={"cpu": 8000, "nvidia.com/gpu": 1}, taints=(taint,))
     assert "nvidia.com/gpu" in ladder(pool, work=Work(GPU), policy=Policy()).refusals["aks"]

@@ -8,7 +8,7 @@ import pytest
 from tests.engine.builders import ON_DEMAND, SPOT, a_pool
 from tests.supply.builders import key
 
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Taint, Term, Toleration
 from spotwright.supply.node_fit import PODS, Node, NodeRequest, choose, growth, new_node
 
@@ -140,7 +140,7 @@ def test_a_node_that_is_named_counts_as_met_for_no_simulated_node_has_a_name_of_
 
 def test_a_label_of_the_provider_can_be_selected() -> None:
     request = a_request(selector={"cloud.google.com/gke-spot": "true"})
-    assert choose(request, [node := a_node(a_pool(provider=Provider.GKE, taints=()))]) is node
+    assert choose(request, [node := a_node(a_pool(provider="gke", taints=()))]) is node
 
 
 # Score

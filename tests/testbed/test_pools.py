@@ -6,7 +6,7 @@ import pytest
 from testbed.pools import identity
 
 from spotwright.clouds import providers
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.notices.metadata_services import resource_of
 
 
@@ -15,7 +15,7 @@ from spotwright.notices.metadata_services import resource_of
 def test_a_node_carries_the_labels_and_taints_that_spotwright_expects_of_its_pool(cloud: str, number: int) -> None:
     node = identity(cloud, number)
     capacity = Capacity.SPOT if node.spot else Capacity.ON_DEMAND
-    pool = Pool(name=node.pool, provider=Provider(cloud), capacity=capacity)
+    pool = Pool(name=node.pool, provider=cloud, capacity=capacity)
     assert providers.labels(pool).items() <= node.labels.items()
     expected = {f"{taint.key}={taint.value}:{taint.effect}" for taint in providers.taints(pool)}
     assert expected <= set(node.taints)

@@ -18,7 +18,7 @@ from spotwright.clouds.providers import ZONE
 from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kueue import quantity
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, format_money
 from spotwright.pools.karpenter import longest_end
 
@@ -39,9 +39,9 @@ def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
 
     Compare them with those of your nodes: placement relies on them. spotwright pools check does it for a file of nodes.
 
-    Spotwright asks no provider for prices. Let your own command ask, and read its answer:
+    Spotwright asks no provider for prices. Let your own command ask; the guide on pools has one for each cloud:
 
-    aws ec2 describe-spot-price-history ... | spotwright pools list --prices -
+    aws ec2 describe-spot-price-history ... | jq ... | spotwright pools list --prices -
     """
     configuration = find(Path.cwd() / "-", config)
     require_pools(configuration)
@@ -107,10 +107,12 @@ def _description(pool: Pool, price: str, config: Config) -> list[str]:
 
 
 def _end_of_lifetime(pool: Pool, config: Config) -> Iterator[str]:
-    """Who takes the nodes of Karpenter's pools at the end of their lifetime, and when the last work on them ends."""
-    if pool.lifetime is not None and pool.provider is Provider.KARPENTER:
+    """Who takes the nodes of a pool at the end of their lifetime, and when the last work on them ends."""
+    provider = providers.of(pool)
+    if pool.lifetime is not None and provider.lifetime_field:
         last = format_duration(longest_end(pool, config.pools, config.longest_grace_period))
-        yield f"  lifetime  Karpenter drains a node then (expireAfter), and removes it {last} later at the latest"
+        drains = f"{provider.title} drains a node then ({provider.lifetime_field})"
+        yield f"  lifetime  {drains}, and removes it {last} later at the latest"
         yield "            (terminationGracePeriod, which pools command writes); without that field work outlives it"
 
 
@@ -139,7 +141,7 @@ def pool_json(pool: Pool, price: str) -> dict[str, Any]:
     return {
         "name": pool.name,
         "capacity": str(pool.capacity),
-        "provider": str(pool.provider),
+        "provider": pool.provider,
         "machine": pool.machine or None,
         "region": pool.region or None,
         "zones": list(pool.zones),

@@ -1,1 +1,1 @@
-"""Facts about AKS, GKE, EKS and Karpenter: the labels, taints and notices of their nodes. No IO."""
+"""Facts about providers: the labels, taints and notices of their nodes, one record a provider. No IO."""

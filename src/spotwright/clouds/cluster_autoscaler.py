@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from spotwright.clouds.providers import node_pool_of, pool_name
+from spotwright.clouds.provider_records import PROVIDERS
+from spotwright.clouds.providers import node_pool_of, of, pool_name
 from spotwright.kube.object_fields import mapping, mappings, seconds
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 
 __all__ = [
     "PRIORITIES",
@@ -203,24 +204,14 @@ def _pattern(text: Any) -> re.Pattern[str]:
 
 
 def likely_group(pool: Pool) -> str:
-    """The name that a group of this pool is likely to have, where no status tells it.
-
-    AKS names scale sets ``aks-POOL-NUMBER-vmss``, EKS autoscaling groups ``eks-GROUP-UUID``, GKE instance groups
-    ``gke-CLUSTER-POOL-HASH-grp``.
-    """
-    name = pool_name(pool) or pool.name
-    likely = {
-        Provider.AKS: f"aks-{name}-12345678-vmss",
-        Provider.EKS: f"eks-{name}-12345678-1234-1234-1234-123456789abc",
-        Provider.GKE: f"gke-cluster-{name}-12345678-grp",
-    }
-    return likely.get(pool.provider, name)
+    """The name that a group of this pool is likely to have, where no status tells it."""
+    return of(pool).likely_group.format(name=pool_name(pool) or pool.name)
 
 
 def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> Mapping[str, Sequence[str]]:
     """The names of the groups of each pool, by its name.
 
-    Names that AKS, EKS and GKE give to the groups of their node pools are taken apart. A group of another name belongs to the
+    Names that providers give to the groups of their node pools are taken apart. A group of another name belongs to the
     pool whose name it holds as whole words; of several such pools to the one with the longest name: the group of ``gpu-spot`` is
     none of ``gpu``.
     """
@@ -228,10 +219,7 @@ def groups_of_pools(pools: Iterable[Pool], groups: Iterable[str]) -> Mapping[str
     return _by_pool(named, tuple(groups))
 
 
-_MANAGED = re.compile(
-    r"aks-(?P<aks>.+)-\d+-vmss|eks-(?P<eks>.+)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"|gke-(?P<gke>.+)-[0-9a-f]{8}-grp"
-)
+_MANAGED = tuple(one.group for one in PROVIDERS.values() if one.group)
 
 
 @lru_cache(maxsize=256)
@@ -241,14 +229,15 @@ def _by_pool(named: tuple[tuple[str, str], ...], groups: tuple[str, ...]) -> Map
     found: dict[str, list[str]] = {pool: [] for pool, _ in named}
     for group in groups:
         short = group.rpartition("/")[2].lower()[:_LONGEST]
-        managed = _MANAGED.fullmatch(short)
+        managed = next((match.groupdict() for one in _MANAGED if (match := re.fullmatch(one, short))), None)
         if managed is None:
             own = _words(short)
             holders = [pool for pool, part in words.items() if _holds(own, part)]
-        elif managed["gke"]:  # the name of its cluster stands before that of its pool
-            holders = [pool for pool, name in named if f"-{managed['gke']}".endswith(f"-{name.lower()}")]
-        else:
-            holders = [pool for pool, name in named if name.lower() == (managed["aks"] or managed["eks"])]
+        elif "pool" in managed:
+            holders = [pool for pool, name in named if name.lower() == managed["pool"]]
+        else:  # the name of its cluster stands before that of its pool
+            both = f"-{managed['cluster_and_pool']}"
+            holders = [pool for pool, name in named if both.endswith(f"-{name.lower()}")]
         if holders:
             found[max(holders, key=lambda pool: (len(words[pool]), len(pool)))].append(group)
     return found

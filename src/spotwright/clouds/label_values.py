@@ -17,12 +17,13 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
-from typing import NamedTuple
+
+from spotwright.clouds.provider import Label
+from spotwright.clouds.provider_records import PROVIDERS
 
 __all__ = [
     "NOT_SINCE",
     "RENAMED",
-    "Label",
     "is_region",
     "key_meant",
     "label_of",
@@ -30,20 +31,6 @@ __all__ = [
     "region_of",
     "value_meant",
 ]
-
-
-class Label(NamedTuple):
-    """A label that somebody else than the user sets.
-
-    ``values``: those that nodes have; there may be others too if ``is_open``. ``is_small``: no value has a capital letter.
-    ``misspelt``: keys that people write for it and no node has.
-    """
-
-    key: str
-    values: tuple[str, ...] = ()
-    is_small: bool = False
-    misspelt: tuple[str, ...] = ()
-    is_open: bool = False
 
 
 _ARCHITECTURES = (
@@ -57,27 +44,6 @@ _ARCHITECTURES = (
     "riscv64",
     "s390x",
 )
-_TRUE = ("true",)
-_INSTANCE = (
-    "category",
-    "cpu",
-    "cpu-manufacturer",
-    "ebs-bandwidth",
-    "encryption-in-transit-supported",
-    "family",
-    "generation",
-    "gpu-count",
-    "gpu-manufacturer",
-    "gpu-memory",
-    "gpu-name",
-    "hypervisor",
-    "local-nvme",
-    "memory",
-    "network-bandwidth",
-    "pods",
-    "size",
-)
-
 _LABELS: tuple[Label, ...] = (
     # Kubernetes
     Label("kubernetes.io/arch", _ARCHITECTURES, is_open=True),
@@ -106,64 +72,7 @@ _LABELS: tuple[Label, ...] = (
         misspelt=("kubernetes.io/region", "beta.kubernetes.io/region", "failure-domain.kubernetes.io/region"),
     ),
     Label("failure-domain.beta.kubernetes.io/region"),
-    # AKS. "regular" stands in Microsoft's table and on nodes of node auto-provisioning; "low" is of the past.
-    Label(
-        "kubernetes.azure.com/scalesetpriority",
-        ("spot", "regular", "low"),
-        misspelt=("scalesetpriority", "kubernetes.azure.com/spot", "kubernetes.azure.com/vmss-priority"),
-    ),
-    Label("kubernetes.azure.com/priority", ("spot", "regular")),
-    Label(
-        "kubernetes.azure.com/agentpool",
-        is_small=True,
-        misspelt=("kubernetes.azure.com/nodepool", "kubernetes.azure.com/nodepool-name", "kubernetes.azure.com/pool"),
-    ),
-    Label("kubernetes.azure.com/mode", is_small=True),
-    Label("kubernetes.azure.com/accelerator", is_small=True),
-    Label("kubernetes.azure.com/nodepool-type"),
-    # GKE
-    Label(
-        "cloud.google.com/gke-spot",
-        _TRUE,
-        misspelt=("gke-spot", "cloud.google.com/spot-vm", "cloud.google.com/gke-spot-vm", "cloud.google.com/spot-vms"),
-    ),
-    Label(
-        "cloud.google.com/gke-preemptible",
-        _TRUE,
-        misspelt=("gke-preemptible", "cloud.google.com/preemptable", "cloud.google.com/gke-preemptable"),
-    ),
-    Label("cloud.google.com/gke-provisioning", is_small=True, misspelt=("gke-provisioning",)),
-    Label(
-        "cloud.google.com/gke-nodepool",
-        is_small=True,
-        misspelt=("gke-nodepool", "cloud.google.com/gke-nodepool-name", "cloud.google.com/nodepool-name"),
-    ),
-    Label("cloud.google.com/gke-accelerator", is_small=True, misspelt=("gke-accelerator",)),
-    Label("cloud.google.com/gke-tpu-accelerator", is_small=True, misspelt=("gke-tpu-accelerator",)),
-    Label("cloud.google.com/gke-tpu-topology", is_small=True, misspelt=("gke-tpu-topology",)),
-    Label("cloud.google.com/compute-class"),
-    Label("cloud.google.com/machine-family", is_small=True),
-    # Node groups of EKS
-    Label(
-        "eks.amazonaws.com/capacityType",
-        ("SPOT", "ON_DEMAND", "CAPACITY_BLOCK"),
-        misspelt=("eks.amazonaws.com/capacity", "eks.amazonaws.com/spot"),
-    ),
-    Label("eks.amazonaws.com/nodegroup", misspelt=("eks.amazonaws.com/nodegroup-name", "eks.amazonaws.com/nodepool")),
-    Label("eks.amazonaws.com/nodegroup-image"),
-    Label("alpha.eksctl.io/nodegroup-name", misspelt=("eksctl.io/nodegroup-name", "alpha.eksctl.io/nodegroup")),
-    # EKS Auto Mode
-    Label("eks.amazonaws.com/compute-type", is_small=True),
-    *(Label(f"eks.amazonaws.com/instance-{name}", is_small=True) for name in _INSTANCE),
-    # Karpenter
-    Label(
-        "karpenter.sh/capacity-type",
-        ("spot", "on-demand", "reserved"),
-        misspelt=("karpenter.sh/capacity", "karpenter.sh/spot"),
-    ),
-    Label("karpenter.sh/nodepool", misspelt=("karpenter.sh/nodepool-name", "karpenter.sh/pool")),
-    Label("karpenter.sh/provisioner-name", misspelt=("karpenter.sh/provisioner",)),
-    *(Label(f"karpenter.k8s.aws/instance-{name}", is_small=True) for name in _INSTANCE),
+    *(one for provider in PROVIDERS.values() for one in provider.labels),
 )
 
 _BY_KEY: Mapping[str, Label] = {label.key: label for label in _LABELS}
@@ -190,20 +99,17 @@ def label_of(key: str) -> Label | None:
 
 _ALIKE = 0.93  # by SequenceMatcher: one letter too many, too few or wrong in a whole key
 _SEPARATORS = re.compile(r"[-_.]")
-_OWNERS = (
-    (re.compile(r"karpenter"), "karpenter"),
-    (re.compile(r"azure"), "azure"),
-    (re.compile(r"google|\bgke\b"), "google"),
-    (re.compile(r"amazonaws|\beks\b"), "eks"),
-    (re.compile(r"kubernetes\.io$"), ""),
+_OWNERS = tuple(
+    (one.domains, one.name) for one in sorted(PROVIDERS.values(), key=lambda one: one.has_groups) if one.domains
 )
+"""Patterns for domains with their owner, provisioners before clouds, whose names their domains may have as well."""
 
 
 def _folded(key: str) -> str:
-    """The key without what people mix up: capital letters, separators, the domains of one provider, the prefix ``gke-``."""
+    """The key without what people mix up: capital letters, separators, the domains of one provider, its name as a prefix."""
     domain, _, name = key.lower().rpartition("/")
-    owner = next((word for pattern, word in _OWNERS if word and pattern.search(domain)), domain)
-    return f"{owner}/{_SEPARATORS.sub('', name).removeprefix('gke')}"
+    owner = next((word for pattern, word in _OWNERS if re.search(pattern, domain)), domain)
+    return f"{owner}/{_SEPARATORS.sub('', name).removeprefix(owner)}"
 
 
 _MISSPELT: Mapping[str, str] = {wrong: label.key for label in _LABELS for wrong in label.misspelt}
@@ -264,34 +170,11 @@ def value_meant(label: Label, value: str) -> str | None:
     return None if label.is_open and not near else near
 
 
-_AZURE = frozenset({"AKS", "Karpenter on Azure"})
-_GOOGLE = frozenset({"GKE", "Karpenter on Google Cloud"})
-_KARPENTER_AWS = "Karpenter on AWS"  # EKS Auto Mode is Karpenter too
-_AWS = frozenset({"EKS node groups", _KARPENTER_AWS})
-_KARPENTER = frozenset({_KARPENTER_AWS, "Karpenter on Azure", "Karpenter on Google Cloud"})
-
-_MAKERS_BY_KEY: Mapping[str, frozenset[str]] = {
-    "eks.amazonaws.com/capacityType": frozenset({"EKS node groups"}),
-    "eks.amazonaws.com/nodegroup": frozenset({"EKS node groups"}),
-    "cloud.google.com/gke-nodepool": frozenset({"GKE"}),
-    "kubernetes.azure.com/agentpool": frozenset({"AKS"}),
-}
-_MAKERS_BY_DOMAIN: Mapping[str, frozenset[str]] = {
-    "kubernetes.azure.com": _AZURE,
-    "karpenter.azure.com": frozenset({"Karpenter on Azure"}),
-    "cloud.google.com": _GOOGLE,
-    "eks.amazonaws.com": _AWS,
-    "k8s.amazonaws.com": _AWS,
-    "alpha.eksctl.io": frozenset({"EKS node groups"}),
-    "karpenter.k8s.aws": frozenset({_KARPENTER_AWS}),
-    "karpenter.sh": _KARPENTER,
+_MAKERS: Mapping[str, frozenset[str]] = {
+    key: who for provider in PROVIDERS.values() for key, who in provider.makers.items()
 }
 _INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_MACHINES: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = (
-    (re.compile(r"Standard_[A-Z]"), _AZURE),
-    (re.compile(r"[a-z][a-z0-9-]*\.(?:nano|micro|small|medium|large|\d*xlarge|metal)"), _AWS),
-    (re.compile(r"[a-z]\d[a-z]{0,2}-(?:standard|highmem|highcpu|highgpu|megagpu|ultragpu|custom)"), _GOOGLE),
-)
+_MACHINES = tuple(provider.machines for provider in PROVIDERS.values() if provider.machines)
 
 
 def makers_of(key: str, values: Iterable[str] = ()) -> frozenset[str]:
@@ -300,10 +183,10 @@ def makers_of(key: str, values: Iterable[str] = ()) -> frozenset[str]:
     The type of a machine tells its cloud as well: ``Standard_NC6s_v3`` is no node of AWS.
     """
     domain = key.rpartition("/")[0]
-    found = _MAKERS_BY_KEY.get(key) or _MAKERS_BY_DOMAIN.get(domain, frozenset())
+    found = _MAKERS.get(key) or _MAKERS.get(domain, frozenset())
     if key in _INSTANCE_TYPES:
         makers = [
-            next((who for pattern, who in _MACHINES if pattern.match(value)), frozenset[str]()) for value in values
+            next((who for pattern, who in _MACHINES if re.match(pattern, value)), frozenset[str]()) for value in values
         ]
         return frozenset().union(*makers) if makers and all(makers) else frozenset()
     return found

@@ -12,42 +12,17 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from spotwright.clouds import providers
-from spotwright.clouds.providers import NVIDIA_GPU, ZONE
-from spotwright.model.pools import Pool, PriceSource, Provider
+from spotwright.clouds.machines import architecture
+from spotwright.clouds.provider import Setter
+from spotwright.clouds.provider_records import PROVIDERS
+from spotwright.clouds.providers import ZONE
+from spotwright.model.pools import Pool, PriceSource
 from spotwright.model.scheduling_terms import Constraints, Taint
 
-__all__ = ["SETTERS", "Setter", "known", "known_in", "machine_accelerator", "refusal", "setter", "unknown"]
+__all__ = ["SETTERS", "is_set_by_system", "known", "known_in", "refusal", "setter", "unknown"]
 
-
-class Setter(NamedTuple):
-    """Who sets labels, and on which nodes. A key that ends with ``*`` stands for every key that begins so.
-
-    ``on``: the sorts of pools (:func:`_sorts`), empty for all. ``devices``: only on nodes with such devices: ``gpu`` or ``tpu``.
-    ``source``: where the names are from.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    on: frozenset[str] = frozenset()
-    devices: str = ""
-    source: str = ""
-
-    def sets(self, key: str) -> bool:
-        """Whether it sets a label."""
-        return any(key.startswith(one[:-1]) if one.endswith("*") else key == one for one in self.keys)
-
-
-_SEEN = "nodes and manifests shown in public repositories"
-_AKS_SOURCE = (
-    'Microsoft Learn, "Use labels in an Azure Kubernetes Service (AKS) cluster"; nodes shown in public repositories'
-)
-
-_AZURE = frozenset({"AKS", "Karpenter on Azure"})
-_GOOGLE = frozenset({"GKE", "Karpenter on Google Cloud"})
-_AWS = frozenset({"EKS", "Karpenter on AWS"})
 
 SETTERS = (
     Setter(
@@ -70,158 +45,7 @@ SETTERS = (
         ),
         source='Kubernetes reference, "Well-Known Labels, Annotations and Taints"',
     ),
-    Setter(
-        "AKS",
-        (
-            "agentpool",
-            "kubernetes.azure.com/agentpool",
-            "kubernetes.azure.com/azure-cni-overlay",
-            "kubernetes.azure.com/cluster",
-            "kubernetes.azure.com/consolidated-additional-properties",
-            "kubernetes.azure.com/ebpf-dataplane",
-            "kubernetes.azure.com/fips_enabled",
-            "kubernetes.azure.com/kubelet-identity-client-id",
-            "kubernetes.azure.com/kubelet-serving-ca",
-            "kubernetes.azure.com/localdns-state",
-            "kubernetes.azure.com/mode",
-            "kubernetes.azure.com/network-*",
-            "kubernetes.azure.com/node-image-version",
-            "kubernetes.azure.com/nodenetwork-vnetguid",
-            "kubernetes.azure.com/nodepool-type",
-            "kubernetes.azure.com/os-sku",
-            "kubernetes.azure.com/os-sku-*",
-            "kubernetes.azure.com/podnetwork-*",
-            "kubernetes.azure.com/priority",
-            "kubernetes.azure.com/role",
-            "kubernetes.azure.com/security-type",
-            "kubernetes.azure.com/sku-*",
-            "kubernetes.azure.com/storageprofile",
-            "kubernetes.azure.com/storagetier",
-            "storageprofile",
-            "storagetier",
-            "topology.disk.csi.azure.com/zone",
-        ),
-        _AZURE,
-        source=_AKS_SOURCE,
-    ),
-    Setter(
-        "AKS",
-        ("accelerator", "kubernetes.azure.com/accelerator"),
-        _AZURE,
-        "gpu",
-        source=_SEEN,
-    ),
-    Setter(
-        "GKE",
-        (
-            "addon.gke.io/*",
-            "cloud.google.com/gce-topology-*",
-            "cloud.google.com/gke-boot-disk",
-            "cloud.google.com/gke-confidential-nodes-instance-type",
-            "cloud.google.com/gke-container-runtime",
-            "cloud.google.com/gke-cpu-scaling-level",
-            "cloud.google.com/gke-dpv2-ready",
-            "cloud.google.com/gke-ephemeral-storage-local-ssd",
-            "cloud.google.com/gke-image-streaming",
-            "cloud.google.com/gke-local-nvme-ssd",
-            "cloud.google.com/gke-logging-variant",
-            "cloud.google.com/gke-max-pods-per-node",
-            "cloud.google.com/gke-memory-gb-scaling-level",
-            "cloud.google.com/gke-metadata-server-enabled",
-            "cloud.google.com/gke-netd-ready",
-            "cloud.google.com/gke-os-distribution",
-            "cloud.google.com/gke-placement-group",
-            "cloud.google.com/gke-queued",
-            "cloud.google.com/gke-secondary-boot-disk*",
-            "cloud.google.com/gke-stack-type",
-            "cloud.google.com/machine-family",
-            "cloud.google.com/private-node",
-            "cloud.google.com/reservation-*",
-            "disk-type.gke.io/*",
-            "iam.gke.io/gke-metadata-server-enabled",
-            "sandbox.gke.io/runtime",
-            "topology.gke.io/zone",
-        ),
-        _GOOGLE,
-        source=_SEEN,
-    ),
-    Setter(
-        "GKE",
-        (
-            "cloud.google.com/gke-accelerator",
-            "cloud.google.com/gke-accelerator-count",
-            "cloud.google.com/gke-gpu",
-            "cloud.google.com/gke-gpu-*",
-            "cloud.google.com/gke-max-shared-clients-per-gpu",
-        ),
-        _GOOGLE,
-        "gpu",
-        source=_SEEN,
-    ),
-    Setter(
-        "GKE",
-        ("cloud.google.com/gke-accelerator-count", "cloud.google.com/gke-tpu-*"),
-        _GOOGLE,
-        "tpu",
-        source=_SEEN,
-    ),
-    Setter(
-        "EKS",
-        (
-            "alpha.eksctl.io/cluster-name",
-            "alpha.eksctl.io/instance-id",
-            "alpha.eksctl.io/nodegroup-name",
-            "eks.amazonaws.com/capacityBlockId",
-            "eks.amazonaws.com/compute-type",
-            "eks.amazonaws.com/nodegroup-image",
-            "eks.amazonaws.com/sourceLaunchTemplateId",
-            "eks.amazonaws.com/sourceLaunchTemplateVersion",
-        ),
-        frozenset({"EKS"}),
-        source=_SEEN,
-    ),
-    Setter(
-        "AWS",
-        (
-            "k8s.io/cloud-provider-aws",
-            "topology.ebs.csi.aws.com/zone",
-            "topology.k8s.aws/*",
-            "vpc.amazonaws.com/*",
-        ),
-        _AWS,
-        source=_SEEN,
-    ),
-    Setter("eksctl", ("k8s.amazonaws.com/accelerator",), _AWS, "gpu", source=_SEEN),
-    Setter(
-        "Karpenter",
-        ("karpenter.sh/do-not-sync-taints", "karpenter.sh/initialized", "karpenter.sh/registered"),
-        frozenset({"Karpenter on AWS", "Karpenter on Azure", "Karpenter on Google Cloud"}),
-        source="karpenter, pkg/apis/v1/labels.go",
-    ),
-    Setter(
-        "EKS Auto Mode",
-        ("eks.amazonaws.com/compute-type", "eks.amazonaws.com/instance-*", "eks.amazonaws.com/nodeclass"),
-        frozenset({"Karpenter on AWS"}),
-        source=_SEEN,
-    ),
-    Setter(
-        "Karpenter",
-        ("karpenter.k8s.aws/*",),
-        frozenset({"Karpenter on AWS"}),
-        source="karpenter-provider-aws, pkg/apis/v1/labels.go",
-    ),
-    Setter(
-        "Karpenter",
-        ("karpenter.azure.com/*",),
-        frozenset({"Karpenter on Azure"}),
-        source="karpenter-provider-azure, pkg/apis/v1beta1/labels.go",
-    ),
-    Setter(
-        "Karpenter",
-        ("karpenter.k8s.gcp/*",),
-        frozenset({"Karpenter on Google Cloud"}),
-        source="karpenter-provider-gcp, pkg/apis/v1alpha1",
-    ),
+    *(one for provider in PROVIDERS.values() for one in provider.setters),
     Setter(
         "GPU feature discovery",
         (
@@ -255,13 +79,49 @@ SETTERS = (
     Setter("Ray", ("ray.io/*",), source='Ray documentation, "Use labels to control scheduling"'),
 )
 
-_ZONES = (
-    "failure-domain.beta.kubernetes.io/zone",
-    "topology.disk.csi.azure.com/zone",
-    "topology.ebs.csi.aws.com/zone",
-    "topology.gke.io/zone",
-)
+_ZONES = ("failure-domain.beta.kubernetes.io/zone", *(key for one in PROVIDERS.values() for key in one.zone_labels))
 """Labels with the value of the zone's label, each where its setter sets it."""
+
+
+_SYSTEM_DOMAIN = (
+    r"(.+\.)?(kubernetes\.io|k8s\.io|x-k8s\.io|k8s\.aws|amazonaws\.com|eksctl\.io|azure\.com|google\.com|gke\.io|karpenter\.sh"
+    r"|nvidia\.com|amd\.com|intel\.com|habana\.ai|cast\.ai|spotinst\.io|openshift\.io|gardener\.cloud|sapcloud\.io"
+    r"|oraclecloud\.com|yandex\.cloud|alibabacloud\.com|aliyun\.com|digitalocean\.com|linode\.com|scaleway\.com|vultr\.com"
+    r"|cattle\.io|k3s\.io|microk8s\.io|juju\.is|cilium\.io|projectcalico\.org)"
+)
+_CHOSEN_DOMAINS = frozenset(
+    {
+        "node-role.kubernetes.io",  # roles, which people give
+        "node-restriction.kubernetes.io",  # Kubernetes reference, "NodeRestriction": for labels of people
+        "node.cluster.x-k8s.io",  # kubernetes-sigs/cluster-api: labels of a Machine that are copied to its node
+        "node.kubernetes.io",  # kubelet, --node-labels: one of the two prefixes that its own labels may have
+        "kubelet.kubernetes.io",
+    }
+)
+_CHOSEN_KEYS = frozenset().union(*(one.chosen_labels for one in PROVIDERS.values()))
+_SYSTEM_KEYS = frozenset(
+    {
+        *(key for one in PROVIDERS.values() for key in one.plain_labels),
+        "node-role.kubernetes.io/agent",
+        "node.kubernetes.io/instance-type",
+        "node.kubernetes.io/windows-build",
+        "node.kubernetes.io/exclude-from-external-load-balancers",
+    }
+)
+
+
+def is_set_by_system(key: str) -> bool:
+    """Whether Kubernetes, a cloud or a controller sets a label on nodes by itself, and no work is expected to choose by it.
+
+    Labels of people are kept with a pool: those without a domain, those of a domain that is no provider's, and roles. So are
+    the few labels of clouds that say which accelerator a pool has.
+    """
+    domain, _, _ = key.rpartition("/")
+    if key in _SYSTEM_KEYS:
+        return True
+    if not domain or key in _CHOSEN_KEYS or domain in _CHOSEN_DOMAINS:
+        return False
+    return re.fullmatch(_SYSTEM_DOMAIN, domain) is not None
 
 
 @lru_cache(maxsize=16_384)
@@ -274,23 +134,15 @@ def setter(pool: Pool, key: str) -> str:
     return ""
 
 
-_SORTS = {Provider.AKS: frozenset({"AKS"}), Provider.GKE: frozenset({"GKE"}), Provider.EKS: frozenset({"EKS"})}
-
-
 def _sorts(pool: Pool) -> frozenset[str]:
     """What the pool may be, as setters of labels tell pools apart: Karpenter runs on three clouds, and the machine tells which.
 
     The built-in pools stand for those of any cloud.
     """
     if pool.price_source is PriceSource.EXAMPLE:
-        return _AZURE | _GOOGLE | _AWS
-    if pool.provider is not Provider.KARPENTER:
-        return _SORTS.get(pool.provider, frozenset())
-    if providers.is_azure(pool):
-        return frozenset({"Karpenter on Azure"})
-    if not pool.machine:
-        return frozenset({"Karpenter on AWS", "Karpenter on Azure", "Karpenter on Google Cloud"})
-    return frozenset({"Karpenter on AWS" if _AWS_MACHINE.fullmatch(pool.machine) else "Karpenter on Google Cloud"})
+        return frozenset().union(*(one.sorts(one.clouds) for one in PROVIDERS.values()))
+    provider = providers.of(pool)
+    return provider.sorts(provider.clouds_of(pool))
 
 
 def _has(pool: Pool, devices: str) -> bool:
@@ -331,16 +183,11 @@ def _derived(pool: Pool) -> dict[str, str]:
         labels["beta.kubernetes.io/instance-type"] = pool.machine
     if architecture := _architecture(pool):
         labels |= {"kubernetes.io/arch": architecture, "beta.kubernetes.io/arch": architecture}
-    if pool.provider is Provider.AKS:
-        labels |= _of_aks(pool)
-    elif pool.provider is Provider.GKE:
-        labels |= _of_gke(pool)
-    elif pool.provider is Provider.KARPENTER:
-        labels |= _of_azure_machine(pool) if providers.is_azure(pool) else _of_aws_machine(pool)
-    return labels
+    derived = providers.of(pool).derived
+    return labels if derived is None else {**labels, **derived(pool)}
 
 
-_ZONE_OF_REGION = re.compile(r"(?P<region>.*[0-9])-?[a-z]")
+_ZONE_OF_REGION = r"(?P<region>.*[0-9])-?[a-z]"
 
 
 def _region(pool: Pool) -> str:
@@ -350,115 +197,17 @@ def _region(pool: Pool) -> str:
     for zone in pool.zones:
         if azure := providers.azure_zone(zone):
             return azure[0]
-        if match := _ZONE_OF_REGION.fullmatch(zone):
+        if match := re.fullmatch(_ZONE_OF_REGION, zone):
             return match["region"]
     return ""
 
 
-_ARM_OF_GKE = ("a4x-", "c4a-", "n4a-", "t2a-")
-_AWS_MACHINE = re.compile(
-    r"(?P<family>(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+)(?P<traits>[a-z0-9-]*))\.(?P<size>[a-z0-9-]+)"
-)
-_AZURE_MACHINE = re.compile(r"Standard_(?P<family>[A-Z])[A-Z]*[0-9]+(?:-[0-9]+)?(?P<traits>[a-z]*)(?:_.*)?")
-
-
 def _architecture(pool: Pool) -> str:
-    """The processor architecture of the pool's machine as Kubernetes names it; empty where the machine does not tell it.
-
-    Arm: Google's C4A, N4A, T2A and A4X; Amazon's A1 and machines with a ``g`` after the generation; Azure's with a ``p`` among
-    the small letters. Sources: Google Cloud, "Arm on GKE"; AWS, "Amazon EC2 instance type naming conventions"; Microsoft Learn,
-    "Azure virtual machine sizes naming conventions".
-    """
-    machine = pool.machine
-    if aws := _AWS_MACHINE.fullmatch(machine):
-        return "arm64" if aws["traits"].startswith("g") or aws["family"] == "a1" else "amd64"
-    if azure := _AZURE_MACHINE.fullmatch(machine):
-        return "arm64" if "p" in azure["traits"] else "amd64"
-    if pool.provider is Provider.GKE and machine:
-        return "arm64" if machine.startswith(_ARM_OF_GKE) else "amd64"
-    return ""
-
-
-def _of_aks(pool: Pool) -> dict[str, str]:
-    labels = {"kubernetes.azure.com/priority": "spot" if pool.is_spot else "regular"}
-    if name := providers.labels(pool).get(providers.AKS.pool_label):
-        labels["agentpool"] = name
-    if (pool.node or {}).get(NVIDIA_GPU):
-        labels["accelerator"] = "nvidia"
-    return labels
-
-
-_ACCELERATORS = {
-    "a2-highgpu-": "nvidia-tesla-a100",
-    "a2-megagpu-": "nvidia-tesla-a100",
-    "a2-ultragpu-": "nvidia-a100-80gb",
-    "a3-edgegpu-": "nvidia-h100-80gb",
-    "a3-highgpu-": "nvidia-h100-80gb",
-    "a3-megagpu-": "nvidia-h100-mega-80gb",
-    "a3-ultragpu-": "nvidia-h200-141gb",
-    "a4-highgpu-": "nvidia-b200",
-    "a4x-highgpu-": "nvidia-gb200",
-    "g2-standard-": "nvidia-l4",
-    "g4-standard-": "nvidia-rtx-pro-6000",
-}
-_TPUS = {
-    "ct4p-": "tpu-v4-podslice",
-    "ct5l-": "tpu-v5-lite-device",
-    "ct5lp-": "tpu-v5-lite-podslice",
-    "ct5p-": "tpu-v5p-slice",
-    "ct6e-": "tpu-v6e-slice",
-}
-
-
-def machine_accelerator(machine: str) -> str:
-    """GKE's name of the GPUs that come with a machine (``g2-standard-8``: ``nvidia-l4``); empty for a machine without any.
-
-    Source: Google Cloud, "GPU machine types" and "About GPUs in GKE".
-    """
-    return next((name for prefix, name in _ACCELERATORS.items() if machine.startswith(prefix)), "")
-
-
-def _of_gke(pool: Pool) -> dict[str, str]:
-    labels = {}
-    if pool.machine:
-        labels["cloud.google.com/machine-family"] = pool.machine.partition("-")[0]
-    if accelerator := machine_accelerator(pool.machine):
-        labels["cloud.google.com/gke-accelerator"] = accelerator
-        if count := (pool.node or {}).get(NVIDIA_GPU):
-            labels["cloud.google.com/gke-accelerator-count"] = str(count)
-    if tpu := next((name for prefix, name in _TPUS.items() if pool.machine.startswith(prefix)), ""):
-        labels["cloud.google.com/gke-tpu-accelerator"] = tpu
-    return labels
-
-
-def _of_aws_machine(pool: Pool) -> dict[str, str]:
-    """Karpenter's labels for a machine of Amazon, of which EKS Auto Mode has its own form."""
-    match = _AWS_MACHINE.fullmatch(pool.machine)
-    if match is None:
-        return {}
-    gpus = (pool.node or {}).get(NVIDIA_GPU)
-    facts = {
-        "category": match["category"],
-        "family": match["family"],
-        "generation": match["generation"],
-        "size": match["size"],
-        **({"gpu-count": str(gpus), "gpu-manufacturer": "nvidia"} if gpus else {}),
-    }
-    domains = ("karpenter.k8s.aws", "eks.amazonaws.com")
-    return {f"{domain}/instance-{name}": value for domain in domains for name, value in facts.items()}
-
-
-def _of_azure_machine(pool: Pool) -> dict[str, str]:
-    match = _AZURE_MACHINE.fullmatch(pool.machine)
-    if match is None:
-        return {}
-    gpus = (pool.node or {}).get(NVIDIA_GPU)
-    facts = {
-        "name": pool.machine,
-        "family": match["family"],
-        **({"gpu-count": str(gpus), "gpu-manufacturer": "nvidia"} if gpus else {}),
-    }
-    return {f"karpenter.azure.com/sku-{name}": value for name, value in facts.items()}
+    """The architecture of the pool's machine as Kubernetes names it; empty where neither its name nor its provider tells it."""
+    found, arm_machines = architecture(pool.machine), providers.of(pool).arm_machines
+    if found or not pool.machine or not arm_machines:
+        return found
+    return "arm64" if pool.machine.startswith(arm_machines) else "amd64"
 
 
 class _UnknownLabels(Container[str]):

@@ -34,7 +34,6 @@ __all__ = [
     "is_control_plane",
     "is_passing_taint",
     "is_refused_by_kubelet",
-    "is_set_by_system",
     "is_virtual",
 ]
 
@@ -103,7 +102,7 @@ GONE_EVENTS: frozenset[str] = frozenset({"DeletingNode"})
 UNREACHABLE_TAINTS: frozenset[str] = frozenset({"node.kubernetes.io/unreachable"})
 """Taints on a node that does not report. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
 
-_PASSING = re.compile(
+_PASSING = (
     r"node\.(kubernetes\.io/(?!os$)|cloudprovider\.kubernetes\.io/)|DeletionCandidateOf|karpenter\.sh/(disrupt|unregistered)"
     r"|(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/|.*agent-not-ready$"
 )
@@ -114,7 +113,7 @@ def is_passing_taint(key: str) -> bool:
 
     Every other taint belongs to the pool, also ``node.kubernetes.io/os``, which stays on Windows nodes.
     """
-    return _PASSING.match(key) is not None or key in TAKEN_TAINTS | AUTO_DRAIN_TAINTS | REMOVED_TAINTS.keys()
+    return re.match(_PASSING, key) is not None or key in TAKEN_TAINTS | AUTO_DRAIN_TAINTS | REMOVED_TAINTS.keys()
 
 
 ARCH = "kubernetes.io/arch"
@@ -139,8 +138,6 @@ class CapacitySign(NamedTuple):
 
 
 CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
-    # AKS, Microsoft Learn, "Use labels in an Azure Kubernetes Service (AKS) cluster"; beside the older scalesetpriority
-    "kubernetes.azure.com/priority": CapacitySign(("spot",), ("regular",)),
     # CAST AI documentation, "Autoscaler Node Labels and Taints"; castai/spot-handler, the chart's node selector
     "scheduling.cast.ai/spot": CapacitySign(("true",)),
     # Spot Ocean documentation, "Labels and Taints" (od and spot)
@@ -149,8 +146,6 @@ CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
     "cluster.x-k8s.io/interruptible": CapacitySign(("", "true")),
     # openshift/machine-api-operator, machine-api-termination-handler, set without a value
     "machine.openshift.io/interruptible-instance": CapacitySign(("", "true")),
-    # Oracle, "Scheduling Pods on Worker Nodes Hosted on Preemptible Instances"
-    "oci.oraclecloud.com/oke-is-preemptible": CapacitySign(("true",)),
     # Yandex Managed Service for Kubernetes, "Working with node labels"
     "yandex.cloud/preemptible": CapacitySign(("true",), ("false",)),
     # Alibaba Cloud, release notes of the cloud controller manager 2.10
@@ -158,12 +153,8 @@ CAPACITY_SIGNS: Mapping[str, CapacitySign] = {
     # pusher/k8s-spot-rescheduler, README; castai/spot-handler, pkg/labels, for instance groups of kOps
     "node-role.kubernetes.io/spot-worker": CapacitySign(("true", "")),
     "spot": CapacitySign(("true",), ("false",)),
-    # Values beside those of spotwright.clouds.providers: capacity that is paid as reserved or regular, and is not taken away
-    "karpenter.sh/capacity-type": CapacitySign((), ("reserved",)),
-    "eks.amazonaws.com/capacityType": CapacitySign((), ("CAPACITY_BLOCK",)),
-    "cloud.google.com/gke-provisioning": CapacitySign(("preemptible",), ("flex-start", "reservation")),
 }
-"""Labels that provisioners and clouds set by themselves, or that the guides of their users set."""
+"""Labels of provisioners and clouds without a record, set by themselves or by the guides of their users."""
 
 _SEPARATOR = re.compile(r"[-_.]")
 _FLAG = re.compile(
@@ -217,59 +208,8 @@ POOL_SIGNS: tuple[str, ...] = (
 )
 """Labels whose value names the pool of a node, by provisioners that are no :class:`~spotwright.model.pools.Provider`."""
 
-_SYSTEM_DOMAIN = re.compile(
-    r"(.+\.)?(kubernetes\.io|k8s\.io|x-k8s\.io|k8s\.aws|amazonaws\.com|eksctl\.io|azure\.com|google\.com|gke\.io|karpenter\.sh"
-    r"|nvidia\.com|amd\.com|intel\.com|habana\.ai|cast\.ai|spotinst\.io|openshift\.io|gardener\.cloud|sapcloud\.io"
-    r"|oraclecloud\.com|yandex\.cloud|alibabacloud\.com|aliyun\.com|digitalocean\.com|linode\.com|scaleway\.com|vultr\.com"
-    r"|cattle\.io|k3s\.io|microk8s\.io|juju\.is|cilium\.io|projectcalico\.org)"
-)
-_CHOSEN_DOMAINS = frozenset(
-    {
-        "node-role.kubernetes.io",  # roles, which people give
-        "node-restriction.kubernetes.io",  # Kubernetes reference, "NodeRestriction": for labels of people
-        "node.cluster.x-k8s.io",  # kubernetes-sigs/cluster-api: labels of a Machine that are copied to its node
-        "node.kubernetes.io",  # kubelet, --node-labels: one of the two prefixes that its own labels may have
-        "kubelet.kubernetes.io",
-    }
-)
-_CHOSEN_KEYS = frozenset(
-    {
-        "cloud.google.com/compute-class",
-        "cloud.google.com/gke-accelerator",
-        "cloud.google.com/gke-gpu-partition-size",
-        "cloud.google.com/gke-tpu-accelerator",
-        "cloud.google.com/gke-tpu-topology",
-    }
-)
-_SYSTEM_KEYS = frozenset(
-    {
-        "agentpool",  # AKS, beside kubernetes.azure.com/agentpool; the next two as well
-        "storageprofile",
-        "storagetier",
-        "node-role.kubernetes.io/agent",
-        "node.kubernetes.io/instance-type",
-        "node.kubernetes.io/windows-build",
-        "node.kubernetes.io/exclude-from-external-load-balancers",
-    }
-)
-
-
-def is_set_by_system(key: str) -> bool:
-    """Whether Kubernetes, a cloud or a controller sets a label on nodes by itself, and no work is expected to choose by it.
-
-    Labels of people are kept with a pool: those without a domain, those of a domain that is no provider's, and roles. So are
-    the few labels of GKE that say which accelerator a pool has.
-    """
-    domain, _, _ = key.rpartition("/")
-    if key in _SYSTEM_KEYS:
-        return True
-    if not domain or key in _CHOSEN_KEYS or domain in _CHOSEN_DOMAINS:
-        return False
-    return _SYSTEM_DOMAIN.fullmatch(domain) is not None
-
-
-_OF_KUBERNETES = re.compile(r"(.+\.)?(kubernetes\.io|k8s\.io)")
-_OF_KUBELETS = re.compile(r"(.+\.)?(kubelet|node)\.kubernetes\.io")
+_OF_KUBERNETES = r"(.+\.)?(kubernetes\.io|k8s\.io)"
+_OF_KUBELETS = r"(.+\.)?(kubelet|node)\.kubernetes\.io"
 
 
 def is_refused_by_kubelet(key: str) -> bool:
@@ -278,7 +218,7 @@ def is_refused_by_kubelet(key: str) -> bool:
     Source: Kubernetes reference, "kubelet", ``--node-labels``.
     """
     domain, _, _ = key.rpartition("/")
-    return _OF_KUBERNETES.fullmatch(domain) is not None and _OF_KUBELETS.fullmatch(domain) is None
+    return re.fullmatch(_OF_KUBERNETES, domain) is not None and re.fullmatch(_OF_KUBELETS, domain) is None
 
 
 _CONTROL_PLANE = frozenset(

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, Priorities, Status, groups_of_pools, likely_group
-from spotwright.clouds.providers import COMPUTE_CLASS, node_pool_of
-from spotwright.model.pools import Pool, Provider
+from spotwright.clouds.providers import node_pool_of, of
+from spotwright.model.pools import Pool
 
 __all__ = ["UNKNOWN", "Autoscalers", "Order", "compute_class_of", "order_of"]
 
@@ -79,7 +79,7 @@ def _without_nodes(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Auto
 
 def compute_class_of(pools: Sequence[Pool]) -> str:
     """The ComputeClass of GKE to which all of these pools belong, which orders them; empty if there is none."""
-    found = {pool.labels.get(COMPUTE_CLASS) if pool.provider is Provider.GKE else None for pool in pools}
+    found = {pool.labels.get(of(pool).class_label) for pool in pools}
     only = found.pop() if len(found) == 1 else None
     return only or ""
 
@@ -105,8 +105,8 @@ def _of_groups(wanted: Sequence[Pool], pools: Mapping[str, Pool], seen: Autoscal
         return Order(True, f"{wanted[0].name} alone can get more nodes")
     if len({pool.is_spot for pool in wanted}) == 1:
         return Order(True, "they are of one capacity, and the autoscaler takes the next one where one cannot grow")
-    if any(pool.provider is Provider.GKE for pool in wanted):
-        return Order(False, "GKE's autoscaler follows no order of pools; a ComputeClass does")
+    for provider in (of(pool) for pool in wanted if of(pool).orders_by):
+        return Order(False, f"{provider.title}'s autoscaler follows no order of pools; {provider.orders_by} does")
     groups = groups_of_pools(pools.values(), seen.status.groups if seen.status is not None else ())
     nameless = [
         pool.name for pool in wanted if seen.status is not None and seen.status.groups and not groups[pool.name]

@@ -1,47 +1,36 @@
-"""What AKS, GKE, EKS and Karpenter put on their nodes: labels, taints and notices. Pure, no IO.
+"""What providers put on the nodes of a pool: labels, taints and notices, by their records. Pure, no IO.
 
-Only this package knows the names that providers use. A pool holds the labels and taints of the user's configuration; these
-functions add those that the provider sets by itself. Beside the table of facts stands what follows from it: the names that a
-provider allows, its zone label, labels of the past with the form of today, and the pools without a ``spotwright.yaml``. On
-another cluster nothing is assumed beyond the configuration.
+A pool holds the labels and taints of the user's configuration; these functions add those that the provider sets by itself
+(:mod:`spotwright.clouds.provider_records`). Beside them stands what follows from all records together: the labels and taints that
+mean spot anywhere, labels of the past with the form of today, and the pools without a ``spotwright.yaml``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from spotwright.clouds.node_signs import ARCH, CAPACITY_SIGNS, OS, POOL_SIGNS, capacity_by_words
-from spotwright.model.pools import Capacity, Pool, PriceSource, Provider, Simulate
+from spotwright.clouds.provider import AZURE, NVIDIA_GPU, NamingRule, PastForm, Provider
+from spotwright.clouds.provider_records import PREEMPTIBLE, PROVIDERS
+from spotwright.model.pools import GENERIC, Capacity, Pool, PriceSource, Simulate
 from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
-    "AKS",
     "CAPACITY_LABELS",
-    "COMPUTE_CLASS",
-    "EKS",
-    "GENERIC",
-    "GKE",
     "GPU_TAINT_KEYS",
     "INSTANCE_TYPE",
-    "KARPENTER",
-    "NVIDIA_GPU",
+    "NODE_POOL_LABEL",
     "ONLY_SPOT_LABELS",
     "PAST_FORMS",
-    "PAST_SPOT_LABELS",
     "POOL_LABELS",
-    "PREEMPTIBLE",
     "SPOT_LABELS",
     "SPOT_TAINT_KEYS",
     "UNMANAGED_SPOT_LABELS",
     "ZONE",
-    "Facts",
-    "PastForm",
     "allowed_name",
     "azure_zone",
     "built_in_pools",
@@ -62,12 +51,14 @@ __all__ = [
     "naming_rule",
     "node_pool_of",
     "notice_of_pods",
+    "of",
     "own_labels",
     "past_forms",
     "pool_label",
     "pool_name",
     "pool_of",
     "providers_of",
+    "setting",
     "taints",
     "unknown_zones",
     "zone_label",
@@ -79,9 +70,6 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 ZONE = "topology.kubernetes.io/zone"
 """Set by every cloud provider. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
-
-NVIDIA_GPU = "nvidia.com/gpu"
-"""Resource of NVIDIA's device plugin, and key of the taint that GKE sets on nodes with GPUs."""
 
 
 def is_gpu(resource: str) -> bool:
@@ -111,144 +99,9 @@ def is_accelerator(resource: str) -> bool:
 _ACCELERATOR_DOMAINS = frozenset({"cloud-tpus.google.com", "habana.ai", "huawei.com", "qualcomm.com"})
 
 
-class Form(NamedTuple):
-    """One form of spot capacity that a provider sells, with what its nodes carry.
-
-    A pool is of another form than the provider's usual one if its own labels have one of the form's: nobody else sets them.
-    """
-
-    labels: Mapping[str, str] = MappingProxyType({})
-    taints: tuple[Taint, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What one provider sets on nodes by itself. ``notice`` is in seconds; no provider guarantees it.
-
-    ``spot`` has the forms of spot capacity, the usual one first.
-    """
-
-    notice: float
-    pods_share: float = 1.0  # of the notice; the kubelet keeps the rest for system pods
-    pool_label: str = ""  # label whose value is the name of the pool
-    spot: tuple[Form, ...] = (Form(),)
-    on_demand_labels: Mapping[str, str] = field(default_factory=dict)
-    gpu_labels: Mapping[str, str] = field(default_factory=dict)
-    automatic_spot_taints: tuple[Taint, ...] = ()  # of pools that the provider makes by itself
-    gpu_taints: tuple[Taint, ...] = ()
-    tolerates_requests: bool = (
-        False  # its API server adds to a pod a toleration of each extended resource in its requests
-    )
-    spot_taint_keys: frozenset[str] = frozenset()  # keys that mean spot there, also of taints set by people
-
-    @property
-    def spot_labels(self) -> Mapping[str, str]:
-        """The labels of the usual form of spot capacity."""
-        return self.spot[0].labels
-
-    def form_of(self, pool: Pool) -> Form:
-        """The form of a spot pool: the first of which it has a label in its configuration, else the usual one."""
-        return next((form for form in self.spot if form.labels.items() & pool.labels.items()), self.spot[0])
-
-
-_PRIORITY = "kubernetes.azure.com/scalesetpriority"
-
-AKS = Facts(
-    notice=30.0,
-    pool_label="kubernetes.azure.com/agentpool",
-    # On-demand pools get no label here: Microsoft's table has the value "regular", but pools made by hand were seen without the
-    # label, and pipelines keep off spot with DoesNotExist.
-    spot=(
-        Form({_PRIORITY: "spot"}, (Taint(_PRIORITY, "spot"),)),
-        Form({_PRIORITY: "low"}, (Taint(_PRIORITY, "low"),)),  # low-priority scale sets of before 2020
-    ),
-    gpu_labels={"kubernetes.azure.com/accelerator": "nvidia"},
-    spot_taint_keys=frozenset({_PRIORITY}),
-)
-"""AKS: 30 s notice; sets label and taint of spot pools, and a label of GPU pools, but no GPU taint."""
-
-
-_SPOT = "cloud.google.com/gke-spot"
-_PROVISIONING = "cloud.google.com/gke-provisioning"
-
-PREEMPTIBLE = "cloud.google.com/gke-preemptible"
-"""Label (``true``) of preemptible VMs, which older guides select by."""
-
-COMPUTE_CLASS = "cloud.google.com/compute-class"
-"""Label by which pods select a ComputeClass, and by which node pools belong to it."""
-
-GKE = Facts(
-    notice=30.0,
-    pods_share=0.5,
-    pool_label="cloud.google.com/gke-nodepool",
-    # a preemptible node has no gke-spot, a Spot VM no gke-preemptible
-    spot=(
-        Form({_SPOT: "true", _PROVISIONING: "spot"}),
-        Form({PREEMPTIBLE: "true", _PROVISIONING: "preemptible"}),
-    ),
-    on_demand_labels={_PROVISIONING: "standard"},  # without gke-spot
-    automatic_spot_taints=(Taint(_SPOT, "true"),),
-    gpu_taints=(Taint(NVIDIA_GPU, "present"),),
-    tolerates_requests=True,
-    # "preemptible" is the taint in Google's own guide to preemptible pools with Kubeflow Pipelines
-    spot_taint_keys=frozenset({_SPOT, PREEMPTIBLE, _PROVISIONING, "preemptible"}),
-)
-"""GKE: 30 s notice, of which pods have 15; sets labels and the GPU taint, and a spot taint only on pools that it makes by itself.
-
-Sources: Google Cloud, "Run fault-tolerant workloads at lower costs in Spot Pods", "About node auto-provisioning".
-"""
-
-
-_EKS_CAPACITY = "eks.amazonaws.com/capacityType"
-
-EKS = Facts(
-    notice=120.0,
-    pool_label="eks.amazonaws.com/nodegroup",
-    spot=(Form({_EKS_CAPACITY: "SPOT"}),),
-    on_demand_labels={_EKS_CAPACITY: "ON_DEMAND"},
-    # "spot" and "spotInstance" are the taints in Amazon's own guides and examples
-    spot_taint_keys=frozenset({_EKS_CAPACITY, "spot", "spotInstance"}),
-)
-"""EKS: 120 s notice; sets labels, no taint."""
-
-
-_KARPENTER_CAPACITY = "karpenter.sh/capacity-type"
-
-KARPENTER = Facts(
-    notice=120.0,
-    pool_label="karpenter.sh/nodepool",
-    spot=(Form({_KARPENTER_CAPACITY: "spot"}),),
-    on_demand_labels={_KARPENTER_CAPACITY: "on-demand"},
-    spot_taint_keys=frozenset({_KARPENTER_CAPACITY}),
-)
-"""Karpenter on AWS: 120 s notice; sets labels, no taint."""
-
-
-GENERIC = Facts(notice=30.0)
-"""Generic: 30 s notice; sets neither labels nor taints."""
-
-
-class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
-    dropped: str  # characters that are left out where the pool's name has them
-    words: str
-
-
-_AKS = _Rule(re.compile(r"[a-z][a-z0-9]{0,11}"), "-", "at most 12 small letters and digits, a letter first")
-_AKS_WINDOWS = _Rule(
-    re.compile(r"[a-z][a-z0-9]{0,5}"), "-", "at most 6 small letters and digits, a letter first (Windows)"
-)
-_RULES = {
-    Provider.AKS: _AKS,
-    Provider.GKE: _Rule(
-        re.compile(r"[a-z](?:[a-z0-9-]{0,38}[a-z0-9])?"), "", "at most 40 small letters, digits and -, a letter first"
-    ),
-    Provider.EKS: _Rule(
-        re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"),
-        "",
-        "at most 63 letters, digits, - and _, a letter or digit first",
-    ),
-}
+def of(pool: Pool) -> Provider:
+    """The record of the pool's provider."""
+    return PROVIDERS[pool.provider]
 
 
 def allowed_name(pool: Pool, name: str) -> str | None:
@@ -257,7 +110,7 @@ def allowed_name(pool: Pool, name: str) -> str | None:
     if rule is None:
         return name
     left = name.translate(dict.fromkeys(map(ord, rule.dropped)))
-    return left if rule.pattern.fullmatch(left) else None
+    return left if re.fullmatch(rule.pattern, left) else None
 
 
 def naming_rule(pool: Pool) -> str:
@@ -266,20 +119,17 @@ def naming_rule(pool: Pool) -> str:
     return "" if rule is None else rule.words
 
 
-def _rule(pool: Pool) -> _Rule | None:
-    return _AKS_WINDOWS if pool.provider is Provider.AKS and pool.os == "windows" else _RULES.get(pool.provider)
+def _rule(pool: Pool) -> NamingRule | None:
+    provider = of(pool)
+    return provider.naming_on_windows or provider.naming if pool.os == "windows" else provider.naming
 
 
-_LABEL = re.compile(r"(?P<region>[a-z][a-z0-9]*)-(?P<number>[0-9])")
-_MACHINE = "Standard_"
-_NODE_CLASS = "karpenter.azure.com/"
+_LABEL = r"(?P<region>[a-z][a-z0-9]*)-(?P<number>[0-9])"
 
 
 def is_azure(pool: Pool) -> bool:
     """Whether the nodes are machines of Azure: those of AKS, and those that Karpenter makes there."""
-    if pool.provider is Provider.KARPENTER:
-        return pool.machine.startswith(_MACHINE) or any(_NODE_CLASS in key for key in pool.labels)
-    return pool.provider is Provider.AKS
+    return of(pool).clouds_of(pool) == (AZURE,)
 
 
 def zone_label(pool: Pool, zone: str) -> str | None:
@@ -291,7 +141,7 @@ def zone_label(pool: Pool, zone: str) -> str | None:
 
 def azure_zone(label: str) -> tuple[str, str] | None:
     """Return the region and the number of a zone label of Azure; None if it names no zone."""
-    match = _LABEL.fullmatch(label)
+    match = re.fullmatch(_LABEL, label)
     return (match["region"], match["number"]) if match else None
 
 
@@ -303,15 +153,6 @@ def commands_to_free(node: str) -> tuple[str, str]:
     )
 
 
-class PastForm(NamedTuple):
-    """A label of the past. ``value``: None for any. ``instead``: the label that makes it harmless, where both are set."""
-
-    key: str
-    value: str | None
-    today: str
-    instead: str = ""
-
-
 UNMANAGED_SPOT_LABELS: Mapping[str, str] = {
     "lifecycle": "Ec2Spot",
     "node-lifecycle": "spot",
@@ -320,36 +161,10 @@ UNMANAGED_SPOT_LABELS: Mapping[str, str] = {
 }
 """Labels that guides put on spot nodes of unmanaged groups. On-demand nodes have them too, with another value."""
 
-PAST_SPOT_LABELS: Mapping[str, str] = {
-    "cloud.google.com/gke-preemptible": "true",
-    "kubernetes.azure.com/scalesetpriority": "low",
-    **UNMANAGED_SPOT_LABELS,
-}
-"""Labels of the past that mean spot."""
-
 _UNMANAGED = "a label of unmanaged groups; managed node groups have eks.amazonaws.com/capacityType=SPOT by themselves"
 
 PAST_FORMS: tuple[PastForm, ...] = (
-    PastForm(
-        "cloud.google.com/gke-preemptible",
-        "true",
-        "preemptible VMs live 24 hours at most; Spot VMs (gcloud container node-pools create --spot) have no such "
-        "limit, and the label cloud.google.com/gke-spot=true",
-    ),
-    PastForm(
-        "kubernetes.azure.com/scalesetpriority",
-        "low",
-        "low-priority VMs became Spot VMs: az aks nodepool add --priority Spot, whose nodes have the value spot",
-    ),
-    PastForm(
-        "agentpool",
-        None,
-        "nodes of aks-engine, which is retired; AKS itself also sets kubernetes.azure.com/agentpool",
-        instead="kubernetes.azure.com/agentpool",
-    ),
-    PastForm(
-        "karpenter.sh/provisioner-name", None, "a Provisioner is a NodePool since Karpenter 0.32: karpenter.sh/nodepool"
-    ),
+    *(form for provider in PROVIDERS.values() for form in provider.past),
     PastForm(
         "beta.kubernetes.io/instance-type",
         None,
@@ -376,7 +191,6 @@ def past_forms(labels: Mapping[str, str]) -> Iterator[PastForm]:
 
 _OTHER_DEVICES = ("amd.com/gpu", "google.com/tpu", "cloud-tpus.google.com/v2", "cloud-tpus.google.com/v3")
 _PRICES = {Capacity.ON_DEMAND: Fraction(1), Capacity.SPOT: Fraction(3, 10)}  # of a node hour, in the run's currency
-_PROVIDERS = (AKS, GKE, EKS, KARPENTER)
 
 
 def built_in_pools() -> Mapping[str, Pool]:
@@ -384,8 +198,8 @@ def built_in_pools() -> Mapping[str, Pool]:
 
     A node has 8 cpu, 32Gi, 4 GPUs and 8 of each other device. Each pool has at most 10 nodes and an example price.
     """
-    spot = {key: value for facts in _PROVIDERS for key, value in facts.spot_labels.items()}
-    on_demand = {key: value for facts in _PROVIDERS for key, value in facts.on_demand_labels.items()}
+    spot = {key: value for provider in PROVIDERS.values() for key, value in provider.spot_labels.items()}
+    on_demand = {key: value for provider in PROVIDERS.values() for key, value in provider.on_demand_labels.items()}
     pools = (
         _pool("spot", Capacity.SPOT, {**spot, PREEMPTIBLE: "true"}),
         _pool("on-demand", Capacity.ON_DEMAND, on_demand),
@@ -407,27 +221,22 @@ def _pool(name: str, capacity: Capacity, labels: Mapping[str, str]) -> Pool:
     )
 
 
-_FACTS: Mapping[Provider, Facts] = {
-    Provider.AKS: AKS,
-    Provider.GKE: GKE,
-    Provider.EKS: EKS,
-    Provider.KARPENTER: KARPENTER,
-    Provider.GENERIC: GENERIC,
-}
-
+_SIGNS = tuple(
+    pair for signs in (CAPACITY_SIGNS, *(one.capacity_signs for one in PROVIDERS.values())) for pair in signs.items()
+)
 _ON_DEMAND_LABELS = {
-    *(pair for facts in _FACTS.values() for pair in facts.on_demand_labels.items()),
-    *((key, value) for key, sign in CAPACITY_SIGNS.items() for value in sign.on_demand),
+    *(pair for provider in PROVIDERS.values() for pair in provider.on_demand_labels.items()),
+    *((key, value) for key, sign in _SIGNS for value in sign.on_demand),
 }
 
 
 def _spot_labels() -> Mapping[str, tuple[str, ...]]:
     values: dict[str, tuple[str, ...]] = {}
-    forms = (form.labels for facts in _FACTS.values() for form in facts.spot)
-    for labels_of_spot in (*forms, PAST_SPOT_LABELS):
+    forms = (form.labels for provider in PROVIDERS.values() for form in provider.spot)
+    for labels_of_spot in (*forms, UNMANAGED_SPOT_LABELS):
         for key, value in labels_of_spot.items():
             values[key] = tuple(dict.fromkeys((*values.get(key, ()), value)))
-    for key, sign in CAPACITY_SIGNS.items():
+    for key, sign in _SIGNS:
         if sign.spot:
             values[key] = tuple(dict.fromkeys((*values.get(key, ()), *sign.spot)))
     return values
@@ -437,7 +246,7 @@ SPOT_LABELS: Mapping[str, tuple[str, ...]] = _spot_labels()
 """Labels that mean spot, of all providers, of other provisioners and of the past: the values of each key, that of today first."""
 
 CAPACITY_LABELS: tuple[str, ...] = tuple(
-    next(iter(facts.spot_labels)) for facts in _FACTS.values() if facts.spot_labels
+    next(iter(provider.spot_labels)) for provider in PROVIDERS.values() if provider.spot_labels
 )
 """The key of each provider by which spot nodes are selected, the usual one where it has several."""
 
@@ -449,17 +258,18 @@ ONLY_SPOT_LABELS: frozenset[str] = frozenset(
 """Keys of :data:`SPOT_LABELS` that no on-demand node has, with whatever value."""
 
 SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(
-    *(facts.spot_taint_keys for facts in _FACTS.values()), CAPACITY_SIGNS.keys() & ONLY_SPOT_LABELS
+    *(provider.spot_taint_keys for provider in PROVIDERS.values()), dict(_SIGNS).keys() & ONLY_SPOT_LABELS
 )
 """Keys of taints that mean spot, of all providers together: clusters are mixed, and people copy taints between them."""
 
+NODE_POOL_LABEL = next(one.pool_label for one in PROVIDERS.values() if not one.has_groups)
+"""The label with the name of the NodePool, on nodes that Karpenter makes."""
+
 POOL_LABELS: Mapping[str, Provider] = {
-    KARPENTER.pool_label: Provider.KARPENTER,
-    **dict.fromkeys(POOL_SIGNS, Provider.GENERIC),
-    **{_FACTS[one].pool_label: one for one in (Provider.AKS, Provider.GKE, Provider.EKS)},
-    "agentpool": Provider.GENERIC,  # aks-engine
-    "karpenter.sh/provisioner-name": Provider.GENERIC,  # Karpenter before 0.32
-    "alpha.eksctl.io/nodegroup-name": Provider.GENERIC,  # unmanaged groups of eksctl
+    **{one.pool_label: one for one in PROVIDERS.values() if not one.has_groups},
+    **dict.fromkeys(POOL_SIGNS, PROVIDERS[GENERIC]),
+    **{one.pool_label: one for one in PROVIDERS.values() if one.makes_nodes_alike},
+    **{label: PROVIDERS[GENERIC] for one in PROVIDERS.values() for label in one.other_pool_labels},
 }
 """Labels of nodes whose value is the name of their pool, with who sets them. Provisioners stand before clouds, whose labels their
 nodes may have as well."""
@@ -475,7 +285,7 @@ def labels(pool: Pool) -> Mapping[str, str]:
     They include the zone only if the pool has exactly one, because nodes of several zones differ, and only if its label is known
     (:func:`unknown_zones`).
     """
-    facts = _FACTS[pool.provider]
+    facts = of(pool)
     set_by_provider = {
         **({INSTANCE_TYPE: pool.machine} if pool.machine else {}),
         **({ZONE: zone} if len(pool.zones) == 1 and (zone := zone_label(pool, pool.zones[0])) else {}),
@@ -505,7 +315,7 @@ def unknown_zones(pool: Pool) -> tuple[str, ...]:
 
 def own_labels(pool: Pool) -> Mapping[str, str]:
     """Return the labels of the configuration that the provider does not set by itself: those that the pool is made with."""
-    facts = _FACTS[pool.provider]
+    facts = of(pool)
     by_provider = {
         INSTANCE_TYPE,
         ZONE,
@@ -519,9 +329,14 @@ def own_labels(pool: Pool) -> Mapping[str, str]:
     return {key: value for key, value in pool.labels.items() if key not in by_provider}
 
 
+def setting(provider: str) -> Mapping[str, str]:
+    """What a pool says of its provider in ``spotwright.yaml``: nothing for the generic one, which is the default."""
+    return {} if provider == GENERIC else {"provider": provider}
+
+
 def pool_label(pool: Pool) -> str:
     """Return the label in which the provider writes the pool's name; empty for a generic pool, and for an automatic one."""
-    return "" if pool.automatic else _FACTS[pool.provider].pool_label
+    return "" if pool.automatic else of(pool).pool_label
 
 
 def pool_name(pool: Pool) -> str | None:
@@ -534,9 +349,9 @@ def pool_name(pool: Pool) -> str | None:
 
 def node_pool_of(pool: Pool) -> str:
     """The name of the NodePool of Karpenter whose nodes a pool has; empty for a pool of another kind."""
-    if pool.provider is not Provider.KARPENTER and KARPENTER.pool_label not in pool.labels:
+    if of(pool).has_groups and NODE_POOL_LABEL not in pool.labels:
         return ""
-    return pool.labels.get(KARPENTER.pool_label) or pool_name(pool) or pool.name
+    return pool.labels.get(NODE_POOL_LABEL) or pool_name(pool) or pool.name
 
 
 def pool_of(node_labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:
@@ -551,7 +366,7 @@ def taints(pool: Pool) -> tuple[Taint, ...]:
 
     Kubernetes allows one taint of a key and effect: the user's taint takes the place of the provider's.
     """
-    facts = _FACTS[pool.provider]
+    facts = of(pool)
     of_spot = facts.automatic_spot_taints if pool.automatic else facts.form_of(pool).taints
     by_provider = (*(of_spot if pool.is_spot else ()), *(facts.gpu_taints if _offers_gpu(pool) else ()))
     own = {(taint.key, taint.effect) for taint in pool.taints}
@@ -567,7 +382,7 @@ def is_spot_taint(pool: Pool, taint: Taint) -> bool:
     """
     if taint.key in SPOT_TAINT_KEYS or capacity_by_words(taint.key, taint.value):
         return True
-    return pool.provider is Provider.GENERIC and pool.is_spot and not is_gpu_taint(taint)
+    return pool.provider == GENERIC and pool.is_spot and not is_gpu_taint(taint)
 
 
 def is_spot_node(node_labels: Mapping[str, str], taint_keys: Collection[str]) -> bool | None:
@@ -603,26 +418,26 @@ def is_gpu_taint(taint: Taint) -> bool:
 def is_tolerated_by_cluster(pool: Pool, taint: Taint, requests: Mapping[str, int]) -> bool:
     """True if the cluster itself adds a toleration of the taint to every pod with these requests."""
     return (
-        _FACTS[pool.provider].tolerates_requests
+        of(pool).tolerates_requests
         and taint.effect == "NoSchedule"
         and "/" in taint.key
         and bool(requests.get(taint.key))
     )
 
 
-def default_notice(provider: Provider) -> float:
+def default_notice(provider: str) -> float:
     """Seconds between the provider's notice and the end of a spot node. No provider guarantees it."""
-    return _FACTS[provider].notice
+    return PROVIDERS[provider].notice
 
 
-def default_notice_of_pods(provider: Provider) -> float:
+def default_notice_of_pods(provider: str) -> float:
     """Seconds of :func:`default_notice` that pods get; the kubelet keeps the others for system pods."""
-    return _FACTS[provider].notice * _FACTS[provider].pods_share
+    return PROVIDERS[provider].notice * PROVIDERS[provider].pods_share
 
 
 def notice_of_pods(pool: Pool) -> float:
     """Seconds of the pool's notice that pods get; a notice longer than its provider's was made longer for them."""
-    facts = _FACTS[pool.provider]
+    facts = of(pool)
     return pool.notice * (facts.pods_share if pool.notice <= facts.notice else 1.0)
 
 
@@ -634,8 +449,8 @@ def providers_of(keys: Collection[str]) -> tuple[Provider, ...]:
     named = {key for key in keys if "/" in key}
     return tuple(
         provider
-        for provider, facts in _FACTS.items()
-        if not named.isdisjoint({key for form in facts.spot for key in form.labels} | facts.spot_taint_keys)
+        for provider in PROVIDERS.values()
+        if not named.isdisjoint({key for form in provider.spot for key in form.labels} | provider.spot_taint_keys)
     )
 
 

@@ -36,7 +36,7 @@ from spotwright.placing.affinity import Expression, attraction, rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
 from spotwright.placing.documents import References
 from spotwright.placing.environment import NOTICE_PORT, add_library_to_pod
-from spotwright.placing.patch import Editor, Steps, clone, data_document, json_pointer, value_at
+from spotwright.placing.patch import Editor, Steps, clone, data_document, replacing, value_at
 from spotwright.placing.pod_change import PodChange, grace_period_of, ours_in, without_conditions, write
 from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.pods import shortest_notice, tolerations_of
@@ -713,20 +713,10 @@ def _set_variables(spec: dict[str, Any], data: Mapping[str, Any], decided: NextA
 
 def _replacing(data: Mapping[str, Any], after: Mapping[str, Any], marks: Mapping[str, str]) -> list[dict[str, Any]]:
     """The operations from a pod to its changed copy, field by field of the spec, and its annotations."""
-    operations: list[dict[str, Any]] = []
-    before = data["spec"]
-    for name in dict.fromkeys([*before, *after["spec"]]):
-        path = json_pointer(("spec", name))
-        if name not in after["spec"]:
-            operations.append({"op": "remove", "path": path})
-        elif after["spec"][name] != before.get(name) or name not in before:
-            op = "replace" if name in before else "add"
-            operations.append({"op": op, "path": path, "value": after["spec"][name]})
+    operations = replacing(("spec",), data["spec"], after["spec"])
     annotations = value_at(data, ("metadata", "annotations"))
     if annotations is None:
         operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-    forged = [name for name in _MARKS if name in (annotations or {}) and name not in marks]
-    operations += [{"op": "remove", "path": json_pointer(("metadata", "annotations", name))} for name in forged]
-    for name, text in marks.items():
-        operations.append({"op": "add", "path": json_pointer(("metadata", "annotations", name)), "value": text})
+    given = {name: text for name, text in (annotations or {}).items() if name in _MARKS}
+    operations += replacing(("metadata", "annotations"), given, marks)
     return operations

@@ -37,7 +37,7 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.trainjob import without_own_entries
 from spotwright.manifests.objects import PlacedObject
-from spotwright.placing.patch import Steps, json_pointer, patched
+from spotwright.placing.patch import Steps, json_pointer, patched, replacing
 
 __all__ = ["Update", "restore_object", "without_unowned_fields"]
 
@@ -215,11 +215,7 @@ def _is_placed_as(placed: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
 
 def _restored(data: Mapping[str, Any], spec: Any, mark: str = "") -> Outcome:
     """The operations that give ``data`` a spec, field by field, and a new ``mark``."""
-    before, patch = data.get("spec") or {}, list[dict[str, Any]]()
-    for name, value in (spec or {}).items():
-        if value != before.get(name) or name not in before:
-            operation = "replace" if name in before else "add"
-            patch.append({"op": operation, "path": json_pointer(("spec", name)), "value": value})
+    patch = replacing(("spec",), data.get("spec") or {}, spec or {}, removes=False)
     if patch and mark and _annotations(data):
         path = json_pointer(("metadata", "annotations", ADMITTED_ANNOTATION))
         patch.append({"op": "add", "path": path, "value": mark})

@@ -22,8 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.clouds.cluster_autoscaler import Group, Status, groups_of_pools
-from spotwright.clouds.providers import KARPENTER as KARPENTER_FACTS
-from spotwright.clouds.providers import node_pool_of
+from spotwright.clouds.providers import NODE_POOL_LABEL, node_pool_of
 from spotwright.cluster.signals import PodWaits, event_time
 from spotwright.engine.waits import CANNOT_GROW, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN
 from spotwright.errors import InputError
@@ -33,18 +32,18 @@ from spotwright.notices.node_event import NAMESPACE
 from spotwright.pools.autoscaler_config_maps import status_of
 from spotwright.visible_text import visible
 
-__all__ = ["DEFAULT_LIMIT", "KARPENTER", "SCALER", "AutoscalerWords", "is_word", "slim_claim", "slim_word"]
+__all__ = ["DEFAULT_LIMIT", "PROVISIONER", "SCALER", "AutoscalerWords", "is_word", "slim_claim", "slim_word"]
 
 
 DEFAULT_LIMIT = 900.0
 """Seconds after which an ordered node counts as one that never comes: ``--max-node-provision-time`` of the cluster autoscaler."""
 
-SCALER, KARPENTER = "cluster-autoscaler", "karpenter"
+SCALER, PROVISIONER = "cluster-autoscaler", "karpenter"
 """The sources of Events."""
 
 _TRIGGERED, _NOT_TRIGGERED = "TriggeredScaleUp", "NotTriggerScaleUp"
 _NOMINATED, _FAILED = "Nominated", "FailedScheduling"
-_OF_PODS = {SCALER: (_TRIGGERED, _NOT_TRIGGERED), KARPENTER: (_NOMINATED, _FAILED)}
+_OF_PODS = {SCALER: (_TRIGGERED, _NOT_TRIGGERED), PROVISIONER: (_NOMINATED, _FAILED)}
 _CAPACITY_TYPE = "karpenter.sh/capacity-type"
 _NODE_POOL, _NO_OFFERING = "NodePool", "NoCompatibleInstanceTypes"
 _CANNOT = re.compile(r"\d{1,9} (max node group size reached|in backoff after failed scale-up)")
@@ -170,7 +169,7 @@ class AutoscalerWords:
         A NodeClaim that is being deleted brings no node, and one that is initialized has brought it.
         """
         before, meta = self._claimed_pools, metadata(claim)
-        name, node_pool = text(meta.get("name")), text(mapping(meta.get("labels")).get(KARPENTER_FACTS.pool_label))
+        name, node_pool = text(meta.get("name")), text(mapping(meta.get("labels")).get(NODE_POOL_LABEL))
         came_at = next(
             (
                 seconds(one.get("lastTransitionTime")) or 0.0
@@ -256,7 +255,7 @@ class AutoscalerWords:
     def _claimed(self, pod: Mapping[str, Any], wanted: Sequence[Pool], now: float) -> PodWaits | None:
         """Whether Karpenter has ordered a node of these pools, and has not said since that there is none for this pod."""
         names = {node_pool_of(pool) for pool in wanted}
-        word = self._word(pod, KARPENTER)
+        word = self._word(pod, PROVISIONER)
         failed_at = word.at if word is not None and word.reason == _FAILED else 0.0
         living = [
             one
@@ -308,7 +307,7 @@ class AutoscalerWords:
 
     def _without_offering(self, pod: Mapping[str, Any], wanted: Sequence[Pool], now: float) -> PodWaits | None:
         """What Karpenter says of pools for which it orders nothing. A word that is older than the pod may be over."""
-        word = self._word(pod, KARPENTER)
+        word = self._word(pod, PROVISIONER)
         has_failed = word is not None and word.reason == _FAILED and now < word.at + _REPEATED
         made_at = seconds(metadata(pod).get("creationTimestamp")) or 0.0
         refusals = [self._refusals.get(node_pool_of(pool)) for pool in wanted]

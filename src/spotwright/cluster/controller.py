@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright import config as configuration
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.cluster.admission_server import Webhook, admit, start_server
 from spotwright.cluster.admit_pods import RefusalPods
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
@@ -48,7 +49,8 @@ from spotwright.records.state_folder import StateFolder
 __all__ = ["Health", "run_controller", "warm_up"]
 
 
-_POOLS = {"spot": {"capacity": "spot", "provider": "aks"}, "regular": {"capacity": "on-demand", "provider": "aks"}}
+_PROVIDER = next(iter(PROVIDERS))
+_POOLS = {name: {"capacity": name, "provider": _PROVIDER} for name in ("spot", "on-demand")}
 
 
 def warm_up() -> bool:

@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
+from spotwright.clouds.node_labels import is_set_by_system
 from spotwright.clouds.node_signs import (
     ARCH,
     OS,
     is_control_plane,
     is_passing_taint,
-    is_set_by_system,
     is_virtual,
 )
-from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, azure_zone
+from spotwright.clouds.provider import Provider
+from spotwright.clouds.provider_records import PROVIDERS
+from spotwright.clouds.providers import INSTANCE_TYPE, NODE_POOL_LABEL, ZONE, azure_zone
 from spotwright.errors import InputError
 from spotwright.kube.object_fields import metadata
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import GENERIC, Capacity, Pool
 from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import Taint
 from spotwright.pools.ground import labels_of, name_of, names, taints_of
@@ -38,9 +40,6 @@ __all__ = ["FoundPool", "found_pools", "left_out"]
 
 
 _REGION = "topology.kubernetes.io/region"
-_NODE_POOL = providers.KARPENTER.pool_label
-_MANAGED = (Provider.AKS, Provider.GKE, Provider.EKS)  # all nodes of one of their pools are made alike
-_MARKING = (Provider.AKS, Provider.GKE)  # their spot nodes are always marked
 _CAST_AI = "provisioner.cast.ai/managed-by"  # a label; CAST AI always marks its spot nodes
 _MACHINE_API = "machine.openshift.io/machine"  # an annotation; the Machine API of OpenShift always marks its spot nodes
 _AFTER_BOOT = ("nvidia.com/", "amd.com/", "feature.node.kubernetes.io/")
@@ -125,14 +124,14 @@ def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping
     """The pools of these nodes, and of Karpenter's NodePools that have none, by name."""
     every = [_node(node) for node in _sorted_out(nodes).workers]
     asked = {one.name: one for one in map(read_node_pool, node_pools)}
-    by_pool: dict[tuple[str, str], list[_Node]] = {(_NODE_POOL, name): [] for name in asked}
+    by_pool: dict[tuple[str, str], list[_Node]] = {(NODE_POOL_LABEL, name): [] for name in asked}
     for node in every:
         by_pool.setdefault(node.pool, []).append(node)
     cluster = _Cluster.of(every, asked)
     found: dict[str, FoundPool] = {}
     pools: dict[str, Pool] = {}
     for (label, value), members in by_pool.items():
-        node_pool = asked.get(value) if label == _NODE_POOL else None
+        node_pool = asked.get(value) if label == NODE_POOL_LABEL else None
         classes = _classes((label, value), members, cluster, node_pool)
         differences = _Differences.of(classes, cluster)
         for one in classes:
@@ -175,7 +174,7 @@ def _node(node: Mapping[str, Any]) -> _Node:
     info = status.get("nodeInfo") or {}
     pool = next(((label, labels[label]) for label in providers.POOL_LABELS if labels.get(label)), ("", ""))
     is_spot = providers.is_spot_node(labels, _taint_keys(node))
-    is_marked = providers.POOL_LABELS.get(pool[0]) in _MARKING or _CAST_AI in labels
+    is_marked = _provider(pool[0], labels).marks_spot or _CAST_AI in labels
     if is_spot is None and (is_marked or _MACHINE_API in (metadata(node).get("annotations") or {})):
         is_spot = False
     return _Node(
@@ -235,14 +234,23 @@ class _Cluster(NamedTuple):
         }
 
 
+def _provider(pool_label: str, labels: Collection[str]) -> Provider:
+    """The provider of nodes that all have these labels: who names their pool, else the one whose labels begin so."""
+    if pool_label:
+        return providers.POOL_LABELS[pool_label]
+    by_prefix = (one for one in PROVIDERS.values() if one.node_prefix)
+    known = (one for one in by_prefix if any(key.startswith(one.node_prefix) for key in labels))
+    return next(known, PROVIDERS[GENERIC])
+
+
 def _classes(
     pool: tuple[str, str], nodes: Sequence[_Node], cluster: _Cluster, node_pool: NodePool | None
 ) -> list[_Class]:
     """The classes of the nodes of one pool; a capacity that a NodePool may ask for, and has no node of, is one too."""
-    provider = providers.POOL_LABELS.get(pool[0])
+    are_alike = bool(pool[0]) and providers.POOL_LABELS[pool[0]].makes_nodes_alike
 
     def kind(node: _Node) -> Hashable:
-        if provider in _MANAGED:
+        if are_alike:
             return node.is_spot
         made = (node.is_spot, node.os, node.arch)
         if pool[0]:
@@ -250,7 +258,7 @@ def _classes(
         return (*made, node.taints, node.accelerators, frozenset(cluster.chosen(node.labels, node.name).items()))
 
     classes = [_class_of(pool, members) for members in _split(nodes, kind)]
-    if pool[0] and provider not in _MANAGED:
+    if pool[0] and not are_alike:
         classes = [part for one in classes for part in _by_accelerators(one)]
     if node_pool is not None:
         arch = node_pool.archs[0] if len(node_pool.archs) == 1 else ""
@@ -334,12 +342,13 @@ def _found(
     taints = _taints(one.nodes, pool) if one.nodes else [str(taint) for taint in node_pool.taints] if node_pool else []
     flags = dict(_flags(one, pool, node_pool))
     classes_group = str(flags.get("nodeClassRef", {}).get("group", ""))
-    is_azure = pool.provider is Provider.KARPENTER and (
+    clouds = providers.of(pool).clouds
+    is_azure = len(clouds) > 1 and (
         any(node.cloud == "azure" for node in one.nodes) or classes_group == "karpenter.azure.com"
     )
     settings = {
         "capacity": str(pool.capacity.value),
-        **({"provider": str(pool.provider.value)} if pool.provider is not Provider.GENERIC else {}),
+        **providers.setting(pool.provider),
         **({"machine": pool.machine} if pool.machine else {}),
         **({"region": pool.region} if pool.region else {}),
         **({"zones": list(pool.zones)} if pool.zones else {}),
@@ -384,11 +393,11 @@ def _pool(
     label, value = one.pool
     capacity, common = Capacity.SPOT if one.is_spot else Capacity.ON_DEMAND, one.common
     os = "windows" if one.os == "windows" else "linux"
-    named = providers.POOL_LABELS.get(label, Provider.GENERIC)
-    for provider, asked in ((named, node_pool), (named, None), (Provider.GENERIC, None)):
+    named = _provider(label, common).name
+    for provider, asked in ((named, node_pool), (named, None), (GENERIC, None)):
         machine = asked.machine if asked else common.get(INSTANCE_TYPE, "")
         by_provider = providers.labels(Pool(name, capacity, provider, machine, node=offers))
-        labels = {label: value} if label and (provider is Provider.GENERIC or name != value) else {}
+        labels = {label: value} if label and by_provider.get(label) != value else {}
         labels |= {key: text for key, text in own.items() if by_provider.get(key) != text}
         region, zones = ("", asked.zones) if asked else _zones(one.nodes, provider)
         pool = Pool(name, capacity, provider, machine, tuple(zones), region, os, node=offers, labels=labels)
@@ -399,15 +408,15 @@ def _pool(
 
 def _flags(one: _Class, pool: Pool, node_pool: NodePool | None) -> Iterator[tuple[str, Any]]:
     """The settings of a tool that no field of a pool has, so that ``pools command`` makes what was there."""
-    if pool.provider is Provider.KARPENTER:
+    if not providers.of(pool).has_groups:
         if node_pool is not None:
             yield from node_pool.flags.items()
         else:
             named = [(key, one.common[key]) for key in NODE_CLASS_LABELS if key in one.common]
             yield from (("nodeClassRef", {**NODE_CLASS_LABELS[key], "name": value}) for key, value in named)
     machines = _values(one.nodes, INSTANCE_TYPE)
-    if pool.provider is Provider.EKS and len(machines) > 1:
-        yield "instanceTypes", machines
+    if (setting := providers.of(pool).machines_setting) and len(machines) > 1:
+        yield setting, machines
 
 
 def _notes(one: _Class, pool: Pool, taints: Sequence[str]) -> Iterator[str]:
@@ -456,10 +465,10 @@ def _told_apart(
         yield one._replace(notes=[*one.notes, f"no label tells these nodes {what}: {fix}, and add it under labels"])
 
 
-def _zones(nodes: Sequence[_Node], provider: Provider) -> tuple[str, list[str]]:
+def _zones(nodes: Sequence[_Node], provider: str) -> tuple[str, list[str]]:
     """The region and the zones of these nodes: on AKS zones are numbers, as in its commands; elsewhere they name the region."""
     labels = _values(nodes, ZONE)
-    if provider is not Provider.AKS:
+    if not PROVIDERS[provider].has_numbered_zones:
         return "", labels
     found = [zone for label in labels if (zone := azure_zone(label))]
     regions = {region for region, _ in found} or set(_values(nodes, _REGION))

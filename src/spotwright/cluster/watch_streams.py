@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds.cluster_autoscaler import STATUS
 from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed
-from spotwright.cluster.autoscaler_words import KARPENTER, SCALER, AutoscalerWords, is_word, slim_claim, slim_word
+from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER, AutoscalerWords, is_word, slim_claim, slim_word
 from spotwright.cluster.kept_objects import Room, Sharing
 from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource, is_served
 from spotwright.cluster.namespace_costs import LastInLine, NamespaceCosts
@@ -43,7 +43,7 @@ OWNERS: Mapping[str, Resource] = {
 }
 """The resource of each kind. An API server has one version of MPIJob or the other."""
 
-WORDS: Mapping[str, str] = {f"Event of {source}": source for source in (SCALER, KARPENTER)}
+WORDS: Mapping[str, str] = {f"Event of {source}": source for source in (SCALER, PROVISIONER)}
 """The autoscaler that writes the Events of a stream, by the kind of the stream."""
 
 CLAIM = "NodeClaim"
@@ -306,7 +306,7 @@ class Streams:
                 if not await self._may_read(_EVENTS, f"source={source}"):
                     self._words.can_hear = False
         elif NAMESPACE not in self._namespaces.listed:  # Karpenter's words on its pools
-            self._follow(Stream(f"Event of {KARPENTER}"), self._words_mirror(KARPENTER, NAMESPACE))
+            self._follow(Stream(f"Event of {PROVISIONER}"), self._words_mirror(PROVISIONER, NAMESPACE))
 
     def _words_mirror(self, source: str, namespace: str) -> Mirror:
         fields = f"source={source}"

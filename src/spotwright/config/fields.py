@@ -7,14 +7,16 @@ policy are in :mod:`spotwright.config.sections`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from spotwright.clouds.provider import CLUSTER_AUTOSCALER
+from spotwright.clouds.provider_records import AUTOSCALERS, PROVIDERS
 from spotwright.clouds.providers import default_notice
 from spotwright.config import document
 from spotwright.config.document import Entry, Items, Location, Node, Scalar, Table, plain
-from spotwright.model.pools import EXPECTED_BOOT, Capacity, Drain, Provider, Simulate
+from spotwright.model.pools import EXPECTED_BOOT, GENERIC, Capacity, Drain, Simulate
 from spotwright.model.quantities import format_duration, parse_duration, parse_price, parse_quantity, parse_resource
 from spotwright.model.scheduling_terms import Taint
 
@@ -373,9 +375,18 @@ def duration_text(seconds: float) -> str:
 
 def _notices() -> str:
     by_length: dict[float, list[str]] = {}
-    for provider in Provider:
-        by_length.setdefault(default_notice(provider), []).append(str(provider))
+    for provider in PROVIDERS:
+        by_length.setdefault(default_notice(provider), []).append(provider)
     return "; ".join(f"{duration_text(seconds)} ({', '.join(names)})" for seconds, names in by_length.items())
+
+
+def _or(names: Iterable[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
+
+
+def _automatic() -> str:
+    return "; ".join(f"`{one.name}` with {one.makes_pools}" for one in PROVIDERS.values() if one.makes_pools)
 
 
 TOP = (
@@ -394,8 +405,8 @@ TOP = (
         one_or_more,
         (),
         "none",
-        "Price sheets for the pools without a `price`: what Azure, AWS or Google Cloud publish, answer or export, as JSON or "
-        "CSV; paths relative to this file. The first sheet that has the machine counts.",
+        "Price sheets for the pools without a `price`: CSV with the columns machine, capacity, price and perhaps currency, "
+        "region, zone, os, since; paths relative to this file. The first sheet that has the machine counts.",
     ),
     Field("target", "a mapping", table, None, "nothing", "The cluster that work is placed for; see below."),
     Field("pools", "a mapping of pools by name", table, None, "the built-in pair", "The pools; see below."),
@@ -471,10 +482,10 @@ TARGET = (
     Field("kueue", "a version such as 0.19", release, None, "the newest", "Version of Kueue."),
     Field(
         "autoscaler",
-        "cluster-autoscaler or karpenter",
-        one_of("cluster-autoscaler", "karpenter"),
+        _or(AUTOSCALERS),
+        one_of(*AUTOSCALERS),
         None,
-        "cluster-autoscaler",
+        CLUSTER_AUTOSCALER,
         "The autoscaler that adds nodes to the cluster.",
     ),
     Field(
@@ -503,10 +514,10 @@ POOL = (
     ),
     Field(
         "provider",
-        "aks, gke, eks, karpenter or generic",
-        choice(Provider),
-        Provider.GENERIC,
-        "generic",
+        _or(PROVIDERS),
+        one_of(*PROVIDERS),
+        GENERIC,
+        GENERIC,
         "Provider whose labels, taints and notice the nodes have beside those set here; generic: none.",
     ),
     Field(
@@ -515,9 +526,8 @@ POOL = (
         truth,
         False,
         "false",
-        "Whether the provider makes the node pools by itself and names them: `gke` with node auto-provisioning, a ComputeClass "
-        "or Autopilot; `karpenter` with EKS Auto Mode, AKS node auto-provisioning, or a NodePool of both capacities. Work is led "
-        "there by the capacity, never by the name of a pool.",
+        f"Whether the provider makes the node pools by itself and names them: {_automatic()}. Work is led there by the capacity, "
+        "never by the name of a pool.",
     ),
     Field(
         "machine",

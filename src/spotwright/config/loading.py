@@ -10,13 +10,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from spotwright.clouds.provider import Provider
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.clouds.providers import built_in_pools
 from spotwright.config.document import MAX_BYTES, Location, ObjectSources, Problems, Scalar, Table, read, read_text
 from spotwright.config.fields import LINT, TARGET, TOP, VERSION, read_fields
 from spotwright.config.sections import Policies, check_policies, matches, read_policies, read_pools
 from spotwright.errors import ConfigError
 from spotwright.model.policy import BUILT_IN, Layer
-from spotwright.model.pools import Pool, PriceSource, Provider, Quote
+from spotwright.model.pools import GENERIC, Pool, PriceSource, Quote
 from spotwright.model.quantities import format_bytes
 
 __all__ = [
@@ -310,39 +312,6 @@ def _resource(name: str, amount: int) -> str:
     return f"{name}: {format_bytes(amount) if name == 'memory' else amount}"
 
 
-_PROVIDER_MARKS = {
-    Provider.KARPENTER: ("karpenter.sh/", "karpenter.k8s.aws/", "karpenter.azure.com/"),
-    Provider.AKS: ("kubernetes.azure.com/", "azure.workload.identity/", ".csi.azure.com"),
-    Provider.GKE: ("cloud.google.com/", ".csi.storage.gke.io", "gs://"),
-    Provider.EKS: ("eks.amazonaws.com/", ".csi.aws.com", "alpha.eksctl.io/", "s3://"),
-}
-"""Texts in manifests that point to a provider: prefixes of labels and annotations, storage drivers, addresses of buckets."""
-
-_FIRST_POOLS = {
-    Provider.AKS: (
-        "  spotpool: {capacity: spot, provider: aks}           # az aks nodepool list: scaleSetPriority Spot",
-        "  agentpool: {capacity: on-demand, provider: aks}",
-    ),
-    Provider.GKE: (
-        "  spot-pool: {capacity: spot, provider: gke}          # made with --spot; name its taints too, if it has any",
-        "  default-pool: {capacity: on-demand, provider: gke}",
-    ),
-    Provider.EKS: (
-        "  spot: {capacity: spot, provider: eks}               # a managed node group with capacityType SPOT",
-        "  main: {capacity: on-demand, provider: eks}",
-    ),
-    Provider.KARPENTER: (
-        "  general-spot: {capacity: spot, provider: karpenter}",
-        "  general: {capacity: on-demand, provider: karpenter}",
-    ),
-    Provider.GENERIC: (
-        "  # provider: aks, gke, eks or karpenter knows the labels of its nodes; for generic, write those that your nodes have",
-        "  spot: {capacity: spot, provider: generic, labels: {capacity: spot}}",
-        "  on-demand: {capacity: on-demand, provider: generic, labels: {capacity: on-demand}}",
-    ),
-}
-
-
 def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
     """Raise :class:`ConfigError` if the configuration has only built-in pools, where work is placed for a cluster.
 
@@ -354,7 +323,7 @@ def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
     if not config.note:
         return
     problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} names no pools"
-    lines = _FIRST_POOLS[_provider_of(texts)]
+    lines = _provider_of(texts).first_pools
     head = ["version: 1"] if config.is_built_in else []
     policy = ["policy: {default: {spot: prefer}}"] if config.is_built_in else []
     start = "\n".join([*head, "pools:", *lines, *policy])
@@ -366,8 +335,9 @@ def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
 
 def _provider_of(texts: Iterable[str]) -> Provider:
     """The first provider that a text points to; generic if none does."""
+    by_order = sorted(PROVIDERS.values(), key=lambda one: one.has_groups)  # Karpenter before the clouds that it runs on
     for text in texts:
-        for provider, marks in _PROVIDER_MARKS.items():
-            if any(mark in text for mark in marks):
+        for provider in by_order:
+            if any(mark in text for mark in provider.marks):
                 return provider
-    return Provider.GENERIC
+    return PROVIDERS[GENERIC]

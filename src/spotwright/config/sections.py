@@ -16,13 +16,14 @@ from fractions import Fraction
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.clouds.providers import default_notice
 from spotwright.config import fields
 from spotwright.config.document import Entry, Items, Location, Node, Scalar, Table, closest, plain, read_text
 from spotwright.config.fields import POOL, SIMULATE, Field, read_fields
 from spotwright.errors import ConfigError
 from spotwright.model.policy import FIELDS, Layer, Policy, PolicyValueError, Spot, check, parse_policy, resolve
-from spotwright.model.pools import Capacity, Pool, Provider, Resources, Simulate, Trace
+from spotwright.model.pools import Capacity, Pool, Resources, Simulate, Trace
 from spotwright.model.quantities import parse_price
 
 __all__ = [
@@ -383,10 +384,14 @@ def _check_together(pool: Pool, entries: Mapping[str, Entry], location: Location
         location.key("min_nodes").wrong(
             entries["min_nodes"].line, f"expected at most max_nodes ({pool.max_nodes}), found {pool.min_nodes}"
         )
-    if pool.automatic and pool.provider not in (Provider.GKE, Provider.KARPENTER):
-        by_karpenter = "EKS Auto Mode and AKS node auto-provisioning are provider: karpenter"
+    if pool.automatic and not PROVIDERS[pool.provider].makes_pools:
+        makers = [one for one in PROVIDERS.values() if one.makes_pools]
+        of_clouds = " and ".join(
+            f"{one.makes_pools_of} are provider: {one.name}" for one in makers if one.makes_pools_of
+        )
         location.key("automatic").wrong(
-            entries["automatic"].line, f"only GKE and Karpenter make node pools by themselves: {by_karpenter}"
+            entries["automatic"].line,
+            f"only {' and '.join(one.title for one in makers)} make node pools by themselves: {of_clouds}",
         )
     if pool.max_price is not None and not pool.is_spot:
         location.key("max_price").wrong(entries["max_price"].line, "only spot pools have a maximum price: remove it")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright.clouds import providers
-from spotwright.clouds.providers import NVIDIA_GPU
+from spotwright.clouds.provider import NVIDIA_GPU
 from spotwright.kfp.compiled import IrError, UnfoldedTask, merged_executors, unfold
 from spotwright.kfp.kfp_settings import (
     accelerator_loss,

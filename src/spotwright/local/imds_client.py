@@ -16,8 +16,9 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
+from spotwright.clouds import providers
 from spotwright.errors import StateError
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 
 __all__ = ["MetadataServers", "has_metadata_server"]
 
@@ -29,8 +30,8 @@ _TIMEOUT = 5.0  # seconds for the process to read a message, or to end
 
 
 def has_metadata_server(pool: Pool) -> bool:
-    """Whether nodes of the pool have a metadata server: true for spot nodes of a cloud."""
-    return pool.is_spot and pool.provider is not Provider.GENERIC
+    """Whether nodes of the pool have a metadata server: true for spot nodes of a cloud whose notices are read there."""
+    return pool.is_spot and bool(providers.of(pool).metadata_service)
 
 
 class MetadataServers:
@@ -53,7 +54,7 @@ class MetadataServers:
                 "SPOTWRIGHT_METADATA_URL": f"http://{_LOOPBACK}:{metadata.getsockname()[1]}",
             }
             order = {
-                "what": "boot", "node": node, "pool": pool.name, "provider": pool.provider.value,
+                "what": "boot", "node": node, "pool": pool.name, "service": providers.of(pool).metadata_service,
                 "notice": pool.notice / self._scale, "scale": self._scale,
             }  # fmt: skip
             self._send(order, metadata.fileno(), agent.fileno())

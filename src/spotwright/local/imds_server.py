@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from spotwright.model.pools import Provider
 from spotwright.notices import Source
 from spotwright.notices.agent import NoticeRelay
 from spotwright.notices.http_client import format_http_date
@@ -235,12 +234,12 @@ class AwsMetadataServer:
 
 
 def metadata_server_of(
-    provider: str, resource: str, group: AzureGroup, *, approved: Callable[[str], None], changed: Callable[[], None]
+    service: str, resource: str, group: AzureGroup, *, approved: Callable[[str], None], changed: Callable[[], None]
 ) -> MetadataServer:
-    """The metadata server of a node. Karpenter's nodes are machines of EC2, as its notice is (``spotwright.clouds``)."""
-    if provider == Provider.AKS:
+    """The metadata server of a node, by the service of its provider (``spotwright.clouds``)."""
+    if service == "azure":
         return AzureMetadataServer(resource, group, approved)
-    if provider == Provider.GKE:
+    if service == "gcp":
         return GcpMetadataServer(changed)
     return AwsMetadataServer()
 
@@ -302,7 +301,7 @@ class _Servers:
         self._resources[resource] = name
         group = self._groups.setdefault(pool, AzureGroup())
         metadata = metadata_server_of(
-            order["provider"], resource, group, approved=self._approved, changed=self._server.wake
+            order["service"], resource, group, approved=self._approved, changed=self._server.wake
         )
         host, port = metadata_socket.getsockname()
         self._server.listen(metadata_socket, metadata.handle)
@@ -325,11 +324,11 @@ class _Servers:
 def _source(order: dict[str, Any], url: str, resource: str) -> Source:
     """The agent's source of notices; it polls as often as on a real node, in the run's scaled time."""
     source: PollingSource
-    if order["provider"] == Provider.GKE:
+    if order["service"] == "gcp":
         from spotwright.notices.metadata_services import GcpSource
 
         return GcpSource(url, notice=order["notice"])
-    if order["provider"] == Provider.AKS:
+    if order["service"] == "azure":
         from spotwright.notices.metadata_services import AzureSource
 
         source = AzureSource(url, resource=resource)

@@ -18,11 +18,11 @@ from spotwright.model.scheduling_terms import Taint
 __all__ = [
     "DEFAULT_CPU",
     "EXPECTED_BOOT",
+    "GENERIC",
     "Capacity",
     "Drain",
     "Pool",
     "PriceSource",
-    "Provider",
     "Quote",
     "Resources",
     "Simulate",
@@ -36,9 +36,8 @@ _DAY = 86400
 class Quote(NamedTuple):
     """The price of a node hour in a price sheet, and where it was found.
 
-    ``sheet`` is the file, ``kind`` what the file is (``Azure retail prices``). ``region`` and ``zone`` are those of the offer; an
-    empty zone means that the price holds in the whole region. ``since`` is the moment from which the price holds as the sheet
-    says, ``dated`` the moment of the sheet itself: its publication if it names one, else the last change of the file. Both are
+    ``sheet`` is the file. ``region`` and ``zone`` are those of the offer; an empty zone means that the price holds in the whole
+    region. ``since`` is the moment from which the price holds as the sheet says, ``dated`` the last change of the file. Both are
     Unix seconds; ``since`` is ``None`` where the sheet does not say it. ``remark`` says which of several prices was taken.
     """
 
@@ -49,18 +48,17 @@ class Quote(NamedTuple):
     since: float | None
     dated: float
     sheet: str
-    kind: str
     remark: str = ""
 
     def age(self, now: float) -> float:
-        """Seconds since the sheet was published or saved, 0 or more."""
+        """Seconds since the sheet was saved, 0 or more."""
         return max(0.0, now - self.dated)
 
     def origin(self, now: float) -> str:
-        """Words for people: ``Azure retail prices in prices.json of 2026-11-01 (21 days old), eastus``."""
+        """Words for people: ``prices.csv of 2026-11-01 (21 days old), eastus``."""
         days = int(self.age(now) // _DAY)
         old = "of today" if days == 0 else f"of {_date(self.dated)} ({days} day{'s' if days > 1 else ''} old)"
-        parts = [f"{self.kind} in {self.sheet} {old}", self.zone or self.region]
+        parts = [f"{self.sheet} {old}", self.zone or self.region]
         if self.since is not None:
             parts.append(f"in effect since {_date(self.since)}")
         return ", ".join(filter(None, [*parts, self.remark]))
@@ -92,14 +90,8 @@ class Capacity(StrEnum):
     ON_DEMAND = "on-demand"
 
 
-class Provider(StrEnum):
-    """Provider whose labels, taints and notices the nodes carry."""
-
-    AKS = "aks"
-    GKE = "gke"
-    EKS = "eks"
-    KARPENTER = "karpenter"
-    GENERIC = "generic"  # nothing is assumed beyond the configuration
+GENERIC = "generic"
+"""The provider of whose nodes nothing is assumed beyond the configuration. :mod:`spotwright.clouds` knows the others."""
 
 
 class PriceSource(StrEnum):
@@ -152,7 +144,7 @@ class Pool:
 
     name: str
     capacity: Capacity
-    provider: Provider = Provider.GENERIC
+    provider: str = GENERIC
     machine: str = ""
     zones: tuple[str, ...] = ()
     region: str = ""

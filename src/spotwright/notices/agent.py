@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from spotwright.clouds import provider_records
 from spotwright.errors import InputError
 from spotwright.notices import Notice, Source, SourceError
 from spotwright.notices.http_server import DeferredResponse, HttpServer, Request, Response
@@ -250,17 +251,19 @@ def _file(options: SourceOptions, content: str) -> Path:
     return options.file
 
 
-PROVIDERS: dict[str, Callable[[SourceOptions], Source]] = {
-    "azure": _azure,
-    "gcp": _gcp,
-    "aws": _aws,
+_SERVICES: Mapping[str, Callable[[SourceOptions], Source]] = {"azure": _azure, "gcp": _gcp, "aws": _aws}
+
+PROVIDERS: Mapping[str, Callable[[SourceOptions], Source]] = {
+    **_SERVICES,
     "kubernetes": _kubernetes,
     "local": _local,
-    "aks": _azure,
-    "gke": _gcp,
-    "eks": _aws,
+    **{
+        one.name: _SERVICES[one.metadata_service]
+        for one in provider_records.PROVIDERS.values()
+        if one.metadata_service and one.is_one_cloud
+    },
 }
-"""The maker of each provider's source. Nodes of AKS, GKE and EKS are machines of Azure, Google and AWS."""
+"""The maker of each provider's source. All nodes of AKS, GKE and EKS are machines of one cloud."""
 
 
 def make_source(options: SourceOptions) -> Source:

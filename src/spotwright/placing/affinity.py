@@ -11,10 +11,11 @@ from typing import Any
 
 from spotwright.clouds import node_labels, providers
 from spotwright.clouds.pool_order import compute_class_of
-from spotwright.clouds.providers import COMPUTE_CLASS, INSTANCE_TYPE, ZONE
+from spotwright.clouds.provider_records import COMPUTE_CLASS
+from spotwright.clouds.providers import INSTANCE_TYPE, ZONE
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Policy
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Expression as Condition
 from spotwright.scheduling.ladder import Ladder, Work
 
@@ -73,6 +74,8 @@ def rung_conditions(used: Sequence[Pool], pools: Mapping[str, Pool]) -> Sequence
 
 
 def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bool) -> Attraction:
+    if not used:
+        return Attraction()
     every = tuple(pools.values())
     named = _names_expression(used, pools) if is_named else []
     named += [one for one in _class_expression(used) if one not in named]
@@ -83,8 +86,10 @@ def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bo
     if len(kinds) == 1:
         of_capacity = capacity_expressions(used, every, spot=kinds == {True})
         return Attraction((*named, *(one for one in of_capacity if one not in named)))
-    if all(pool.provider is Provider.KARPENTER for pool in used):
-        both = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
+    owners = {providers.of(pool) for pool in used}
+    if len(owners) == 1 and (owner := owners.pop()).mixes_capacities:
+        ((key, spot),) = owner.spot_labels.items()
+        both = {"key": key, "operator": "In", "values": [spot, owner.on_demand_labels[key]]}
         return Attraction((*named, both))
     wishes = forms or tuple(capacity_expressions([p for p in used if p.is_spot], every, spot=True))
     return Attraction(tuple(named), wishes)
@@ -136,10 +141,10 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
         return positive
     by_capacity = providers.SPOT_LABELS if spot else providers.CAPACITY_LABELS
     names_capacity = bool(positive) and positive[0]["key"] in by_capacity
-    if not names_capacity and any(pool.automatic or pool.provider is Provider.GKE for pool in selected):
+    if not names_capacity and any(pool.automatic or providers.of(pool).adds_pools for pool in selected):
         without = list(_negative(selected, others))
         if all(any(_excludes(one, pool) for one in without) for pool in others):
-            return without  # GKE may make pools of its own at any time, with names that nobody knows
+            return without  # the provider may make pools of its own at any time, with names that nobody knows
     if positive:
         return positive
     negative = list(_negative(selected, others))

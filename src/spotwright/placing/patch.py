@@ -37,6 +37,7 @@ __all__ = [
     "json_patch",
     "json_pointer",
     "patched",
+    "replacing",
     "value_at",
 ]
 
@@ -370,6 +371,20 @@ def json_patch(editor: Editor) -> list[dict[str, Any]]:
         else:
             name = "add" if edit.kind in ("add", "append") else "replace"
             operations.append({"op": name, "path": json_pointer(edit.path), "value": edit.value})
+    return operations
+
+
+def replacing(
+    path: Path, before: Mapping[str, Any], after: Mapping[str, Any], *, removes: bool = True
+) -> list[dict[str, Any]]:
+    """The operations that make ``after`` of the mapping at a path, field by field; without ``removes`` what only it has stays."""
+    operations: list[dict[str, Any]] = []
+    for name in dict.fromkeys([*before, *after]):
+        at = json_pointer((*path, name))
+        if name not in after:
+            operations += [{"op": "remove", "path": at}] if removes else []
+        elif name not in before or after[name] != before[name]:
+            operations.append({"op": "replace" if name in before else "add", "path": at, "value": after[name]})
     return operations
 
 

@@ -15,9 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 from spotwright.clouds import providers
+from spotwright.clouds.provider import CLUSTER_AUTOSCALER
 from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.affinity import Expression, attraction, off_idle_gpus
 from spotwright.placing.context import (
@@ -224,13 +225,13 @@ def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) 
     change = change_of(
         ctx, role.spec, placed, work, queue=queue, also=also, is_apart=not (role.holder or role.is_inherited)
     )
+    if change.preferred:
+        used = [ctx.config.pools[name] for name in (*placed.report.pools, *also)]
+        warn_of_preference(ctx, role.spec, role.name, used)
     if not role.holder:
         change = replace(change, grace_period=_limited_grace(ctx, role, placed))
     own = change.own_in(ctx.editor.get((*role.spec, *TERMS)) or ())
     write(ctx.editor, role.spec, change)
-    if change.preferred:
-        used = [ctx.config.pools[name] for name in (*placed.report.pools, *also)]
-        warn_of_preference(ctx, role.spec, role.name, used)
     if own and role.template is not None:
         note_own(ctx, (*role.template, "metadata"), own)
 
@@ -484,18 +485,18 @@ def shields(duty: Duty, target: Mapping[str, str], pools: Iterable[Pool], keys: 
     """
     if duty not in _DEAR:
         return {}
-    autoscaler = target.get("autoscaler", "cluster-autoscaler")
+    autoscaler = target.get("autoscaler", CLUSTER_AUTOSCALER)
     asks_for_karpenter = any(key.startswith(_OF_KARPENTER) for key in keys)
     found = {}
-    if asks_for_karpenter or autoscaler == "karpenter" or any(map(_is_made_by_karpenter, pools)):
+    if asks_for_karpenter or autoscaler != CLUSTER_AUTOSCALER or any(map(_is_made_by_karpenter, pools)):
         found[_DO_NOT_DISRUPT] = "true"
-    if autoscaler == "cluster-autoscaler" and not asks_for_karpenter:
+    if autoscaler == CLUSTER_AUTOSCALER and not asks_for_karpenter:
         found[_SAFE_TO_EVICT] = "false"
     return found
 
 
 def _is_made_by_karpenter(pool: Pool) -> bool:
-    return pool.provider is Provider.KARPENTER or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
+    return not providers.of(pool).has_groups or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
 
 
 def add_shields(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.WORKER) -> None:

@@ -17,8 +17,9 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.pool_order import compute_class_of
+from spotwright.clouds.provider import CLUSTER_AUTOSCALER, Provider
 from spotwright.model.policy import Policy
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
 from spotwright.placing.context import Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Path
@@ -174,17 +175,6 @@ priority is left out beside one that has one; where none has one, all stay) and 
 ``initial-node-group-backoff-duration``, ``max-node-provision-time``).
 """
 
-_CLUSTER_AUTOSCALER = "cluster-autoscaler"
-_COMPUTE_CLASS = "a ComputeClass with spot first (GKE's autoscaler has no priority expander)"
-
-_COMMANDS = {
-    Provider.AKS: "az aks update -g GROUP -n CLUSTER --cluster-autoscaler-profile expander=priority",
-    Provider.EKS: "start the cluster autoscaler with --expander=priority",
-    Provider.GKE: f"on GKE use {_COMPUTE_CLASS}",
-    Provider.GENERIC: "start the cluster autoscaler with --expander=priority",
-}
-
-
 PREFERENCE_IGNORED = "the cluster autoscaler ignores preferred affinity when it chooses a pool to grow"
 """What place, explain and lint say of work that prefers spot, where :func:`preference_advice` has advice."""
 
@@ -197,21 +187,25 @@ def preference_advice(pools: Sequence[Pool], target: Mapping[str, str]) -> str:
     Only the cluster autoscaler ignores it, among pools of both capacities that grow. A ComputeClass has an order, and
     Karpenter reads preferences. ``target`` is that of the configuration.
     """
-    if target.get("autoscaler", _CLUSTER_AUTOSCALER) != _CLUSTER_AUTOSCALER or compute_class_of(pools):
+    if target.get("autoscaler", CLUSTER_AUTOSCALER) != CLUSTER_AUTOSCALER or compute_class_of(pools):
         return ""
     growing = [pool for pool in pools if pool.min_nodes < pool.max_nodes]
-    groups = [pool for pool in growing if pool.provider is not Provider.KARPENTER]
+    groups = [pool for pool in growing if providers.of(pool).has_groups]
     if not groups or not _have_both_capacities(growing):
         return ""
-    on_gke = {pool.provider is Provider.GKE for pool in groups}
-    ways = [EXPANDER] * (False in on_gke) + [_COMPUTE_CLASS if on_gke == {True} else f"on GKE {_COMPUTE_CLASS}"] * (
-        True in on_gke
-    )
+    of_groups = dict.fromkeys(map(providers.of, groups))
+    ways = [] if all(one.orders_by for one in of_groups) else [EXPANDER]
+    is_one = len(of_groups) == 1
+    ways += [_order_by(one) if is_one else f"on {one.title} {_order_by(one)}" for one in of_groups if one.orders_by]
     if not _have_both_capacities(groups):
         ways = [_ONE_AUTOSCALER]
     elif len(groups) < len(growing):
         ways.append(_ONE_AUTOSCALER)
     return ", and ".join(ways)
+
+
+def _order_by(provider: Provider) -> str:
+    return f"{provider.orders_by} with spot first ({provider.title}'s autoscaler has no priority expander)"
 
 
 def _have_both_capacities(pools: Iterable[Pool]) -> bool:
@@ -220,11 +214,11 @@ def _have_both_capacities(pools: Iterable[Pool]) -> bool:
 
 def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
     """The command and the ConfigMap, ready to apply; nothing if the pools have only one kind of capacity."""
-    autoscaled = [pool for pool in pools.values() if pool.provider is not Provider.KARPENTER]
+    autoscaled = [pool for pool in pools.values() if providers.of(pool).has_groups]
     if not _have_both_capacities(autoscaled):
         return
-    for provider in dict.fromkeys(pool.provider for pool in autoscaled):
-        yield f"# {_COMMANDS[provider]}"
+    for one in dict.fromkeys(map(providers.of, autoscaled)):
+        yield f"# on {one.title} use {_order_by(one)}" if one.orders_by else f"# {one.expander_command}"
     yield from expander_objects(pools)
 
 
@@ -254,8 +248,8 @@ def expander_rules(
 
     ``groups`` are the names of a pool's groups by its name, where they are known: then the patterns are these names.
     """
-    autoscaled = [pool for pool in pools.values() if pool.provider is not Provider.KARPENTER]
-    expanded = [pool for pool in autoscaled if pool.provider is not Provider.GKE]
+    autoscaled = [pool for pool in pools.values() if providers.of(pool).has_groups]
+    expanded = [pool for pool in autoscaled if not providers.of(pool).orders_by]
     if not expanded or not _have_both_capacities(autoscaled):
         return {}
     ordered = sorted(expanded, key=lambda pool: (pool.is_spot, -(pool.price or Fraction(0))))
@@ -271,11 +265,5 @@ _PLAIN = re.compile(r"[\w./:-]+", re.ASCII)  # a name that needs no quotes in YA
 
 
 def _pattern(pool: Pool) -> str:
-    """A pattern for the pool's node groups.
-
-    AKS names scale sets ``aks-POOL-NUMBER-vmss``, EKS autoscaling groups ``eks-GROUP-UUID``; elsewhere the name contains the
-    pool's. The pattern for ``gpu`` must not match the group of ``gpu-spot``.
-    """
-    name = providers.pool_name(pool) or pool.name
-    patterns = {Provider.AKS: f"^aks-{name}-.*", Provider.EKS: f"^eks-{name}-[0-9a-f]{{8}}-.*"}
-    return patterns.get(pool.provider, f".*{name}.*")
+    """A pattern for the pool's node groups: the one for ``gpu`` must not match the group of ``gpu-spot``."""
+    return providers.of(pool).group_pattern.format(name=providers.pool_name(pool) or pool.name)

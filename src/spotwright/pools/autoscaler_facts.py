@@ -20,7 +20,8 @@ from spotwright.clouds.cluster_autoscaler import (
     read_priorities,
 )
 from spotwright.clouds.pool_order import Autoscalers, order_of
-from spotwright.model.pools import Pool, Provider
+from spotwright.clouds.providers import of
+from spotwright.model.pools import Pool
 from spotwright.placing.retries import expander_objects, expander_rules, preference_advice
 from spotwright.pools.autoscaler_config_maps import NAMESPACE
 from spotwright.pools.ground import Finding, Ground, Severity, names
@@ -41,7 +42,7 @@ def check_expander(ground: Ground) -> Iterator[Finding]:
     for other, why in _broken_orders(ground, seen):
         found.setdefault(why, []).append(_lines_for(ground, other))
     advice = _advice(ground)
-    if found and seen.has_priorities is None and any(pool.provider is not Provider.GKE for pool in _growing(ground)):
+    if found and seen.has_priorities is None and not all(of(pool).orders_by for pool in _growing(ground)):
         text = f"its ConfigMap {PRIORITIES} was not read, so nothing says whether it keeps spot before on-demand"
         fix = f"add what this writes: {_READ}; where it is not there, {advice}"
         yield Finding("expander-not-given", Severity.NOTE, _AUTOSCALER, text, fix)
@@ -55,7 +56,7 @@ def check_expander(ground: Ground) -> Iterator[Finding]:
 
 def _growing(ground: Ground) -> list[Pool]:
     """The pools that a cluster autoscaler grows."""
-    of_groups = (pool for pool in ground.pools.values() if pool.provider is not Provider.KARPENTER)
+    of_groups = (pool for pool in ground.pools.values() if of(pool).has_groups)
     return [pool for pool in of_groups if pool.min_nodes < pool.max_nodes]
 
 
@@ -140,7 +141,7 @@ def check_groups(ground: Ground) -> Iterator[Finding]:
         )
     for pool in _growing(ground) if status.groups else ():
         if not groups[pool.name]:
-            is_certain = pool.provider in (Provider.AKS, Provider.EKS) and pool.os != "windows"  # else any name will do
+            is_certain = of(pool).names_groups and pool.os != "windows"  # else any name will do
             yield Finding(
                 "pool-without-group",
                 Severity.WARNING if is_certain else Severity.NOTE,

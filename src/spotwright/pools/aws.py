@@ -15,7 +15,7 @@ from typing import Any
 from spotwright.clouds import providers
 from spotwright.clouds.node_signs import ARCH
 from spotwright.errors import InputError
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.retries import EXPANDER_MEANINGS, expander_objects
 from spotwright.placing.yaml_writer import flow
@@ -256,7 +256,9 @@ def _devices(pool: Pool) -> Iterator[tuple[str, int]]:
 
 def preference(request: Request) -> Iterator[str]:
     """The priority expander with every pool of EKS; nothing if they are of one capacity."""
-    objects = list(expander_objects({name: one for name, one in request.pools.items() if one.provider is Provider.EKS}))
+    objects = list(
+        expander_objects({name: one for name, one in request.pools.items() if one.provider == request.pool.provider})
+    )
     if not objects:
         return
     yield from section(

@@ -19,7 +19,7 @@ from typing import Any
 from spotwright.clouds import providers
 from spotwright.clouds.providers import azure_zone
 from spotwright.errors import InputError
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.placing.retries import EXPANDER_MEANINGS, expander_objects
 from spotwright.pools.request import (
     ListedPool,
@@ -239,7 +239,9 @@ def _gpu_meanings(request: Request) -> Iterator[str]:
 
 
 def _preference(request: Request) -> Iterator[str]:
-    objects = list(expander_objects({name: one for name, one in request.pools.items() if one.provider is Provider.AKS}))
+    objects = list(
+        expander_objects({name: one for name, one in request.pools.items() if one.provider == request.pool.provider})
+    )
     if not objects:
         return
     yield from section(

@@ -1,12 +1,12 @@
-"""The tools that can make a pool, which provider each serves, and the one that is used where none is named."""
+"""The tools that can make a pool, and the one that is used where none is named; the provider's record says which are its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
+from spotwright.clouds import providers
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.errors import InputError
-from spotwright.model.pools import Provider
 from spotwright.pools.aws import aws_script, eksctl_config
 from spotwright.pools.azure import az_script
 from spotwright.pools.gcloud import gcloud_script
@@ -14,29 +14,22 @@ from spotwright.pools.generic import generic_script
 from spotwright.pools.karpenter import karpenter_objects
 from spotwright.pools.request import Request
 
-__all__ = ["TOOLS", "Tool", "script"]
+__all__ = ["TOOLS", "script"]
 
 
-class Tool(NamedTuple):
-    """A tool that makes pools of one provider; ``write`` gives the lines of its text."""
-
-    provider: Provider
-    write: Callable[[Request], Iterator[str]]
-
-
-TOOLS: Mapping[str, Tool] = {
-    "az": Tool(Provider.AKS, az_script),
-    "gcloud": Tool(Provider.GKE, gcloud_script),
-    "eksctl": Tool(Provider.EKS, eksctl_config),
-    "aws": Tool(Provider.EKS, aws_script),
-    "karpenter": Tool(Provider.KARPENTER, karpenter_objects),
-    "generic": Tool(Provider.GENERIC, generic_script),
+TOOLS: Mapping[str, Callable[[Request], Iterator[str]]] = {
+    "az": az_script,
+    "gcloud": gcloud_script,
+    "eksctl": eksctl_config,
+    "aws": aws_script,
+    "karpenter": karpenter_objects,
+    "generic": generic_script,
 }
-"""The tools by the name for ``--as``. The first of a provider is the one where none is named."""
+"""What gives the lines of a tool's text, by the name for ``--as``."""
 
 
 def script(request: Request, tool: str | None = None) -> list[str]:
-    """The lines that make the pool with a tool; the default is the one of its provider.
+    """The lines that make the pool with a tool; the default is the usual one of its provider.
 
     Raises :class:`InputError` if the tool makes no pools of this provider, or if the provider cannot have such a pool.
     """
@@ -45,12 +38,14 @@ def script(request: Request, tool: str | None = None) -> list[str]:
         raise InputError(
             f"pool {pool.name}: it is automatic, so its provider makes it by itself: there is no command for it"
         )
-    fitting = [name for name, one in TOOLS.items() if one.provider is pool.provider]
+    fitting = providers.of(pool).tools
+    if not fitting:
+        raise InputError(f"pool {pool.name}: Spotwright writes no commands that make pools of {pool.provider}")
     name = tool or fitting[0]
-    chosen = TOOLS[name]
-    if chosen.provider is not pool.provider:
+    if name not in fitting:
+        owner = next(one.name for one in PROVIDERS.values() if name in one.tools)
         raise InputError(
-            f"pool {pool.name}: its provider is {pool.provider}, and {name} makes pools of {chosen.provider}: use --as "
+            f"pool {pool.name}: its provider is {pool.provider}, and {name} makes pools of {owner}: use --as "
             f"{', '.join(fitting)}, or set provider: in spotwright.yaml"
         )
-    return list(chosen.write(request))
+    return list(TOOLS[name](request))

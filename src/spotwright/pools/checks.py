@@ -18,7 +18,7 @@ from spotwright.clouds import providers
 from spotwright.config import Config
 from spotwright.kube.pod import scheduling_of
 from spotwright.model.policy import BUILT_IN, Layer, Policy, Spot, imply_spot, resolve
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
 from spotwright.model.scheduling_terms import Toleration
 from spotwright.placing.pod_change import longest_grace
@@ -153,7 +153,7 @@ def _is_always_there(ground: Ground, key: str, value: str) -> bool:
 
 def _hints(pool: Pool) -> Finding | None:
     own = [key for key in providers.own_labels(pool) if not key.startswith(_AFTER_BOOT)]
-    if pool.provider not in (Provider.EKS, Provider.GENERIC) or not (own or pool.taints):
+    if not providers.of(pool).hints_at_zero or not (own or pool.taints):
         return None
     return Finding(
         "hints-at-zero",
@@ -339,7 +339,7 @@ def check_daemon_sets(ground: Ground) -> Iterator[Finding]:
             has_gpus
             and ground.daemon_sets
             and not plugins
-            and pool.provider is not Provider.GKE
+            and not providers.of(pool).gpu_driver
             and not _any_plugin(ground)
         ):
             yield Finding(

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
-from spotwright.clouds.node_labels import machine_accelerator
 from spotwright.clouds.node_signs import PLATFORM_TAINTS
-from spotwright.clouds.providers import COMPUTE_CLASS, PREEMPTIBLE
+from spotwright.clouds.provider_records import COMPUTE_CLASS, PREEMPTIBLE, machine_accelerator
 from spotwright.errors import InputError
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.pools.request import (
     Flags,
     Request,
@@ -218,7 +217,7 @@ def _spot_meanings(request: Request) -> Iterator[str]:
 
 
 def _preference(request: Request) -> Iterator[str]:
-    on_gke = {pool.is_spot for pool in request.pools.values() if pool.provider is Provider.GKE}
+    on_gke = {pool.is_spot for pool in request.pools.values() if pool.provider == request.pool.provider}
     if on_gke != {True, False}:
         return
     yield from section(

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spotwright.clouds import providers
-from spotwright.clouds.providers import COMPUTE_CLASS
+from spotwright.clouds.provider_records import COMPUTE_CLASS, PROVIDERS
 from spotwright.errors import InputError
 from spotwright.kinds.kueue import quantity
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.placing.kueue_flavors import flavor_order
 from spotwright.placing.retries import EXPANDER_MEANINGS, expander_objects
 from spotwright.placing.yaml_writer import flow
@@ -72,7 +72,7 @@ def generic_script(request: Request) -> Iterator[str]:
         yield from command(("kubectl", "taint", "node", _NODE, *taints), {"overwrite": ()})
     yield from _hints(request, label_list, taints)
     objects = list(
-        expander_objects({name: one for name, one in request.pools.items() if one.provider is Provider.GENERIC})
+        expander_objects({name: one for name, one in request.pools.items() if one.provider == request.pool.provider})
     )
     if objects:
         yield from section(
@@ -111,9 +111,12 @@ def compute_class_lines(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -
 
     Raises :class:`InputError` if there is no pool of GKE.
     """
-    ours = {name: pool for name, pool in pools.items() if pool.provider is Provider.GKE}
+    ours = {name: pool for name, pool in pools.items() if providers.of(pool).class_label}
     if not ours:
-        raise InputError("no pool has provider: gke, and a ComputeClass orders pools of GKE")
+        ordered_by_class = next(one for one in PROVIDERS.values() if one.class_label)
+        raise InputError(
+            f"no pool has provider: {ordered_by_class.name}, and a ComputeClass orders pools of {ordered_by_class.title}"
+        )
     ordered = sorted(flavor_order(ours, ladder), key=lambda pool: not pool.is_spot)
     named = list(dict.fromkeys(pool.labels[COMPUTE_CLASS] for pool in ordered if COMPUTE_CLASS in pool.labels))
     for number, name in enumerate(named or [DEFAULT_CLASS]):

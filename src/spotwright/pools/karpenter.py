@@ -30,7 +30,7 @@ from spotwright.clouds.node_signs import ARCH, OS
 from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, is_azure, zone_label
 from spotwright.errors import InputError
 from spotwright.kinds.kueue import quantity
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.kueue_flavors import flavor_order
@@ -216,7 +216,7 @@ def _members(request: Request, name: str) -> list[Pool]:
 
 def _of_name(name: str | None, pools: Mapping[str, Pool]) -> list[Pool]:
     """The pools that are one NodePool by their name at Karpenter."""
-    ours = (one for one in pools.values() if one.provider is Provider.KARPENTER)
+    ours = (one for one in pools.values() if providers.of(one).mixes_capacities)
     return [one for one in ours if providers.pool_name(one) == name]
 
 
@@ -309,7 +309,7 @@ def _last(request: Request) -> int:
 
 def _weight(request: Request, members: Sequence[Pool]) -> tuple[int, str]:
     """The NodePool's weight, and the order of all pools of the configuration that Karpenter makes."""
-    ours = {name: one for name, one in request.pools.items() if one.provider is Provider.KARPENTER}
+    ours = {name: one for name, one in request.pools.items() if one.provider == request.pool.provider}
     ordered = sorted(flavor_order(ours, request.ladder), key=lambda pool: not pool.is_spot)
     step = max(1, min(10, (_HEAVIEST - 1) // max(len(ordered), 1)))
     names = [one.name for one in members]

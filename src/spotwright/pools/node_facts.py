@@ -21,7 +21,6 @@ from spotwright.clouds.node_signs import (
     is_passing_taint,
 )
 from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, azure_zone, past_forms
-from spotwright.model.pools import Provider
 from spotwright.model.scheduling_terms import Taint
 from spotwright.pools.ground import Finding, Ground, Severity, labels_of, name_of, names, taints_of
 
@@ -168,11 +167,8 @@ def check_gpus(ground: Ground) -> Iterator[Finding]:
         wanted = providers.gpus_of(pool)
         none = [node for node in ground.members[pool.name] if _has_gpus(node, wanted) and not _offered(node)]
         if none:
-            driver = (
-                "GKE installs driver and plugin only with --accelerator ...,gpu-driver-version=default"
-                if pool.provider is Provider.GKE
-                else "install NVIDIA's device plugin with a toleration for the pool's taints"
-            )
+            by_user = "install NVIDIA's device plugin with a toleration for the pool's taints"
+            driver = providers.of(pool).gpu_driver or by_user
             yield Finding(
                 "gpu-not-allocatable",
                 Severity.ERROR,

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.clouds.node_signs import ARCH
-from spotwright.clouds.providers import NVIDIA_GPU, PREEMPTIBLE
+from spotwright.clouds.provider import NVIDIA_GPU
+from spotwright.clouds.provider_records import PREEMPTIBLE
 from spotwright.errors import InputError
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import GENERIC, Capacity, Pool
 from spotwright.pools.request import NUMBER, SCALAR, TEXT, UNKNOWN_CAPACITY, ListedPool, find_wrong, name_for
 
 __all__ = ["TOOLS", "is_listing", "listed_pools"]
@@ -95,7 +96,7 @@ def _without_devices_of_others(pool: ListedPool, pools: Mapping[str, ListedPool]
 
 def _named(pool: ListedPool, name: str) -> _Raw:
     """The settings, with the label that names the pool at its provider where spotwright.yaml has another name for it."""
-    label = providers.pool_label(Pool(name, Capacity.SPOT, Provider(pool.settings.get("provider", "generic"))))
+    label = providers.pool_label(Pool(name, Capacity.SPOT, pool.settings.get("provider", GENERIC)))
     if name == pool.name or not label:
         return pool.settings
     return {**pool.settings, "labels": {label: pool.name, **pool.settings.get("labels", {})}}
@@ -323,7 +324,7 @@ _CONVERTERS: Mapping[str, Callable[[_Raw], Iterator[tuple[_Form, _Raw]]]] = {
 
 def _pool(
     name: str,
-    provider: Provider,
+    provider: str,
     is_spot: bool | None,
     *,
     labels: _Raw | None = None,
@@ -341,7 +342,7 @@ def _pool(
     least, most = bounds
     written = {
         "capacity": str(capacity.value),
-        **({"provider": str(provider.value)} if provider is not Provider.GENERIC else {}),
+        **providers.setting(provider),
         **{key: value for key, value in settings.items() if value},
         "min_nodes": least,
         "max_nodes": max(most, least, _LEAST),
@@ -378,7 +379,7 @@ def _read_aks(raw: _Raw) -> ListedPool:
     is_arm = _ARM_OF_AZURE.match(machine) is not None
     return _pool(
         str(raw["name"]),
-        Provider.AKS,
+        "aks",
         priority in ("spot", "low"),
         machine=machine,
         region=str(raw.get("location") or ""),
@@ -435,7 +436,7 @@ def _read_gke(raw: _Raw) -> ListedPool:
     scopes = [str(one) for one in config.get("oauthScopes") or ()]
     return _pool(
         str(raw["name"]),
-        Provider.GKE,
+        "gke",
         is_preemptible or config.get("spot") is True,
         machine=machine,
         region="-".join(where.split("-")[:2]),
@@ -498,7 +499,7 @@ def _read_eks(raw: _Raw) -> ListedPool:
     arn = str(raw.get("nodegroupArn") or "").split(":")
     reserved = {"eks.amazonaws.com/capacityType": kind} if kind not in ("", "SPOT", "ON_DEMAND") else {}
     notes = [] if kind else ["no capacity type is named: EKS makes on-demand nodes then"]
-    return _aws_pool(str(raw["nodegroupName"]), Provider.EKS, kind == "SPOT", machines, image)(
+    return _aws_pool(str(raw["nodegroupName"]), "eks", kind == "SPOT", machines, image)(
         region=arn[3] if len(arn) > 4 else "",
         labels={**(raw.get("labels") or {}), **reserved},
         taints=_taints(raw.get("taints")),
@@ -509,7 +510,7 @@ def _read_eks(raw: _Raw) -> ListedPool:
 
 
 def _aws_pool(
-    name: str, provider: Provider, is_spot: bool | None, machines: Sequence[str], image: str
+    name: str, provider: str, is_spot: bool | None, machines: Sequence[str], image: str
 ) -> Callable[..., ListedPool]:
     """A pool of one or several machines of AWS, whose image says architecture and operating system."""
 
@@ -534,9 +535,7 @@ def _read_eksctl(raw: _Raw) -> ListedPool:
     machines = [one for one in (part.strip() for part in given.split(",")) if one and one != "-"]
     is_managed = str(raw.get("Type") or raw.get("NodeGroupType") or "managed") != "unmanaged"
     name = str(raw["Name"])
-    return _aws_pool(
-        name, Provider.EKS if is_managed else Provider.GENERIC, None, machines, str(raw.get("ImageID") or "")
-    )(
+    return _aws_pool(name, "eks" if is_managed else GENERIC, None, machines, str(raw.get("ImageID") or ""))(
         labels={} if is_managed else {_EKSCTL_LABEL: name},
         bounds=(int(raw.get("MinSize") or 0), int(raw.get("MaxSize") or 0)),
         flags={},
@@ -565,7 +564,7 @@ def _read_eksctl_config(raw: _Raw) -> ListedPool:
     name = str(raw["name"])
     is_managed = raw["isManaged"] is True
     family = str(raw.get("amiFamily") or "")
-    return _aws_pool(name, Provider.EKS if is_managed else Provider.GENERIC, is_spot, machines, family)(
+    return _aws_pool(name, "eks" if is_managed else GENERIC, is_spot, machines, family)(
         region=str(raw.get("region") or ""),
         zones=[str(zone) for zone in raw.get("availabilityZones") or ()],
         labels={**(raw.get("labels") or {}), **({} if is_managed else {_EKSCTL_LABEL: name})},

@@ -22,7 +22,7 @@ from spotwright.clouds.node_signs import is_refused_by_kubelet
 from spotwright.clouds.providers import naming_rule
 from spotwright.errors import InputError
 from spotwright.model.policy import BUILT_IN
-from spotwright.model.pools import Pool, Provider
+from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_duration
 
 __all__ = [
@@ -330,15 +330,15 @@ def name_at_provider(request: Request) -> str:
     wanted = pool.labels.get(label, pool.name)
     if name is None:
         raise InputError(
-            f"pool {pool.name}: {str(pool.provider).upper()} allows no pool of the name {wanted}: {naming_rule(pool)}; "
+            f"pool {pool.name}: {pool.provider.upper()} allows no pool of the name {wanted}: {naming_rule(pool)}; "
             f"rename the pool in spotwright.yaml, or set labels: {{{label}: NAME}} there"
         )
     twins = [
-        one.name for one in request.pools.values() if one.provider is pool.provider and name == providers.pool_name(one)
+        one.name for one in request.pools.values() if one.provider == pool.provider and name == providers.pool_name(one)
     ]
-    if len(twins) > 1 and pool.provider is not Provider.KARPENTER:
+    if len(twins) > 1 and not providers.of(pool).mixes_capacities:
         raise InputError(
-            f"pools {', '.join(twins)}: all are {name} at {str(pool.provider).upper()}, where a name has one pool: "
+            f"pools {', '.join(twins)}: all are {name} at {pool.provider.upper()}, where a name has one pool: "
             f"rename one in spotwright.yaml, or set labels: {{{label}: NAME}} there"
         )
     if name != wanted:

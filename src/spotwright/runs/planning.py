@@ -277,4 +277,4 @@ def _after(deadline: Deadline, now: float) -> float:
 
 def _kind(pool: Pool) -> str:
     """What makes a pool the same pool for its supply."""
-    return repr((pool.provider.value, pool.machine, pool.zones, pool.region, pool.lifetime, tuple(pool.simulate)))
+    return repr((pool.provider, pool.machine, pool.zones, pool.region, pool.lifetime, tuple(pool.simulate)))

@@ -17,9 +17,10 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
-from spotwright.model.pools import Pool, PriceSource, Provider
+from spotwright.model.pools import Pool, PriceSource
 from spotwright.model.quantities import format_money
 from spotwright.views.account import NOTHING, Account, Amount, KeptWork, Range, SpentOn
 from spotwright.views.account_report import SPENT, amount_json, cost, cost_range, price_unit, range_json, time_range
@@ -158,7 +159,6 @@ LEFT_OUT: Mapping[str, str] = {
 }
 """Columns of FOCUS that the rows do not have, and why."""
 
-_PROVIDERS = {Provider.AKS: "Microsoft", Provider.GKE: "Google Cloud", Provider.EKS: "AWS"}
 _CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
 _UNIT = Decimal(1).scaleb(-DECIMALS)
 
@@ -220,7 +220,7 @@ class _FocusRows:
             "PricingCategory": "Dynamic" if pool.is_spot else "Standard",
             "PricingQuantity": hours,
             "PricingUnit": "Hours",
-            "ProviderName": _PROVIDERS.get(pool.provider, ""),
+            "ProviderName": PROVIDERS[pool.provider].billed_by,
             "RegionId": pool.region or (pool.quote.region if pool.quote is not None else ""),
             "ResourceId": f"{run}/{charge.node}",
             "ResourceName": charge.node,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import spotwright
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.kinds.katib import _without_markers
 
 SOURCE = Path(spotwright.__file__).parent
@@ -101,7 +102,15 @@ def _used(tree: ast.Module, call: ast.Call) -> frozenset[str]:
     return frozenset(used & set(METHODS)) or frozenset({"search", "fullmatch"})
 
 
-ALL = list(patterns())
+def patterns_of_records() -> Iterator[Pattern]:
+    """The patterns that the records of providers have as texts."""
+    for provider in PROVIDERS.values():
+        rules = (provider.naming, provider.naming_on_windows)
+        for text in (provider.group, *(rule.pattern for rule in rules if rule is not None)):
+            yield Pattern(f"clouds/provider_records.py: {provider.name}: {text}", text, 0, frozenset({"fullmatch"}))
+
+
+ALL = [*patterns(), *patterns_of_records()]
 
 
 def seeds(pattern: Pattern) -> list[str]:

@@ -10,12 +10,12 @@ from spotwright import config as configuration
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import Finding, PoolPauses, PoolsLeftOut, definition_of, in_force
 from spotwright.engine.events import AttemptBound, AttemptTakenBack
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import Pause
 
-POOLS = {"spot": Pool("spot", Capacity.SPOT, Provider.AKS), "gpu": Pool("gpu", Capacity.SPOT, Provider.AKS)}
-RENAMED = {"mine": Pool("mine", Capacity.SPOT, Provider.AKS, labels={"kubernetes.azure.com/agentpool": "spot"})}
+POOLS = {"spot": Pool("spot", Capacity.SPOT, "aks"), "gpu": Pool("gpu", Capacity.SPOT, "aks")}
+RENAMED = {"mine": Pool("mine", Capacity.SPOT, "aks", labels={"kubernetes.azure.com/agentpool": "spot"})}
 
 
 @pytest.fixture
@@ -64,10 +64,10 @@ def test_a_pool_is_known_by_what_defines_it(pauses: PoolPauses) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Pool("spot", Capacity.ON_DEMAND, Provider.AKS),
-        Pool("spot", Capacity.SPOT, Provider.GKE),
-        Pool("spot", Capacity.SPOT, Provider.AKS, labels={"kubernetes.azure.com/agentpool": "gpu"}),
-        Pool("spot", Capacity.SPOT, Provider.AKS, zones=("eastus-1",)),
+        Pool("spot", Capacity.ON_DEMAND, "aks"),
+        Pool("spot", Capacity.SPOT, "gke"),
+        Pool("spot", Capacity.SPOT, "aks", labels={"kubernetes.azure.com/agentpool": "gpu"}),
+        Pool("spot", Capacity.SPOT, "aks", zones=("eastus-1",)),
     ],
 )
 def test_a_pool_of_the_same_name_is_another_pool(pauses: PoolPauses, other: Pool) -> None:
@@ -105,7 +105,7 @@ def test_a_node_for_one_namespace_says_nothing_of_the_pool_to_another(pauses: Po
 
 def test_definitions_that_count_no_more_are_forgotten(pauses: PoolPauses) -> None:
     for number in range(50):
-        pools = {"spot": Pool(f"spot-{number}", Capacity.SPOT, Provider.AKS)}
+        pools = {"spot": Pool(f"spot-{number}", Capacity.SPOT, "aks")}
         pauses.take("team-a", pools, take_back(10.0))
         pauses.take("team-a", pools, bound(5.0))
     pauses.take("team-b", POOLS, bound(10_000_000.0))

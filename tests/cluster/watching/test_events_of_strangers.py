@@ -12,7 +12,7 @@ from tests.cluster.watching.silent_watcher import SilentWatcher
 from tests.cluster.watching.watched_objects import BEGIN, job, node, pod
 
 from spotwright.clouds.cluster_autoscaler import STATUS
-from spotwright.cluster.autoscaler_words import KARPENTER, SCALER
+from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER
 from spotwright.notices.node_event import event_of
 from spotwright.notices.notice import Notice
 
@@ -102,8 +102,8 @@ def test_a_word_about_a_pod_of_another_namespace_changes_nothing_of_it(made: Sil
 def test_a_word_of_a_namespace_that_is_not_served_is_dropped(made: SilentWatcher, namespace: Any) -> None:
     made.put(f"Event of {SCALER}", word({"kind": "Pod", "uid": "uid-one"}, namespace=namespace))
     made.put(
-        f"Event of {KARPENTER}",
-        word({"kind": "NodePool", "name": "x"}, KARPENTER, namespace, "NoCompatibleInstanceTypes"),
+        f"Event of {PROVISIONER}",
+        word({"kind": "NodePool", "name": "x"}, PROVISIONER, namespace, "NoCompatibleInstanceTypes"),
     )
     assert not made.watcher._view.words._words
     assert not made.watcher._view.words._refusals

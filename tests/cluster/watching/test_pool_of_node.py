@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spotwright.cluster.view import NodePool, pool_of_node
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 
 LABELS = {
     "kubernetes.azure.com/agentpool": "gpuspot",
@@ -20,13 +20,13 @@ NODE = {"metadata": {"name": "n1", "labels": LABELS}}
     [(("1",), "eastus"), (("1",), ""), (("eastus-1",), ""), (("1", "2"), "eastus"), (("1", "2"), ""), ((), "")],
 )
 def test_a_node_of_aks_is_in_its_pool_however_the_zones_are_written(zones: tuple[str, ...], region: str) -> None:
-    pool = Pool("gpuspot", Capacity.SPOT, Provider.AKS, zones=zones, region=region)
+    pool = Pool("gpuspot", Capacity.SPOT, "aks", zones=zones, region=region)
     assert pool_of_node(NODE, {"gpuspot": pool}) == NodePool("gpuspot", is_spot=True, is_configured=True)
 
 
 def test_of_two_pools_of_one_label_the_zone_decides() -> None:
     def pool(name: str, zone: str) -> Pool:
         label = {"kubernetes.azure.com/agentpool": "gpuspot"}
-        return Pool(name, Capacity.SPOT, Provider.AKS, zones=(zone,), region="eastus", labels=label)
+        return Pool(name, Capacity.SPOT, "aks", zones=(zone,), region="eastus", labels=label)
 
     assert pool_of_node(NODE, {"a": pool("a", "2"), "b": pool("b", "1")}) == NodePool("b", True, True)

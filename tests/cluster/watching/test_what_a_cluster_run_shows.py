@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.admissions import PINNED
 from tests.cluster.watching.watched_cluster import CONFIG, Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
@@ -230,6 +231,7 @@ def test_the_ladder_of_a_pod_that_was_admitted_for_a_rung_has_the_other_rungs_to
     own = {"key": "example.com/rack", "operator": "NotIn", "values": ["7"]}
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     terms = [{"matchExpressions": [own, *ours]}]
+    made["metadata"]["annotations"][PINNED] = json.dumps([ours])
     made["spec"]["affinity"] = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
     cluster.look(workflow, made)
     (task,) = cluster.state().tasks.values()

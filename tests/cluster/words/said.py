@@ -13,7 +13,7 @@ from tests.cluster.watching.watched_objects import BEGIN
 from tests.cluster.watching.watched_objects import at as after_begin
 
 from spotwright import config as configuration
-from spotwright.cluster.autoscaler_words import KARPENTER, SCALER, AutoscalerWords
+from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER, AutoscalerWords
 from spotwright.cluster.signals import PodWaits
 from spotwright.model.pools import Pool
 
@@ -63,13 +63,13 @@ def not_triggered(when: float = 10, message: str = FULL) -> dict[str, Any]:
 
 
 def of_karpenter(reason: str, message: str = "", when: float = 10) -> dict[str, Any]:
-    return event(reason, message, when=when, source=KARPENTER)
+    return event(reason, message, when=when, source=PROVISIONER)
 
 
 def no_offering(node_pool: str = "cpu-spot", when: float = 10, namespace: str = "default") -> dict[str, Any]:
     about = {"kind": "NodePool", "name": node_pool}
     message = "NodePool requirements filtered out all compatible available instance types"
-    return event("NoCompatibleInstanceTypes", message, when=when, source=KARPENTER, about=about, namespace=namespace)
+    return event("NoCompatibleInstanceTypes", message, when=when, source=PROVISIONER, about=about, namespace=namespace)
 
 
 def claim(name: str = "cpu-spot-x", pool: str = "cpu-spot", made: float = 10, **more: Any) -> dict[str, Any]:

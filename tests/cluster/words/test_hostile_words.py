@@ -11,7 +11,7 @@ from tests.cluster.words import said
 from tests.cluster.words.said import AKS, KARPENTERS, event, hear, means, no_offering, pools, status, triggered
 
 from spotwright.cluster import autoscaler_words
-from spotwright.cluster.autoscaler_words import KARPENTER, AutoscalerWords, is_word, slim_word
+from spotwright.cluster.autoscaler_words import PROVISIONER, AutoscalerWords, is_word, slim_word
 from spotwright.engine.waits import NODE_ORDERED
 
 LONG = "x" * 1_000_000
@@ -22,9 +22,9 @@ def test_only_words_of_autoscalers_in_enabled_namespaces_are_taken() -> None:
     assert is_word(triggered(), {"team-a"})
     assert not is_word(triggered(), {"team-b"})
     assert not is_word(event("FailedScheduling", source="default-scheduler"), {"team-a"})
-    assert not is_word(event("TriggeredScaleUp", source=KARPENTER), {"team-a"})
+    assert not is_word(event("TriggeredScaleUp", source=PROVISIONER), {"team-a"})
     assert not is_word(event("Nominated"), {"team-a"})
-    assert is_word(event("Nominated", source=KARPENTER), {"team-a"})
+    assert is_word(event("Nominated", source=PROVISIONER), {"team-a"})
 
 
 def test_events_about_node_pools_count_in_the_namespace_alone_in_which_karpenter_writes_them() -> None:

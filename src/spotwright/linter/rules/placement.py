@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
+from spotwright.clouds.provider_records import COMPUTE_CLASS
 from spotwright.kfp.kfp1 import assigned_calls
 from spotwright.kinds.ray import market_type
 from spotwright.linter.python_source import PythonFile, calls_named, names_spot_label
@@ -146,7 +147,7 @@ def _no_fallback(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 def _ignored_preference(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if pods.reach is not Reach.PREFERRED or pods.is_queued:
         return
-    if any(one.key == providers.COMPUTE_CLASS for one in pods.conditions):  # which has the order
+    if any(one.key == COMPUTE_CLASS for one in pods.conditions):  # which has the order
         return
     every = list(settings.pools.values())
     used = [

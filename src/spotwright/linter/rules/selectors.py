@@ -24,7 +24,7 @@ from spotwright.clouds.label_values import (
     value_meant,
 )
 from spotwright.clouds.providers import ZONE
-from spotwright.kube.pod import PREFERRED, TERMS, can_match, wrong_weight
+from spotwright.kube.pod import PREFERRED, TERMS, wrong_weight
 from spotwright.linter.python_source import PythonFile, calls_named, keyword
 from spotwright.linter.rule import ON_SPOT, PREFERS_SPOT, Checks, Mend, Problem, Rule, Severity, job
 from spotwright.linter.settings import Settings
@@ -255,8 +255,8 @@ def _enumerated(makers: dict[str, frozenset[str]]) -> str:
 
 def _short(makers: frozenset[str]) -> str:
     """Who makes nodes with a label, in the words of most people: Karpenter only where nobody else does."""
-    others = sorted(one for one in makers if not one.startswith("Karpenter"))
-    return " or ".join(others or (sorted(makers) if len(makers) == 1 else ["Karpenter"]))
+    others = sorted(one for one in makers if " on " not in one)  # rather the cloud than Karpenter on it
+    return " or ".join(others or (sorted(makers) if len(makers) == 1 else [min(makers).partition(" on ")[0]]))
 
 
 def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
@@ -309,7 +309,7 @@ def _refused(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         if one.field == "affinity" and not (isinstance(one.value, str) and not one.value.isascii()):
             yield Problem(pods.at(*one.path), one.text)
     for index, term in enumerate(items_of(value_at(pods.value, TERMS)) if pods.form != "K" else ()):
-        if not can_match(mapping_of(term)):
+        if not any(mapping_of(term).values()):  # a misspelt field has a finding of its own
             yield Problem((*pods.terms, index), f"a term without a condition matches no node, for {pods.label}")
     yield from _refused_weights(pods)
 

@@ -25,7 +25,6 @@ from spotwright.linter.subjects import (
     pods_at_once,
     shuns_spot,
 )
-from spotwright.model.pools import Provider
 from spotwright.placing.context import POLICY_ANNOTATION, name_of
 from spotwright.placing.pod_change import longest_grace
 from spotwright.placing.pods import Duty, shields, shortest_notice
@@ -34,12 +33,6 @@ __all__ = ["RULES"]
 
 _GRACE = "terminationGracePeriodSeconds"
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
-_WHOSE = {
-    Provider.AKS: "AKS",
-    Provider.GKE: "GKE, whose kubelet keeps the other 15 seconds for system pods",
-    Provider.EKS: "AWS",
-    Provider.KARPENTER: "Karpenter on AWS",
-}
 _SLEEP = re.compile(r"(?<![\w-])sleep\s+(\d+)")
 
 
@@ -50,7 +43,7 @@ def _notice(pods: Pods, settings: Settings) -> tuple[float, str] | None:
     if notice is not None:
         return notice, "the spot pools that admit it" if landing else "the spot pools"
     named = {one.key for one in pods.constraints.tolerations} | {one.key for one in pods.conditions}
-    notices = ((providers.default_notice_of_pods(one), _WHOSE[one]) for one in providers.providers_of(named))
+    notices = ((one.notice * one.pods_share, one.notice_words) for one in providers.providers_of(named))
     return min(notices, default=None)
 
 

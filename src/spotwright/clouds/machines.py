@@ -1,0 +1,68 @@
+"""What the names of machine types tell: of which cloud a machine is, and its processor architecture. Pure, no IO.
+
+Sources: Google Cloud, "Arm on GKE"; AWS, "Amazon EC2 instance type naming conventions"; Microsoft Learn, "Azure virtual machine
+sizes naming conventions".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from spotwright.clouds.provider import NVIDIA_GPU
+from spotwright.model.pools import Pool
+
+__all__ = ["architecture", "is_of_aws", "labels_of_aws_machine", "labels_of_azure_machine"]
+
+# Texts, which re compiles where they are first needed: most commands look at no machine.
+_AWS = (
+    r"(?P<family>(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+)(?P<traits>[a-z0-9-]*))\.(?P<size>[a-z0-9-]+)"
+)
+_AZURE = r"Standard_(?P<family>[A-Z])[A-Z]*[0-9]+(?:-[0-9]+)?(?P<traits>[a-z]*)(?:_.*)?"
+
+
+def architecture(machine: str) -> str:
+    """The processor architecture of a machine of AWS or Azure as Kubernetes names it; empty for another machine.
+
+    Arm: Amazon's A1 and machines with a ``g`` after the generation; Azure's with a ``p`` among the small letters.
+    """
+    if aws := re.fullmatch(_AWS, machine):
+        return "arm64" if aws["traits"].startswith("g") or aws["family"] == "a1" else "amd64"
+    if azure := re.fullmatch(_AZURE, machine):
+        return "arm64" if "p" in azure["traits"] else "amd64"
+    return ""
+
+
+def is_of_aws(machine: str) -> bool:
+    """Whether a machine type has the form of Amazon's."""
+    return re.fullmatch(_AWS, machine) is not None
+
+
+def labels_of_aws_machine(pool: Pool) -> dict[str, str]:
+    """Karpenter's labels for a machine of Amazon, of which EKS Auto Mode has its own form."""
+    match = re.fullmatch(_AWS, pool.machine)
+    if match is None:
+        return {}
+    facts = {
+        "category": match["category"],
+        "family": match["family"],
+        "generation": match["generation"],
+        "size": match["size"],
+        **_gpus(pool),
+    }
+    domains = ("karpenter.k8s.aws", "eks.amazonaws.com")
+    return {f"{domain}/instance-{name}": value for domain in domains for name, value in facts.items()}
+
+
+def labels_of_azure_machine(pool: Pool) -> dict[str, str]:
+    """Karpenter's labels for a machine of Azure."""
+    match = re.fullmatch(_AZURE, pool.machine)
+    if match is None:
+        return {}
+    facts = {"name": pool.machine, "family": match["family"], **_gpus(pool)}
+    return {f"karpenter.azure.com/sku-{name}": value for name, value in facts.items()}
+
+
+def _gpus(pool: Pool) -> Mapping[str, str]:
+    gpus = (pool.node or {}).get(NVIDIA_GPU)
+    return {"gpu-count": str(gpus), "gpu-manufacturer": "nvidia"} if gpus else {}
