@@ -74,6 +74,7 @@ _RUNTIME_DECIDES = Mechanism(
         "timeout": nothing("the runtime decides"),
         "pending_timeout": nothing(),
     },
+    is_of_another=True,
 )
 
 _RUNTIME_PLACED = Mechanism(
@@ -83,6 +84,7 @@ _RUNTIME_PLACED = Mechanism(
         **dict.fromkeys(("interruptions.max", "errors.retries", "timeout"), _IN_RUNTIME),
         "pending_timeout": nothing(),
     },
+    is_of_another=True,
 )
 
 
