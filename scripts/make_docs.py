@@ -360,7 +360,7 @@ def _provider(provider: str, capacity: Capacity, gpu: int) -> str:
     )
     labels = "<br>".join(f"`{key}={value}`" for key, value in providers.labels(pool).items())
     taints = "<br>".join(f"`{taint}`" for taint in providers.taints(pool)) or "none"
-    notice = format_duration(providers.default_notice(provider)).replace("m00s", "m") if pool.is_spot else ""
+    notice = format_duration(PROVIDERS[provider].notice).replace("m00s", "m") if pool.is_spot else ""
     return f"| {provider} | {capacity}{' with GPUs' if gpu else ''} | {labels} | {taints} | {notice} |\n"
 
 

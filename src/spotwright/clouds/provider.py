@@ -176,6 +176,11 @@ class Provider:
         return self.spot[0].labels
 
     @property
+    def notice_of_pods(self) -> float:
+        """Seconds of its notice that pods get; the kubelet keeps the others for system pods."""
+        return self.notice * self.pods_share
+
+    @property
     def has_groups(self) -> bool:
         """Whether its nodes are in groups that the cluster autoscaler may grow."""
         return self.autoscaler == CLUSTER_AUTOSCALER

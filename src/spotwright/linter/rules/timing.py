@@ -42,7 +42,7 @@ def _notice(pods: Pods, settings: Settings) -> tuple[float, str] | None:
     if notice is not None:
         return notice, "the spot pools that admit it" if landing else "the spot pools"
     named = {one.key for one in pods.constraints.tolerations} | {one.key for one in pods.conditions}
-    notices = ((one.notice * one.pods_share, one.notice_words) for one in providers.providers_of(named))
+    notices = ((one.notice_of_pods, one.notice_words) for one in providers.providers_of(named))
     return min(notices, default=None)
 
 
