@@ -121,8 +121,9 @@ class Kind:
     ``places`` are those of its pods. ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms``
     are its ways to go on after the end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the
     work alone. ``may_work``: its pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that
-    they work. ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a
-    failure. ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
+    they work. ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may
+    cost nothing; without it, an eviction counts as a failure. ``makes_pods_later``: after some have failed, its controller
+    waits before it makes the next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -211,8 +212,8 @@ def all_kinds() -> Mapping[tuple[str, str], Kind]:
     """Every kind by its group and its name, in this order."""
     package = import_module(__package__)
     modules = [import_module(f"{__package__}.{one.name}") for one in iter_modules(package.__path__)]
-    kinds = [kind for module in modules for kind in getattr(module, "KINDS", ())]
-    return dict(sorted(((kind.group, kind.name), kind) for kind in kinds))
+    kinds = {(kind.group, kind.name): kind for module in modules for kind in getattr(module, "KINDS", ())}
+    return {key: kinds[key] for key in sorted(kinds)}
 
 
 def group_of(api_version: str) -> str:
