@@ -46,7 +46,7 @@ def found_in(source: Path) -> Iterator[tuple[str, int, str]]:
                 listed = texts_in(node) & NAMES
                 names = listed if len(listed) > 1 else names
             if names and any((file, name) not in ALLOWED for name in names):
-                yield file, node.lineno, ", ".join(sorted(names))
+                yield file, getattr(node, "lineno", 0), ", ".join(sorted(names))
 
 
 def test_no_kind_is_known_outside_its_record() -> None:

@@ -258,10 +258,9 @@ KINDS = (
         may_work=True,
         harm=SERVES,
     ),
-    replace(_kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True), may_work=True, leaves_pods=True),
-    replace(
-        _kept("apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services"),
-        leaves_pods=True,
+    _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True)._replace(may_work=True, leaves_pods=True),
+    _kept("apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services")._replace(
+        leaves_pods=True
     ),
     _kept("kubeflow.org", "Notebook", *_INTERACTIVE, _TEMPLATE, is_placed=True),
     _kept("kubeflow.org", "PVCViewer", *_INTERACTIVE, "spec.podSpec", form="S", is_placed=True),
