@@ -139,6 +139,7 @@ def test_a_task_s_next_pod_has_the_rung_that_the_journal_decided(
                 made = apply_patch(new, outcome.patch)
                 if task_before is not None and "spotwright.dev/open" not in made["metadata"]["annotations"]:
                     decided = task_before.plan.ladder.rungs[task_before.next_rung or 0].pools
+                    assert known[-1].then == decided  # the webhook reads the decision itself
                     assert rung_of(made) == decided or (
                         paused.issuperset(decided) and not paused.issuperset(rung_of(made))
                     )
