@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from spotwright.placing.enforcement import CONTROLLER_TEXT, KINDS, TABLE, Enforcer, Fact, Mechanism
+from spotwright.kinds.kind import Kind, all_kinds
+from spotwright.placing.enforcement import CONTROLLER_TEXT, Enforcer, Fact
 
-__all__ = ["FOLDER", "PAGES", "TITLES", "section"]
+__all__ = ["FOLDER", "PAGES", "kinds_of", "section"]
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "kinds"
@@ -20,95 +21,38 @@ _BEGIN = "<!-- Written by scripts/make_enforcement_tables.py from the table of e
 _END = "<!-- End of the written part. -->"
 _HEADING = "## Who enforces the policy"
 
-_TABLES: Mapping[str, tuple[str, ...]] = {
-    "argo": ("Workflow",),
-    "deployment": ("Deployment",),
-    "job": ("Job",),
-    "jobset": ("JobSet",),
-    "kfp": ("PipelineSpec",),
-    "pod": ("Pod",),
-    "raycluster": ("RayCluster",),
-    "rayjob": ("RayJob",),
-    "sparkapplication": ("SparkApplication",),
-    "services": ("StatefulSet",),
-    "tekton": ("PipelineRun",),
-    "training/jaxjob": ("JAXJob",),
-    "training/paddlejob": ("PaddleJob",),
-    "training/pytorchjob": ("PyTorchJob",),
-    "training/tfjob": ("TFJob", "MPIJob"),
-    "training/xgboostjob": ("XGBoostJob",),
-    "trainjob": ("TrainJob",),
-    "volcanojob": ("Job of Volcano",),
-}
-"""The pages with tables, and the kinds whose ways to retry they list."""
+_KATIB = "katib"
+_TRIALS = "As on the page of the trials' kind: Katib itself retries nothing."
 
-TITLES: Mapping[Mechanism, str] = {
-    Mechanism.PODS_ONLY: "only the pods are placed",
-    Mechanism.NODES_ONLY: "",
-    Mechanism.POD: "",
-    Mechanism.JOB_IGNORES: "interruptions are ignored until a deadline",
-    Mechanism.JOB_SEPARATES: "rules keep errors apart",
-    Mechanism.JOB_COUNTS: "interruptions and errors are counted together",
-    Mechanism.JOB_FAILS: "its own rule fails the Job",
-    Mechanism.SET_RESTARTS: "the set restarts",
-    Mechanism.SET_SEPARATES: "a set of one pod",
-    Mechanism.SET_UNCOUNTED: "its own rule does not count restarts",
-    Mechanism.SET_FAILS: "its own rule fails the set",
-    Mechanism.SET_ALONE: "its own fields replace the pod alone",
-    Mechanism.SET_IN_PLACE: "`restartStrategy: InPlaceRestart`",
-    Mechanism.RUNTIME_DECIDES: "the runtime's own failure policy",
-    Mechanism.RUNTIME_PLACED: "its runtime is placed in the same command",
-    Mechanism.EXIT_CODE: "`restartPolicy: ExitCode`",
-    Mechanism.ANY_ERROR: "`restartPolicy: OnFailure` or `Always`",
-    Mechanism.IN_PLACE: "its own `OnFailure` or `Always`",
-    Mechanism.NEVER: "its own `Never`",
-    Mechanism.ELASTIC: "elastic",
-    Mechanism.MPI_EVICTED: "`kubeflow.org/v1`",
-    Mechanism.MPI_LAUNCHER: "`kubeflow.org/v2beta1`",
-    Mechanism.ARGO: "",
-    Mechanism.ARGO_OWN: "its own `retryStrategy`",
-    Mechanism.ARGO_INLINE: "an inline template that Argo loses with retries",
-    Mechanism.ARGO_TEMPLATES: "a `workflowTemplateRef` to an object of the same command",
-    Mechanism.KFP: "`target.kfp` up to 2.16, or `target.kfp_retries: always`",
-    Mechanism.KFP_STOCK: "2.17 as it is installed, or no `target.kfp`",
-    Mechanism.DEPLOYMENT: "",
-    Mechanism.RAY_CLUSTER: "",
-    Mechanism.RAY_JOB: "",
-    Mechanism.SPARK: "",
-    Mechanism.TEKTON: "",
-    Mechanism.VOLCANO: "",
-    Mechanism.VOLCANO_ENDS: "its own policy ends the Job",
-    Mechanism.VOLCANO_OWN: "its own policies decide about errors",
-}
-"""The heading of each mechanism on the pages of the kinds; empty where it is the only one or the usual one."""
 
-_LINKS: Mapping[str, str] = {
-    "clustertrainingruntime": "As in a [JobSet](jobset.md#who-enforces-the-policy).",
-    "clusterworkflowtemplate": "As in a [Workflow](argo.md#who-enforces-the-policy).",
-    "cronjob": "As in a [Job](job.md#who-enforces-the-policy).",
-    "cronworkflow": "As in a [Workflow](argo.md#who-enforces-the-policy).",
-    "katib": "As on the page of the trials' kind: Katib itself retries nothing.",
-    "trainingruntime": "As in a [JobSet](jobset.md#who-enforces-the-policy).",
-    "workflowtemplate": "As in a [Workflow](argo.md#who-enforces-the-policy).",
-}
+def kinds_of(page: str) -> list[Kind]:
+    """The kinds of a page, first the one that it is named after."""
+    kinds = [kind for kind in all_kinds().values() if kind.page == page]
+    return sorted(kinds, key=lambda kind: not page.endswith(kind.name.lower()))
 
 
 def section(name: str) -> str:
     """The section of a page, with its marks."""
-    text = _LINKS[name] if name in _LINKS else "\n".join(_tables(name))
-    return f"{_BEGIN}\n{_HEADING}\n\n{text}\n\n{_END}\n"
+    text = _TRIALS if name == _KATIB else _link(kinds_of(name)[0].page_of_retries) or "\n".join(_tables(name))
+    tried = "".join(f"\n{kind.tried}\n" for kind in kinds_of(name) if kind.tried)
+    return f"{_BEGIN}\n{_HEADING}\n\n{text}\n{tried}\n{_END}\n"
+
+
+def _link(page: str) -> str:
+    """That the table of another page holds; empty without one."""
+    return f"As in a [{kinds_of(page)[0].name}]({page}.md#who-enforces-the-policy)." if page else ""
 
 
 def _tables(name: str) -> Iterator[str]:
     """The table of the first way to retry, and of each other way the rows that differ from it."""
-    ways = list(dict.fromkeys(way for kind in _TABLES[name] for way in KINDS[kind]))
+    ways = list(dict.fromkeys(way for kind in kinds_of(name) for way in kind.mechanisms))
     first = ways[0]
-    yield "This stands beside each value in `spotwright explain`" + (f" ({TITLES[first]}):" if TITLES[first] else ":")
+    yield "This stands beside each value in `spotwright explain`" + (f" ({first.title}):" if first.title else ":")
     yield ""
-    yield from _table(TABLE[first])
+    yield from _table(first.facts)
     for way in ways[1:]:
-        facts = {row: fact for row, fact in TABLE[way].items() if TABLE[first].get(row) != fact}
-        yield f"\nThe rows that differ ({TITLES[way]}):\n"
+        facts = {row: fact for row, fact in way.facts.items() if first.facts.get(row) != fact}
+        yield f"\nThe rows that differ ({way.title}):\n"
         yield from _table(facts)
 
 
@@ -156,7 +100,8 @@ def page(name: str) -> str:
 
 
 PAGES: Mapping[Path, Callable[[], str]] = {
-    FOLDER / f"{name}.md": partial(page, name) for name in sorted({*_TABLES, *_LINKS})
+    FOLDER / f"{name}.md": partial(page, name)
+    for name in sorted({_KATIB, *(kind.page for kind in all_kinds().values() if kind.page)})
 }
 """Every page with what makes it."""
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from spotwright.cluster import admission_server
 from spotwright.cluster.install import webhook_configuration
-from spotwright.cluster.workloads import RUN_KINDS
-from spotwright.kinds.kind import SERVED
+from spotwright.kinds.kind import all_kinds, run_kinds
 
 
 def webhooks() -> dict[str, dict[str, Any]]:
@@ -40,7 +39,9 @@ def test_the_service_and_its_authority_are_named() -> None:
 
 def test_every_namespaced_kind_that_is_placed_is_asked_about() -> None:
     resources = {rule["resources"][0] for name in ("objects", "pods") for rule in webhooks()[name]["rules"]}
-    assert resources == {"deployments", *(f"{kind.lower()}s" for kind in SERVED if not kind.startswith("Cluster"))}
+    placed = [kind for kind in all_kinds().values() if kind.place is not None and kind.version]
+    assert resources == {f"{kind.name.lower()}s" for kind in placed if not kind.name.startswith("Cluster")}
+    assert {"pods", "deployments", "jobs", "workflows", "trainjobs"} <= resources
 
 
 def test_kinds_of_one_name_are_asked_about_in_each_of_their_groups() -> None:
@@ -70,7 +71,7 @@ def test_pods_without_a_policy_cost_no_request_unless_a_run_makes_them() -> None
     asked = conditions["has-a-policy-or-a-run"]
     assert "'spotwright.dev/policy' in object.metadata.annotations" in asked
     kinds = set(re.findall(r"'(\w+)\.[\w.-]+'", asked.partition(" in [")[2]))
-    assert kinds == {*RUN_KINDS} - {"Trial"}
+    assert kinds == {*run_kinds()} - {"Trial"}
 
 
 def test_listed_namespaces_are_chosen_by_the_label_that_nobody_can_forge() -> None:

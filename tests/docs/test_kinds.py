@@ -14,7 +14,7 @@ KINDS = [
     *("pod", "job", "cronjob", "jobset", "katib", "kfp", "volcanojob", "tekton", "services"),
     *(f"training/{kind}job" for kind in ("tf", "pytorch", "xgboost", "paddle", "jax")),
     *("trainjob", "trainingruntime", "clustertrainingruntime"),
-    *("raycluster", "rayjob", "sparkapplication", "deployment"),
+    *("raycluster", "rayjob", "sparkapplication", "deployment", "leaderworkerset"),
     *("argo", "workflowtemplate", "clusterworkflowtemplate", "cronworkflow"),
 ]
 

@@ -18,6 +18,7 @@ CRDS = SHARED / "crds"
 SCHEMAS = {
     "RayCluster": ("kuberay-v1.7.0/raycluster.json.gz", "v1"),
     "RayJob": ("kuberay-v1.7.0/rayjob.json.gz", "v1"),
+    "LeaderWorkerSet": ("leaderworkerset/leaderworkerset.json.gz", "v1"),
     "RayService": ("kuberay-v1.7.0/rayservice.json.gz", "v1"),
     "PaddleJob": ("training-operator-v1.9.4/paddlejob.json.gz", "v1"),
     "JAXJob": ("training-operator-v1.9.4/jaxjob.json.gz", "v1"),

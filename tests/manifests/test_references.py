@@ -15,7 +15,7 @@ from tests.placing.placed import FILE, PREFER, a_config, place
 
 from spotwright import kinds, manifests, placing
 from spotwright.cli import cli
-from spotwright.kinds.kind import SERVED
+from spotwright.kinds.kind import all_kinds
 from spotwright.manifests.files import place_text
 from spotwright.placing.documents import References, may_be_referred_to, parse
 
@@ -237,7 +237,9 @@ def test_every_kind_that_is_looked_up_is_kept_for_references() -> None:
 
 
 def test_the_runtimes_of_the_trainer_and_lists_are_kept_for_references() -> None:
-    runtimes = {kind for kind in SERVED if kind.endswith(("Runtime", "Template"))}
+    runtimes = {
+        kind.name for kind in all_kinds().values() if kind.version and kind.name.endswith(("Runtime", "Template"))
+    }
 
     assert {"ClusterTrainingRuntime", "ClusterWorkflowTemplate"} <= runtimes
     assert all(may_be_referred_to(f"kind: {kind}\n") for kind in (*runtimes, "List", "ConfigMapList"))

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from scripts.make_enforcement_tables import TITLES
+from scripts.make_enforcement_tables import kinds_of
 from tests.kinds.kfp.compiled import one_task
 from tests.placing.placed import FILE, SHARED, a_config, at_path, place
 
-from spotwright.kinds.kind import SERVED
+from spotwright.kinds.kind import all_kinds
 from spotwright.manifests.files import PlacedFile, place_text
 from spotwright.placing.context import PlaceOptions
-from spotwright.placing.enforcement import KINDS, ROWS, TABLE, Enforcer, Fact, Mechanism
+from spotwright.placing.enforcement import PODS_ONLY, ROWS, Enforcer, Fact, Mechanism
 from spotwright.views.explanation import explanation_json, explanation_text
 
 POD = "spec: {containers: [{name: main, image: python}]}"
@@ -94,13 +94,16 @@ def _placed(text: str, policy: str = SOME, target: str = "{kubernetes: '1.33'}")
     return place_text(text, FILE, a_config(policy, target), options=PlaceOptions(only_explain=True))
 
 
-@pytest.mark.parametrize("mechanism", Mechanism)
+EVERY_WAY = list(dict.fromkeys((PODS_ONLY, *(way for kind in all_kinds().values() for way in kind.mechanisms))))
+
+
+@pytest.mark.parametrize("mechanism", EVERY_WAY)
 def test_every_way_to_retry_has_a_fact_for_every_field_of_the_policy(mechanism: Mechanism) -> None:
-    assert set(ROWS) <= set(TABLE[mechanism])
-    assert set(TABLE[mechanism]) <= {*ROWS, "errors.retries: 0"}
+    assert set(ROWS) <= set(mechanism.facts)
+    assert set(mechanism.facts) <= {*ROWS, "errors.retries: 0"}
 
 
-@pytest.mark.parametrize("mechanism", Mechanism)
+@pytest.mark.parametrize("mechanism", EVERY_WAY)
 def test_every_fact_that_names_an_enforcer_names_the_field_or_says_how(mechanism: Mechanism) -> None:
     def whole(fact: Fact | None) -> bool:
         if fact is None:
@@ -109,17 +112,21 @@ def test_every_fact_that_names_an_enforcer_names_the_field_or_says_how(mechanism
             return ":" in fact.field and whole(fact.absent)
         return not fact.field and (fact.by is not Enforcer.KIND or bool(fact.note))
 
-    assert [row for row, fact in TABLE[mechanism].items() if not whole(fact)] == []
+    assert [row for row, fact in mechanism.facts.items() if not whole(fact)] == []
 
 
 def test_every_kind_that_is_placed_has_its_ways_to_retry() -> None:
-    nested = {"Experiment"}  # its trials are objects of other kinds
-    assert set(SERVED) - nested <= set(KINDS)
-    assert {mechanism for ways in KINDS.values() for mechanism in ways} | {Mechanism.PODS_ONLY} == set(Mechanism)
+    placed = [kind for kind in all_kinds().values() if kind.is_admitted]
+    assert [kind.name for kind in placed if not kind.mechanisms] == [
+        "Experiment"
+    ]  # its trials are objects of other kinds
 
 
-def test_every_way_to_retry_has_its_heading_for_the_pages_of_the_kinds() -> None:
-    assert set(TITLES) == set(Mechanism)
+def test_the_ways_of_a_kind_that_has_several_have_headings_for_its_page() -> None:
+    pages = {kind.page for kind in all_kinds().values() if kind.page}
+    several = {page: {way for kind in kinds_of(page) for way in kind.mechanisms} for page in pages}
+    untitled = {page: sum(not way.title for way in ways) for page, ways in several.items() if len(ways) > 1}
+    assert {page for page, count in untitled.items() if count > 1} == set()
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def _named_in(path: Path) -> list[tuple[str, str]]:
     for line, data in objects:
         kind, meta = data.get("kind"), data.get("metadata")
         meta = meta if isinstance(meta, dict) else {}
-        if kind not in EXPLAINED:
+        if str(kind) not in EXPLAINED:
             continue
         if not meta.get("name"):
             raise InputError(

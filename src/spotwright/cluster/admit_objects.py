@@ -18,8 +18,9 @@ from spotwright.cluster.api_defaults import dependent_defaults, without_defaults
 from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
-from spotwright.kinds.kind import NAMESAKES, SERVED, find_kind, served_version
-from spotwright.kube.object_fields import Owner, controller_of
+from spotwright.kinds.kind import Kind, Reads, Retry, kind_in, kind_of
+from spotwright.kinds.situation import pod_groups
+from spotwright.kube.object_fields import Owner, controller_of, mapping
 from spotwright.manifests.objects import PlacedObject, place_object
 from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
 from spotwright.manifests.record import annotations_at
@@ -63,16 +64,6 @@ ADMITTED_ANNOTATION = "spotwright.dev/admitted"
 
 IGNORE_ANNOTATION = "spotwright.dev/ignore"
 """The annotation, with the value ``true``, of objects that are left exactly as they come; pods of theirs too."""
-
-_TEMPLATES = (
-    "spec.template",
-    "spec.jobTemplate.spec.template",
-    "spec.replicatedJobs.*.template.spec.template",
-    "spec.tasks.*.template",
-    "spec.jobTemplate.spec.tasks.*.template",
-)
-_TEKTON = ("spec.podTemplate", "spec.taskRunTemplate.podTemplate", "spec.taskRunSpecs.*")
-_REPLICA_SPECS = ("pytorch", "tf", "mpi", "xgb", "paddle", "jax")
 
 
 def admitted_mark(config: Config, by: str = "") -> dict[str, str]:
@@ -121,7 +112,7 @@ def _marks(data: Mapping[str, Any]) -> Mapping[str, Any]:
 def _is_trial_job(data: Mapping[str, Any]) -> bool:
     """Whether Katib has made an object from a trialSpec, whose annotations, and so its Experiment's marks, it has."""
     owner = controller_of(data)
-    return owner is not None and owner.group_kind == ("kubeflow.org", "Trial")
+    return owner is not None and kind_of(owner.api_version, owner.kind).retry is Retry.TRIAL
 
 
 def has_own_policy(data: Mapping[str, Any]) -> bool:
@@ -142,8 +133,14 @@ def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
     """What an object says of its pods: their templates, or Tekton's; ``None`` if its kind has none of its own."""
-    tekton = _TEKTON if str(data.get("apiVersion", "")).startswith("tekton.dev/") else ()
-    return [*_pod_templates(data), *(each for path in tekton for each in _matches(data, path.split(".")))] or None
+    return [*_pod_templates(data), *_holders(data)] or None
+
+
+def _holders(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a run of Tekton says of its pods outside of pod templates."""
+    if str(data.get("apiVersion", "")).startswith("tekton.dev/"):
+        for group in pod_groups(data):
+            yield mapping(value_at(data, group.path))
 
 
 def policy_of_templates(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -162,33 +159,16 @@ def has_placed_templates(data: Mapping[str, Any]) -> bool:
     templates = list(_pod_templates(data))
     if templates:
         return all(POLICY_ANNOTATION in _metadata(template, "annotations") for template in templates)
-    steps = _matches(data, ["spec", "templates", "*"])
-    roles = _matches(data, ["spec", "executor", "annotations"])
-    return any(POLICY_ANNOTATION in _metadata(step, "annotations") for step in steps) or any(
-        POLICY_ANNOTATION in annotations for annotations in roles
-    )
+    holders = [value_at(data, group.path) for group in pod_groups(data) if group.place.form == "H"]
+    metadata = (mapping(field) for one in holders for field in (mapping(one), mapping(one).get("metadata")))
+    return any(POLICY_ANNOTATION in mapping(one.get("annotations")) for one in metadata)
 
 
 def _pod_templates(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The pod templates of the kinds whose owners are placed: Jobs, sets of jobs, training jobs and clusters."""
-    for pattern in _TEMPLATES:
-        yield from _matches(data, pattern.split("."))
-    for name in _REPLICA_SPECS:
-        yield from _matches(data, ["spec", f"{name}ReplicaSpecs", "*", "template"])
-    yield from _matches(data, ["spec", "headGroupSpec", "template"])
-    yield from _matches(data, ["spec", "workerGroupSpecs", "*", "template"])
-
-
-def _matches(value: Any, steps: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """The mappings that a path leads to; ``*`` is every item of a list and every value of a mapping."""
-    if not steps:
-        if isinstance(value, dict):
-            yield value
-    elif steps[0] == "*":
-        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-            yield from _matches(item, steps[1:])
-    else:
-        yield from _matches(value_at(value, (steps[0],)), steps[1:])
+    """The pod templates of an object."""
+    for group in pod_groups(data):
+        if group.path and group.place.form == "T":
+            yield mapping(value_at(data, group.path))
 
 
 def _metadata(data: Mapping[str, Any], field: str) -> Mapping[str, Any]:
@@ -231,23 +211,6 @@ def as_warnings(texts: Sequence[str]) -> list[str]:
         room -= sum(map(len, marked))
         warnings += marked
     return warnings
-
-
-_OWNED_BY = {
-    "JobSet": ("Job",),
-    "MPIJob": ("Job",),
-    "PipelineRun": ("TaskRun",),
-    "RayJob": ("RayCluster",),
-    "RayService": ("RayCluster",),
-    "Suggestion": ("Deployment",),  # it has the labels of its Experiment, and serves
-    "Workflow": ("Pod",),
-}
-"""Kinds whose owner alone is placed, with the kinds that they create: a part must not follow rules that its owner does not."""
-
-_OLD_KINDS = frozenset(
-    {"CronJob", "Experiment", "MPIJob", "Pipeline", "PipelineRun", "RayCluster", "RayJob", "TaskRun"}
-)
-"""Kinds that are served in several versions with the same fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,22 +311,18 @@ def reason_to_leave(
     owner = controller_of(data)
     if is_ignored(data) or any(_is_owner(other, owner) and is_ignored(other) for other in beside):
         return Verdict.IGNORED, ""
-    if find_kind(api_version, kind) is None or kind not in (*SERVED, "Deployment"):
+    record, maker = kind_of(api_version, kind), kind_of(owner.api_version, owner.kind) if owner is not None else None
+    if record.place is None or not record.version:
         return Verdict.UNKNOWN_KIND, ""
-    served = served_version(api_version, kind) or api_version
-    if api_version != served and kind not in _OLD_KINDS and not api_version.startswith("kubeflow.org/"):
-        return Verdict.UNKNOWN_VERSION, f"not placed: {kind} of {api_version} is not known, {served} is"
+    if api_version != record.api_version and not record.takes_any_version:
+        return Verdict.UNKNOWN_VERSION, f"not placed: {kind} of {api_version} is not known, {record.api_version} is"
     if is_placed(data) and not _is_trial_job(data):
         return Verdict.ALREADY_PLACED, ""
     if kind == "Pod" and (owner is not None or not has_own_policy(data)):
         return Verdict.OWNED if owner is not None else Verdict.NO_POLICY, ""
-    if owner is not None and kind in _OWNED_BY.get(owner.kind, ()):
+    if maker is not None and kind in maker.makes:
         return Verdict.OWNED, ""
-    if (
-        has_placed_templates(data)
-        and not is_backend_workflow(data)
-        and not (owner is not None and owner.kind == "TrainJob")
-    ):
+    if has_placed_templates(data) and not is_backend_workflow(data) and not (maker is not None and maker.hands_down):
         return Verdict.ALREADY_PLACED, _two_policies(data)
     return "" if config is not None else Verdict.NO_CONFIGURATION, ""
 
@@ -395,7 +354,7 @@ def _with_policy_of_owner(data: Mapping[str, Any], beside: Sequence[Mapping[str,
     Trainer copies no metadata of the TrainJob. The policy is read here and is not part of the patch.
     """
     owner = controller_of(data)
-    if data.get("kind") != "JobSet" or owner is None or owner.kind != "TrainJob" or has_own_policy(data):
+    if owner is None or not kind_of(owner.api_version, owner.kind).hands_down or has_own_policy(data):
         return data
     holder = next((other for other in beside if _is_owner(other, owner)), None)
     policy = own_policy(holder) if holder is not None else policy_of_templates(data)
@@ -422,35 +381,16 @@ def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
     Kinds that begin with ``Cluster`` have no namespace.
     """
-    kind, spec = str(data.get("kind", "")), data.get("spec")
+    spec, owner = data.get("spec"), controller_of(data)
+    record = kind_of(str(data.get("apiVersion", "")), str(data.get("kind", "")))
     references: list[tuple[str, str, str]] = []
-    if kind == "TrainJob" and isinstance(spec, dict):
-        runtime = spec.get("runtimeRef")
-        runtime = runtime if isinstance(runtime, dict) else {}
-        references.append(_named(str(runtime.get("kind") or "ClusterTrainingRuntime"), runtime.get("name")))
-    if kind == "PipelineRun" and isinstance(spec, dict):
-        pipeline = spec.get("pipelineRef")
-        references.append(_named("Pipeline", pipeline.get("name") if isinstance(pipeline, dict) else None))
-    if kind in ("Workflow", "CronWorkflow") and isinstance(spec, dict):
-        for template in _template_references(spec):
-            names = "ClusterWorkflowTemplate" if template.get("clusterScope") else "WorkflowTemplate"
-            references.append(_named(names, template.get("name")))
-    owner = controller_of(data)
-    if owner is not None and owner.kind in SERVED and owner.group_kind not in NAMESAKES and kind != "Pod":
-        references.append(_named(owner.kind, owner.name))
+    if record.references is not None and isinstance(spec, dict):
+        references += [_named(kind_in(record.group, kind), name) for kind, name in record.references(spec)]
+    if owner is not None and record.name != "Pod":
+        references.append(_named(kind_of(owner.api_version, owner.kind), owner.name))
     return [reference for reference in dict.fromkeys(references) if reference[2]]
 
 
-def _named(kind: str, name: Any) -> tuple[str, str, str]:
-    served = SERVED.get(kind, "")
-    return served, kind, str(name or "") if served else ""
-
-
-def _template_references(value: Any) -> list[Mapping[str, Any]]:
-    """The references to workflow templates in a workflow's spec, at any depth."""
-    if isinstance(value, list):
-        return [reference for item in value for reference in _template_references(item)]
-    if not isinstance(value, dict):
-        return []
-    own = [value[key] for key in ("workflowTemplateRef", "templateRef") if isinstance(value.get(key), dict)]
-    return [*own, *(reference for item in value.values() for reference in _template_references(item))]
+def _named(kind: Kind, name: Any) -> tuple[str, str, str]:
+    is_read = kind.place is not None and kind.reads is not Reads.NOTHING
+    return kind.api_version, kind.name, str(name or "") if is_read else ""

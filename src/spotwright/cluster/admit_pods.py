@@ -26,6 +26,7 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
+from spotwright.kinds.kind import kind_of
 from spotwright.kube.object_fields import controller_of
 from spotwright.kube.pod import PREFERRED, TERMS
 from spotwright.model.policy import Policy
@@ -400,9 +401,6 @@ _MARKS = (
 )
 """Annotations that only a review writes. They are for people: what is decided by them lies in the ledger."""
 
-_LEFT_ALONE = ("DaemonSet", "ReplicaSet", "StatefulSet", "TaskRun")
-"""Owners whose pods serve; and Tekton's, which gives its pods the annotations of a run and an entrypoint of its own."""
-
 _NOT_KNOWN = "pod is left as it is: its history is not known"
 _LATE = "decided before the end of an earlier attempt was recorded"
 _QUEUES = "kueue.x-k8s.io/"
@@ -536,7 +534,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
     owner = controller_of(data)
-    return "pod serves" if owner is not None and owner.kind in _LEFT_ALONE else ""
+    return "pod serves" if owner is not None and kind_of(owner.api_version, owner.kind).leaves_pods else ""
 
 
 def _reason_in(facts: PodFacts) -> str:

@@ -26,11 +26,11 @@ from spotwright.cluster.admit_objects import (
     reason_to_leave,
 )
 from spotwright.cluster.api_defaults import dependent_defaults
-from spotwright.cluster.workloads import RUN_KINDS, argo_template, task_name
+from spotwright.cluster.workloads import argo_template, task_name
 from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
-from spotwright.kinds.kind import SERVED
+from spotwright.kinds.kind import Retry, run_kind, run_kinds
 from spotwright.kube.object_fields import controller_of, mapping, metadata
 from spotwright.manifests.objects import place_object
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, RoleReport
@@ -41,7 +41,7 @@ __all__ = ["OWNER_KINDS", "is_of_a_run", "place_at_pod", "why_left", "why_unplac
 
 
 OWNER_KINDS: frozenset[tuple[str, str]] = frozenset(
-    (SERVED[kind].rpartition("/")[0], kind) for kind in RUN_KINDS if kind in SERVED
+    (kind.group, kind.name) for kind in run_kinds().values() if kind.place is not None
 )
 """The controllers, by group and kind, whose pods are placed one by one where the object was not. None of them serves."""
 
@@ -156,7 +156,7 @@ def _role_of(
     root, task = owners[-1], task_name(pod, owners)
     if is_backend_workflow(root):
         return next((role for role in every if task.template in (path.replace("/", ".") for path in role.tasks)), None)
-    if root.get("kind") == "Workflow":
+    if run_kind(root).retry is Retry.STEP:
         name = argo_template(pod)
         return next((role for role in every if role.name == name), None)
     named = next((role for role in every if role.name.lower() == task.template.lower()), None)

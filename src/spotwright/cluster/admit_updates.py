@@ -35,6 +35,7 @@ from spotwright.cluster.admit_objects import (
 from spotwright.cluster.api_defaults import LAST_APPLIED, dependent_defaults, without_defaults
 from spotwright.config import Config
 from spotwright.errors import InputError
+from spotwright.kinds.kind import kind_of
 from spotwright.kinds.trainjob import without_own_entries
 from spotwright.manifests.objects import PlacedObject
 from spotwright.placing.patch import Steps, json_pointer, patched, replacing
@@ -115,11 +116,9 @@ def _sorted(value: Any) -> str:
 _APPLY = "kubectl-client-side-apply"
 """The field manager of ``kubectl apply``, unless its user names another."""
 
-_TEMPLATES = frozenset(
-    {"CronJob", "CronWorkflow", "Deployment", "Pipeline", "RayCronJob", "ScheduledSparkApplication", "TrainingRuntime"}
-    | {"WorkflowTemplate"}
-)
-"""Kinds whose pods may be changed at any time, and that count for the work that is made of them afterwards."""
+
+def _may_change(data: Mapping[str, Any]) -> bool:
+    return kind_of(str(data.get("apiVersion", "")), str(data.get("kind"))).may_change
 
 
 class Update(NamedTuple):
@@ -154,7 +153,7 @@ def restore_object(
         return _restored(data, _filled(spec, old.get("spec")) if _is_same_file(data, update) else spec)
     if _is_same_file(data, update):
         return _restored(data, _filled(without_defaults(data).get("spec"), old.get("spec")))
-    if again is None or config is None or data.get("kind") not in _TEMPLATES:
+    if again is None or config is None or not _may_change(data):
         return unchanged
     outcome = _restored(data, _with_defaults(data, again.data), admitted_mark(config, by)[ADMITTED_ANNOTATION])
     return Outcome(Verdict.PLACED, outcome.patch, warnings_of(again.findings)) if outcome.patch else unchanged

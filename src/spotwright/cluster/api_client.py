@@ -38,7 +38,7 @@ from lightkube.core.exceptions import ConfigError as WrongConfiguration
 
 from spotwright.cluster.bounded_json import MOST_MEMORY, ListPage, TooManyValues, decode, read_as, read_object
 from spotwright.errors import InputError, SpotwrightError
-from spotwright.kinds.kind import SERVED, plural_of
+from spotwright.kinds.kind import Reads, kind_in
 from spotwright.kube.object_fields import metadata, uid_of
 
 __all__ = [
@@ -165,11 +165,14 @@ class StreamSilent(ApiFailed):
     """Nothing came on a stream for longer than it may be silent: perhaps nothing happened, perhaps its connection is dead."""
 
 
-_GROUPS = {
-    **{kind: api_version.rpartition("/")[0] for kind, api_version in SERVED.items()},
-    "Trial": SERVED["Experiment"].rpartition("/")[0],
-    **dict.fromkeys(("ConfigMap", "Event", "Namespace", "Node", "PersistentVolumeClaim"), ""),
-}
+_CORE = (
+    "ConfigMap",
+    "Event",
+    "Namespace",
+    "Node",
+    "PersistentVolumeClaim",
+    "Pod",
+)  # kinds of Kubernetes' core that are read
 _VERSION = re.compile(r"v[0-9]{1,2}(?:(?:alpha|beta)[0-9]{1,2})?")
 _LABEL = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -187,13 +190,14 @@ def object_path(api_version: str, kind: str, name: str | None = None, namespace:
     group, _, version = api_version.rpartition("/")
     is_named = name is None or (len(name) <= _LONGEST_NAME and all(_LABEL.fullmatch(each) for each in name.split(".")))
     is_placed = not namespace or (len(namespace) <= _LONGEST_LABEL and _LABEL.fullmatch(namespace))
-    if _GROUPS.get(kind) != group or not _VERSION.fullmatch(version):
+    is_read = kind in _CORE if not group else kind_in(group, kind).reads is not Reads.NOTHING
+    if not is_read or not _VERSION.fullmatch(version):
         raise ApiFailed(f"{kind[:80]!r} of {api_version[:80]!r}: no such kind is read", 404)
     if not (is_named and is_placed):
         raise ApiFailed(f"{kind} {(name or '')[:80]!r} in namespace {namespace[:80]!r}: no object has such a name", 404)
     base = f"/apis/{group}/{version}" if group else f"/api/{version}"
     where = f"/namespaces/{namespace}" if namespace else ""
-    return f"{base}{where}/{plural_of(kind)}{'' if name is None else f'/{name}'}"
+    return f"{base}{where}/{kind.lower()}s{'' if name is None else f'/{name}'}"
 
 
 class Api:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from spotwright.kinds.kind import Kind, Retry, kind_of
 from spotwright.kube.object_fields import mapping
 from spotwright.placing.documents import MISSING, Path
 from spotwright.placing.patch import json_pointer, value_at
@@ -25,13 +26,13 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _GRACE = (("terminationGracePeriodSeconds",), 30)
 _NO_LIMIT = 2**31 - 1
+_OF_KUBERNETES = ("", "apps")  # groups whose pod templates the API server fills in
 _JOB: Sequence[tuple[Path, Any]] = (
     (("backoffLimit",), 6),
     (("podReplacementPolicy",), "TerminatingOrFailed"),
     (("template", "spec", "restartPolicy"), "Always"),
     (("template", "spec", "terminationGracePeriodSeconds"), 30),
 )
-_JOB_SPECS: Mapping[str, Path] = {"Job": ("spec",), "CronJob": ("spec", "jobTemplate", "spec")}
 
 
 def without_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,8 +51,8 @@ def dependent_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> li
     policy Failed; beside a limit for each index, the default of the common limit is none.
     """
     operations = []
-    base = _JOB_SPECS.get(str(data.get("kind")))
-    if base is not None:
+    base = _job_spec(_record(data))
+    if base:
         spec, before = mapping(value_at(placed, base)), mapping(value_at(data, base))
         for field, other, value in (
             ("podReplacementPolicy", "podFailurePolicy", "Failed"),
@@ -64,19 +65,27 @@ def dependent_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> li
 
 def _defaults(data: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
     """The paths at which the API server, or the webhook of JobSet, fills in a value that placement may set, with that value."""
-    kind = str(data.get("kind"))
-    if kind in _JOB_SPECS:
+    record = _record(data)
+    if base := _job_spec(record):
         for path, default in _JOB:
-            yield (*_JOB_SPECS[kind], *path), default
-    elif kind == "Pod":
-        yield ("spec", *_GRACE[0]), _GRACE[1]
-    elif kind == "Deployment":
-        yield ("spec", "template", "spec", *_GRACE[0]), _GRACE[1]
-    elif kind == "JobSet":
+            yield (*base, *path), default
+    elif record.group in _OF_KUBERNETES:
+        for place in record.places:
+            yield (*place.steps, "spec", *_GRACE[0]), _GRACE[1]
+    elif record.retry is Retry.SET and record.places[0].job:
         jobs = value_at(data, ("spec", "replicatedJobs"))
         for index in range(len(jobs) if isinstance(jobs, list) else 0):
             job = ("spec", "replicatedJobs", index, "template", "spec")
             yield (*job, "template", "spec", "restartPolicy"), "OnFailure"
+
+
+def _record(data: Mapping[str, Any]) -> Kind:
+    return kind_of(str(data.get("apiVersion", "")), str(data.get("kind")))
+
+
+def _job_spec(record: Kind) -> Path:
+    """The path of the Job spec of an object of Kubernetes; empty without one."""
+    return record.top if record.retry is Retry.JOB else ()
 
 
 def _is_written(data: Mapping[str, Any], path: Path) -> bool:

@@ -42,6 +42,7 @@ from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.errors import StateError
 from spotwright.graph import Dag, TaskGraph, TaskSpec
+from spotwright.kinds.kind import Retry, run_kind
 from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, uid_of
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
@@ -387,7 +388,7 @@ class FactFinder:
 
     async def _why_it_stays(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
         """Why nobody should have to take the pod back where it waits; of a JobSet the restarts of now count."""
-        now = [await self._fresh(pod, one) if one.get("kind") == "JobSet" else one for one in owners]
+        now = [await self._fresh(pod, one) if run_kind(one).retry is Retry.SET else one for one in owners]
         return why_not_made_again(pod, now) or why_many_stay(now)
 
     async def _fresh(self, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -508,7 +509,7 @@ class FactFinder:
 
 def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:
     restart = str((metadata(request.data).get("labels") or {}).get(_RESTART, ""))
-    sets = [uid_of(owner) for owner in owners if owner.get("kind") == "JobSet"]
+    sets = [uid_of(owner) for owner in owners if run_kind(owner).retry is Retry.SET]
     gang = f"{sets[0]}/{restart}" if sets and re.fullmatch("[0-9]{1,9}", restart) else ""
     return _Asked(request.uid, request.namespace, owners[-1], task_name(request.data, owners), gang)
 

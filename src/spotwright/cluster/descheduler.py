@@ -27,11 +27,12 @@ from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased,
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, in_vain_at, waited_in_vain
 from spotwright.kinds.job import REPLACEMENT_ANNOTATION, is_own_rule
-from spotwright.kinds.jobset import MOST_RULES, is_matched
+from spotwright.kinds.kind import Retry, run_kind
 from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, seconds, text, uid_of
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Pool
 from spotwright.notices.node_event import ToldNotice
+from spotwright.placing.context import QUEUE_LABEL
 
 __all__ = [
     "Deed",
@@ -144,18 +145,13 @@ def _failure(deed: Deed) -> tuple[str, str, dict[str, Any]]:
     return "PATCH", path, {"metadata": seen, "status": {"phase": "Failed", "message": deed.why}}
 
 
-_QUEUE = "kueue.x-k8s.io/queue-name"
-_EVICTED = "Pod team-a/one has condition DisruptionTarget matching FailJob rule at index 0"  # kubernetes, pod_failure_policy.go
-_RESTARTS = ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
-
-
 def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *, is_admitted: bool) -> str:
     """Why a pod is left where it waits; empty if it may be taken back. ``owners`` are those of the pod, nearest first.
 
     ``is_admitted``: a webhook of ours has chosen its rung, as is recorded of its attempt; nobody asks the pod.
     """
     labelled = [metadata(each).get("labels") or {} for each in (pod, *owners)]
-    if any(labels.get(_QUEUE) for labels in labelled):
+    if any(labels.get(QUEUE_LABEL) for labels in labelled):
         return "Kueue chooses its flavor, and with it its nodes"
     if controller_of(pod) is not None and not is_admitted:
         return "no webhook has admitted it for a rung, so the next pod would wait for the same nodes"
@@ -166,69 +162,11 @@ def why_not_made_again(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any
     """Why an eviction of a pod would cost its workload something; empty if the pod is made again free of charge."""
     if (owner := controller_of(pod)) is None:
         return "nobody makes a pod without a controller again"
-    kinds = [text(owner.get("kind")) for owner in owners]
-    if "Workflow" in kinds:
-        return ""
-    if kinds[:1] != ["Job"]:
-        kind = kinds[0] if kinds else owner.kind or "controller"
-        return f"its {kind} would count it as a failure"
-    job_set = next((owner for owner in owners if owner.get("kind") == "JobSet"), None)
-    action = _action_for_disruptions(owners[0])
-    if job_set is not None:
-        return _of_job_set(job_set, action, owners[0])
-    if action == "Ignore":
-        return ""
-    limit = mapping(owners[0].get("spec")).get("backoffLimit", 6)
-    return f"its Job would count it against backoffLimit {limit}: its podFailurePolicy does not ignore DisruptionTarget"
-
-
-def _of_job_set(job_set: Mapping[str, Any], action: str, job: Mapping[str, Any]) -> str:
-    if action != "FailJob":
-        return "its JobSet would not restart: no podFailurePolicy fails its Job on DisruptionTarget"
-    failure = mapping(mapping(job_set.get("spec")).get("failurePolicy"))
-    chosen = _action_of_set(
-        failure, str((metadata(job).get("labels") or {}).get("jobset.sigs.k8s.io/replicatedjob-name"))
-    )
-    if chosen not in _RESTARTS:
-        return f"its JobSet would not restart as a whole: its failurePolicy says {chosen}"
-    most, used = failure.get("maxRestarts") or 0, _restarts(mapping(job_set.get("status")))
-    if chosen == "RestartJobSet" and used >= most:
-        return f"its JobSet would fail: {used} of maxRestarts {most} are used"
-    return ""
-
-
-def _restarts(status: Mapping[str, Any]) -> int:
-    """The restarts that count against ``maxRestarts``."""
-    counted = status.get("restartsCountTowardsMax", status.get("restarts", 0))
-    return counted if isinstance(counted, int) else 0
-
-
-def _action_for_disruptions(job: Mapping[str, Any]) -> str:
-    """The action of the first rule on the condition that an eviction sets; empty without one."""
-    rules = mappings(mapping(mapping(job.get("spec")).get("podFailurePolicy")).get("rules"))
-    return next((text(rule.get("action")) for rule in rules if any(_on_disruption(rule))), "")
-
-
-def _on_disruption(rule: Mapping[str, Any]) -> Iterator[bool]:
-    for pattern in mappings(rule.get("onPodConditions")):
-        yield pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True"
-
-
-def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
-    """What a JobSet does when a Job of this name fails by its podFailurePolicy: without a rule it restarts."""
-    rules = mappings(failure.get("rules"))
-    for rule in rules[:MOST_RULES]:
-        reasons, targets = (_texts(rule.get(key)) for key in ("onJobFailureReasons", "targetReplicatedJobs"))
-        is_for_it = (not reasons or "PodFailurePolicy" in reasons) and (not targets or name in targets)
-        if is_for_it and is_matched(rule.get("onJobFailureMessagePatterns"), _EVICTED):
-            return text(rule.get("action"))
-    if len(rules) > MOST_RULES:
-        return "FailJobSet"  # nobody knows which of them matches
-    return "RestartJobSet" if failure else "FailJobSet"
-
-
-def _texts(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
+    said = [rule for owner in owners if (rule := run_kind(owner).why_not_evicted) is not None]
+    if said:
+        return said[-1](owners)  # the outermost controller makes all below it again
+    kind = text(owners[0].get("kind")) if owners else owner.kind or "controller"
+    return f"its {kind} would count it as a failure"
 
 
 _FIRST_BACKOFF, _LONGEST_BACKOFF = (
@@ -250,7 +188,7 @@ def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
 
     All that wait there in vain are evicted together, and the Job then makes none for ten minutes.
     """
-    if [owner.get("kind") for owner in owners[:1]] != ["Job"] or any(one.get("kind") == "JobSet" for one in owners):
+    if not _waits_to_make_pods(owners):
         return ""
     spec = mapping(owners[0].get("spec"))
     parallelism = spec.get("parallelism", 1)
@@ -262,6 +200,12 @@ def why_many_stay(owners: Sequence[Mapping[str, Any]]) -> str:
     return f"its Job makes no pod for {cost:g} s after {parallelism} of them are evicted together"
 
 
+def _waits_to_make_pods(owners: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a pod's controller waits before it makes the next pod; one that is part of a set is made again with the set."""
+    kinds = [run_kind(owner) for owner in owners]
+    return bool(kinds) and kinds[0].makes_pods_later and all(kind.retry is not Retry.SET for kind in kinds)
+
+
 def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[str, Any]]) -> float:
     """Seconds for which the Job of a pod makes no pod after it is evicted; 0 for a pod that something else makes again at once.
 
@@ -269,8 +213,7 @@ def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[st
     ignores, and doubles its wait with each. A Job with a limit for each index counts them by index. The pod itself counts once,
     whether it is being evicted already or not.
     """
-    kinds = [owner.get("kind") for owner in owners]
-    if kinds[:1] != ["Job"] or "JobSet" in kinds:
+    if not _waits_to_make_pods(owners):
         return 0.0
     is_by_index = mapping(owners[0].get("spec")).get("backoffLimitPerIndex") is not None
     alike = [one for one in state.tasks.values() if one.plan.spec.name == task.plan.spec.name]
@@ -341,7 +284,7 @@ def why_replaced(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], no
     if (
         not is_silent
         or not metadata(pod).get("deletionTimestamp")
-        or [one.get("kind") for one in owners[:1]] != ["Job"]
+        or not (owners and run_kind(owners[0]).retry is Retry.JOB)
     ):
         return ""
     if REPLACEMENT_ANNOTATION in mapping(metadata(pod).get("annotations")):
@@ -534,7 +477,7 @@ def _is_finished(pod: Mapping[str, Any]) -> bool:
 
 
 def _is_of_a_job(pod: Mapping[str, Any]) -> bool:
-    return (controller_of(pod) or Owner()).kind == "Job"
+    return run_kind({"kind": (controller_of(pod) or Owner()).kind}).retry is Retry.JOB
 
 
 def _namespace(pod: Mapping[str, Any]) -> str:

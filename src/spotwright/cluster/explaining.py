@@ -34,17 +34,15 @@ from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at, is_ruled_out
 from spotwright.errors import InputError, UnknownRun
-from spotwright.kinds.kind import SERVED, plural_of
+from spotwright.kinds.kind import Kind, Retry, kind_of, run_kinds
 from spotwright.kube.object_fields import controller_of, metadata, seconds
 from spotwright.model.pools import Pool
+from spotwright.placing.context import QUEUE_LABEL
 from spotwright.records.reader import RunReader
 from spotwright.scheduling.budgets import Pause
 from spotwright.views.text import after_cause, ended
 
 __all__ = ["EXPLAINED", "explain_object", "lost_node", "move_of", "not_started", "pool_states"]
-
-
-_OWNERS = ("Job", "JobSet", "TrainJob", "Workflow")
 
 
 def move_of(
@@ -157,7 +155,7 @@ def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str,
     """The owners of a pod, nearest first; of one that cannot be read only its kind is known."""
     owners: list[Mapping[str, Any]] = []
     here = pod
-    while (named := controller_of(here)) is not None and named.kind in _OWNERS:
+    while (named := controller_of(here)) is not None and named.kind in run_kinds():
         namespace = str(metadata(pod).get("namespace", ""))
         if any(named.name == metadata(each).get("name") and named.kind == each["kind"] for each in owners):
             break  # owners that own each other
@@ -169,13 +167,12 @@ def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str,
     return owners
 
 
-EXPLAINED = ("Pod", *_OWNERS)
+EXPLAINED: Mapping[str, Kind] = {"Pod": kind_of("v1", "Pod"), **run_kinds()}
 """The kinds of the objects that can be explained by their names."""
 
-_SHORT = {"po": "Pod", "wf": "Workflow"}
+_SHORT = {record.short_name: kind for kind, record in EXPLAINED.items() if record.short_name}
 _KINDS = ", ".join(map(str.lower, EXPLAINED))
 _ATTEMPT, _OPEN, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "open", "rung", "why"))
-_QUEUE = "kueue.x-k8s.io/queue-name"
 _MOST_PODS = 20  # of one object: people read them
 _HISTORY = 10  # attempts of a task that are told, the newest
 
@@ -300,13 +297,13 @@ def _read_name(text: str) -> tuple[str, str]:
 
 def _object(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> dict[str, Any] | None:
     try:
-        return kubernetes.get(object_path(SERVED[kind], kind, name, namespace))
+        return kubernetes.get(object_path(EXPLAINED[kind].api_version, kind, name, namespace))
     except ApiFailed as error:
         if error.status == 404:
             return None
         if error.status == 403:
             raise InputError(
-                f"you may not get {plural_of(kind)} in namespace {namespace}: ask for a Role there"
+                f"you may not get {EXPLAINED[kind].plural} in namespace {namespace}: ask for a Role there"
             ) from error
         raise
 
@@ -339,11 +336,17 @@ def _roots(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str
         try:
             read = _object(kubernetes, namespace, kind, name)
         except InputError:
-            guesses = [(one, str(job_set)) for one in ("TrainJob", "JobSet")] if job_set else []
+            guesses = [(one, str(job_set)) for one in _sets()] if job_set else []
             return [*guesses, (kind, name)]
         if read is None:
             return [(kind, name)]
         found = read
+
+
+def _sets() -> list[str]:
+    """The kinds of runs whose pods have the label of a set: first those that make one."""
+    kinds = run_kinds().items()
+    return [name for name, kind in kinds if kind.hands_down] + [name for name, kind in kinds if kind.retry is Retry.SET]
 
 
 def _run(runs: RemoteRuns, roots: Sequence[tuple[str, str]], namespace: str) -> tuple[RunReader | None, list[str]]:
@@ -509,7 +512,7 @@ def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Itera
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
-    if (metadata.get("labels") or {}).get(_QUEUE):
+    if (metadata.get("labels") or {}).get(QUEUE_LABEL):
         yield "the rung: Kueue chooses the flavor, and with it the nodes"
     elif not is_admitted:
         yield "the rung: no webhook has admitted this pod, so its own affinity alone decides where it may run"

@@ -21,7 +21,7 @@ from spotwright.cluster.admit_objects import ADMITTED_ANNOTATION, IGNORE_ANNOTAT
 from spotwright.cluster.admit_unplaced import OWNER_KINDS
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.watched import ENABLED_LABEL
-from spotwright.kinds.kind import NAMESAKES, SERVED
+from spotwright.kinds.kind import Kind, all_kinds, kind_of
 from spotwright.manifests.record import AT, TRIAL
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
 from spotwright.placing.documents import Path
@@ -34,16 +34,6 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/#automatic-labelling.
 """
-
-_PLURALS: Mapping[str, str] = {
-    kind: f"{kind.lower()}s" for kind in (*SERVED, "Deployment") if not kind.startswith("Cluster")
-}
-_VERSIONS: Mapping[str, Sequence[str]] = {
-    "MPIJob": ("v1", "v2beta1"),
-    "RayCluster": ("v1", "v1alpha1"),
-    **dict.fromkeys(("Pipeline", "PipelineRun", "TaskRun"), ("v1", "v1beta1")),
-}
-"""The versions of kinds that a cluster may serve in one version or the other; of the rest, the one that is placed."""
 
 _NOT_IGNORED = (
     f"!has(object.metadata.annotations) || !('{IGNORE_ANNOTATION}' in object.metadata.annotations) || "
@@ -87,22 +77,21 @@ def webhook_configuration(
         client["url"] = f"{where.rstrip('/')}/mutate"
     else:
         client["service"] = {"namespace": where[0], "name": where[1], "path": "/mutate", "port": 443}
-    api_versions = {**SERVED, "Deployment": "apps/v1"}
-    objects = [(api_versions[kind], kind) for kind in api_versions if kind in _PLURALS and kind != "Pod"]
-    objects += [(api_version, kind) for (_, kind), api_version in NAMESAKES.items()]
+    objects = [kind for kind in all_kinds().values() if kind.is_admitted and kind.group]
+    pod = kind_of("v1", "Pod")
     selector = _selector(namespaces)
     webhooks = [
-        _webhook("objects", client, [_webhook_rule(api_version, kind, "CREATE") for api_version, kind in objects], {}),
+        _webhook("objects", client, [_webhook_rule(kind, "CREATE") for kind in objects], {}),
         _webhook(
             "updates",
             client,
-            [_webhook_rule(api_version, kind, "UPDATE") for api_version, kind in (*objects, ("v1", "Pod"))],
+            [_webhook_rule(kind, "UPDATE") for kind in (*objects, pod)],
             {"was-placed": _WAS_PLACED},
         ),
         _webhook(
             "pods",
             client,
-            [_webhook_rule("v1", "Pod", "CREATE")],
+            [_webhook_rule(pod, "CREATE")],
             {"has-a-policy-or-a-run": f"{_HAS_POLICY} || ({_OF_A_RUN})"},
         ),
     ]
@@ -139,13 +128,12 @@ def _webhook(
     }
 
 
-def _webhook_rule(api_version: str, kind: str, operation: str) -> dict[str, Any]:
-    group, _, version = api_version.rpartition("/")
+def _webhook_rule(kind: Kind, operation: str) -> dict[str, Any]:
     return {
-        "apiGroups": [group],
-        "apiVersions": list(_VERSIONS.get(kind, [version])),
+        "apiGroups": [kind.group],
+        "apiVersions": [kind.version, *kind.more_versions],
         "operations": [operation],
-        "resources": [_PLURALS[kind]],
+        "resources": [kind.plural],
         "scope": "Namespaced",
     }
 

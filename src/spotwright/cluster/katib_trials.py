@@ -11,6 +11,7 @@ from typing import Any
 
 from spotwright.cluster.workloads import main_container
 from spotwright.kinds.katib import LAST_ATTEMPT_COLLECTORS
+from spotwright.kinds.kind import Retry, run_kind
 from spotwright.kube.object_fields import mapping, mappings
 
 __all__ = ["METRICS_NOTE", "is_wrapped_by_katib", "may_lose_metrics", "redirected_to", "trial_of", "trial_values"]
@@ -28,7 +29,7 @@ _MOST_VALUES, _LONGEST_VALUE = 50, 100  # of a Trial; users write them
 
 def trial_of(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The Trial of Katib among the owners of a pod; empty if there is none."""
-    return next((owner for owner in owners if owner.get("kind") == "Trial"), {})
+    return next((owner for owner in owners if run_kind(owner).retry is Retry.TRIAL), {})
 
 
 def trial_values(trial: Mapping[str, Any]) -> dict[str, str]:

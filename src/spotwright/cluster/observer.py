@@ -35,8 +35,6 @@ from spotwright.cluster.signals import (
 )
 from spotwright.cluster.view import ClusterView, NodePool, SeenPod, offers_of, pool_of_node
 from spotwright.cluster.workloads import (
-    MAKES_MORE,
-    RUN_KINDS,
     Outcome,
     PodAttempt,
     TaskName,
@@ -84,6 +82,7 @@ from spotwright.engine.waits import (
     ORDERS_UNKNOWN,
     ordered_for,
 )
+from spotwright.kinds.kind import Retry, run_kind, run_kinds
 from spotwright.kube.object_fields import controller_of, mapping, metadata, seconds, uid_of
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
@@ -129,7 +128,7 @@ def why_unplaced(pod: Mapping[str, Any]) -> str:
         return f"{_LATE}; it is placed when it is created again"
     if POLICY_ANNOTATION in annotations:
         return f"{_LATE}; its next attempt is placed"
-    if owner.kind in RUN_KINDS:
+    if owner.kind in run_kinds():
         return f"{_LATE}, for what has made it too: its next attempt is placed, with the retries of what has made it"
     return f"{_LATE}, for what has made it too: it is placed when that is created again"
 
@@ -669,7 +668,7 @@ class Recorder:
         live = any(attempt.is_live for task in self._state.tasks.values() for attempt in task.attempts)
         if self._run.is_over:
             return
-        if root is not None and root.get("kind") == "Workflow":
+        if root is not None and run_kind(root).retry is Retry.STEP:
             self._settle_steps(root)
         if live:
             return
@@ -698,7 +697,8 @@ class Recorder:
             return told
         tasks = self._state.tasks.values()
         are_all_good = bool(tasks) and all(task.status.is_good for task in tasks)
-        if are_all_good and kind not in MAKES_MORE and (last is None or len(tasks) >= pods_of_job(last)):
+        makes_more = run_kind({"kind": kind}).retry in (Retry.STEP, Retry.TRIAL)
+        if are_all_good and not makes_more and (last is None or len(tasks) >= pods_of_job(last)):
             return Outcome(RunStatus.SUCCEEDED, "")
         so_far = f": {len(tasks)} of its tasks had succeeded" if are_all_good else ""
         return Outcome(RunStatus.CANCELLED, f"{self._state.meta.pipeline} was deleted before it had ended{so_far}")
@@ -745,7 +745,7 @@ class Recorder:
     def _why(self, outcome: Outcome, root: Mapping[str, Any] | None) -> str:
         """Why the run failed: its first failed task, where its object names only a child, an exit code of ours, or nothing."""
         was_refused = any(_REFUSAL in note for note in self._state.notes)
-        names_none = self._state.meta.orchestrator == "Workflow" or was_refused
+        names_none = run_kind({"kind": self._state.meta.orchestrator}).retry is Retry.STEP or was_refused
         if outcome.status is not RunStatus.FAILED or not names_none:
             return outcome.why
         for task in (self._state.tasks[path] for path in self._state.failed):

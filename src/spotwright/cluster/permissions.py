@@ -11,16 +11,14 @@ Authorization", "Referring to resources".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.cluster.configurations import CONFIG_MAP
 from spotwright.cluster.run_api_client import CONFIG_MAP as READING
-from spotwright.cluster.workloads import RUN_KINDS
-from spotwright.kinds.kind import SERVED as SERVED_KINDS
-from spotwright.kinds.kind import plural_of
+from spotwright.kinds.kind import Reads, all_kinds
 
 __all__ = [
     "CLAIMS",
@@ -74,26 +72,13 @@ LEASE = "NAME"
 """Stands for the name of the Lease and of the registration, which the chart chooses."""
 
 
-def _by_group(kinds: Mapping[str, str]) -> dict[str, list[str]]:
-    """The kinds of each API group. ``kinds`` has the API version of each kind."""
+def _of_kinds(verbs: Sequence[str], reason: str, reads: Reads, *, is_cluster_wide: bool = False) -> Iterator[Right]:
+    """Reading some kinds of workloads: a right for each API group."""
     groups: dict[str, list[str]] = {}
-    for kind, version in kinds.items():
-        groups.setdefault(version.rpartition("/")[0], []).append(kind)
-    return groups
-
-
-_KINDS = {kind: version for kind, version in SERVED_KINDS.items() if kind != "Pod"} | {
-    "Trial": SERVED_KINDS["Experiment"]
-}
-
-
-def _workloads() -> Iterator[Right]:
-    """Reading the kinds of a namespace that are placed."""
-    for group, kinds in _by_group({kind: _KINDS[kind] for kind in _KINDS if not kind.startswith("Cluster")}).items():
-        if runs := tuple(plural_of(kind) for kind in kinds if kind in RUN_KINDS):
-            yield Right(group, runs, _READ, "each is a run: what becomes of it is recorded")
-        if others := tuple(plural_of(kind) for kind in kinds if kind not in RUN_KINDS):
-            yield Right(group, others, ("get",), "read where a pod's owner, or what is created, refers to one")
+    for kind in all_kinds().values():
+        if kind.group and kind.reads is reads and kind.is_cluster_wide is is_cluster_wide:
+            groups.setdefault(kind.group, []).append(kind.plural)
+    yield from (Right(group, tuple(plurals), tuple(verbs), reason) for group, plurals in groups.items())
 
 
 SERVED: tuple[Right, ...] = (
@@ -111,7 +96,8 @@ SERVED: tuple[Right, ...] = (
         ("get",),
         "whether the claim of a default policy is there: pods would wait for it",
     ),
-    *_workloads(),
+    *_of_kinds(_READ, "each is a run: what becomes of it is recorded", Reads.RUNS),
+    *_of_kinds(("get",), "read where a pod's owner, or what is created, refers to one", Reads.OBJECTS),
 )
 """In each namespace that is served."""
 
@@ -136,10 +122,7 @@ NAMESPACES = Right("", ("namespaces",), _FOLLOW, "whether a namespace is there, 
 CLUSTER: tuple[Right, ...] = (
     Right("", ("nodes",), _FOLLOW, "the pools, and why a node went"),
     Right("karpenter.sh", ("nodeclaims", "nodepools"), _FOLLOW, "what Karpenter has ordered, and why it could not"),
-    *(
-        Right(group, tuple(plural_of(kind) for kind in kinds), ("get",), "read where a workload refers to one")
-        for group, kinds in _by_group({kind: _KINDS[kind] for kind in _KINDS if kind.startswith("Cluster")}).items()
-    ),
+    *_of_kinds(("get",), "read where a workload refers to one", Reads.OBJECTS, is_cluster_wide=True),
     Right("authentication.k8s.io", ("tokenreviews",), ("create",), "who asks to read runs"),
     Right("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "what that person may read"),
 )

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import node_signs
 from spotwright.clouds.providers import is_spot_node
+from spotwright.kinds.kind import Retry, run_kind
 from spotwright.kube.object_fields import mapping, mappings, seconds, text
 from spotwright.model.attempts import ContainerEnd, Signals, StatusCondition
 from spotwright.notices.early_exit import progress_in
 from spotwright.notices.notice import Notice
+from spotwright.placing.context import QUEUE_LABEL
 
 __all__ = [
     "LastSeen",
@@ -132,7 +134,7 @@ def read_owners(
     for index, owner in enumerate(owners):
         word = (
             _workflow(owner, pod)
-            if owner.get("kind") == "Workflow"
+            if run_kind(owner).retry is Retry.STEP
             else _controller(owner, owners[index + 1 :], told_at, stopped_at)
         )
         if word != OwnersWord():
@@ -178,7 +180,6 @@ def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
 
 
 _GONE = "spotwright.dev/gone"  # in the metadata of an object, where no server writes: the API has it no more
-_QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 def as_gone(owner: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -224,7 +225,7 @@ def how_suspended(owners: Sequence[Mapping[str, Any]], since: float) -> str:
     found = [each for each in owners if was_suspended(each, since)]
     if not found:
         return ""
-    by_kueue = any(_QUEUE in mapping(mapping(each.get("metadata")).get("labels")) for each in owners)
+    by_kueue = any(QUEUE_LABEL in mapping(mapping(each.get("metadata")).get("labels")) for each in owners)
     return f"its {text(found[-1].get('kind')) or 'owner'} was suspended{' by Kueue' if by_kueue else ''}"
 
 
@@ -257,7 +258,7 @@ def how_shut_down(root: Mapping[str, Any]) -> str:
     and 2.17.0).
     """
     spec = mapping(root.get("spec"))
-    if root.get("kind") != "Workflow":
+    if run_kind(root).retry is not Retry.STEP:
         return ""
     if spec.get("shutdown"):
         return "its Workflow was shut down"

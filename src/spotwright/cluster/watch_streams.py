@@ -23,7 +23,7 @@ from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource, is_s
 from spotwright.cluster.namespace_costs import LastInLine, NamespaceCosts
 from spotwright.cluster.view import slim_node_event
 from spotwright.cluster.watched import ENABLED_LABEL, WATCHED
-from spotwright.cluster.workloads import TRAINING_KINDS
+from spotwright.kinds.kind import run_kinds
 from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.notices.node_event import NAMESPACE
 from spotwright.pools.autoscaler_config_maps import NAMESPACE as KUBE_SYSTEM
@@ -32,14 +32,9 @@ __all__ = ["CLAIM", "OWNERS", "WORDS", "Namespaces", "Stream", "Streams"]
 
 
 OWNERS: Mapping[str, Resource] = {
-    "Job": Resource("/apis/batch/v1", "jobs"),
-    "JobSet": Resource("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
-    "TrainJob": Resource("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
-    "Workflow": Resource("/apis/argoproj.io/v1alpha1", "workflows"),
-    **{kind: Resource("/apis/kubeflow.org/v1", f"{kind.lower()}s") for kind in TRAINING_KINDS},
-    "MPIJob v2": Resource("/apis/kubeflow.org/v2beta1", "mpijobs"),
-    "Trial": Resource("/apis/kubeflow.org/v1beta1", "trials"),
-    "Experiment": Resource("/apis/kubeflow.org/v1beta1", "experiments"),
+    name if version == kind.version else f"{name} {version}": Resource(f"/apis/{kind.group}/{version}", kind.plural)
+    for name, kind in run_kinds().items()
+    for version in (kind.version, *kind.more_versions)
 }
 """The resource of each kind. An API server has one version of MPIJob or the other."""
 

@@ -24,6 +24,7 @@ from spotwright.cluster.watch_streams import Namespaces, Streams
 from spotwright.cluster.workloads import Lineage, is_own_run, templates_of
 from spotwright.engine.events import NoteAdded
 from spotwright.errors import Fenced, SpotwrightError, StateError
+from spotwright.kinds.kind import Retry, run_kind
 from spotwright.kube.object_fields import Owner, controller_of, metadata, uid_of
 
 __all__ = ["WorkloadRecorder"]
@@ -165,7 +166,7 @@ class WorkloadRecorder:
         self.look(self._homeless.pop((namespace, uid), ()))
         if uid in self._store.runs and self._streams.is_ready(namespace):
             self._record(uid, (), are_all=False)
-        if owner.get("kind") == "Trial" and self._streams.is_ready(namespace):
+        if run_kind(owner).retry is Retry.TRIAL and self._streams.is_ready(namespace):
             experiment = (controller_of(owner) or Owner()).uid
             if (run := self._store.runs.get(experiment)) is not None and run.namespace == namespace:
                 self._record(experiment, (), are_all=False, trial=owner)

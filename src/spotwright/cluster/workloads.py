@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from spotwright.cluster.signals import how_shut_down
 from spotwright.engine.events import RunStatus
-from spotwright.kinds.kind import NAMESAKES
+from spotwright.kinds.kind import Retry, may_be_run, run_kind
 from spotwright.kube.object_fields import controller_of, mapping, mappings, metadata, seconds, uid_of
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
@@ -29,11 +29,8 @@ from spotwright.placing.pod_spec import PodSpecError, pod_requests
 from spotwright.placing.retries import DEFAULT_BACKOFF_LIMIT, tries_of_jobs
 
 __all__ = [
-    "MAKES_MORE",
     "MOST_OWNERS",
     "MOST_RESTARTS",
-    "RUN_KINDS",
-    "TRAINING_KINDS",
     "FindOwner",
     "Lineage",
     "Outcome",
@@ -62,15 +59,6 @@ __all__ = [
 ]
 
 
-TRAINING_KINDS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
-"""Kinds of the training operator v1 and of the MPI operator v2."""
-
-RUN_KINDS = ("Job", "JobSet", "TrainJob", "Workflow", *TRAINING_KINDS, "Trial", "Experiment")
-"""Kinds of owners that are runs."""
-
-MAKES_MORE = frozenset({"Workflow", "Trial", "Experiment"})
-"""Kinds of runs that make their pods one after the other: that all so far have succeeded does not end them."""
-
 MOST_OWNERS = 10
 """Owners of a pod that are looked at, one above the other: a Job, its JobSet, TrainJob, Trial and Experiment are five."""
 
@@ -97,7 +85,7 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
     owners: list[Mapping[str, Any]] = []
     here: Mapping[str, Any] = pod
     while (named := controller_of(here)) is not None and named.uid not in [*map(uid_of, owners)]:
-        if named.kind not in RUN_KINDS or named.group_kind in NAMESAKES:
+        if not may_be_run(named.api_version, named.kind):
             break
         namespace = str(metadata(pod).get("namespace", ""))
         owner = find(named.kind, namespace, named.uid)
@@ -130,7 +118,7 @@ def gang_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], earlier
     """
     restart = mapping(metadata(pod).get("labels")).get(_RESTART)
     for owner in owners:
-        if owner.get("kind") == "JobSet" and restart is not None:
+        if run_kind(owner).retry is Retry.SET and restart is not None:
             name = f"{uid_of(owner)}/{restart}"
             before = sum(each == name or each.startswith(f"{name}/") for each in earlier)
             return f"{name}/{before + 1}" if before else name
@@ -153,9 +141,10 @@ class Outcome(NamedTuple):
 def outcome_of(root: Mapping[str, Any]) -> Outcome | None:
     """How a Job, JobSet, TrainJob, Workflow or pod has ended; None while it goes on."""
     status = mapping(root.get("status"))
-    if "phase" in status and root.get("kind") in ("Workflow", "Pod"):
+    is_of_steps = run_kind(root).retry is Retry.STEP
+    if "phase" in status and (is_of_steps or root.get("kind") == "Pod"):
         ended = _PHASES.get(str(status["phase"]))
-        at = seconds(status.get("finishedAt")) if root["kind"] == "Workflow" else _pod_ended_at(status)
+        at = seconds(status.get("finishedAt")) if is_of_steps else _pod_ended_at(status)
         if ended is RunStatus.FAILED and (how := how_shut_down(root)):
             return Outcome(RunStatus.CANCELLED, how, at)
         return None if ended is None else Outcome(ended, _words(status) if ended is RunStatus.FAILED else "", at)
@@ -285,16 +274,16 @@ def retries_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> i
     """The retries of a pod's task by its controller; None: not known."""
     if not owners:
         return 0 if mapping(pod.get("spec")).get("restartPolicy") == "Never" else None
-    if owners[-1].get("kind") == "Workflow":
+    if run_kind(owners[-1]).retry is Retry.STEP:
         return _of_node(pod, owners[-1])
-    if owners[0].get("kind") == "Job":
+    if run_kind(owners[0]).retry is Retry.JOB:
         return retries_of_job(mapping(owners[0].get("spec")), owners[1:])
     return None
 
 
 def pods_of_job(job: Mapping[str, Any]) -> int:
     """How many pods of a Job have to succeed; 1 for an object of another kind, which says it in other ways."""
-    spec = mapping(job.get("spec")) if job.get("kind") == "Job" else {}
+    spec = mapping(job.get("spec")) if run_kind(job).retry is Retry.JOB else {}
     return _count(spec.get("completions") or spec.get("parallelism"), 1)
 
 
@@ -304,7 +293,7 @@ def retries_of_job(spec: Mapping[str, Any], owners: Sequence[Mapping[str, Any]])
     if not isinstance(limit, int):
         return None
     for owner in owners:
-        if owner.get("kind") == "JobSet":
+        if run_kind(owner).retry is Retry.SET:
             restarts = mapping(mapping(owner.get("spec")).get("failurePolicy")).get("maxRestarts")
             return tries_of_jobs(limit, _count(restarts, 0))
     return limit
@@ -394,7 +383,7 @@ def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
     if not owners:
         name = str(metadata(pod).get("name", ""))
         return TaskName(name, name)
-    if owners[-1].get("kind") == "Experiment":
+    if run_kind(owners[-1]).retry is Retry.TRIAL:
         return _of_trial(pod, owners)
     if labels.get(_ROLE) or labels.get(_MPI_ROLE):
         return _of_role(labels, owners)
@@ -406,7 +395,7 @@ def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
 
 def _of_trial(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> TaskName:
     """A pod of a Katib trial. All trials are made from one template, which the Experiment fills in."""
-    index = next((number for number, owner in enumerate(owners) if owner.get("kind") == "Trial"), len(owners) - 1)
+    index = next(number for number, owner in enumerate(owners) if run_kind(owner).retry is Retry.TRIAL)
     trial = str(metadata(owners[index]).get("name", ""))
     if index == 0:
         return TaskName(trial, _TRIAL)
@@ -420,8 +409,8 @@ def _of_trial(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
 def _of_role(labels: Mapping[str, str], owners: Sequence[Mapping[str, Any]]) -> TaskName:
     """A pod of the training operator or of the MPI operator: its role, numbered where the role has several pods."""
     role = labels.get(_ROLE) or labels[_MPI_ROLE]
-    spec = next((mapping(owner.get("spec")) for owner in owners if owner.get("kind") in TRAINING_KINDS), {})
-    replicas = mapping(next((value for key, value in spec.items() if key.endswith("ReplicaSpecs")), {}))
+    fields = (field for owner in owners for field in mapping(owner.get("spec")).items())
+    replicas = mapping(next((value for key, value in fields if key.endswith("ReplicaSpecs")), {}))
     count = next(
         (mapping(each).get("replicas", 1) for name, each in replicas.items() if name.lower() == role.lower()), 1
     )
@@ -565,10 +554,10 @@ def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
     """The templates that the owners of a pod hold, nearest owner first; empty where they are read off pods."""
     for owner in reversed(owners):
         spec = mapping(owner.get("spec"))
-        if owner.get("kind") == "Job" and len(owners) == 1:
+        if run_kind(owner).retry is Retry.JOB and len(owners) == 1:
             name = str(metadata(owner).get("name", ""))
-            return [_task("Job", name, mapping(spec.get("template")), retries_of_job(spec, ()))]
-        if owner.get("kind") == "JobSet":
+            return [_task(str(owner["kind"]), name, mapping(spec.get("template")), retries_of_job(spec, ()))]
+        if run_kind(owner).retry is Retry.SET:
             return [_of_replicated_job(replicated, owner) for replicated in mappings(spec.get("replicatedJobs"))]
     return []
 
@@ -599,7 +588,7 @@ def _without_rung(pod: Mapping[str, Any], pinned: Sequence[Sequence[Mapping[str,
 def _of_replicated_job(replicated: Mapping[str, Any], job_set: Mapping[str, Any]) -> PodTask:
     job = {"backoffLimit": DEFAULT_BACKOFF_LIMIT, **mapping(mapping(replicated.get("template")).get("spec"))}
     retries = retries_of_job(job, (job_set,))
-    return _task("JobSet", str(replicated.get("name", "")), mapping(job.get("template")), retries)
+    return _task(str(job_set["kind"]), str(replicated.get("name", "")), mapping(job.get("template")), retries)
 
 
 def _task(kind: str, name: str, template: Mapping[str, Any], retries: int | None) -> PodTask:

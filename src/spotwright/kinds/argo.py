@@ -10,7 +10,7 @@ its own ``spec``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -34,18 +34,97 @@ from spotwright.kinds.argo_steps import (
     write_deadline,
     write_retries,
 )
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, PlaceObject, Reads, Retry, RetryFields, Words, pods_at
 from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Document, Path
-from spotwright.placing.enforcement import Anchor, Mechanism
+from spotwright.placing.enforcement import (
+    BACKOFFS,
+    BY_CONTROLLER,
+    POD_FACTS,
+    Anchor,
+    Enforcer,
+    Fact,
+    Mechanism,
+    in_object,
+    nothing,
+    waits,
+)
 from spotwright.placing.merging import place_merged, strategic, write
 from spotwright.placing.patch import Editor, value_at
 from spotwright.placing.pod_spec import POD_FIELDS, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, queue_of
 
 __all__ = ["KINDS", "place_by_reference"]
+
+
+_IN_TEMPLATES = Fact(Enforcer.KIND, note="its templates, as their own policy says")
+_ARGO_LIMIT = "retry:retryStrategy.limit"
+_ARGO_WAITS: Mapping[str, Fact] = {
+    "interruptions.backoff": in_object("retry:retryStrategy.backoff.duration"),
+    "interruptions.factor": in_object("retry:retryStrategy.backoff.factor"),
+    "interruptions.ceiling": in_object("retry:retryStrategy.backoff.cap"),
+    **dict.fromkeys(("errors.backoff", "errors.factor", "errors.ceiling"), nothing("Argo has one backoff for both")),
+}
+_FACTS: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **_ARGO_WAITS,
+    "interruptions.max": in_object(_ARGO_LIMIT, "errors count there too, lost nodes do not"),
+    "errors.retries: 0": in_object(
+        "retry:retryStrategy.expression",
+        "interruptions only",
+        absent=in_object(
+            _ARGO_LIMIT, "interruptions count there too", absent=Fact(Enforcer.KIND, note="Argo, by default")
+        ),
+    ),
+    "errors.retries": in_object(
+        "retry:retryStrategy.expression",
+        "only as one of the first retries",
+        absent=in_object(_ARGO_LIMIT, "interruptions count there too"),
+    ),
+    "fall_back_after": in_object("fallback:podSpecPatch", "counts errors too, no lost nodes", absent=BY_CONTROLLER),
+    "pending_timeout": BY_CONTROLLER,
+    "grace_period": in_object("pod:terminationGracePeriodSeconds", "in podSpecPatch"),
+    "timeout": in_object(
+        "deadline:activeDeadlineSeconds",
+        "for each attempt",
+        absent=in_object("limit:timeout", "for each attempt", absent=nothing("only code that runs to its end gets it")),
+    ),
+}
+
+_ARGO = Mechanism("", _FACTS)
+
+_ARGO_OWN = Mechanism(
+    "its own `retryStrategy`",
+    {
+        **_FACTS,
+        **waits("its own retryStrategy decides"),
+        "errors.retries: 0": in_object(_ARGO_LIMIT, "interruptions count there too"),
+        "errors.retries": in_object(_ARGO_LIMIT, "interruptions count there too"),
+    },
+)
+
+_ARGO_INLINE = Mechanism(
+    "an inline template that Argo loses with retries",
+    {
+        **_FACTS,
+        **waits("an inline template gets no retries"),
+        "interruptions.max": nothing("an inline template gets no retries", is_reported=True),
+        "errors.retries: 0": Fact(Enforcer.KIND, note="Argo, by default"),
+        "errors.retries": nothing("an inline template gets no retries", is_reported=True),
+        "fall_back_after": nothing("an inline template gets no retries", is_reported=True),
+    },
+)
+
+_ARGO_TEMPLATES = Mechanism(
+    "a `workflowTemplateRef` to an object of the same command",
+    {
+        **_FACTS,
+        **dict.fromkeys((*BACKOFFS, "interruptions.max", "errors.retries: 0", "errors.retries"), _IN_TEMPLATES),
+        **dict.fromkeys(("fall_back_after", "timeout"), _IN_TEMPLATES),
+    },
+)
 
 
 _SCHEDULING = ("tolerations", "affinity", "nodeSelector")
@@ -152,14 +231,14 @@ def _write(
     sentence = _workflow_retries(ctx, spec, other, source, placed)
     for template, decisions in zip(templates(other, _SPEC), all_placed, strict=True):
         report = decisions.report
-        report.after_interruption, report.frozen, report.mechanism = sentence, _FROZEN, Mechanism.ARGO
+        report.after_interruption, report.frozen, report.mechanism = sentence, _FROZEN, _ARGO
         report.anchor("retry", ctx.editor, spec)
         levels = (template.path, (*_SPEC, "templateDefaults"), _SPEC)
         own = next((path for path in levels if other.editor.get((*path, "retryStrategy")) is not None), None)
         if ctx.is_input(source):
-            report.mechanism = Mechanism.ARGO_TEMPLATES
+            report.mechanism = _ARGO_TEMPLATES
         elif own is not None:
-            report.mechanism = Mechanism.ARGO_OWN
+            report.mechanism = _ARGO_OWN
             report.anchor("retry", other.editor, own)
 
 
@@ -286,7 +365,7 @@ def _patches(ctx: PlaceContext, spec: Path, template: Template) -> tuple[Path, P
 def _retries(ctx: PlaceContext, spec: Path, template: Template, placed: Placed) -> Retries:
     """Write the retries of the user's code; Argo's own pods and daemons keep theirs."""
     report = placed.report
-    report.mechanism = Mechanism.ARGO
+    report.mechanism = _ARGO
     report.anchor("template", ctx.editor, template.path)
     report.anchor("retry", ctx.editor, template.path)
     if template.on_demand_reason:
@@ -300,13 +379,13 @@ def _retries(ctx: PlaceContext, spec: Path, template: Template, placed: Placed) 
     if _loses_inline_retries(ctx, template) and not any(ctx.editor.get(path) for path in (own, *inherited)):
         text = f"an inline template gets no retries: with them Argo ends the step as {_LOST_TEMPLATE}; {_inline_advice(ctx)}"
         ctx.add_finding(Level.WARNING, template.path, f"{template.name}: {text}")
-        report.mechanism = Mechanism.ARGO_INLINE
+        report.mechanism = _ARGO_INLINE
         report.after_interruption = "an interruption ends the step: an inline template gets no retries"
         return Retries(is_retried=False, limit=0, sentence=report.after_interruption)
     retries = write_retries(ctx, own, inherited, placed)
     report.after_interruption = retries.sentence
     if retries.own_at is not None:
-        report.mechanism = Mechanism.ARGO_OWN
+        report.mechanism = _ARGO_OWN
         report.anchor("retry", ctx.editor, retries.own_at)
         if _loses_inline_retries(ctx, template):
             text = f"with retries, Argo ends an inline template as {_LOST_TEMPLATE}; {_inline_advice(ctx)}"
@@ -456,9 +535,75 @@ def _report_references(ctx: PlaceContext, spec: Path) -> None:
             ctx.add_finding(Level.WARNING, (*call.path, "templateRef"), text)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("argoproj.io", "Workflow"): _place_workflow,
-    ("argoproj.io", "WorkflowTemplate"): _place_workflow,
-    ("argoproj.io", "ClusterWorkflowTemplate"): _place_workflow,
-    ("argoproj.io", "CronWorkflow"): _place_cron,
+_STRATEGY = {
+    **dict.fromkeys(("limit", "retryPolicy", "expression")),
+    "backoff": dict.fromkeys(("duration", "factor", "maxDuration", "cap")),
+    "affinity": {"nodeAntiAffinity": None},
 }
+_POLICIES = ("Always", "OnFailure", "OnError", "OnTransientError")
+_INSIDE = ("dag", "dag.tasks.*", "steps.*.*", "container", "script", "containerSet.containers.*")
+
+
+def _retry_fields(top: str) -> RetryFields:
+    """What a workflow at this path retries. Source: the custom resource definitions of argo-workflows v3.7 and v4.0."""
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": ()}
+    levels = (top, f"{top}.templateDefaults", f"{top}.templates.*")
+    own = dict.fromkeys(levels, ("retryStrategy",))
+    inside: dict[str, tuple[str, ...]] = dict.fromkeys((f"{top}.templates.*.{level}" for level in _INSIDE), ())
+    return RetryFields(
+        f"{top}.templates[].retryStrategy",
+        {**above, **own, **inside},
+        {f"{level}.retryStrategy": _STRATEGY for level in levels},
+        tuple(Words(f"{level}.retryStrategy.retryPolicy", _POLICIES) for level in levels),
+    )
+
+
+_STEPS = (_ARGO, _ARGO_OWN, _ARGO_INLINE)
+
+
+def _kind(
+    name: str, *, spec: str = "spec", place: PlaceObject = _place_workflow, is_run: bool = True, **more: Any
+) -> Kind:
+    """The record of a kind. ``spec`` is the path of its workflow; ``is_run``: it refers to templates, and its steps run."""
+    return Kind(
+        group="argoproj.io",
+        name=name,
+        version="v1alpha1",
+        place=place,
+        places=(pods_at(spec, "H"), pods_at(f"{spec}.templateDefaults", "H"), pods_at(f"{spec}.templates.*", "H")),
+        mechanisms=(*_STEPS, _ARGO_TEMPLATES) if is_run else _STEPS,
+        references=_references if is_run else None,
+        top=tuple(spec.split(".")),
+        retry=Retry.STEP,
+        retries=_retry_fields(spec),
+        **{"reads": Reads.OBJECTS, "page": name.lower(), "page_of_retries": "argo", **more},
+    )
+
+
+def _references(value: Any) -> Iterator[tuple[str, Any]]:
+    """The templates to which a workflow refers, at any depth."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+    elif isinstance(value, dict):
+        for key in ("workflowTemplateRef", "templateRef"):
+            if isinstance(one := value.get(key), dict):
+                yield "ClusterWorkflowTemplate" if one.get("clusterScope") else "WorkflowTemplate", one.get("name")
+        for item in value.values():
+            yield from _references(item)
+
+
+KINDS = (
+    _kind(
+        "Workflow",
+        reads=Reads.RUNS,
+        makes=("Pod",),
+        page="argo",
+        page_of_retries="",
+        short_name="wf",
+        why_not_evicted=lambda _: "",
+    ),
+    _kind("CronWorkflow", spec="spec.workflowSpec", place=_place_cron, may_change=True),
+    _kind("WorkflowTemplate", is_run=False, may_change=True),
+    _kind("ClusterWorkflowTemplate", is_run=False, is_cluster_wide=True),
+)

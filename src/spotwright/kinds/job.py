@@ -9,14 +9,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, levels_of_pods, number_at, one_pod, pods_at
+from spotwright.kube.object_fields import mappings, text
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import POLICY_ANNOTATION, RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import (
+    BY_CONTROLLER,
+    POD_FACTS,
+    Fact,
+    Mechanism,
+    in_object,
+    nothing,
+    waits,
+)
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import JOB, JOB_FIELDS, POD_FIELDS, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -35,15 +45,19 @@ from spotwright.placing.retries import (
 __all__ = [
     "DISRUPTION_CONDITION",
     "INTERRUPTED_CODES",
+    "JOB_RETRIES",
     "KILLED",
     "KINDS",
+    "POD_FAILURE_POLICY",
     "REFUSED",
     "REPLACEMENT_ANNOTATION",
+    "action_on_eviction",
     "add_disruption_rule",
     "find_disruption_rule",
     "is_own_rule",
     "own_actions",
     "place_job",
+    "pods_of_job",
     "put_first",
     "refuse_in_job",
     "refuse_in_job_spec",
@@ -51,6 +65,74 @@ __all__ = [
     "waits_for_failed_pods",
     "write_replacement",
 ]
+
+
+_JOB_WAITS = waits("the Job controller waits 10s, doubled with each failed pod, at most 10m")
+_JOB_DEFAULT = nothing("the default of Kubernetes, 6 retries, holds")
+_ALL_ATTEMPTS = "for all attempts together"
+_POD_DEADLINE = in_object("pod:activeDeadlineSeconds", "for each pod")
+_JOB_DEADLINE = replace(_POD_DEADLINE, absent=in_object("job:activeDeadlineSeconds", _ALL_ATTEMPTS))
+
+
+def _job_limit(note: str = "") -> Fact:
+    per_index = in_object("job:backoffLimitPerIndex", note, absent=_JOB_DEFAULT)
+    return in_object("job:backoffLimit", note, absent=per_index)
+
+
+_JOB_FACTS: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **_JOB_WAITS,
+    "interruptions.max": _job_limit("errors count there too"),
+    "errors.retries": _job_limit("interruptions count there too"),
+    "timeout": _JOB_DEADLINE,
+}
+_JOB_UNCOUNTED = in_object(
+    "job:activeDeadlineSeconds",
+    "a time instead of a count",
+    absent=nothing("interrupted pods are not counted", is_reported=True),
+)
+
+_POD = Mechanism(
+    "",
+    {
+        **POD_FACTS,
+        **waits("the kubelet waits 10s, doubled each time, at most 5m"),
+        "interruptions.max": nothing("a bare Pod is never scheduled again", is_reported=True),
+        "errors.retries": nothing("its restartPolicy decides, on the same node"),
+        "timeout": in_object("pod:activeDeadlineSeconds", "for all restarts of its containers together"),
+    },
+)
+
+_JOB_IGNORES = Mechanism(
+    "interruptions are ignored until a deadline",
+    {
+        **_JOB_FACTS,
+        "interruptions.max": _JOB_UNCOUNTED,
+        "errors.retries": _job_limit("nodes that restart count there too"),
+        "pending_timeout": BY_CONTROLLER,
+    },
+)
+
+_JOB_SEPARATES = Mechanism(
+    "rules keep errors apart",
+    {
+        **_JOB_FACTS,
+        "interruptions.max": _job_limit("exit codes 137, 143 and 255 count there too"),
+        "errors.retries: 0": in_object("job:podFailurePolicy", "any other exit code ends it"),
+        "errors.retries": _job_limit("interruptions count there too"),
+    },
+)
+
+_JOB_COUNTS = Mechanism("interruptions and errors are counted together", _JOB_FACTS)
+
+_JOB_FAILS = Mechanism(
+    "its own rule fails the Job",
+    {
+        **_JOB_FACTS,
+        "interruptions.max": nothing("its own rule fails the Job", is_reported=True),
+        "errors.retries": _job_limit(),
+    },
+)
 
 
 DISRUPTION_CONDITION: Mapping[str, str] = {"type": "DisruptionTarget", "status": "True"}
@@ -109,7 +191,7 @@ def place_job(ctx: PlaceContext, at: Path, role: Role) -> Placed:
     placed.report.frozen = _FROZEN
     if waits and placed.on_spot:
         write_replacement(ctx, at)
-    placed.report.mechanism = Mechanism.JOB_COUNTS
+    placed.report.mechanism = _JOB_COUNTS
     placed.report.anchor("job", ctx.editor, at)
     job = _JobSpec(ctx, at, placed)
     if not placed.on_spot:
@@ -240,7 +322,7 @@ def _keep(job: _JobSpec, index: int, action: str) -> str:
     job.ctx.add_finding(
         Level.WARNING, path, f"this rule makes an interruption fail the Job ({action}); --replace-retries changes it"
     )
-    job.placed.report.mechanism = Mechanism.JOB_FAILS
+    job.placed.report.mechanism = _JOB_FAILS
     return f"the Job fails, by its own rule on DisruptionTarget ({action})"
 
 
@@ -299,7 +381,7 @@ def _deadline(job: _JobSpec) -> int | None:
 def _ignoring(job: _JobSpec, *, is_apart: bool = False) -> str:
     """Settle the fields beside a rule that ignores interrupted pods: the deadline of all attempts, and the budget for errors."""
     wanted = _deadline(job)
-    job.placed.report.mechanism = Mechanism.JOB_IGNORES
+    job.placed.report.mechanism = _JOB_IGNORES
     path = (*job.at, "activeDeadlineSeconds")
     in_force = write_unless_set(job.ctx, path, wanted) if wanted is not None else job.get("activeDeadlineSeconds")
     room = "nodes that restart count there too, because their pods have exit code 255 and no condition"
@@ -334,7 +416,7 @@ def _can_fail_errors(job: _JobSpec) -> bool:
 
 def _failing_errors(job: _JobSpec) -> str:
     """Write rules that count interruptions and end the Job at any other error; returns what an interruption does."""
-    job.placed.report.mechanism = Mechanism.JOB_SEPARATES
+    job.placed.report.mechanism = _JOB_SEPARATES
     add_disruption_rule(job.ctx, job.at, "Count", _error_rule(job))
     limit, in_force = _settle_limit(job, _limit(job, is_apart=True), "")
     if _is_refused(job):
@@ -500,7 +582,7 @@ def _place_pod(ctx: PlaceContext) -> None:
     placed = place_pod(ctx, Role("pod", ctx.name, ctx.at("spec"), ctx.base))
     if ctx.writes(Group.RETRIES):
         write_pod_deadline(ctx, ctx.at("spec"), "pod", placed.policy)
-    placed.report.mechanism = Mechanism.POD
+    placed.report.mechanism = _POD
     placed.report.after_interruption = "the pod is lost: a bare Pod is never scheduled again"
     placed.report.frozen = (
         "only images, labels and annotations can be changed; tolerations and activeDeadlineSeconds can be added"
@@ -574,8 +656,100 @@ def _sets_errors(placed: Placed) -> bool:
     return source not in (BUILT_IN.source, placed.report.own_retries)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("", "Pod"): _place_pod,
-    ("batch", "Job"): _place_job,
-    ("batch", "CronJob"): _place_cron_job,
+def action_on_eviction(job: Mapping[str, Any]) -> str:
+    """The action of a Job's first rule on the condition that an eviction sets; empty without one."""
+    for rule in mappings(value_at(job, ("spec", "podFailurePolicy", "rules"))):
+        for pattern in mappings(rule.get("onPodConditions")):
+            if pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True":
+                return text(rule.get("action"))
+    return ""
+
+
+def _why_counted(owners: Sequence[Mapping[str, Any]]) -> str:
+    if action_on_eviction(owners[0]) == "Ignore":
+        return ""
+    limit = value_at(owners[0], ("spec", "backoffLimit"), 6)
+    return f"its Job would count it against backoffLimit {limit}: its podFailurePolicy does not ignore DisruptionTarget"
+
+
+POD_FAILURE_POLICY = {
+    "rules": [
+        {
+            "action": None,
+            "onExitCodes": dict.fromkeys(("containerName", "operator", "values")),
+            "onPodConditions": [dict.fromkeys(("type", "status"))],
+        }
+    ]
 }
+"""All fields of a ``podFailurePolicy``. Source: Kubernetes API reference, JobSpec."""
+
+JOB_RETRIES = ("backoffLimit", "backoffLimitPerIndex", "podFailurePolicy")
+"""The fields of a Job spec that say what is retried."""
+
+
+def _retries(top: str) -> RetryFields:
+    """What a Job spec at this path retries."""
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": (), "spec.jobTemplate": ()}
+    levels = {**above, top: JOB_RETRIES, **levels_of_pods(f"{top}.template")}
+    return RetryFields(f"{top}.backoffLimit", levels, {f"{top}.podFailurePolicy": POD_FAILURE_POLICY})
+
+
+def pods_of_job(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a Job at one time: its ``parallelism``, and no more than its ``completions``."""
+    job = path[:-1]
+    parallel = number_at(data, (*job, "parallelism"))
+    if value_at(data, (*job, "completions")) is None:
+        return parallel
+    completions = number_at(data, (*job, "completions"))
+    return None if parallel is None or completions is None else min(parallel, completions)
+
+
+_MECHANISMS = (_JOB_IGNORES, _JOB_SEPARATES, _JOB_COUNTS, _JOB_FAILS)
+
+KINDS = (
+    Kind(
+        group="",
+        name="Pod",
+        version="v1",
+        place=_place_pod,
+        places=(pods_at("", at_once=one_pod),),
+        retry=Retry.NONE,
+        retries=RetryFields(levels={"spec": (), "spec.containers.*": ()}),
+        mechanisms=(_POD,),
+        reads=Reads.OBJECTS,
+        short_name="po",
+        page="pod",
+    ),
+    Kind(
+        group="batch",
+        name="Job",
+        version="v1",
+        place=_place_job,
+        places=(pods_at("spec.template", job=1, at_once=pods_of_job),),
+        retry=Retry.JOB,
+        retries=_retries("spec"),
+        mechanisms=_MECHANISMS,
+        reads=Reads.RUNS,
+        is_queued=True,
+        why_not_evicted=_why_counted,
+        makes_pods_later=True,
+        page="job",
+    ),
+    Kind(
+        group="batch",
+        name="CronJob",
+        version="v1",
+        takes_any_version=True,
+        place=_place_cron_job,
+        places=(pods_at("spec.jobTemplate.spec.template", job=1, at_once=pods_of_job),),
+        retry=Retry.JOB,
+        retries=_retries("spec.jobTemplate.spec"),
+        mechanisms=_MECHANISMS,
+        reads=Reads.OBJECTS,
+        is_queued=True,
+        page="cronjob",
+        top=("spec", "jobTemplate", "spec"),
+        may_change=True,
+        page_of_retries="job",
+    ),
+)

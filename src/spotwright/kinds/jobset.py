@@ -27,20 +27,26 @@ from typing import Any
 
 from spotwright.kinds.job import (
     INTERRUPTED_CODES,
+    JOB_RETRIES,
+    POD_FAILURE_POLICY,
+    action_on_eviction,
     add_disruption_rule,
     find_disruption_rule,
     own_actions,
+    pods_of_job,
     put_first,
     refuse_in_job,
     refuse_in_set,
     waits_for_failed_pods,
     write_replacement,
 )
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at, product, replicas
+from spotwright.kube.object_fields import mapping, mappings, text
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import BY_CONTROLLER, POD_FACTS, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import JOB_FIELDS, METADATA, POD_FIELDS, TEMPLATE, TEXT, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -56,14 +62,77 @@ from spotwright.placing.retries import (
 __all__ = [
     "IN_PLACE",
     "KINDS",
+    "MECHANISMS",
     "MOST_RULES",
+    "SET_ALONE",
+    "SET_FACTS",
+    "SET_IN_PLACE",
+    "SET_RESTARTS",
     "SetMember",
     "has_agent",
     "is_matched",
     "note_rendezvous",
+    "pods_of_set",
+    "retries_of_set",
     "why_not_matched",
     "write_failure_policy",
 ]
+
+
+_SET_WAITS = waits("the set restarts at once")
+_SET_LIMIT = "set:failurePolicy.maxRestarts"
+SET_FACTS: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **_SET_WAITS,
+    "interruptions.max": in_object(_SET_LIMIT, "of the whole set; errors count there too"),
+    "errors.retries": in_object(_SET_LIMIT, "of the whole set; interruptions count there too"),
+    "fall_back_after": BY_CONTROLLER,
+    "pending_timeout": BY_CONTROLLER,
+    "timeout": in_object("job:activeDeadlineSeconds", "for each start of the set, with pending_timeout"),
+}
+
+SET_RESTARTS = Mechanism("the set restarts", SET_FACTS)
+
+_SET_SEPARATES = Mechanism(
+    "a set of one pod",
+    {
+        **SET_FACTS,
+        "interruptions.max": in_object(_SET_LIMIT, "of the whole set; exit codes 137, 143 and 255 count there too"),
+        "errors.retries: 0": in_object("set:failurePolicy.rules", "any other exit code fails the set"),
+    },
+)
+
+_SET_UNCOUNTED = Mechanism(
+    "its own rule does not count restarts",
+    {
+        **SET_FACTS,
+        "interruptions.max": nothing("its own rule restarts without counting", is_reported=True),
+    },
+)
+
+_SET_FAILS = Mechanism(
+    "its own rule fails the set",
+    {**SET_FACTS, "interruptions.max": nothing("its own rule fails the set", is_reported=True)},
+)
+
+SET_ALONE = Mechanism(
+    "its own fields replace the pod alone",
+    {
+        **SET_FACTS,
+        "interruptions.max": nothing("its Job replaces the pod alone", is_reported=True),
+        "pending_timeout": nothing(),
+    },
+)
+
+SET_IN_PLACE = Mechanism(
+    "`restartStrategy: InPlaceRestart`",
+    {
+        **SET_FACTS,
+        **waits("the pods that stay start again as soon as the new one is there"),
+        "fall_back_after": nothing("the pods that stay keep their nodes, and the new one goes where they may be"),
+        "pending_timeout": nothing(),
+    },
+)
 
 
 _RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
@@ -177,7 +246,7 @@ def write_failure_policy(ctx: PlaceContext, at: Path, members: Sequence[SetMembe
     ``is_alone``: the set has a single pod, so that an error is always its own.
     """
     for member in members:
-        member.placed.report.mechanism = Mechanism.SET_RESTARTS
+        member.placed.report.mechanism = SET_RESTARTS
         member.placed.report.anchor("job", ctx.editor, member.spec)
         member.placed.report.anchor("set", ctx.editor, at)
     spot = [member for member in members if member.placed.on_spot]
@@ -270,7 +339,7 @@ def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool, has_rul
     if own_rule is not None:
         text = f"{name}: this rule with action {action} stays (--replace-retries): {_ALONE}"
         ctx.add_finding(Level.WARNING, (*spec, "podFailurePolicy", "rules", own_rule[0], "action"), text)
-    member.placed.report.mechanism = Mechanism.SET_ALONE
+    member.placed.report.mechanism = SET_ALONE
     counted = (
         "is not counted"
         if action == "Ignore"
@@ -311,13 +380,13 @@ def _report_in_place(ctx: PlaceContext, member: SetMember, limit: Any) -> None:
     """Set in a member's report what an interruption does where pods restart in place; warn of pods without the agent."""
     report, pod = member.placed.report, (*member.spec, "template", "spec")
     if has_agent(ctx.editor.get(pod) or {}):
-        report.mechanism = Mechanism.SET_IN_PLACE
+        report.mechanism = SET_IN_PLACE
         report.after_interruption = (
             "this pod alone is made again, and the others stay and start their containers again, counted, with errors, "
             f"against maxRestarts {limit}"
         )
         return
-    report.mechanism = Mechanism.SET_ALONE
+    report.mechanism = SET_ALONE
     report.after_interruption = "only this pod is created again; the other pods of the set go on without it"
     text = (
         f"{member.name}: {IN_PLACE} needs JobSet's agent in each pod, and no container here has restartPolicyRules, so "
@@ -519,10 +588,10 @@ def _first_action(rules: Sequence[Any], name: str, why: str = "PodFailurePolicy"
 def _mechanism(action: str, *, apart: bool) -> Mechanism:
     """How a set goes on whose rule for interruptions has this action."""
     if action == "FailJobSet":
-        return Mechanism.SET_FAILS
+        return _SET_FAILS
     if action.endswith("IgnoreMaxRestarts"):
-        return Mechanism.SET_UNCOUNTED
-    return Mechanism.SET_SEPARATES if apart else Mechanism.SET_RESTARTS
+        return _SET_UNCOUNTED
+    return _SET_SEPARATES if apart else SET_RESTARTS
 
 
 def _what_happens(action: str, limit: Any, *, apart: bool) -> str:
@@ -537,4 +606,110 @@ def _what_happens(action: str, limit: Any, *, apart: bool) -> str:
     return f"{what}, {counted}"
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {("jobset.x-k8s.io", "JobSet"): _place_jobset}
+_EVICTED = "Pod team-a/one has condition DisruptionTarget matching FailJob rule at index 0"  # kubernetes, pod_failure_policy.go
+_RESTARTS = ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
+
+
+def _why_not_restarted(owners: Sequence[Mapping[str, Any]]) -> str:
+    job_set = next(owner for owner in owners if owner.get("kind") == KINDS[0].name)
+    if action_on_eviction(owners[0]) != "FailJob":
+        return "its JobSet would not restart: no podFailurePolicy fails its Job on DisruptionTarget"
+    failure = mapping(value_at(job_set, ("spec", "failurePolicy")))
+    name = str(value_at(owners[0], ("metadata", "labels", "jobset.sigs.k8s.io/replicatedjob-name")))
+    chosen = _action_of_set(failure, name)
+    if chosen not in _RESTARTS:
+        return f"its JobSet would not restart as a whole: its failurePolicy says {chosen}"
+    most, used = failure.get("maxRestarts") or 0, _counted_restarts(job_set)
+    if chosen == "RestartJobSet" and used >= most:
+        return f"its JobSet would fail: {used} of maxRestarts {most} are used"
+    return ""
+
+
+def _counted_restarts(job_set: Mapping[str, Any]) -> int:
+    """The restarts that count against ``maxRestarts``."""
+    counted = value_at(job_set, ("status", "restartsCountTowardsMax"), value_at(job_set, ("status", "restarts"), 0))
+    return counted if isinstance(counted, int) else 0
+
+
+def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
+    """What a JobSet does when a Job of this name fails by its podFailurePolicy: without a rule it restarts."""
+    rules = mappings(failure.get("rules"))
+    for rule in rules[:MOST_RULES]:
+        reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
+        is_for_it = _may_be(reasons, "PodFailurePolicy") and _may_be(targets, name)
+        if is_for_it and is_matched(rule.get("onJobFailureMessagePatterns"), _EVICTED):
+            return text(rule.get("action"))
+    if len(rules) > MOST_RULES:
+        return "FailJobSet"  # nobody knows which of them matches
+    return "RestartJobSet" if failure else "FailJobSet"
+
+
+def _may_be(names: Any, name: str) -> bool:
+    """Whether a rule's list of names, which may be missing, has a name."""
+    return not isinstance(names, list) or not names or name in names
+
+
+_POLICY = {
+    **dict.fromkeys(("maxRestarts", "restartStrategy")),
+    "rules": [
+        dict.fromkeys(("name", "action", "onJobFailureReasons", "onJobFailureMessagePatterns", "targetReplicatedJobs"))
+    ],
+}
+_STRATEGIES = ("Recreate", "BlockingRecreate", "InPlaceRestart")
+_ACTIONS = ("FailJobSet", *_RESTARTS, "RestartJob", "RestartJobAndIgnoreMaxRestarts")
+_REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
+
+
+def pods_of_set(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a replicated job at one time, in all of its Jobs."""
+    return product(replicas(data, path[:-2]), pods_of_job(data, path))
+
+
+def retries_of_set(top: str) -> RetryFields:
+    """What the spec of a JobSet at this path retries.
+
+    Sources: the custom resource definition of jobset v0.12; ``pkg/webhooks/jobset_webhook.go``.
+    """
+    job, policy = f"{top}.replicatedJobs.*.template", f"{top}.failurePolicy"
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else dict.fromkeys(("spec", "spec.template"), ())
+    levels = {top: ("failurePolicy",), f"{top}.replicatedJobs.*": (), job: (), f"{job}.spec": JOB_RETRIES}
+    return RetryFields(
+        f"{policy}.maxRestarts",
+        {**above, **levels, **levels_of_pods(f"{job}.spec.template")},
+        {policy: _POLICY, f"{job}.spec.podFailurePolicy": POD_FAILURE_POLICY},
+        (
+            Words(f"{policy}.restartStrategy", _STRATEGIES),
+            Words(f"{policy}.rules.*.action", _ACTIONS),
+            Words(f"{policy}.rules.*.onJobFailureReasons.*", _REASONS),
+        ),
+    )
+
+
+MECHANISMS = (
+    SET_RESTARTS,
+    _SET_SEPARATES,
+    _SET_UNCOUNTED,
+    _SET_FAILS,
+    SET_ALONE,
+    SET_IN_PLACE,
+)
+"""The ways of a JobSet, and of what makes one, to go on after the end of an attempt."""
+
+KINDS = (
+    Kind(
+        group="jobset.x-k8s.io",
+        name="JobSet",
+        version="v1alpha2",
+        place=_place_jobset,
+        places=(pods_at("spec.replicatedJobs.*.template.spec.template", job=1, at_once=pods_of_set),),
+        is_gang=True,
+        retry=Retry.SET,
+        retries=retries_of_set("spec"),
+        mechanisms=MECHANISMS,
+        reads=Reads.RUNS,
+        makes=("Job",),
+        is_queued=True,
+        why_not_evicted=_why_not_restarted,
+        page="jobset",
+    ),
+)

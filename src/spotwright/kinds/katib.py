@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import PlaceObject, find_kind
+from spotwright.kinds.kind import Kind, Reads, Retry, kind_of
 from spotwright.placing.context import Level, PlaceContext, RoleReport, name_of
 from spotwright.placing.documents import Document, Path, parse, show
 from spotwright.placing.patch import Edit, Editor, Splice, is_same, value_at
@@ -88,7 +88,7 @@ def _location(document: Document, path: Path) -> tuple[str, int]:
 def _place_object(ctx: PlaceContext, editor: Editor, owner: str) -> None:
     inner = ctx.embedded(editor, owner)
     api_version, kind = str(inner.get("apiVersion", default="")), str(inner.get("kind", default=""))
-    place_object = find_kind(api_version, kind)
+    place_object = kind_of(api_version, kind).place
     if place_object is not None:
         place_object(inner)
     elif kind:
@@ -120,6 +120,10 @@ _SUGGESTION = "katib-config decides where suggestion and early stopping run; the
 
 
 def _place_experiment(ctx: PlaceContext) -> None:
+    if str(ctx.get("apiVersion")) != "kubeflow.org/v1beta1":
+        text = f"Katib does not serve {ctx.get('apiVersion')}, so nothing is placed: write kubeflow.org/v1beta1"
+        ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
+        return
     trial = ctx.at(*_TEMPLATE, "trialSpec")
     spec = ctx.get(*_TEMPLATE, "trialSpec")
     for level in (ctx.at("spec"), ctx.at(*_TEMPLATE)):
@@ -144,7 +148,7 @@ def _place_trial(ctx: PlaceContext, spec: Mapping[str, Any]) -> None:
                 f"Katib refuses a trialSpec with a {field}: it sets one for each trial",
             )
     api_version, kind = str(spec.get("apiVersion", "")), str(spec.get("kind", ""))
-    place = find_kind(api_version, kind)
+    place = kind_of(api_version, kind).place
     if place is None:
         text = f"trials are {kind} ({api_version}): this kind is not placed; they stay unchanged"
         ctx.add_finding(Level.WARNING, (*at, "kind"), text)
@@ -267,13 +271,20 @@ def _users(ctx: PlaceContext) -> Iterator[tuple[Document, str]]:
             yield experiment, key
 
 
-def _wrong_version(ctx: PlaceContext) -> None:
-    text = f"Katib does not serve {ctx.get('apiVersion')}, so nothing is placed: write kubeflow.org/v1beta1"
-    ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
-
-
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("kubeflow.org/v1beta1", "Experiment"): _place_experiment,
-    ("kubeflow.org", "Experiment"): _wrong_version,
-    ("", "ConfigMap"): _place_config_map,
-}
+KINDS = (
+    Kind(
+        group="kubeflow.org",
+        name="Experiment",
+        version="v1beta1",
+        takes_any_version=True,
+        place=_place_experiment,
+        retry=Retry.TRIAL,
+        reads=Reads.RUNS,
+        makes=("Trial",),
+    ),
+    Kind(group="kubeflow.org", name="Trial", version="v1beta1", retry=Retry.TRIAL, reads=Reads.RUNS),
+    Kind(
+        group="kubeflow.org", name="Suggestion", makes=("Deployment",)
+    ),  # with the labels of its Experiment; it serves
+    Kind(group="", name="ConfigMap", place=_place_config_map),
+)

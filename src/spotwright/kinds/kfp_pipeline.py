@@ -17,7 +17,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from spotwright.checkpoint_file import (
@@ -52,12 +52,20 @@ from spotwright.kinds.kfp_tasks import (
     stock_warning,
     write_retries,
 )
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, group_of
 from spotwright.model.policy import BUILT_IN, Layer, Policy, policy_mapping
 from spotwright.placing.context import Group, Level, PlaceContext, RoleReport
 from spotwright.placing.document_pair import KIND, PIPELINE, PLATFORMS
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import (
+    BY_CONTROLLER,
+    POD_FACTS,
+    Enforcer,
+    Fact,
+    Mechanism,
+    in_object,
+    nothing,
+)
 from spotwright.placing.environment import (
     LIBRARY_MOUNT,
     MAKE_CONFIG_MAP,
@@ -74,6 +82,53 @@ from spotwright.placing.pods import Placed, no_pool_fits
 from spotwright.scheduling.ladder import Ladder, build
 
 __all__ = ["FUNCTION", "KINDS", "ImportingComponent", "add_library_to_components", "missing_library"]
+
+
+_KFP_LIMIT = "task:retryPolicy.maxRetryCount"
+_KFP_WAITS: Mapping[str, Fact] = {
+    "interruptions.backoff": in_object("task:retryPolicy.backoffDuration"),
+    "interruptions.factor": in_object("task:retryPolicy.backoffFactor"),
+    "interruptions.ceiling": nothing("backoffMaxDuration of KFP is a window over all attempts"),
+    **dict.fromkeys(("errors.backoff", "errors.factor", "errors.ceiling"), nothing("KFP has one backoff for both")),
+}
+_KFP_GRACE = "which gives spotwright.checkpoint this time before SIGTERM; code has about 0.3s after it"
+_KFP_AFFINITY = in_object("settings:nodeAffinity", name="required node affinity")
+_FACTS: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **_KFP_WAITS,
+    "spot: require": _KFP_AFFINITY,
+    "spot: never": _KFP_AFFINITY,
+    "spot: prefer": in_object("settings:nodeAffinity", "a wish, no rule", name="preferred node affinity"),
+    "ladder": in_object("settings:nodeAffinity", "these pools, in any order", name="required node affinity"),
+    "interruptions.max": in_object(_KFP_LIMIT, "errors count there too, lost nodes do not"),
+    "errors.retries: 0": in_object(
+        _KFP_LIMIT, "interruptions count there too", absent=Fact(Enforcer.KIND, note="KFP, by default")
+    ),
+    "errors.retries": in_object(_KFP_LIMIT, "interruptions count there too"),
+    "fall_back_after": in_object(
+        "fallback:nodeAffinity", "counts errors too, no lost nodes", name="nodeAffinity", absent=BY_CONTROLLER
+    ),
+    "pending_timeout": BY_CONTROLLER,
+    "grace_period": replace(BY_CONTROLLER, note=_KFP_GRACE, is_reported=True),
+    "timeout": in_object("settings:activeDeadlineSeconds", "for each attempt"),
+    "checkpoint": in_object("settings:podMetadata", "for code that reads it", name="SPOTWRIGHT_CHECKPOINT"),
+    "image_pull_secrets": in_object("settings:imagePullSecret"),
+}
+
+_KFP = Mechanism("`target.kfp` up to 2.16, or `target.kfp_retries: always`", _FACTS)
+
+_KFP_STOCK = Mechanism(
+    "2.17 as it is installed, or no `target.kfp`",
+    {
+        **_FACTS,
+        "interruptions.max": nothing("a stock KFP 2.17 retries no drain and counts no lost node", is_reported=True),
+        "errors.retries: 0": Fact(Enforcer.KIND, note="a stock KFP 2.17, for every task"),
+        "fall_back_after": in_object(
+            "fallback:nodeAffinity", "counts Argo's Errors alone", name="nodeAffinity", absent=BY_CONTROLLER
+        ),
+        "errors.retries": nothing("a stock KFP 2.17 retries no error of the code", is_reported=True),
+    },
+)
 
 
 FUNCTION = "--function_to_execute"
@@ -432,7 +487,7 @@ def _place_uses(
 def _anchor(ctx: PlaceContext, report: RoleReport, task: CompiledTask, settings: Path, *, falls_back: bool) -> None:
     """Tell the report where the fields of a task are that enforce its policy."""
     report.on_spot = any(ctx.config.pools[name].is_spot for name in report.pools)
-    report.mechanism = Mechanism.KFP_STOCK if backend_of(ctx.config.target).is_stock else Mechanism.KFP
+    report.mechanism = _KFP_STOCK if backend_of(ctx.config.target).is_stock else _KFP
     report.anchor("task", ctx.editor, task.at)
     report.anchor("settings", ctx.editor, settings)
     if falls_back:
@@ -475,7 +530,9 @@ def _merged(layers: Sequence[Layer]) -> dict[str, tuple[Any, str]]:
     return {name: (value, layer.source) for layer in layers for name, value in layer.values.items()}
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    KIND: _place_pair,
-    ("pipelines.kubeflow.org", "PipelineVersion"): _place_version,
-}
+_MECHANISMS = (_KFP, _KFP_STOCK)
+
+KINDS = (
+    Kind(group=group_of(KIND[0]), name=KIND[1], place=_place_pair, mechanisms=_MECHANISMS, page="kfp"),
+    Kind(group="pipelines.kubeflow.org", name="PipelineVersion", place=_place_version, mechanisms=_MECHANISMS),
+)

@@ -1,104 +1,65 @@
-"""Where the pods of every kind are, what they are for, and which module places them.
+"""The record of a kind: all that Spotwright knows of it. Nothing outside this package compares a kind with a name.
 
-A module of this package serves a family of kinds. It has a mapping ``KINDS`` from ``(group, kind)``, or ``(group/version,
-kind)`` if versions differ, to a function that places one object. A new kind is a new module in :data:`FAMILIES`. The facts
-about pods are here for all kinds, placed or not, because rules of lint and the webhook need them too.
+A module of this package that serves a family of kinds has their records as ``KINDS``: a new kind is a record in a module, and
+no other table. Kinds that are not placed have records too where something is known of their pods. The modules are imported
+when a kind is first looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.placing.context import PlaceContext
+from spotwright.placing.documents import Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.patch import value_at
 from spotwright.placing.pods import Duty
+from spotwright.placing.retries import whole_number
 
 __all__ = [
-    "FAMILIES",
-    "KIND_FACTS",
-    "NAMESAKES",
-    "SERVED",
+    "Kind",
     "PlaceObject",
     "PodPlace",
+    "Reads",
     "Retry",
-    "facts_of",
-    "find_kind",
-    "plural_of",
-    "served_version",
+    "RetryFields",
+    "Words",
+    "all_kinds",
+    "group_of",
+    "kind_in",
+    "kind_of",
+    "levels_of_pods",
+    "may_be_run",
+    "number_at",
+    "one_pod",
+    "placed_kind",
+    "pods_at",
+    "product",
+    "replicas",
+    "run_kind",
+    "run_kinds",
 ]
 
 
-PlaceObject = Callable[[PlaceContext], None]
+PlaceObject: TypeAlias = Callable[[PlaceContext], None]
 """Places one object through its context."""
 
-FAMILIES: tuple[str, ...] = (
-    "spotwright.kinds.argo",
-    "spotwright.kinds.job",
-    "spotwright.kinds.jobset",
-    "spotwright.kinds.katib",
-    "spotwright.kinds.kfp_pipeline",
-    "spotwright.kinds.ray",
-    "spotwright.kinds.kueue",
-    "spotwright.kinds.spark",
-    "spotwright.kinds.tekton",
-    "spotwright.kinds.training_operator",
-    "spotwright.kinds.trainjob",
-    "spotwright.kinds.services",
-    "spotwright.kinds.volcano",
-)
-"""The modules of this package that have ``KINDS``; they are imported when a kind is first looked up."""
+References: TypeAlias = Callable[[Mapping[str, Any]], Iterator[tuple[str, Any]]]
+"""The objects to which the spec of an object refers, each as kind of the same group, and name."""
 
 
-SERVED: Mapping[str, str] = {
-    **dict.fromkeys(("Pod",), "v1"),
-    **dict.fromkeys(("Job", "CronJob"), "batch/v1"),
-    **dict.fromkeys(("JobSet",), "jobset.x-k8s.io/v1alpha2"),
-    **dict.fromkeys(("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"), "kubeflow.org/v1"),
-    **dict.fromkeys(("Experiment",), "kubeflow.org/v1beta1"),
-    **dict.fromkeys(("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"), "trainer.kubeflow.org/v1alpha1"),
-    **dict.fromkeys(("RayCluster", "RayJob", "RayCronJob", "RayService"), "ray.io/v1"),
-    **dict.fromkeys(("PipelineRun", "TaskRun", "Pipeline"), "tekton.dev/v1"),
-    **dict.fromkeys(("SparkApplication", "ScheduledSparkApplication"), "sparkoperator.k8s.io/v1beta2"),
-    **dict.fromkeys(
-        ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"), "argoproj.io/v1alpha1"
-    ),
-}
-"""The apiVersion under which a kind is placed, for messages about other versions."""
-
-NAMESAKES: Mapping[tuple[str, str], str] = {
-    ("batch.volcano.sh", kind): "batch.volcano.sh/v1alpha1" for kind in ("Job", "CronJob")
-}
-"""The apiVersion of kinds that are placed and share their name with one of :data:`SERVED`, by group and kind."""
+WhyNotEvicted: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], str]
+"""Why an eviction of a pod would cost its work something, by the pod's owners, nearest first; empty if it would not."""
 
 
-def served_version(api_version: str, kind: str) -> str | None:
-    """The apiVersion under which a kind of this group is placed; ``None`` if none is: another group's kind is another kind."""
-    group = api_version.rpartition("/")[0]
-    served = NAMESAKES.get((group, kind)) or SERVED.get(kind, "")
-    return served if served and served.rpartition("/")[0] == group else None
-
-
-def plural_of(kind: str) -> str:
-    """The plural of a kind that is placed, as it stands in paths of the API; cluster-wide kinds too."""
-    return f"{kind.lower()}s"
-
-
-def find_kind(api_version: str, kind: str) -> PlaceObject | None:
-    """The function that places objects of a kind; ``None`` for kinds that pass through unchanged."""
-    kinds = _known_kinds()
-    return kinds.get((api_version, kind)) or kinds.get((api_version.rpartition("/")[0], kind))
-
-
-@cache
-def _known_kinds() -> Mapping[tuple[str, str], PlaceObject]:
-    """Every kind of every family."""
-    kinds: dict[tuple[str, str], PlaceObject] = {}
-    for name in FAMILIES:
-        kinds.update(import_module(name).KINDS)
-    return kinds
+Count: TypeAlias = Callable[[Mapping[str, Any], Path], int | None]
+"""The most pods at one time of the template at a path of an object; ``None`` where the object does not tell it."""
 
 
 class Retry(StrEnum):
@@ -107,14 +68,25 @@ class Retry(StrEnum):
     NONE = "none"  # nobody
     JOB = "job"  # a Job, by its backoffLimit and podFailurePolicy
     ROLE = "role"  # the training operator, by the role's restartPolicy
+    SET = "set"  # the kind's own controller, with all pods beside it
+    STEP = "step"  # Argo, by the step's retryStrategy
+    TRIAL = "trial"  # Katib, as another trial
     OTHER = "other"  # the kind's own controller
+
+
+class Reads(StrEnum):
+    """What the controller in the cluster reads of a kind."""
+
+    NOTHING = "nothing"
+    OBJECTS = "objects"  # one that is named by a pod's owner, or by what is created
+    RUNS = "runs"  # all: each is a run, or a part of one
 
 
 class PodPlace(NamedTuple):
     """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S or H.
 
     ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``inherits`` is the path of the holder
-    whose fields hold where this one lacks them.
+    whose fields hold where this one lacks them. ``at_once`` counts the pods of the template that there are at one time.
     """
 
     steps: tuple[str, ...]
@@ -122,129 +94,198 @@ class PodPlace(NamedTuple):
     duty: Duty = Duty.WORKER
     job: int = 0
     inherits: tuple[str, ...] = ()
+    at_once: Count | None = None
 
 
-class KindFacts(NamedTuple):
-    """Where a kind has pods, and who makes a lost one again."""
+class Words(NamedTuple):
+    """The words that the field at a path may have; ``version``: in this version alone."""
 
-    places: tuple[PodPlace, ...]
+    path: str
+    words: tuple[str, ...]
+    version: str = ""
+
+
+class RetryFields(NamedTuple):
+    """How people write what a kind retries. Paths are from the object, with ``*`` for every item or key.
+
+    ``home`` is the field that says how often, with ``[]`` behind the name of a list; empty where nothing retries. ``levels`` are
+    the places at which people write retries, each with those words for them that it has. ``types`` are all fields of what stands
+    at a path: of a mapping each with its own type, of a list that of its items, ``None`` for what is not looked at.
+    """
+
+    home: str = ""
+    levels: Mapping[str, tuple[str, ...]] = {}
+    types: Mapping[str, Any] = {}
+    values: tuple[Words, ...] = ()
+
+
+_NO_FIELDS = RetryFields()
+
+
+class Kind(NamedTuple):
+    """What is known of one kind. The interface of Kueue's ``GenericJob`` was the model for what belongs here.
+
+    ``version`` is the one that is placed and read; empty: no API server is asked about the kind. ``more_versions`` are those
+    that a cluster may serve instead. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
+    ``place`` places an object; ``None``: it passes through unchanged.
+
+    ``places`` are those of its pods. ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms``
+    are its ways to go on after the end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the
+    work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label
+    ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``: it describes nodes and has no
+    pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a failure.
+    ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
+
+    ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
+    controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
+    a role that names none. ``may_change``: its pods may be changed at any time, and count for what is made of them
+    afterwards. ``leaves_pods``: pods that it owns are left as they come, because they serve or have an entrypoint of its own.
+
+    ``makes`` are kinds that its controller makes, whose objects follow theirs and are not placed by themselves.
+    ``hands_down``: what its controller makes is placed by the policy of the object, of which it copies no metadata.
+    ``references`` are the objects that its placement reads. ``is_queued``: Kueue gives it the default queue of its namespace,
+    as Kueue is installed; kinds that Kueue manages only where its administrator says so are not. Source: kubernetes-sigs/kueue,
+    ``config/components/manager/controller_manager_config.yaml``.
+
+    ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, ``page_of_retries`` that of the kind that goes on as
+    it does, whose table it does not repeat. ``tried`` says on what of it this was tried, where its page does not.
+    """
+
+    group: str
+    name: str
+    version: str = ""
+    more_versions: tuple[str, ...] = ()
+    takes_any_version: bool = False
+    is_cluster_wide: bool = False
+    place: PlaceObject | None = None
+    places: tuple[PodPlace, ...] = ()
     retry: Retry = Retry.OTHER
+    retries: RetryFields = _NO_FIELDS
+    mechanisms: tuple[Mechanism, ...] = ()
+    harm: str = ""
+    is_gang: bool = False
+    may_work: bool = False
+    is_of_nodes: bool = False
+    reads: Reads = Reads.NOTHING
+    top: tuple[str, ...] = ("spec",)
+    roles: tuple[str, ...] = ()
+    container: str = ""
+    default_policy: str = ""
+    may_change: bool = False
+    leaves_pods: bool = False
+    makes: tuple[str, ...] = ()
+    hands_down: bool = False
+    references: References | None = None
+    is_queued: bool = False
+    short_name: str = ""
+    why_not_evicted: WhyNotEvicted | None = None
+    makes_pods_later: bool = False
+    page: str = ""
+    page_of_retries: str = ""
+    tried: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion that is placed and read; empty if there is none."""
+        return f"{self.group}/{self.version}" if self.group and self.version else self.version
+
+    @property
+    def plural(self) -> str:
+        """The plural of its name, as it stands in paths of the API."""
+        return f"{self.name.lower()}s"
+
+    @property
+    def makes_trials(self) -> bool:
+        """Whether it is Katib's Experiment."""
+        return self.retry is Retry.TRIAL and self.makes != ()
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether its objects are placed when they are created in a cluster."""
+        return self.place is not None and self.version != "" and not self.is_cluster_wide
 
 
-def _at(path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "") -> PodPlace:
-    return PodPlace(_steps(path), form, duty, job, _steps(inherits))
+def pods_at(
+    path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "", at_once: Count | None = None
+) -> PodPlace:
+    """The place of pods at a path such as ``spec.template``."""
+    return PodPlace(_steps(path), form, duty, job, _steps(inherits), at_once)
+
+
+def one_pod(_data: Mapping[str, Any], _path: Path) -> int:
+    """A single pod."""
+    return 1
+
+
+def replicas(data: Mapping[str, Any], path: Path) -> int | None:
+    """The ``replicas`` beside the template, by default 1."""
+    return number_at(data, (*path[:-1], "replicas"))
+
+
+def number_at(data: Mapping[str, Any], path: Path, default: int = 1) -> int | None:
+    """A count in a field of an object; ``None`` where it is known only later."""
+    return whole_number(value_at(data, path), default)
+
+
+def product(*counts: int | None) -> int | None:
+    """The product of counts; ``None`` if one of them is not known."""
+    return prod(known) if len(known := [one for one in counts if one is not None]) == len(counts) else None
+
+
+def levels_of_pods(template: str) -> dict[str, tuple[str, ...]]:
+    """The levels of a pod template, which have no retries."""
+    return dict.fromkeys((template, f"{template}.spec", f"{template}.spec.containers.*"), ())
 
 
 def _steps(path: str) -> tuple[str, ...]:
     return tuple(path.split(".")) if path else ()
 
 
-def _ray(prefix: str, workers: Duty = Duty.WORKER) -> tuple[PodPlace, ...]:
-    return (
-        _at(f"{prefix}.headGroupSpec.template", duty=Duty.COORDINATOR),
-        _at(f"{prefix}.workerGroupSpecs.*.template", duty=workers),
-    )
+@cache
+def all_kinds() -> Mapping[tuple[str, str], Kind]:
+    """Every kind by its group and its name, in this order."""
+    files = [
+        path for path in pathlib.Path(__file__).parent.iterdir() if path.suffix == ".py" and path.stem != "__init__"
+    ]
+    modules = [import_module(f"{__package__}.{path.stem}") for path in files]
+    kinds = {(kind.group, kind.name): kind for module in modules for kind in getattr(module, "KINDS", ())}
+    return {key: kinds[key] for key in sorted(kinds)}
 
 
-def _roles(field: str) -> KindFacts:
-    return KindFacts((_at(f"spec.{field}.*.template"),), Retry.ROLE)
+def group_of(api_version: str) -> str:
+    """The group of an apiVersion; empty for the core of Kubernetes."""
+    return api_version.rpartition("/")[0]
 
 
-_JOB = KindFacts((_at("spec.template", job=1),), Retry.JOB)
-_SET = "template.spec.replicatedJobs.*.template.spec.template"
-_SERVICE = KindFacts((_at("spec.template", duty=Duty.SERVING),))
-_WORKFLOW = KindFacts((_at("spec", "H"), _at("spec.templateDefaults", "H"), _at("spec.templates.*", "H")))
-_COORDINATOR, _SERVING, _INTERACTIVE = Duty.COORDINATOR, Duty.SERVING, Duty.INTERACTIVE
-_SUBMITTER = _at("spec.submitterPodTemplate", duty=_COORDINATOR)
-_KSERVE = KindFacts(tuple(_at(f"spec.{name}", "S", _SERVING) for name in ("predictor", "transformer", "explainer")))
-
-KIND_FACTS: Mapping[tuple[str, str], KindFacts] = {
-    ("", "Pod"): KindFacts((_at(""),), Retry.NONE),
-    ("", "ReplicationController"): _SERVICE,
-    ("apps", "DaemonSet"): KindFacts((_at("spec.template", duty=Duty.SYSTEM),)),
-    ("apps", "Deployment"): _SERVICE,
-    ("apps", "ReplicaSet"): _SERVICE,
-    ("apps", "StatefulSet"): KindFacts((_at("spec.template", duty=Duty.DATASTORE),)),
-    ("argoproj.io", "ClusterWorkflowTemplate"): _WORKFLOW,
-    ("argoproj.io", "CronWorkflow"): KindFacts(
-        (
-            _at("spec.workflowSpec", "H"),
-            _at("spec.workflowSpec.templateDefaults", "H"),
-            _at("spec.workflowSpec.templates.*", "H"),
-        )
-    ),
-    ("argoproj.io", "Workflow"): _WORKFLOW,
-    ("argoproj.io", "WorkflowTemplate"): _WORKFLOW,
-    ("batch", "CronJob"): KindFacts((_at("spec.jobTemplate.spec.template", job=1),), Retry.JOB),
-    ("batch", "Job"): _JOB,
-    ("batch.volcano.sh", "CronJob"): KindFacts((_at("spec.jobTemplate.spec.tasks.*.template"),)),
-    ("batch.volcano.sh", "Job"): KindFacts((_at("spec.tasks.*.template"),)),
-    ("jobset.x-k8s.io", "JobSet"): KindFacts((_at("spec.replicatedJobs.*.template.spec.template", job=1),)),
-    ("kubeflow.org", "JAXJob"): _roles("jaxReplicaSpecs"),
-    ("kubeflow.org", "MPIJob"): KindFacts((_at("spec.mpiReplicaSpecs.*.template"),)),
-    ("kubeflow.org", "Notebook"): KindFacts((_at("spec.template", duty=_INTERACTIVE),)),
-    ("kubeflow.org", "PVCViewer"): KindFacts((_at("spec.podSpec", "S", _INTERACTIVE),)),
-    ("kubeflow.org", "PaddleJob"): _roles("paddleReplicaSpecs"),
-    ("kubeflow.org", "PyTorchJob"): _roles("pytorchReplicaSpecs"),
-    ("kubeflow.org", "TFJob"): _roles("tfReplicaSpecs"),
-    ("kubeflow.org", "XGBoostJob"): _roles("xgbReplicaSpecs"),
-    ("kubernetes.dask.org", "DaskCluster"): KindFacts(
-        (_at("spec.scheduler", duty=_COORDINATOR), _at("spec.worker")),
-    ),
-    ("kubernetes.dask.org", "DaskJob"): KindFacts(
-        (
-            _at("spec.job", duty=_COORDINATOR),
-            _at("spec.cluster.spec.scheduler", duty=_COORDINATOR),
-            _at("spec.cluster.spec.worker"),
-        )
-    ),
-    ("kubernetes.dask.org", "DaskWorkerGroup"): KindFacts((_at("spec.worker"),)),
-    ("machinelearning.seldon.io", "SeldonDeployment"): KindFacts(
-        (_at("spec.predictors.*.componentSpecs.*", duty=_SERVING),)
-    ),
-    ("ray.io", "RayCluster"): KindFacts(_ray("spec")),
-    ("ray.io", "RayJob"): KindFacts((*_ray("spec.rayClusterSpec"), _SUBMITTER)),
-    ("ray.io", "RayService"): KindFacts(_ray("spec.rayClusterConfig", _SERVING)),
-    ("serving.knative.dev", "Service"): _SERVICE,
-    ("serving.kserve.io", "ClusterServingRuntime"): KindFacts((_at("spec", "S", _SERVING),)),
-    ("serving.kserve.io", "InferenceService"): _KSERVE,
-    ("serving.kserve.io", "LLMInferenceService"): KindFacts(
-        tuple(_at(f"spec.{name}", "S", _SERVING) for name in ("template", "worker"))
-    ),
-    ("serving.kserve.io", "ServingRuntime"): KindFacts((_at("spec", "S", _SERVING),)),
-    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): KindFacts(
-        (_at("spec.template.driver", "H", _COORDINATOR), _at("spec.template.executor", "H"))
-    ),
-    ("sparkoperator.k8s.io", "SparkApplication"): KindFacts(
-        (_at("spec.driver", "H", _COORDINATOR), _at("spec.executor", "H"))
-    ),
-    ("sparkoperator.k8s.io", "SparkConnect"): KindFacts(
-        (_at("spec.server.template", duty=_COORDINATOR), _at("spec.executor.template"))
-    ),
-    ("tekton.dev", "PipelineRun"): KindFacts(
-        (
-            _at("spec.taskRunTemplate.podTemplate", "H"),
-            _at("spec.taskRunSpecs.*.podTemplate", "H", inherits="spec.taskRunTemplate.podTemplate"),
-            _at("spec.podTemplate", "H"),  # of v1beta1
-            _at("spec.taskRunSpecs.*.taskPodTemplate", "H", inherits="spec.podTemplate"),
-        )
-    ),
-    ("tekton.dev", "TaskRun"): KindFacts((_at("spec.podTemplate", "H"),)),
-    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): KindFacts((_at(f"spec.{_SET}", job=1),)),
-    ("trainer.kubeflow.org", "TrainJob"): KindFacts(
-        (
-            _at("spec.podSpecOverrides.*", "H"),
-            _at("spec.podTemplateOverrides.*.spec", "H"),
-            _at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H"),
-        )
-    ),
-    ("trainer.kubeflow.org", "TrainingRuntime"): KindFacts((_at(f"spec.{_SET}", job=1),)),
-}
-"""Every known kind with pods, by its group and its name."""
-
-_NONE = KindFacts(())
+def kind_of(api_version: str, name: str) -> Kind:
+    """The record of a kind, by any version of its group; one without any facts if nothing is known of it."""
+    return kind_in(group_of(api_version), name)
 
 
-def facts_of(group: str, kind: str) -> KindFacts:
-    """The facts about a kind; without any place for a kind that is not known."""
-    return KIND_FACTS.get((group, kind), _NONE)
+def kind_in(group: str, name: str) -> Kind:
+    """The record of a kind of a group; one without any facts if nothing is known of it."""
+    return all_kinds().get((group, name)) or Kind(group=group, name=name)
+
+
+def run_kind(data: Mapping[str, Any]) -> Kind:
+    """The record of the kind of a run or of a part of one; no two have one name, so lists need not say the group."""
+    return run_kinds().get(str(data.get("kind"))) or Kind(group="", name=str(data.get("kind")))
+
+
+@cache
+def run_kinds() -> Mapping[str, Kind]:
+    """Every kind of which objects are runs, or parts of one, by its name."""
+    runs = [kind for kind in all_kinds().values() if kind.reads is Reads.RUNS]
+    return {kind.name: kind for kind in sorted(runs, key=lambda kind: kind.name)}
+
+
+def may_be_run(api_version: str, name: str) -> bool:
+    """Whether an object may be a run, or a part of one: kinds of such a name in groups that nobody knows may be too."""
+    other = all_kinds().get((group_of(api_version), name))
+    return name in run_kinds() and (other is None or other.reads is Reads.RUNS)
+
+
+@cache
+def placed_kind(name: str) -> Kind | None:
+    """The kind of this name that is placed, whatever its group; of several, that of the shorter group."""
+    return next((kind for kind in all_kinds().values() if kind.name == name and kind.place and kind.version), None)

@@ -12,19 +12,52 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
-from spotwright.kinds.services import leave_unchanged
+from spotwright.kinds.kind import (
+    Kind,
+    PodPlace,
+    Reads,
+    RetryFields,
+    levels_of_pods,
+    number_at,
+    one_pod,
+    pods_at,
+    product,
+)
+from spotwright.kinds.services import SERVES, leave_unchanged
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import POD_FACTS, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Duty, Placed, Role, place_pod
-from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
+from spotwright.placing.retries import counting_text, no_interruption_text, whole_number, write_unless_set
 
 __all__ = ["KINDS", "market_type"]
+
+
+_RAY: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **waits("KubeRay creates pods again at once"),
+    "interruptions.max": nothing("KubeRay does not count lost workers"),
+    "errors.retries": nothing("Ray runs failed tasks again, by their max_retries"),
+    "fall_back_after": nothing("KubeRay creates workers from one template", is_reported=True),
+}
+_TRIES = "each on a new RayCluster"
+
+_RAY_CLUSTER = Mechanism("", _RAY)
+
+_RAY_JOB = Mechanism(
+    "",
+    {
+        **_RAY,
+        "interruptions.max": in_object("job:backoffLimit", f"{_TRIES}; errors count there too"),
+        "errors.retries": in_object("job:backoffLimit", f"{_TRIES}; interruptions count there too"),
+        "timeout": in_object("job:activeDeadlineSeconds", "for each try, with pending_timeout"),
+    },
+)
 
 
 _HEAD = "it holds the state of the cluster (GCS): without it, all work of the cluster is lost"
@@ -94,7 +127,7 @@ def _job_at(ctx: PlaceContext, at: Path) -> None:
         _warn_of_no_fallback(ctx, cluster, members)
     for placed in members:
         placed.report.frozen = _FROZEN_JOB
-        placed.report.mechanism = Mechanism.RAY_JOB
+        placed.report.mechanism = _RAY_JOB
         placed.report.anchor("job", ctx.editor, at)
     _check_end(ctx, at)
 
@@ -232,7 +265,7 @@ def _place_role(
         duty=duty,
     )
     placed = place_pod(ctx, role)
-    placed.report.mechanism = Mechanism.RAY_CLUSTER
+    placed.report.mechanism = _RAY_CLUSTER
     placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
     return placed
 
@@ -319,9 +352,70 @@ def _check_end(ctx: PlaceContext, at: Path) -> None:
         ctx.add_finding(Level.NOTE, at, text)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("ray.io", "RayCluster"): _place_cluster,
-    ("ray.io", "RayJob"): _place_job,
-    ("ray.io", "RayCronJob"): _place_cron_job,
-    ("ray.io", "RayService"): _place_service,
-}
+def _pods_of_group(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a worker group at one time; where Ray's autoscaler is on, the most that it makes.
+
+    Source: ray-project/kuberay, ``apis/ray/v1/raycluster_types.go``.
+    """
+    group, cluster = path[:-1], path[:-3]
+    if value_at(data, (*cluster, "enableInTreeAutoscaling")) is True:
+        pods = whole_number(value_at(data, (*group, "maxReplicas")))
+    else:
+        pods = number_at(data, (*group, "replicas"), 0)
+    return product(pods, number_at(data, (*group, "numOfHosts")))
+
+
+def _pods(prefix: str, workers: Duty = Duty.WORKER) -> tuple[PodPlace, ...]:
+    return (
+        pods_at(f"{prefix}.headGroupSpec.template", duty=Duty.COORDINATOR, at_once=one_pod),
+        pods_at(f"{prefix}.workerGroupSpecs.*.template", duty=workers, at_once=_pods_of_group),
+    )
+
+
+_GROUPS = ("spec.rayClusterSpec.headGroupSpec", "spec.rayClusterSpec.workerGroupSpecs.*")
+_RETRIES = RetryFields(
+    "spec.backoffLimit",
+    {
+        "spec": ("backoffLimit",),
+        **dict.fromkeys(("spec.rayClusterSpec", *_GROUPS), ()),
+        **{at: () for group in _GROUPS for at in levels_of_pods(f"{group}.template")},
+        **levels_of_pods("spec.submitterPodTemplate"),
+    },
+    {"spec.submitterConfig": {"backoffLimit": None}},
+)
+
+_kind = partial(Kind, group="ray.io", version="v1", reads=Reads.OBJECTS, is_queued=True)
+
+KINDS = (
+    _kind(
+        name="RayCluster",
+        more_versions=("v1alpha1",),
+        takes_any_version=True,
+        place=_place_cluster,
+        places=_pods("spec"),
+        mechanisms=(_RAY_CLUSTER,),
+        page="raycluster",
+    ),
+    _kind(
+        name="RayJob",
+        takes_any_version=True,
+        place=_place_job,
+        places=(
+            *_pods("spec.rayClusterSpec"),
+            pods_at("spec.submitterPodTemplate", duty=Duty.COORDINATOR, at_once=one_pod),
+        ),
+        mechanisms=(_RAY_JOB,),
+        page="rayjob",
+        retries=_RETRIES,
+        makes=("RayCluster",),
+    ),
+    _kind(name="RayCronJob", place=_place_cron_job, mechanisms=(_RAY_JOB,), may_change=True),
+    _kind(
+        name="RayService",
+        place=_place_service,
+        places=_pods("spec.rayClusterConfig", Duty.SERVING),
+        mechanisms=(_RAY_CLUSTER,),
+        makes=("RayCluster",),
+        harm=SERVES,
+    ),
+)

@@ -12,53 +12,40 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Count, Kind, kind_of, one_pod, pods_at, replicas
 from spotwright.kinds.unknown import find_pod_specs
 from spotwright.model.policy import Spot
 from spotwright.placing.context import Group, Level, PlaceContext, name_of
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import NODES_ONLY, POD_FACTS, Mechanism, nothing, waits
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.pod_spec import POD, POD_FIELDS, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Duty, Placed, Role, place_pod
 from spotwright.placing.retries import no_interruption_text, whole_number
 
-__all__ = ["KINDS", "has_claim", "leave_unchanged"]
+__all__ = ["KINDS", "SERVES", "duty_of", "has_claim", "is_left", "leave_unchanged"]
 
 
-_SERVES = "it serves requests, so an interruption is an outage; keep it on on-demand"
+_DEPLOYMENT = Mechanism(
+    "",
+    {
+        **POD_FACTS,
+        **waits("the Deployment creates pods again at once"),
+        "interruptions.max": nothing("a Deployment counts nothing and never ends"),
+        "errors.retries": nothing("a Deployment counts nothing and never ends"),
+    },
+)
+
+
+SERVES = "it serves requests, so an interruption is an outage; keep it on on-demand"
+"""What an interruption does to the users of a service."""
+
 _STORES = "it is often a datastore, and its volume may be bound to a zone; keep it on on-demand"
 _EVERYWHERE = "it runs on every node; where spot nodes need it, give it a toleration of their taint and nothing else"
-_INTERACTIVE = "it is used interactively, and unsaved work would be lost; keep it on on-demand"
-
-_REASONS: Mapping[tuple[str, str], str] = {
-    ("", "ReplicationController"): _SERVES,
-    ("apps", "DaemonSet"): _EVERYWHERE,
-    ("apps", "Deployment"): _SERVES,
-    ("apps", "ReplicaSet"): _SERVES,
-    ("apps", "StatefulSet"): _STORES,
-    ("kubeflow.org", "Notebook"): _INTERACTIVE,
-    ("kubeflow.org", "PVCViewer"): _INTERACTIVE,
-    ("machinelearning.seldon.io", "SeldonDeployment"): _SERVES,
-    ("ray.io", "RayService"): _SERVES,
-    ("serving.knative.dev", "Service"): _SERVES,
-    ("serving.kserve.io", "ClusterServingRuntime"): _SERVES,
-    ("serving.kserve.io", "InferenceService"): _SERVES,
-    ("serving.kserve.io", "LLMInferenceService"): _SERVES,
-    ("serving.kserve.io", "ServingRuntime"): _SERVES,
-    ("tensorboard.kubeflow.org", "Tensorboard"): _INTERACTIVE,
-}
-_POD_SPECS: Mapping[tuple[str, str], tuple[Path, ...]] = {
-    **dict.fromkeys(
-        (("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("kubeflow.org", "Notebook")),
-        (("spec", "template", "spec"),),
-    ),
-    ("kubeflow.org", "PVCViewer"): (("spec", "podSpec"),),
-    ("serving.kserve.io", "InferenceService"): (("spec", "predictor"), ("spec", "transformer"), ("spec", "explainer")),
-}
-"""Where kinds that can be placed on on-demand have their pod specs."""
+_USED = "it is used interactively, and unsaved work would be lost; keep it on on-demand"
 
 _ON_DEMAND = "label it spotwright.dev/spot: never, and place keeps it on on-demand pools"
+_KSERVE = "serving.kserve.io"
 _KNATIVE = (
     "in serverless mode Knative takes affinity and tolerations only with its features kubernetes.podspec-affinity and "
     "kubernetes.podspec-tolerations"
@@ -86,19 +73,21 @@ def _named(ctx: PlaceContext) -> str:
     return f"{ctx.get('kind')} {name_of(ctx.get('metadata'))}"
 
 
-def _key(ctx: PlaceContext) -> tuple[str, str]:
-    return str(ctx.get("apiVersion")).rpartition("/")[0], str(ctx.get("kind"))
+def _record(ctx: PlaceContext) -> Kind:
+    return kind_of(str(ctx.get("apiVersion")), str(ctx.get("kind")))
 
 
 def _reason(ctx: PlaceContext) -> str:
     """Why an interruption of the object would hurt."""
-    kind = str(ctx.get("kind"))
-    return _STORES if kind in ("Deployment", "ReplicaSet") and has_claim(ctx) else _REASONS[_key(ctx)]
+    harm = _record(ctx).harm
+    return _STORES if harm == SERVES and has_claim(ctx) else harm
 
 
 def _keep_on_demand(ctx: PlaceContext) -> None:
     """Place the object on on-demand if its own policy says so; refuse one that asks for spot."""
-    paths = [ctx.at(*path) for path in _POD_SPECS.get(_key(ctx), ()) if isinstance(ctx.get(*path), dict)]
+    record = _record(ctx)
+    specs = [(*one.steps, "spec") if one.form == "T" else one.steps for one in record.places if record.mechanisms]
+    paths = [ctx.at(*path) for path in specs if isinstance(ctx.get(*path), dict)]
     policy = ctx.policy(ctx.name)
     _, tasks = ctx.config.layers_for(ctx.name)
     source = policy.sources.get("spot")
@@ -118,7 +107,7 @@ def _keep_on_demand(ctx: PlaceContext) -> None:
         check(ctx, path, POD)
         placed = _place(ctx, path, str(path[-1]) if len(paths) > 1 else "")
         placed.report.after_interruption = no_interruption_text(placed.policy)
-    if _key(ctx)[0] == "serving.kserve.io":
+    if record.group == _KSERVE:
         ctx.add_finding(Level.NOTE, paths[0], _KNATIVE)
 
 
@@ -134,7 +123,7 @@ def _place(ctx: PlaceContext, path: Path, name: str = "", *, is_everywhere: bool
     only = replace(ctx.options, only=ctx.options.only & {Group.PLACEMENT})
     findings = len(ctx.findings)
     placed, after = place_merged(replace(ctx, options=only), role, value)
-    placed.report.mechanism = Mechanism.NODES_ONLY
+    placed.report.mechanism = NODES_ONLY
     if is_everywhere and placed.policy.spot is Spot.PREFER:
         del ctx.findings[findings:]
         after = {**after, "affinity": pod.get("affinity")}
@@ -164,45 +153,44 @@ def _place_daemon_set(ctx: PlaceContext) -> None:
     placed.report.after_interruption = text if placed.on_spot else no_interruption_text(placed.policy)
 
 
-_ASK_FOR_IT = frozenset({("apps", "Deployment"), ("ray.io", "RayService")})
-"""Kinds that are placed on spot where they ask for it, by modules of their own."""
-
-
 _ROLE_LABEL = "spotwright.dev/role"
 _WORKER = "worker"
 
 
 def _place_deployment(ctx: PlaceContext) -> None:
-    if not _is_worker(ctx):
-        leave_unchanged(ctx, f"if it only takes work from a queue, label it {_ROLE_LABEL}: {_WORKER}")
+    if is_left(ctx):
         return
     template = ctx.at("spec", "template")
     refuse_misplaced(ctx, ctx.at("spec"), (*template, "spec"), POD_FIELDS)
     refuse_at_template(ctx, template)
     check(ctx, (*template, "spec"), POD)
     is_bound = has_claim(ctx)  # by a volume of the user's
-    role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name, duty=_duty(ctx))
+    role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name, duty=duty_of(ctx))
     placed = place_pod(ctx, role)
-    placed.report.mechanism = Mechanism.DEPLOYMENT
+    placed.report.mechanism = _DEPLOYMENT
     placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
     placed.report.after_interruption = no_interruption_text(placed.policy)
     if placed.on_spot:
         _explain(ctx, placed, is_bound=is_bound)
 
 
-def _is_worker(ctx: PlaceContext) -> bool:
-    return ctx.has_own_policy or _is_labelled(ctx)
+def is_left(ctx: PlaceContext) -> bool:
+    """Whether an object of a kind that usually serves stays unchanged, which is reported: nothing says that it is a worker."""
+    if ctx.has_own_policy or _is_labelled(ctx):
+        return False
+    leave_unchanged(ctx, f"if it only takes work from a queue, label it {_ROLE_LABEL}: {_WORKER}")
+    return True
 
 
 def _is_labelled(ctx: PlaceContext) -> bool:
-    """Whether a Deployment, or its pods, has the label of workers."""
+    """Whether an object, or its pods, has the label of workers."""
     of_pods = ctx.get("spec", "template", "metadata", "labels")
     labels = [ctx.get("metadata", "labels"), of_pods]
     return any(isinstance(one, dict) and one.get(_ROLE_LABEL) == _WORKER for one in labels)
 
 
-def _duty(ctx: PlaceContext) -> Duty:
-    """What a Deployment is for: one that is only kept on on-demand by its own policy serves, as others do."""
+def duty_of(ctx: PlaceContext) -> Duty:
+    """What such an object is for: one that is only kept on on-demand by its own policy serves, as others do."""
     return Duty.WORKER if _is_labelled(ctx) or ctx.policy(ctx.name).spot is not Spot.NEVER else Duty.SERVING
 
 
@@ -224,8 +212,66 @@ def _explain(ctx: PlaceContext, placed: Placed, *, is_bound: bool) -> None:
         ctx.add_finding(Level.WARNING, ctx.at("spec", "template", "spec", "volumes"), text)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("apps", "Deployment"): _place_deployment,
-    **dict.fromkeys(_REASONS.keys() - _ASK_FOR_IT, _keep_on_demand),
-    ("apps", "DaemonSet"): _place_daemon_set,
-}
+def _kept(
+    group: str,
+    name: str,
+    harm: str,
+    duty: Duty,
+    *paths: str,
+    form: str = "T",
+    is_placed: bool = False,
+    page: str = "",
+    at_once: Count | None = None,
+) -> Kind:
+    """A kind that stays on on-demand. ``is_placed``: its pods have fields that can say so."""
+    mechanisms = (NODES_ONLY,) if is_placed else ()
+    places = tuple(pods_at(path, form, duty, at_once=at_once) for path in paths)
+    return Kind(
+        group=group, name=name, place=_keep_on_demand, places=places, mechanisms=mechanisms, harm=harm, page=page
+    )
+
+
+_TEMPLATE = "spec.template"
+_PREDICTOR = ("spec.predictor", "spec.transformer", "spec.explainer")
+_SERVING = (SERVES, Duty.SERVING)
+_INTERACTIVE = (_USED, Duty.INTERACTIVE)
+
+KINDS = (
+    _kept("", "ReplicationController", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas),
+    Kind(
+        group="apps",
+        name="DaemonSet",
+        place=_place_daemon_set,
+        places=(pods_at(_TEMPLATE, duty=Duty.SYSTEM),),
+        mechanisms=(NODES_ONLY,),
+        harm=_EVERYWHERE,
+        leaves_pods=True,
+    ),
+    Kind(
+        group="apps",
+        name="Deployment",
+        version="v1",
+        place=_place_deployment,
+        places=(pods_at(_TEMPLATE, duty=Duty.SERVING, at_once=replicas),),
+        mechanisms=(_DEPLOYMENT,),
+        page="deployment",
+        may_change=True,
+        may_work=True,
+        harm=SERVES,
+    ),
+    _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas)._replace(
+        may_work=True, leaves_pods=True
+    ),
+    _kept(
+        "apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services", at_once=replicas
+    )._replace(leaves_pods=True),
+    _kept("kubeflow.org", "Notebook", *_INTERACTIVE, _TEMPLATE, is_placed=True, at_once=one_pod),
+    _kept("kubeflow.org", "PVCViewer", *_INTERACTIVE, "spec.podSpec", form="S", is_placed=True, at_once=one_pod),
+    _kept("machinelearning.seldon.io", "SeldonDeployment", *_SERVING, "spec.predictors.*.componentSpecs.*"),
+    _kept("serving.knative.dev", "Service", *_SERVING, _TEMPLATE),
+    _kept(_KSERVE, "ClusterServingRuntime", *_SERVING, "spec", form="S"),
+    _kept(_KSERVE, "InferenceService", *_SERVING, *_PREDICTOR, form="S", is_placed=True),
+    _kept(_KSERVE, "LLMInferenceService", *_SERVING, "spec.template", "spec.worker", form="S"),
+    _kept(_KSERVE, "ServingRuntime", *_SERVING, "spec", form="S"),
+    _kept("tensorboard.kubeflow.org", "Tensorboard", *_INTERACTIVE),
+)

@@ -16,17 +16,36 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, PlaceObject, Reads, RetryFields, Words, number_at, one_pod, pods_at
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import POD_FACTS, Mechanism, in_object, nothing, waits
 from spotwright.placing.merging import place_merged, write
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD, TEMPLATE, TEXT, check, refuse_misplaced
-from spotwright.placing.pods import Placed, Role, add_pod_metadata
-from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
+from spotwright.placing.pods import Duty, Placed, Role, add_pod_metadata
+from spotwright.placing.retries import counting_text, no_interruption_text, whole_number, write_unless_set
 
 __all__ = ["KINDS", "selector_of"]
+
+
+_RUNS = "app:restartPolicy.onFailureRetries"
+_INTERVAL = nothing("the operator waits 5s, longer with each retry")
+
+_SPARK = Mechanism(
+    "",
+    {
+        **POD_FACTS,
+        **waits("the operator waits 5s, longer with each retry"),
+        "errors.backoff": in_object(
+            "app:restartPolicy.onFailureRetryInterval", "longer with each retry", absent=_INTERVAL
+        ),
+        "interruptions.max": in_object(_RUNS, "of the application; errors count there too"),
+        "errors.retries": in_object(_RUNS, "of the application; interruptions count there too"),
+        "fall_back_after": nothing("a new executor has the fields of the old one"),
+    },
+)
 
 
 _DRIVER = "the application is lost with its driver"
@@ -92,7 +111,7 @@ def _application_at(ctx: PlaceContext, at: Path) -> None:
     executor_placed = _place_role(ctx, at, "executor", "")
     members = [driver_placed, executor_placed]
     for placed in members:
-        placed.report.mechanism = Mechanism.SPARK
+        placed.report.mechanism = _SPARK
         placed.report.anchor("app", ctx.editor, at)
         placed.report.frozen = "a changed spec ends the application, and the operator submits it again"
         placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
@@ -352,7 +371,56 @@ def _write_interval(ctx: PlaceContext, path: Path, policy: Policy) -> None:
         ctx.editor.add(path, max(1, math.ceil(policy.error_backoff.first)))
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("sparkoperator.k8s.io", "SparkApplication"): _place_application,
-    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _place_scheduled,
-}
+_POLICY = dict.fromkeys(
+    (
+        *("type", "onFailureRetries", "onFailureRetryInterval"),
+        *("onSubmissionFailureRetries", "onSubmissionFailureRetryInterval"),
+    )
+)
+
+
+def _retries(top: str) -> RetryFields:
+    """What an application at this path retries. Source: the custom resource definitions of spark-operator v2.5."""
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": ()}
+    levels = {top: ("restartPolicy", "failureRetries"), f"{top}.driver": (), f"{top}.executor": ()}
+    policy = f"{top}.restartPolicy"
+    words = (Words(f"{policy}.type", ("Never", "Always", "OnFailure")),)
+    return RetryFields(f"{policy}.onFailureRetries", {**above, **levels}, {policy: _POLICY}, words)
+
+
+def _executors(data: Mapping[str, Any], path: Path) -> int | None:
+    """The executors at one time; where Spark chooses their number, the most. Source: Apache Spark, "Configuration"."""
+    allocation = value_at(data, (*path[:-1], "dynamicAllocation")) or {}
+    if allocation.get("enabled") is True:
+        return whole_number(allocation.get("maxExecutors"))
+    return number_at(data, (*path, "instances"), 2)
+
+
+def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
+    return Kind(
+        group="sparkoperator.k8s.io",
+        name=name,
+        version="v1beta2",
+        place=place,
+        places=(
+            pods_at(f"{spec}.driver", "H", Duty.COORDINATOR, at_once=one_pod),
+            pods_at(f"{spec}.executor", "H", at_once=_executors),
+        ),
+        retries=_retries(spec),
+        mechanisms=(_SPARK,),
+        reads=Reads.OBJECTS,
+        page=page,
+        top=tuple(spec.split(".")),
+        may_change=spec != "spec",
+    )
+
+
+KINDS = (
+    _kind("SparkApplication", "spec", _place_application, "sparkapplication"),
+    _kind("ScheduledSparkApplication", "spec.template", _place_scheduled),
+    Kind(
+        group="sparkoperator.k8s.io",
+        name="SparkConnect",
+        places=(pods_at("spec.server.template", duty=Duty.COORDINATOR), pods_at("spec.executor.template")),
+    ),
+)

@@ -24,14 +24,15 @@ documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, Reads, RetryFields, one_pod, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.environment import AttemptIdentity, attempt_variables
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.pod_spec import METADATA, POD, TEXT, check, refuse_misplaced
@@ -39,6 +40,31 @@ from spotwright.placing.pods import Placed, Role, add_shields
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
 __all__ = ["KINDS"]
+
+
+_IN_PIPELINE = Fact(Enforcer.KIND, note="the retries of its Pipeline")
+
+_TEKTON = Mechanism(
+    "",
+    {
+        **POD_FACTS,
+        **waits("Tekton tries again at once"),
+        "interruptions.max": in_object(
+            "task:retries",
+            "errors count there too, pods that vanish do not",
+            absent=_IN_PIPELINE,
+        ),
+        "errors.retries": in_object("task:retries", "interruptions count there too", absent=_IN_PIPELINE),
+        "grace_period": nothing("Tekton's pod templates have none; Kubernetes gives 30s"),
+        "timeout": nothing("Tekton's own timeouts hold, 1h unless you set them"),
+        "checkpoint": in_object(
+            "template:env",
+            "for code that reads it, where it is a URL",
+            name="SPOTWRIGHT_CHECKPOINT",
+            absent=nothing("Tekton's pod templates mount nothing: use a URL, or a workspace"),
+        ),
+    },
+)
 
 
 _FIELDS = ("tolerations", "affinity", "imagePullSecrets")
@@ -210,7 +236,7 @@ def _place(
     role = Role(task.name, policy_path, path, None, task.reason, holder=task.steps is None)
     only = ctx.options.only - {Group.CHECKPOINT}
     placed, after = place_merged(replace(ctx, options=replace(ctx.options, only=only)), role, value)
-    placed.report.mechanism = Mechanism.TEKTON
+    placed.report.mechanism = _TEKTON
     placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
     if role.holder and placed.policy.spot is not None and placed.policy.image_pull_secrets:
         have = after.get("imagePullSecrets") or []
@@ -369,8 +395,55 @@ def _place_pipeline(ctx: PlaceContext) -> None:
             _settle_retries(ctx, task.at, placed)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("tekton.dev", "PipelineRun"): _place_pipeline_run,
-    ("tekton.dev", "TaskRun"): _place_task_run,
-    ("tekton.dev", "Pipeline"): _place_pipeline,
-}
+def _pipeline_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The Pipeline to which a PipelineRun refers."""
+    pipeline = spec.get("pipelineRef")
+    yield "Pipeline", pipeline.get("name") if isinstance(pipeline, dict) else None
+
+
+_IN_TASK = ("taskSpec", "taskRef", "taskSpec.steps.*")
+
+
+def _retries(pipeline: str, *above: str) -> RetryFields:
+    """What the tasks of a pipeline at this path retry."""
+    tasks = (f"{pipeline}.tasks.*", f"{pipeline}.finally.*")
+    inside: dict[str, tuple[str, ...]] = dict.fromkeys((f"{task}.{level}" for task in tasks for level in _IN_TASK), ())
+    levels = {**dict.fromkeys((*above, pipeline), ()), **dict.fromkeys(tasks, ("retries",)), **inside}
+    return RetryFields(f"{pipeline}.tasks[].retries", levels)
+
+
+_kind = partial(
+    Kind,
+    group="tekton.dev",
+    version="v1",
+    more_versions=("v1beta1",),
+    takes_any_version=True,
+    mechanisms=(_TEKTON,),
+    reads=Reads.OBJECTS,
+)
+
+KINDS = (
+    _kind(
+        name="PipelineRun",
+        place=_place_pipeline_run,
+        places=(
+            pods_at("spec.taskRunTemplate.podTemplate", "H"),
+            pods_at("spec.taskRunSpecs.*.podTemplate", "H", inherits="spec.taskRunTemplate.podTemplate"),
+            pods_at("spec.podTemplate", "H"),  # of v1beta1
+            pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", inherits="spec.podTemplate"),
+        ),
+        makes=("TaskRun",),
+        top=("spec", "pipelineSpec"),
+        page="tekton",
+        retries=_retries("spec.pipelineSpec", "spec", "spec.taskRunTemplate", "spec.taskRunSpecs.*"),
+        references=_pipeline_of,
+    ),
+    _kind(
+        name="TaskRun",
+        leaves_pods=True,
+        place=_place_task_run,
+        places=(pods_at("spec.podTemplate", "H", at_once=one_pod),),
+        retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
+    ),
+    _kind(name="Pipeline", may_change=True, place=_place_pipeline, retries=_retries("spec")),
+)

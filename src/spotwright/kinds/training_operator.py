@@ -11,15 +11,16 @@ Sources: kubeflow/trainer v1.9.4, ``pkg/controller.v1/common/pod.go`` and ``job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at, replicas
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import MOST_RETRIES, RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import POD_FACTS, Fact, Mechanism, in_object, nothing, waits
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -32,6 +33,87 @@ from spotwright.placing.retries import (
 )
 
 __all__ = ["KINDS"]
+
+
+_RUN_DEADLINE = in_object("run:runPolicy.activeDeadlineSeconds", "for all attempts together")
+_OPERATOR: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **waits("the operator creates pods again at once"),
+    "interruptions.max": in_object(
+        "run:runPolicy.activeDeadlineSeconds",
+        "a time instead of a count",
+        absent=nothing("pods that are created again are not counted"),
+    ),
+    "timeout": _RUN_DEADLINE,
+}
+_RESTARTS = "role:restartPolicy"
+
+_EXIT_CODE = Mechanism(
+    "`restartPolicy: ExitCode`",
+    {
+        **_OPERATOR,
+        "errors.retries: 0": in_object(_RESTARTS, "fails the job at exit codes 1 to 127"),
+        "errors.retries": nothing("ExitCode fails the job at exit codes 1 to 127", is_reported=True),
+    },
+)
+
+_ANY_ERROR = Mechanism(
+    "`restartPolicy: OnFailure` or `Always`",
+    {
+        **_OPERATOR,
+        "errors.retries": in_object("run:runPolicy.backoffLimit", "restarts of a container in its pod"),
+    },
+)
+
+_IN_PLACE = Mechanism(
+    "its own `OnFailure` or `Always`",
+    {
+        **_OPERATOR,
+        "interruptions.max": nothing("a failed pod fails the job", is_reported=True),
+        "errors.retries": in_object("run:runPolicy.backoffLimit", "restarts of a container in its pod"),
+    },
+)
+
+_NEVER = Mechanism(
+    "its own `Never`",
+    {
+        **_OPERATOR,
+        "interruptions.max": nothing("restartPolicy Never fails the job", is_reported=True),
+        "errors.retries: 0": in_object(_RESTARTS),
+        "errors.retries": nothing("restartPolicy Never fails the job"),
+    },
+)
+
+_ELASTIC = Mechanism(
+    "elastic",
+    {
+        **_OPERATOR,
+        "interruptions.max": in_object("run:elasticPolicy.maxRestarts", "errors count there too"),
+        "errors.retries": in_object("run:elasticPolicy.maxRestarts", "interruptions count there too"),
+    },
+)
+
+_MPI_EVICTED = Mechanism(
+    "`kubeflow.org/v1`",
+    {
+        **_OPERATOR,
+        "interruptions.max": nothing("an evicted worker fails the job", is_reported=True),
+        "errors.retries": nothing("the operator ignores restartPolicy"),
+        "timeout": nothing(),
+    },
+)
+
+_MPI_LAUNCHER = Mechanism(
+    "`kubeflow.org/v2beta1`",
+    {
+        **_OPERATOR,
+        "interruptions.max": in_object(
+            "run:runPolicy.backoffLimit", "restarts of the launcher, errors too; an evicted worker fails the job"
+        ),
+        "errors.retries": in_object("run:runPolicy.backoffLimit", "restarts of the launcher, interruptions too"),
+        "timeout": nothing(),
+    },
+)
 
 
 _RUN = "metadata.labels['training.kubeflow.org/job-name']"
@@ -58,7 +140,8 @@ class _Kind:
     ``on_demand_reason``: why a role stays on on-demand, by its name in lower case. ``container``: the name of the container that
     its webhook requires. ``restarts``: whether it honours a role's ``restartPolicy``. ``exit_code_only``: whether a failed pod
     fails the job unless the ``restartPolicy`` of its role is ExitCode. ``retries``: whether its default ``restartPolicy`` is
-    OnFailure, and not Never.
+    OnFailure, and not Never. ``is_elastic``: whether an elasticPolicy has torchrun start it. ``own``: fields of its
+    spec that other kinds have in runPolicy.
     """
 
     replicas: str
@@ -67,7 +150,9 @@ class _Kind:
     restarts: bool = True
     exit_code_only: bool = False
     retries: bool = False
-    mechanism: Mechanism = Mechanism.EXIT_CODE
+    is_elastic: bool = False
+    own: tuple[str, ...] = ()
+    mechanism: Mechanism = _EXIT_CODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +174,11 @@ _TF = {
     "master": "it coordinates, and decides whether the job succeeded",
     "ps": "every worker needs every parameter server",
 }
-_V1: Mapping[str, _Kind] = {
-    "TFJob": _Kind("tfReplicaSpecs", _TF, "tensorflow"),
-    "PyTorchJob": _Kind("pytorchReplicaSpecs", _MASTER, "pytorch", retries=True, mechanism=Mechanism.ANY_ERROR),
-    "XGBoostJob": _Kind("xgbReplicaSpecs", _MASTER, "xgboost", exit_code_only=True),
-    "PaddleJob": _Kind("paddleReplicaSpecs", _MASTER, "paddle", retries=True, mechanism=Mechanism.ANY_ERROR),
-    "JAXJob": _Kind("jaxReplicaSpecs", {}, "jax"),
-    "MPIJob": _Kind("mpiReplicaSpecs", _LAUNCHER, restarts=False, mechanism=Mechanism.MPI_EVICTED),
-}
 
 
-def _place_v1(ctx: PlaceContext) -> None:
-    kind = str(ctx.get("kind"))
-    table = _V1[kind]
+def _place_v1(ctx: PlaceContext, table: _Kind) -> None:
     elastic = ctx.get("spec", "elasticPolicy") is not None
-    members = _place_roles(
-        ctx, table, own=("cleanPodPolicy",) if kind == "MPIJob" else (), is_torch=elastic and kind == "PyTorchJob"
-    )
+    members = _place_roles(ctx, table, own=table.own, is_torch=elastic and table.is_elastic)
     spot = _on_spot(ctx, members)
     if not spot:
         return
@@ -130,7 +203,7 @@ def _place_v1(ctx: PlaceContext) -> None:
 
 
 def _place_mpi_v2(ctx: PlaceContext) -> None:
-    members = _place_roles(ctx, _Kind("mpiReplicaSpecs", _LAUNCHER, mechanism=Mechanism.MPI_LAUNCHER), own=())
+    members = _place_roles(ctx, _Kind("mpiReplicaSpecs", _LAUNCHER, mechanism=_MPI_LAUNCHER), own=())
     spot = _on_spot(ctx, members)
     if not spot:
         return
@@ -220,7 +293,7 @@ def _settle_restart(ctx: PlaceContext, table: _Kind, member: _Replica) -> str:
     path, policy = (*member.at, "restartPolicy"), member.placed.policy
     is_ended = policy.retries == 0 and policy.sources.get("errors.retries", BUILT_IN.source) != BUILT_IN.source
     if ctx.editor.get(path) is None and table.retries and not is_ended:
-        member.placed.report.mechanism = Mechanism.ANY_ERROR
+        member.placed.report.mechanism = _ANY_ERROR
         text = "restartPolicy OnFailure, the operator's default, stays: errors of the code are retried as interruptions are"
         ctx.add_finding(
             Level.NOTE, member.at, f"{member.name}: {text}; errors.retries 0 in the policy ends the job at an error"
@@ -231,7 +304,7 @@ def _settle_restart(ctx: PlaceContext, table: _Kind, member: _Replica) -> str:
         ctx.add_finding(Level.NOTE, member.at, f"{member.name}: {text}")
     in_force = write_unless_set(ctx, path, "ExitCode")
     if in_force == "ExitCode":
-        member.placed.report.mechanism = Mechanism.EXIT_CODE
+        member.placed.report.mechanism = _EXIT_CODE
         if policy.retries:
             text = f"errors.retries {policy.retries} has no effect here: ExitCode fails the job at any exit code of 1 to 127"
             ctx.add_finding(Level.WARNING, path, f"{member.name}: {text}")
@@ -240,11 +313,11 @@ def _settle_restart(ctx: PlaceContext, table: _Kind, member: _Replica) -> str:
             "an exit code of 1 to 127 fails the job"
         )
     if in_force == "Never" or table.exit_code_only:
-        member.placed.report.mechanism = Mechanism.NEVER if in_force == "Never" else Mechanism.IN_PLACE
+        member.placed.report.mechanism = _NEVER if in_force == "Never" else _IN_PLACE
         text = f"restartPolicy {in_force} stays (--replace-retries): an interruption with a notice fails the job"
         ctx.add_finding(Level.WARNING, path, f"{member.name}: {text}")
         return "the job fails; only if the node goes without notice, the pod is created again"
-    member.placed.report.mechanism = Mechanism.ANY_ERROR
+    member.placed.report.mechanism = _ANY_ERROR
     text = f"restartPolicy {in_force} stays (--replace-retries): errors of the code are retried as interruptions are"
     ctx.add_finding(Level.WARNING, path, f"{member.name}: {text}")
     return f"the pod is created again, as after any error (restartPolicy {in_force})"
@@ -254,7 +327,7 @@ def _settle_elastic(ctx: PlaceContext, spot: Sequence[_Replica]) -> None:
     """Write ``maxRestarts``, which counts lost members of an elastic job, and warn if worker-0 is the rendezvous."""
     policy, at = _largest(spot), ctx.at("spec", "elasticPolicy")
     for member in spot:
-        member.placed.report.mechanism = Mechanism.ELASTIC
+        member.placed.report.mechanism = _ELASTIC
     total = policy.max_interruptions + policy.retries
     in_force = write_unless_set(ctx, (*at, "maxRestarts"), total)
     if in_force != total:
@@ -344,14 +417,121 @@ def _settle_cleaning(ctx: PlaceContext) -> None:
         )
 
 
-def _wrong_version(ctx: PlaceContext) -> None:
-    text = f"{ctx.get('apiVersion')} has no {ctx.get('kind')} any more, so nothing is placed: write kubeflow.org/v1"
-    ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
+def _place_mpi(ctx: PlaceContext, table: _Kind) -> None:
+    if str(ctx.get("apiVersion")) == "kubeflow.org/v2beta1":
+        _place_mpi_v2(ctx)
+    else:
+        _place(ctx, table)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    **{("kubeflow.org/v1", kind): _place_v1 for kind in _V1},
-    ("kubeflow.org/v2beta1", "MPIJob"): _place_mpi_v2,
-    **{("kubeflow.org", kind): _wrong_version for kind in _V1},
+def _place(ctx: PlaceContext, table: _Kind) -> None:
+    if str(ctx.get("apiVersion")) == "kubeflow.org/v1":
+        _place_v1(ctx, table)
+    else:
+        text = f"{ctx.get('apiVersion')} has no {ctx.get('kind')} any more, so nothing is placed: write kubeflow.org/v1"
+        ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
+
+
+_RUN_POLICY = {
+    **dict.fromkeys(("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "managedBy", "suspend")),
+    "ttlSecondsAfterFinished": None,
+    "schedulingPolicy": dict.fromkeys(
+        ("minAvailable", "minResources", "priorityClass", "queue", "scheduleTimeoutSeconds")
+    ),
 }
-"""A kind of another version is reported, not placed."""
+_ELASTIC_FIELDS = {
+    **dict.fromkeys(("maxReplicas", "maxRestarts", "metrics", "minReplicas", "nProcPerNode", "standalone")),
+    **dict.fromkeys(("rdzvBackend", "rdzvConf", "rdzvHost", "rdzvId", "rdzvPort")),
+}
+_ROLE_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+_CLEANED = ("All", "Running", "None")
+
+
+def _retries(table: _Kind, more: Sequence[Words]) -> RetryFields:
+    """What a job retries.
+
+    Sources: the custom resource definitions of training-operator v1.9; mpi-operator v0.8, ``pkg/apis/kubeflow/validation``.
+    """
+    role = f"spec.{table.replicas}.*"
+    return RetryFields(
+        "spec.runPolicy.backoffLimit",
+        {"spec": ("runPolicy",), role: ("restartPolicy",), **levels_of_pods(f"{role}.template")},
+        {"spec.runPolicy": _RUN_POLICY, **({"spec.elasticPolicy": _ELASTIC_FIELDS} if table.is_elastic else {})},
+        (
+            Words(f"{role}.restartPolicy", _ROLE_POLICIES, "v1"),
+            *more,
+            Words("spec.runPolicy.cleanPodPolicy", _CLEANED),
+        ),
+    )
+
+
+def _pods_of_role(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a role at one time; of workers that may grow, the most."""
+    most = whole_number(value_at(data, ("spec", "elasticPolicy", "maxReplicas"))) if path[-2] == "Worker" else None
+    return replicas(data, path) if most is None else most
+
+
+def _kind(
+    name: str,
+    table: _Kind,
+    mechanisms: tuple[Mechanism, ...],
+    roles: tuple[str, ...],
+    place: Callable[[PlaceContext, _Kind], None] = _place,
+    words: Sequence[Words] = (),
+    **more: Any,
+) -> Kind:
+    return Kind(
+        group="kubeflow.org",
+        name=name,
+        version="v1",
+        takes_any_version=True,
+        place=lambda ctx: place(ctx, table),
+        places=(pods_at(f"spec.{table.replicas}.*.template", at_once=_pods_of_role),),
+        is_gang=True,
+        mechanisms=mechanisms,
+        retries=_retries(table, words),
+        reads=Reads.RUNS,
+        is_queued=True,
+        roles=roles,
+        container=table.container,
+        default_policy="OnFailure" if table.retries else "Never",
+        **{"page": f"training/{name.lower()}", "retry": Retry.ROLE, **more},
+    )
+
+
+_WITH_MASTER = ("Master", "Worker")
+_RESTARTED = (_EXIT_CODE, _ANY_ERROR, _NEVER)
+_RETRIED = (_ANY_ERROR, _EXIT_CODE, _NEVER, _ELASTIC)
+_TORCH = _Kind("pytorchReplicaSpecs", _MASTER, "pytorch", retries=True, is_elastic=True, mechanism=_ANY_ERROR)
+_PADDLE = _Kind("paddleReplicaSpecs", _MASTER, "paddle", retries=True, mechanism=_ANY_ERROR)
+_XGB = _Kind("xgbReplicaSpecs", _MASTER, "xgboost", exit_code_only=True)
+_MPI = _Kind("mpiReplicaSpecs", _LAUNCHER, restarts=False, own=("cleanPodPolicy",), mechanism=_MPI_EVICTED)
+
+KINDS = (
+    _kind(
+        "TFJob",
+        _Kind("tfReplicaSpecs", _TF, "tensorflow"),
+        _RESTARTED,
+        ("Chief", "Master", "PS", "Worker", "Evaluator"),
+    ),
+    _kind("PyTorchJob", _TORCH, _RETRIED, _WITH_MASTER),
+    _kind("XGBoostJob", _XGB, (_EXIT_CODE, _IN_PLACE, _NEVER), _WITH_MASTER),
+    _kind("PaddleJob", _PADDLE, _RETRIED, _WITH_MASTER),
+    _kind("JAXJob", _Kind("jaxReplicaSpecs", {}, "jax"), _RESTARTED, ("Worker",)),
+    _kind(
+        "MPIJob",
+        _MPI,
+        (_MPI_EVICTED, _MPI_LAUNCHER),
+        ("Launcher", "Worker"),
+        _place_mpi,
+        more_versions=("v2beta1",),
+        words=[
+            Words("spec.mpiReplicaSpecs.*.restartPolicy", ("Never", "OnFailure"), "v2beta1"),
+            Words("spec.cleanPodPolicy", _CLEANED),
+        ],
+        retry=Retry.OTHER,
+        makes=("Job",),
+        page="training/tfjob",
+    ),
+)
+"""A job of another version is reported, not placed."""

@@ -11,17 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import refuse_in_job
-from spotwright.kinds.jobset import IN_PLACE, SetMember, note_rendezvous, write_failure_policy
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.jobset import (
+    IN_PLACE,
+    MECHANISMS,
+    SET_FACTS,
+    SetMember,
+    note_rendezvous,
+    pods_of_set,
+    retries_of_set,
+    write_failure_policy,
+)
+from spotwright.kinds.kind import Kind, Reads, number_at, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import Enforcer, Fact, Mechanism, nothing
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.merging import place_merged, strategic, write
-from spotwright.placing.patch import Editor
+from spotwright.placing.patch import Editor, value_at
 from spotwright.placing.pod_spec import (
     JOB_FIELDS,
     METADATA,
@@ -51,6 +61,31 @@ __all__ = [
     "trainer_release",
     "without_own_entries",
 ]
+
+
+_IN_RUNTIME = Fact(Enforcer.KIND, note="the runtime, as its own policy says")
+
+_RUNTIME_DECIDES = Mechanism(
+    "the runtime's own failure policy",
+    {
+        **SET_FACTS,
+        "interruptions.max": nothing("the runtime decides", is_reported=True),
+        "errors.retries": nothing("the runtime decides"),
+        "timeout": nothing("the runtime decides"),
+        "pending_timeout": nothing(),
+    },
+    is_of_another=True,
+)
+
+_RUNTIME_PLACED = Mechanism(
+    "its runtime is placed in the same command",
+    {
+        **SET_FACTS,
+        **dict.fromkeys(("interruptions.max", "errors.retries", "timeout"), _IN_RUNTIME),
+        "pending_timeout": nothing(),
+    },
+    is_of_another=True,
+)
 
 
 MANAGER = "spotwright.dev/placement"
@@ -282,11 +317,11 @@ def settle_retries(
     if not ctx.writes(Group.RETRIES):
         for one in spot.values():
             one.report.after_interruption = RETRIES_STAY
-            one.report.mechanism = Mechanism.RUNTIME_DECIDES
+            one.report.mechanism = _RUNTIME_DECIDES
         return None
     kind, name = runtime.get(("kind",)), runtime.get(("metadata", "name"))
     failures = runtime.get(_FAILURES, None)
-    mechanism = Mechanism.RUNTIME_DECIDES
+    mechanism = _RUNTIME_DECIDES
     replaces = ctx.options.replace_retries and not ctx.is_input(runtime)
     if isinstance(failures, dict) and not replaces:
         sentence = f"the failure policy of {kind} {name} decides"
@@ -295,7 +330,7 @@ def settle_retries(
         _bound(ctx, release, failures, list(spot.values()))
     elif ctx.is_input(runtime):
         sentence = f"the failure policy that is written into {kind} {name} ({runtime.file}) decides"
-        mechanism = Mechanism.RUNTIME_PLACED
+        mechanism = _RUNTIME_PLACED
     elif ctx.add is None:
         sentence = _alone(ctx, kind, name)
     else:
@@ -779,8 +814,57 @@ def _place_runtime(ctx: PlaceContext) -> None:
     note_rendezvous(ctx, jobs, members)
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("trainer.kubeflow.org", "TrainJob"): _place_trainjob,
-    ("trainer.kubeflow.org", "TrainingRuntime"): _place_runtime,
-    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): _place_runtime,
-}
+def _runtime_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The runtime of a TrainJob."""
+    runtime = spec.get("runtimeRef")
+    runtime = runtime if isinstance(runtime, dict) else {}
+    yield str(runtime.get("kind") or "ClusterTrainingRuntime"), runtime.get("name")
+
+
+def _pods_of_runtime(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a replicated job of a runtime: of the trainer as many as nodes. Source: kubeflow/trainer, ``pkg/runtime``."""
+    labels = value_at(data, (*path[:-2], "metadata", "labels")) or {}
+    if labels.get(_ANCESTOR) == "trainer":
+        return number_at(data, ("spec", "mlPolicy", "numNodes"))
+    return pods_of_set(data, path)
+
+
+def _nodes(data: Mapping[str, Any], _path: Path) -> int | None:
+    """The nodes that a TrainJob asks for; without them its runtime tells it, which is another object."""
+    return whole_number(value_at(data, ("spec", "trainer", "numNodes")))
+
+
+_SET = "template.spec.replicatedJobs.*.template.spec.template"
+_kind = partial(Kind, group="trainer.kubeflow.org", version="v1alpha1")
+_of_runtime = partial(
+    _kind,
+    place=_place_runtime,
+    places=(pods_at(f"spec.{_SET}", job=1, at_once=_pods_of_runtime),),
+    is_gang=True,
+    mechanisms=MECHANISMS,
+    reads=Reads.OBJECTS,
+    page_of_retries="jobset",
+    top=("spec", "template", "spec"),
+    retries=retries_of_set("spec.template.spec"),
+)
+
+KINDS = (
+    _kind(
+        name="TrainJob",
+        place=_place_trainjob,
+        places=(
+            pods_at("spec.podSpecOverrides.*", "H", at_once=_nodes),
+            pods_at("spec.podTemplateOverrides.*.spec", "H", at_once=_nodes),
+            pods_at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H", at_once=_nodes),
+        ),
+        is_gang=True,
+        mechanisms=(*MECHANISMS, _RUNTIME_DECIDES, _RUNTIME_PLACED),
+        reads=Reads.RUNS,
+        hands_down=True,
+        page="trainjob",
+        references=_runtime_of,
+        is_queued=True,
+    ),
+    _of_runtime(name="TrainingRuntime", may_change=True, page="trainingruntime"),
+    _of_runtime(name="ClusterTrainingRuntime", is_cluster_wide=True, page="clustertrainingruntime"),
+)

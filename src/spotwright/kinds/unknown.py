@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spotwright.errors import InputError
-from spotwright.kinds.kind import SERVED, facts_of, served_version
+from spotwright.kinds.kind import group_of, kind_of, placed_kind
 from spotwright.placing.context import Finding, Level, PlaceContext, name_of
 from spotwright.placing.documents import Document, Path, show
 from spotwright.placing.patch import value_at
@@ -117,8 +117,8 @@ _NAMED_FOR_GOOD = frozenset({("apps", "StatefulSet")})
 def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
     template = path[:-1] if path[-1] == "spec" and len(path) > 1 else None
     policy_path = f"{ctx.name}/{name}" if name else ctx.name
-    group = str(ctx.get("apiVersion")).rpartition("/")[0]
-    own = "" if (group, ctx.get("kind")) in _NAMED_FOR_GOOD else str(ctx.get("metadata", "name") or "")
+    api_version = str(ctx.get("apiVersion"))
+    own = "" if (group_of(api_version), ctx.get("kind")) in _NAMED_FOR_GOOD else str(ctx.get("metadata", "name") or "")
     return Role(
         show(path),
         policy_path,
@@ -126,13 +126,13 @@ def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
         ctx.at(*template) if template is not None else None,
         holder=not _has_containers(ctx.get(), path),
         run=own or "metadata.name",
-        duty=_duty(group, str(ctx.get("kind"))),
+        duty=_duty(api_version, str(ctx.get("kind"))),
     )
 
 
-def _duty(group: str, kind: str) -> Duty:
+def _duty(api_version: str, kind: str) -> Duty:
     """What the pods that a user names are for: work, unless all pods of the kind serve, or run on every node."""
-    known = {one.duty for one in facts_of(group, kind).places}
+    known = {one.duty for one in kind_of(api_version, kind).places}
     return known.pop() if known in ({Duty.SERVING}, {Duty.SYSTEM}) else Duty.WORKER
 
 
@@ -172,20 +172,21 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
     named = f"{kind} {name}".rstrip()
     text = f"{named} ({api_version}): this kind is not placed; it stays unchanged"
     level = Level.NOTE
-    if kind in SERVED and not api_version:
+    placed = placed_kind(kind)
+    if placed is not None and not api_version:
         level, text = (
             Level.WARNING,
-            f"{named} has no apiVersion: write {SERVED[kind]}; it stays unchanged",
+            f"{named} has no apiVersion: write {placed.api_version}; it stays unchanged",
         )
     elif kind == "List" or (kind.endswith("List") and document.node(("items",)) is not None):
         text = f"{named} ({api_version}) has no items, or they are no list: nothing is placed"
-    elif kind in SERVED or _has_pods(document.get((), None)):
+    elif placed is not None or _has_pods(document.get((), None)):
         hint = "name the path of its pod spec with --pod-path"
         if patterns:
             hint = f"no pod spec at {' or '.join(map(pattern_text, patterns))}: {hint}"
-        if kind in SERVED:
+        if placed is not None:
             article = "an" if kind[0] in "AEIO" else "a"
-            hint = f"{article} {kind} of {SERVED[kind]} is placed; of this one, {hint}"
+            hint = f"{article} {kind} of {placed.api_version} is placed; of this one, {hint}"
         level, text = Level.WARNING, f"{text} ({hint})"
     yield Finding(level, document.file, document.line(("kind",)), ("kind",), text, f"{kind} ({api_version})")
 
@@ -209,16 +210,9 @@ def _has_pods(value: Any) -> bool:
     return isinstance(value, list) and any(_has_pods(item) for item in value)
 
 
-_CHECK_VERSION_THEMSELVES = frozenset(
-    {"CronJob", "Experiment", "MPIJob", "Pipeline", "PipelineRun", "RayCluster", "RayJob", "TaskRun"}
-)
-"""Kinds whose modules report a wrong version, or that are served in several."""
-
-
 def warn_of_version(ctx: PlaceContext, api_version: str, kind: str) -> None:
     """Warn of a version that no API server knows; the kind is placed nevertheless."""
-    served = served_version(api_version, kind) or api_version
-    if api_version != served and kind not in _CHECK_VERSION_THEMSELVES and not api_version.startswith("kubeflow.org/"):
-        ctx.add_finding(
-            Level.WARNING, ctx.at("apiVersion"), f"no API server knows {kind} of {api_version}: write {served}"
-        )
+    record = kind_of(api_version, kind)
+    if record.version and api_version != record.api_version and not record.takes_any_version:
+        text = f"no API server knows {kind} of {api_version}: write {record.api_version}"
+        ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)

@@ -16,14 +16,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import INTERRUPTED_CODES, KILLED, REFUSED
-from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.kind import Kind, RetryFields, Words, levels_of_pods, pods_at, replicas
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -35,6 +36,31 @@ from spotwright.placing.retries import (
 )
 
 __all__ = ["KINDS"]
+
+
+_FACTS: Mapping[str, Fact] = {
+    **POD_FACTS,
+    **waits("Volcano restarts at once"),
+    "interruptions.max": in_object("job:maxRetry", "the count that fails the Job; errors count there too"),
+    "errors.retries: 0": Fact(Enforcer.KIND, note="Volcano, by default"),
+    "errors.retries": in_object("job:maxRetry", "the count that fails the Job; interruptions count there too"),
+    "timeout": in_object("pod:activeDeadlineSeconds", "for each pod"),
+}
+
+_VOLCANO = Mechanism("", _FACTS)
+
+_VOLCANO_ENDS = Mechanism(
+    "its own policy ends the Job",
+    {**_FACTS, "interruptions.max": nothing("its own policy ends the Job", is_reported=True)},
+)
+
+_VOLCANO_OWN = Mechanism(
+    "its own policies decide about errors",
+    {
+        **_FACTS,
+        **dict.fromkeys(("errors.retries: 0", "errors.retries"), nothing("its own policies decide", is_reported=True)),
+    },
+)
 
 
 _RUN = "metadata.labels['volcano.sh/job-name']"
@@ -124,7 +150,7 @@ def _place_task(ctx: PlaceContext, at: Path, index: int, count: int) -> _Task:
     )
     placed = place_pod(ctx, role)
     placed.report.frozen = _FROZEN
-    placed.report.mechanism = Mechanism.VOLCANO
+    placed.report.mechanism = _VOLCANO
     placed.report.anchor("job", ctx.editor, at)
     placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
     return _Task(path, name, placed)
@@ -169,7 +195,7 @@ def _report(ctx: PlaceContext, at: Path, task: _Task, limit: Any, restart: str) 
     task.placed.report.after_interruption = text
     ending = next((one for one in (evicted, *killed.values()) if one and one not in _RESTARTS), "")
     if ending:
-        task.placed.report.mechanism = Mechanism.VOLCANO_ENDS
+        task.placed.report.mechanism = _VOLCANO_ENDS
         text = f"{task.name}: its own policy with action {ending} stays: an interruption ends the Job; write {restart}"
         ctx.add_finding(Level.WARNING, (*task.at, "name"), text)
     left = [str(code) for code, one in killed.items() if not one]
@@ -291,7 +317,7 @@ def _settle_errors(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> bool:
             text += " has no effect"
         else:
             continue
-        task.placed.report.mechanism = Mechanism.VOLCANO_OWN
+        task.placed.report.mechanism = _VOLCANO_OWN
         ctx.add_finding(Level.WARNING, (*task.at, "name"), text)
     return restarted
 
@@ -311,7 +337,55 @@ def _what_happens(action: str, limit: Any) -> str:
     return f"{what}, counted against maxRetry {limit}, which fails the Job when the count reaches it"
 
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = {
-    ("batch.volcano.sh", "Job"): _place_job,
-    ("batch.volcano.sh", "CronJob"): _place_cron_job,
-}
+_POLICIES = [dict.fromkeys(("action", "event", "events", "exitCode", "timeout"))]
+_EVENTS = (
+    *("*", "PodPending", "PodRunning", "PodFailed", "PodEvicted", "Unknown", "TaskCompleted", "TaskFailed"),
+    *("OutOfSync", "CommandIssued", "JobUpdated"),
+)
+_ACTIONS = (
+    *("AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob"),
+    *("CompleteJob", "ResumeJob", "SyncJob", "EnqueueJob"),
+)
+
+
+def _retries(top: str) -> RetryFields:
+    """What a Job spec at this path retries.
+
+    Sources: the custom resource definitions of volcano v1.15; ``pkg/apis/bus/v1alpha1/actions.go``.
+    """
+    above: dict[str, tuple[str, ...]] = {} if top == "spec" else {"spec": ()}
+    levels = dict.fromkeys((top, f"{top}.tasks.*"), ("maxRetry", "policies"))
+    policies = (f"{top}.policies", f"{top}.tasks.*.policies")
+    words = (("event", _EVENTS), ("events.*", _EVENTS), ("action", _ACTIONS))
+    return RetryFields(
+        f"{top}.maxRetry",
+        {**above, **levels, **levels_of_pods(f"{top}.tasks.*.template")},
+        dict.fromkeys(policies, _POLICIES),
+        tuple(Words(f"{policy}.*.{field}", values) for policy in policies for field, values in words),
+    )
+
+
+_kind = partial(
+    Kind,
+    group="batch.volcano.sh",
+    version="v1alpha1",
+    is_gang=True,
+    mechanisms=(_VOLCANO, _VOLCANO_ENDS, _VOLCANO_OWN),
+)
+
+KINDS = (
+    _kind(
+        name="Job",
+        place=_place_job,
+        retries=_retries("spec"),
+        places=(pods_at("spec.tasks.*.template", at_once=replicas),),
+        page="volcanojob",
+    ),
+    _kind(
+        name="CronJob",
+        place=_place_cron_job,
+        may_change=True,
+        retries=_retries("spec.jobTemplate.spec"),
+        places=(pods_at("spec.jobTemplate.spec.tasks.*.template", at_once=replicas),),
+    ),
+)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from textwrap import dedent, indent
 from typing import Any, NamedTuple, TypeAlias
 
+from spotwright.kinds.kind import kind_in
 from spotwright.linter.python_source import PythonFile
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pipeline, Pods
@@ -212,11 +213,11 @@ def training_job(
     worker: str, *, role: str = "", kind: str = "TFJob", container: str = "tensorflow", spec: str = ""
 ) -> str:
     """A job of the training operator with a worker: the lines of its pod spec, of its role, and of the job's spec."""
-    field = {"TFJob": "tf", "PyTorchJob": "pytorch", "MPIJob": "mpi"}[kind]
+    field = kind_in("kubeflow.org", kind).places[0].steps[1]
     return (
         f"apiVersion: kubeflow.org/v1\nkind: {kind}\nmetadata:\n  name: mnist\nspec:\n"
         + _lines(spec, 2)
-        + f"  {field}ReplicaSpecs:\n    Worker:\n      replicas: 2\n"
+        + f"  {field}:\n    Worker:\n      replicas: 2\n"
         + _lines(role, 6)
         + "      template:\n"
         + _lines(_SAFE, 8)

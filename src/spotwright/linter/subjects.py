@@ -16,14 +16,15 @@ from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
-from spotwright.kinds.kind import PodPlace, Retry, facts_of
+from spotwright.kinds.kind import Kind, PodPlace, Retry, kind_of
+from spotwright.kinds.situation import PodGroup, pod_groups
 from spotwright.kinds.spark import selector_of
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
-from spotwright.placing.context import DEFAULT_QUEUE, QUEUE_LABEL, SPOT_LABEL, hook_of, is_defaulted, name_of
+from spotwright.placing.context import DEFAULT_QUEUE, QUEUE_LABEL, SPOT_LABEL, hook_of, name_of
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import value_at
@@ -47,11 +48,9 @@ __all__ = [
     "items_of",
     "mapping_at",
     "mapping_of",
-    "matching",
     "objects_in",
     "pipeline_of",
     "pipeline_pods",
-    "pods_at_once",
     "pods_of",
     "reach_of",
     "role_duty",
@@ -94,23 +93,6 @@ def texts_of(value: Any) -> Iterator[str]:
     for item in [value] if isinstance(value, str) else items_of(value):
         if isinstance(item, str):
             yield item
-
-
-def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Path]:
-    """The paths of the values that a pattern leads to: ``*`` is every item of a list or every key of a mapping."""
-    if not pattern:
-        yield path
-        return
-    step, rest = pattern[0], pattern[1:]
-    if step != "*":
-        if isinstance(value, dict) and value.get(step) is not None:
-            yield from matching(value[step], rest, (*path, step))
-    elif isinstance(value, dict):
-        for key, child in value.items():
-            yield from matching(child, rest, (*path, key))
-    else:
-        for index, child in enumerate(items_of(value)):
-            yield from matching(child, rest, (*path, index))
 
 
 _TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
@@ -190,9 +172,14 @@ class KubeObject:
         return own or (self.outer is not None and self.outer.is_placed)
 
     @property
+    def record(self) -> Kind:
+        """What is known of its kind."""
+        return kind_of(self.api_version, self.kind)
+
+    @property
     def has_default_queue(self) -> bool:
         """Whether the file has the LocalQueue into which Kueue puts work of its kind and namespace that names no queue."""
-        queue = self.find("LocalQueue", DEFAULT_QUEUE) if is_defaulted(self.api_version, self.kind, {}) else None
+        queue = self.find("LocalQueue", DEFAULT_QUEUE) if self.record.is_queued else None
         return queue is not None and len({queue.namespace, self.namespace} - {""}) < 2
 
     @property
@@ -228,7 +215,7 @@ def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
         beside.add(found)
         yield found
         trial = found.get(*_TRIAL)
-        if (found.group, found.kind) == ("kubeflow.org", "Experiment") and isinstance(trial, dict):
+        if found.record.makes_trials and isinstance(trial, dict):
             yield KubeObject(document, found.at(*_TRIAL), trial, found, beside)
 
 
@@ -378,7 +365,8 @@ class Pods:
     """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` those of the parts of a holder.
 
     ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
-    ``job`` is the path of the Job spec around them. ``label`` names them in messages.
+    ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``at_once`` is that of
+    :class:`~spotwright.kinds.situation.PodGroup`.
     """
 
     document: Source
@@ -397,6 +385,12 @@ class Pods:
     job: Path | None = None
     where: Mapping[str, Path] | None = None
     is_placed: bool = False
+    at_once: int | None = None
+
+    @property
+    def are_several(self) -> bool:
+        """Whether the object says that several of them are there at once."""
+        return self.at_once is not None and self.at_once > 1
 
     @property
     def on_spot(self) -> bool:
@@ -503,34 +497,20 @@ def init_containers(pods: Pods) -> Iterator[Container]:
         yield Container(pods.at("initContainers", index), mapping_of(value))
 
 
-def pods_at_once(pods: Pods) -> int:
-    """How many pods of one template work at the same time, as far as the object says; 1 if it does not."""
-    around = mapping_at(pods.document.get(()), *pods.spec[:-2])
-    counts = [around.get(name) for name in ("replicas", "parallelism", "minReplicas")]
-    if pods.job is not None:
-        counts.append(mapping_at(pods.document.get(()), *pods.job).get("parallelism"))
-        counts.append(mapping_at(pods.document.get(()), *pods.job[:-2]).get("replicas"))  # of a job in a set
-    if pods.owner is not None and pods.form == "H":
-        counts.append(mapping_at(pods.owner.value, "spec", "executor").get("instances"))
-    return max((count for count in counts if is_whole(count) and count is not None), default=1)
-
-
 def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
     """The pods of an object; an error with the line, in place of pods whose fields have another shape."""
-    facts = facts_of(owner.group, owner.kind)
+    record = owner.record
     if owner.group == "argoproj.io":
-        yield from _argo(owner, facts.places[:1], settings)
+        yield from _argo(owner, record.places[:1], settings)
         return
-    for place in facts.places:
-        for path in matching(owner.value, place.steps):
-            found = _read(owner, place, path, facts.retry, settings)
-            if found is not None:
-                yield found
+    for group in pod_groups(owner.value):
+        found = _read(owner, group, record.retry, settings)
+        if found is not None:
+            yield found
 
 
-def _read(
-    owner: KubeObject, place: PodPlace, path: Path, retry: Retry, settings: Settings
-) -> Pods | ManifestError | None:
+def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) -> Pods | ManifestError | None:
+    place, path = group.place, group.path
     holder = owner.mapping(*path)
     if place.form == "T" and not isinstance(holder.get("spec"), dict):
         return None  # the rule on fields at the wrong level says so
@@ -567,6 +547,7 @@ def _read(
         owner.at(*path[:-1]) if place.job else None,
         moved or None,
         is_placed=owner.is_placed,
+        at_once=group.at_once,
     )
 
 
@@ -625,7 +606,7 @@ def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty
     wish = mapping_at(owner.value, "metadata", "labels").get(SPOT_LABEL)
     if duty is Duty.WORKER and hook_of(owner.value.get("metadata")) and wish is None:
         return Duty.HOOK
-    if duty is Duty.SERVING and owner.group == "apps":
+    if duty is Duty.SERVING and owner.record.may_work:
         labels = {**mapping_at(owner.value, "metadata", "labels"), **mapping_of(metadata.get("labels"))}
         is_worker = labels.get(_ROLE_LABEL) == "worker" or labels.get(SPOT_LABEL) not in (None, "never")
         return Duty.WORKER if is_worker else Duty.SERVING

@@ -16,7 +16,7 @@ from typing import Any
 from spotwright.config import Config, matches, nearest_path
 from spotwright.errors import ConfigError, InputError
 from spotwright.kfp.placed_record import VERSION, digest, value_digest
-from spotwright.kinds.kind import PlaceObject, find_kind
+from spotwright.kinds.kind import PlaceObject, kind_of
 from spotwright.kinds.unknown import find_pod_specs, pass_through, pattern_text, place_at
 from spotwright.manifests.objects import ObjectRules
 from spotwright.manifests.record import (
@@ -295,7 +295,7 @@ def refusal_of(document: Document, config: Config, references: References) -> In
         return None
     rules = ObjectRules(config, references, PlaceOptions(only_explain=True), Additions().add)
     try:
-        place = find_kind(api_version, kind)
+        place = kind_of(api_version, kind).place
         if place is not None:
             rules.apply(place, _editor(document), [], [])
     except (ManifestError, ConfigError) as error:
@@ -317,7 +317,7 @@ def _how_to_place(document: Document, api_version: str, kind: str, work: _Work) 
     ``None`` if its kind is not known and no path leads to a pod spec. Kinds that are never placed by themselves are placed at
     the paths alone.
     """
-    place = find_kind(api_version, kind)
+    place = kind_of(api_version, kind).place
     paths: list[Path] = []
     for pattern in work.options.pod_paths:
         found = find_pod_specs(document.get((), None), [pattern], may_be_partial=place is None)

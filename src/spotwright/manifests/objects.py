@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spotwright.config import Config
-from spotwright.kinds.kind import PlaceObject, find_kind
+from spotwright.kinds.kind import PlaceObject, kind_of
 from spotwright.kinds.unknown import warn_of_version
 from spotwright.manifests.record import annotations_at
 from spotwright.model.policy import BUILT_IN, Deadline, Policy
@@ -28,7 +28,7 @@ from spotwright.placing.context import (
     name_of,
 )
 from spotwright.placing.documents import References
-from spotwright.placing.enforcement import Enforcer, Mechanism
+from spotwright.placing.enforcement import NODES_ONLY, Enforcer
 from spotwright.placing.patch import Editor, Steps, data_document, json_patch
 from spotwright.placing.pod_spec import METADATA, check
 from spotwright.placing.retries import no_interruption_text
@@ -81,7 +81,7 @@ def _is_lost(role: RoleReport, name: str, options: PlaceOptions) -> bool:
     enforced = role.enforcement[name]
     is_kept = enforced.by in (Enforcer.OBJECT, Enforcer.KIND)
     if options.has_webhook:
-        of_runtime = role.mechanism in (Mechanism.RUNTIME_DECIDES, Mechanism.RUNTIME_PLACED)
+        of_runtime = role.mechanism.is_of_another
         is_kept |= enforced.by is Enforcer.CONTROLLER or (of_runtime and name in _HELD_BY_JOB_SET)
     return role.policy.spot is not None and not is_kept and not enforced.is_silent
 
@@ -154,6 +154,7 @@ class ObjectRules:
             find_all=self.references.find_all,
             is_input=self.references.is_input,
             add=self.add,
+            is_queued=_is_queued,
         )
         check(ctx, ctx.at("metadata"), METADATA)
         hook = ctx.hook
@@ -163,7 +164,7 @@ class ObjectRules:
         place(ctx)
         for role in roles[before:]:
             if hook and role.on_demand_reason == hook:
-                role.mechanism = Mechanism.NODES_ONLY
+                role.mechanism = NODES_ONLY
                 role.after_interruption = no_interruption_text(role.policy)
         findings += settle(roles[before:], editor.document.file, self.options)
 
@@ -196,7 +197,7 @@ def place_object(
     ``beside`` are objects that this one refers to (a training runtime). ``place`` replaces the rules of the object's kind. An
     object of a kind without rules has an empty patch. ``steps`` limits the work: beyond it :class:`TooMuchWork` is raised.
     """
-    rules_of_kind = place or find_kind(str(data.get("apiVersion", "")), str(data.get("kind", "")))
+    rules_of_kind = place or kind_of(str(data.get("apiVersion", "")), str(data.get("kind", ""))).place
     if rules_of_kind is None:
         return PlacedObject([], data)
     editor = Editor(data_document(data, _name(data)), steps=steps or Steps())
@@ -210,6 +211,10 @@ def place_object(
     if editor.changes == marked:
         return placed
     return PlacedObject(json_patch(editor), editor.result(), placed.findings, placed.roles)
+
+
+def _is_queued(api_version: str, kind: str) -> bool:
+    return kind_of(api_version, kind).is_queued
 
 
 def _name(data: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ import yaml
 from spotwright import config as configuration
 from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
+from spotwright.kinds.kind import Kind, all_kinds
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.manifests.files import PlacedFile, place_text, unmatched_patterns, unplace_text
 from spotwright.placing.context import Group, Level, PlaceOptions
@@ -152,7 +153,6 @@ class _JsonBody:
 
 _GROUP, _VERSION = "trainer.kubeflow.org", "v1alpha1"
 _DEFAULT_RUNTIME = "torch-distributed"  # the SDK's own
-_KINDS = {"TrainingRuntime": "trainingruntimes", "ClusterTrainingRuntime": "clustertrainingruntimes"}
 _ALIASES = {"gpu": "nvidia.com/gpu", "storage": "ephemeral-storage"}  # of the SDK, for resources
 _LOWER = frozenset({"cpu", "memory", *_ALIASES})
 _RUN = "SPOTWRIGHT_RUN"
@@ -239,18 +239,24 @@ def _runtime(given: Any, backend: Any) -> Mapping[str, Any]:
         )
         raise InputError(text)
     api_error: Any = import_module("kubernetes.client").ApiException  # the SDK's own client
-    for kind, plural in _KINDS.items():
+    for kind in _runtimes():
         try:
-            if kind == "TrainingRuntime":
-                manifest = api.get_namespaced_custom_object(_GROUP, _VERSION, backend.namespace, plural, name)
+            if kind.is_cluster_wide:
+                manifest = api.get_cluster_custom_object(_GROUP, _VERSION, kind.plural, name)
             else:
-                manifest = api.get_cluster_custom_object(_GROUP, _VERSION, plural, name)
+                manifest = api.get_namespaced_custom_object(_GROUP, _VERSION, backend.namespace, kind.plural, name)
         except api_error as error:
             if error.status != 404:
                 raise InputError(f"runtime {name} cannot be read: {error.status} {error.reason}") from error
             continue
-        return {"apiVersion": f"{_GROUP}/{_VERSION}", "kind": kind, **manifest}
+        return {"apiVersion": f"{_GROUP}/{_VERSION}", "kind": kind.name, **manifest}
     raise InputError(f"there is no runtime {name}: pass the runtime of train(runtime=...)")
+
+
+def _runtimes() -> list[Kind]:
+    """The kinds of runtimes, first that of a namespace."""
+    found = [kind for kind in all_kinds().values() if kind.group == _GROUP and kind.page_of_retries]
+    return sorted(found, key=lambda kind: kind.is_cluster_wide)
 
 
 def _set_environment(trainer: Any, environment: Any, name: str) -> set[str]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spotwright.kfp.placed_record import VERSION, digest, value_digest
+from spotwright.kinds.kind import kind_of
 from spotwright.placing.documents import MISSING, Document, Path, parse
 from spotwright.placing.patch import Edit, Editor, Splice, is_same, value_at
 from spotwright.placing.yaml_writer import Removal, apply, in_brief, inline, is_quoted, remove, splices
@@ -58,10 +59,8 @@ def annotations_at(data: Any) -> Path:
     the suggestion service, which must carry nothing of ours (katib v0.19.0, ``experiment/suggestion/suggestion.go`` and
     ``suggestion/composer/composer.go`` of ``pkg/controller.v1beta1``).
     """
-    if value_at(data, ("kind",)) != "Experiment" or not isinstance(value_at(data, TRIAL), dict):
-        return AT[:-1]
-    is_of_katib = str(value_at(data, ("apiVersion",), "")).startswith("kubeflow.org/")
-    return (*TRIAL, *AT[:-1]) if is_of_katib else AT[:-1]
+    record = kind_of(str(value_at(data, ("apiVersion",), "")), str(value_at(data, ("kind",))))
+    return (*TRIAL, *AT[:-1]) if record.makes_trials and isinstance(value_at(data, TRIAL), dict) else AT[:-1]
 
 
 FIXED_AT: Path = ("metadata", "annotations", "spotwright.dev/fixed")

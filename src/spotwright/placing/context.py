@@ -29,7 +29,7 @@ from spotwright.placing.enforcement import (
     BY_QUOTA,
     IN_A_QUEUE,
     IN_A_REVERSED_QUEUE,
-    TABLE,
+    PODS_ONLY,
     Anchor,
     Enforced,
     Mechanism,
@@ -48,7 +48,6 @@ __all__ = [
     "PlaceOptions",
     "RoleReport",
     "hook_of",
-    "is_defaulted",
     "name_of",
     "own_layer",
 ]
@@ -60,19 +59,6 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 DEFAULT_QUEUE = "default"
 """The LocalQueue of work that names none, where its namespace has one of this name. Source: Kueue, "Setup default LocalQueue"."""
-
-_DEFAULTED: Mapping[str, frozenset[str]] = {
-    "batch": frozenset({"CronJob", "Job"}),
-    "jobset.x-k8s.io": frozenset({"JobSet"}),
-    "kubeflow.org": frozenset({"JAXJob", "MPIJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"}),
-    "ray.io": frozenset({"RayCluster", "RayCronJob", "RayJob", "RayService"}),
-    "trainer.kubeflow.org": frozenset({"TrainJob"}),
-}
-"""The kinds by group to which Kueue gives the default queue: those that it manages as it is installed, and what makes them.
-
-Pods and Deployments are left out: Kueue manages them only where its administrator says so. Source: kubernetes-sigs/kueue,
-``config/components/manager/controller_manager_config.yaml``.
-"""
 
 _FIRST_DEFAULTED = (0, 12)  # of Kueue: the feature LocalQueueDefaulting is on since this release
 
@@ -187,7 +173,7 @@ class RoleReport:
     is_queue_reversed: bool = False
     on_spot: bool = False
     on_demand_reason: str = ""
-    mechanism: Mechanism = Mechanism.PODS_ONLY
+    mechanism: Mechanism = PODS_ONLY
     anchors: dict[str, Anchor] = field(default_factory=dict)
     enforcement: Mapping[str, Enforced] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
@@ -204,7 +190,7 @@ class RoleReport:
             return IN_A_REVERSED_QUEUE if self.is_queue_reversed else IN_A_QUEUE
         if self.queue and self.on_spot and name in ("fall_back_after", "pending_timeout"):
             return BY_QUOTA
-        return resolve_fact(TABLE[self.mechanism], name, self.policy, self.anchors, on_spot=self.on_spot)
+        return resolve_fact(self.mechanism.facts, name, self.policy, self.anchors, on_spot=self.on_spot)
 
     def settle(self, names: Iterable[str]) -> None:
         """Keep who enforces these fields, and let the object go."""
@@ -226,6 +212,10 @@ def _find_none(_kind: str) -> Sequence[Document]:
     return ()
 
 
+def _is_never_queued(_api_version: str, _kind: str) -> bool:
+    return False
+
+
 def _is_no_input(_document: Document) -> bool:
     return False
 
@@ -237,6 +227,7 @@ class PlaceContext:
     ``base`` is its path in the document: ``()``, or that of a Katib trial. ``owner`` is the policy path of the object around it
     (an experiment), ``outer`` that object's context. ``reported`` has this object's findings, so that none is reported twice.
     ``is_input``: whether the command places a document too. ``add`` is ``None`` where no documents can be added.
+    ``is_queued``: whether Kueue gives work of an apiVersion and a kind the default queue of its namespace.
     """
 
     editor: Editor
@@ -251,6 +242,7 @@ class PlaceContext:
     find_all: FindAll = _find_none
     is_input: Callable[[Document], bool] = _is_no_input
     add: AddDocument | None = None
+    is_queued: Callable[[str, str], bool] = _is_never_queued
     outer: PlaceContext | None = None
 
     def at(self, *steps: str | int) -> Path:
@@ -300,9 +292,8 @@ class PlaceContext:
     def default_queue(self) -> Document | None:
         """The LocalQueue that admits the object because it names none; ``None`` if the files have no such one."""
         labels = self.get("metadata", "labels", default=None) or {}
-        if labels.get(QUEUE_LABEL) or not is_defaulted(
-            str(self.get("apiVersion")), str(self.get("kind")), self.config.target
-        ):
+        is_queued = self.is_queued(str(self.get("apiVersion")), str(self.get("kind")))
+        if labels.get(QUEUE_LABEL) or not is_queued or not _defaults_queues(self.config.target):
             return None
         found = self.find("LocalQueue", DEFAULT_QUEUE, self.namespace)
         is_of_kueue = found is not None and str(found.get(("apiVersion",), "")).startswith("kueue.x-k8s.io/")
@@ -455,11 +446,10 @@ def _from_json(text: Any) -> Any:
     raise ValueError(f'{POLICY_ANNOTATION} is not JSON ({where}): write it as {{"spot": "prefer"}}')
 
 
-def is_defaulted(api_version: str, kind: str, target: Mapping[str, str]) -> bool:
-    """Whether Kueue gives work of this kind the default queue of its namespace. ``target`` may have the release of Kueue."""
+def _defaults_queues(target: Mapping[str, str]) -> bool:
+    """Whether Kueue gives work a default queue. ``target`` may have the release of Kueue."""
     release = str(target.get("kueue", "")).split(".")[:2]
-    is_new = len(release) < 2 or tuple(map(int, release)) >= _FIRST_DEFAULTED
-    return is_new and kind in _DEFAULTED.get(api_version.rpartition("/")[0], ())
+    return len(release) < 2 or tuple(map(int, release)) >= _FIRST_DEFAULTED
 
 
 def hook_of(metadata: Any) -> str:

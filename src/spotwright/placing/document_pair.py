@@ -21,7 +21,7 @@ from spotwright.yaml_composer import MappingNode, join
 __all__ = ["AT", "EXECUTORS", "KIND", "PIPELINE", "PLATFORMS", "PipelinePair", "objects_of"]
 
 
-KIND = ("kfp", "PipelineSpec")
+KIND = ("kfp/v1", "PipelineSpec")
 """The group and kind under which the pair is listed among the kinds; its documents have none."""
 
 PIPELINE: Path = (0,)

@@ -22,7 +22,6 @@ from spotwright.cluster.admit_objects import Outcome
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod, why_unplaced_retries
 from spotwright.config import Config
-from spotwright.kinds.kind import SERVED
 
 POOL = "kubernetes.azure.com/agentpool"
 NODE_NAME = "workflows.argoproj.io/node-name"
@@ -259,7 +258,7 @@ def test_only_pods_of_runs_without_a_policy_are_looked_at() -> None:
     for api_version, kind in (("apps/v1", "ReplicaSet"), ("apps/v1", "DaemonSet"), ("apps/v1", "StatefulSet")):
         assert not is_of_a_run(owned_by(pod_of(job), api_version, kind, "web"))
     assert not is_of_a_run(owned_by(pod_of(job), "batch.volcano.sh/v1alpha1", "Job", "other"))
-    assert not is_of_a_run(owned_by(pod_of(job), SERVED["TaskRun"], "TaskRun", "step"))
+    assert not is_of_a_run(owned_by(pod_of(job), "tekton.dev/v1", "TaskRun", "step"))
 
 
 @pytest.fixture(autouse=True)

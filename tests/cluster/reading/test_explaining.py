@@ -14,6 +14,7 @@ from tests.cluster.reading.waiting_pods import IGNORES, waiting_pod
 from tests.cluster.watching.watched_cluster import CONFIG, Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
+from spotwright.cluster.descheduler import why_not_moved
 from spotwright.cluster.run_api_client import RemoteRuns
 from spotwright.cluster.view import SeenPod
 from spotwright.engine.events import AttemptHeld
@@ -152,6 +153,20 @@ def test_a_pod_that_waits_where_moving_would_cost_tells_why_it_stays(certificate
     assert "stays there: its Job would count it against backoffLimit 3" in told.out, told
 
 
+def test_a_queued_training_job_waits_for_kueue_in_every_answer(certificates: Path, tmp_path: Path) -> None:
+    queue = {"kueue.x-k8s.io/queue-name": "team-a"}
+    version = "kubeflow.org/v1"
+    train = {**job(), "apiVersion": version, "kind": "PyTorchJob"}
+    train["metadata"] = {**train["metadata"], "labels": queue}
+    made = waiting_pod(tmp_path, train, **{"spotwright.dev/rung": "gpu-spot"})
+    made["metadata"]["ownerReferences"][0]["apiVersion"] = version
+    path = "/apis/kubeflow.org/v1/namespaces/team-a/pytorchjobs/train"
+    told = explained(certificates, tmp_path / "state", {}, made, **{path: train})
+    answer = why_not_moved(made, [train], is_admitted=True)
+    assert answer == "Kueue chooses its flavor, and with it its nodes"
+    assert f"stays there: {answer}" in " ".join(told.out.split()), told
+
+
 def test_a_silent_node_is_named_with_the_commands_that_free_it(certificates: Path, tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "state")
     made = pod("two", TRAIN, node="n1", phase="Running")
@@ -177,8 +192,8 @@ def test_a_silent_node_is_named_with_the_commands_that_free_it(certificates: Pat
     [
         ("pod/gone", "there is no Pod gone in namespace team-a any more"),
         ("two", "no run 'two' in namespace team-a"),
-        ("two", "an object is named as kind/name, with one of the kinds pod, job, jobset, trainjob, workflow"),
-        ("deployment/web", "expected the name of a run, or kind/name with one of the kinds pod, job"),
+        ("two", "an object is named as kind/name, with one of the kinds pod, experiment, jaxjob, job, jobset, mpijob"),
+        ("deployment/web", "expected the name of a run, or kind/name with one of the kinds pod, experiment"),
     ],
 )
 def test_an_object_that_cannot_be_explained_is_named(served: Served, words: str, message: str) -> None:

@@ -14,7 +14,7 @@ KINDS = [
     *("raycluster", "rayjob", "sparkapplication", "sparkapplication-template", "deployment"),
     *("volcanojob", "pipelinerun", "taskrun", "tekton-pipeline", "paddlejob", "jaxjob"),
     *("rayservice", "scheduledsparkapplication", "notebook", "inferenceservice", "statefulset", "daemonset"),
-    "resourceflavor",
+    *("resourceflavor", "leaderworkerset"),
 ]
 POLICY = (
     "{default: {spot: prefer, timeout: 2h, interruptions: {max: 5}, errors: {retries: 1}, "

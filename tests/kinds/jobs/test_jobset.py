@@ -6,10 +6,10 @@ import pytest
 from tests.kinds.schemas import load, strange
 from tests.placing.placed import FILE, PREFER, SHARED, a_config, at_path, place, refusal
 
+from spotwright.kinds.jobset import SET_ALONE, SET_IN_PLACE, SET_RESTARTS
 from spotwright.manifests.files import place_text
 from spotwright.placing.context import PlaceOptions
 from spotwright.placing.documents import References
-from spotwright.placing.enforcement import Mechanism
 
 DISRUPTION_CONDITION = [{"type": "DisruptionTarget", "status": "True"}]
 FAIL = {"action": "FailJob", "onPodConditions": DISRUPTION_CONDITION}
@@ -317,7 +317,7 @@ def test_a_set_whose_pods_restart_in_place_says_what_that_needs_and_what_happens
         "this pod alone is made again, and the others stay and start their containers again, counted, with errors, "
         "against maxRestarts 10"
     )
-    assert said.mechanism is Mechanism.SET_IN_PLACE
+    assert said.mechanism is SET_IN_PLACE
     assert outcome.reports("JobSet 0.11 or newer with its feature gate InPlaceRestart", "all its pods are made again")
     assert not outcome.reports("needs JobSet's agent")
 
@@ -326,7 +326,7 @@ def test_pods_that_restart_in_place_without_the_agent_are_named() -> None:
     outcome = place(a_jobset("workers", spec=IN_PLACE))
 
     assert outcome.reports("workers: InPlaceRestart needs JobSet's agent in each pod", "the whole set restarts")
-    assert outcome.roles["mnist/workers"].mechanism is Mechanism.SET_ALONE
+    assert outcome.roles["mnist/workers"].mechanism is SET_ALONE
 
 
 def test_a_rule_that_fails_the_job_restarts_the_whole_set_also_in_place() -> None:
@@ -335,7 +335,7 @@ def test_a_rule_that_fails_the_job_restarts_the_whole_set_also_in_place() -> Non
 
     said = outcome.roles["mnist/workers"]
     assert (said.mechanism, said.after_interruption) == (
-        Mechanism.SET_RESTARTS,
+        SET_RESTARTS,
         "the whole set restarts, counted, with errors, against maxRestarts 10",
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spotwright.kinds.kind import Retry
 from spotwright.linter.rule import ON_SPOT, SHIELDS, Checks, Problem, Rule, Severity
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of
@@ -15,17 +16,9 @@ from spotwright.placing.documents import Path
 
 __all__ = ["RULES"]
 
-_GROUP = "argoproj.io"
-_KINDS = ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
-
-
-def _top(subject: KubeObject) -> tuple[str, ...]:
-    """The path of the workflow's spec."""
-    return ("spec", "workflowSpec") if subject.kind == "CronWorkflow" else ("spec",)
-
 
 def _is_workflow(subject: KubeObject | None) -> bool:
-    return subject is not None and subject.group == _GROUP and subject.kind in _KINDS
+    return subject is not None and subject.record.retry is Retry.STEP
 
 
 def _strategy(pods: Pods) -> tuple[Shape, bool]:
@@ -33,7 +26,7 @@ def _strategy(pods: Pods) -> tuple[Shape, bool]:
     owner = pods.owner
     if owner is None:
         return {}, False
-    workflow = owner.mapping(*_top(owner))
+    workflow = owner.mapping(*owner.record.top)
     for holder in (pods.value, mapping_at(workflow, "templateDefaults"), workflow):
         strategy = holder.get("retryStrategy")
         if strategy is not None:
@@ -66,7 +59,7 @@ def _replaced(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     owner = pods.owner
     if owner is None or not _is_workflow(owner) or pods.where is None:
         return
-    outer = items_of(owner.mapping(*_top(owner)).get("tolerations"))
+    outer = items_of(owner.mapping(*owner.record.top).get("tolerations"))
     here = pods.where.get("tolerations", ())
     inner = items_of(pods.value.get("tolerations"))
     if not outer or here[: len(pods.spec)] != pods.spec:
@@ -93,8 +86,8 @@ def _dropped(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Fields that Argo 4.0 has not any more."""
     if not _is_workflow(subject) or settings.is_before("argo", (4, 0)):
         return
-    top = _top(subject)
-    if subject.kind == "CronWorkflow" and subject.get("spec", "schedule") is not None:
+    top = subject.record.top
+    if len(top) > 1 and subject.get("spec", "schedule") is not None:
         text = f"{subject.label} has schedule, which Argo 4.0 dropped"
         yield Problem(subject.at("spec", "schedule"), text, 'Write schedules: ["..."], a list.')
     places: list[Path] = [top]

@@ -12,22 +12,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import SERVED, PodPlace, facts_of
+from spotwright.kinds.kind import PodPlace, Retry, placed_kind
+from spotwright.kinds.situation import matching
 from spotwright.linter.api_types import (
     AFFINITY_PLACES,
     POD_TYPES,
     RESOURCES,
-    RETRY_HOMES,
-    RETRY_TYPES,
     RETRY_WORDS,
     Misspelt,
-    RetryHome,
     misspelt_in,
     nearly,
 )
 from spotwright.linter.rule import ON_SPOT, PREFERS_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import Container, KubeObject, Pods, init_containers, items_of, mapping_of, matching
+from spotwright.linter.subjects import Container, KubeObject, Pods, init_containers, items_of, mapping_of
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
 from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS
@@ -82,29 +80,27 @@ def _at_levels(subject: KubeObject) -> Iterator[Misspelt]:
                 yield Misspelt((*level.at, name), name, f"Write it under {show((*level.target, name))}.")
 
 
-def _homes(subject: KubeObject) -> Iterator[tuple[RetryHome, Path, tuple[str, ...]]]:
+def _homes(subject: KubeObject) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """The levels of an object at which somebody may have written retries, each with the words that it has."""
-    group, kind = subject.group, subject.kind
-    for home in RETRY_HOMES:
-        if home.group == group and kind in home.kinds:
-            for level, own in home.levels.items():
-                for at in matching(subject.value, tuple(level.split("."))):
-                    yield home, at, own
+    for level, own in subject.record.retries.levels.items():
+        for at in matching(subject.value, tuple(level.split("."))):
+            yield at, own
 
 
 def _retries_elsewhere(subject: KubeObject) -> Iterator[Misspelt]:
     """Words for retries where the kind does not have them: those of another system, and those of another level."""
-    for home, at, own in _homes(subject):
+    for at, own in _homes(subject):
         for name in subject.mapping(*at):
             if name in RETRY_WORDS and name not in own:
-                yield Misspelt((*at, name), name, _retry_fix(subject, home, at, name))
+                yield Misspelt((*at, name), name, _retry_fix(subject, at, name))
 
 
-def _retry_fix(subject: KubeObject, home: RetryHome, at: Path, name: str) -> str:
-    if not home.home:
+def _retry_fix(subject: KubeObject, at: Path, name: str) -> str:
+    home = subject.record.retries.home
+    if not home:
         return "Make the Pod the template of a Job: nobody makes a bare Pod again."
     steps: list[str] = []
-    for step in home.home.split("."):
+    for step in home.split("."):
         plain = step.removesuffix("[]")
         steps.append(step if plain == step else f"{plain}[{_index(subject, at, (*steps, plain))}]")
         if plain == name:
@@ -133,17 +129,17 @@ def _levels(subject: KubeObject) -> Iterator[_Level]:
         return
     if subject.group == "kubeflow.org" and subject.kind.endswith("Job"):
         yield from _operator_levels(subject)
-    for place in facts_of(subject.group, subject.kind).places:
+    for place in subject.record.places:
         if place.form == "T" and place.steps:
             yield from _levels_of(subject, place)
-    if (subject.group, subject.kind) == ("trainer.kubeflow.org", "TrainJob"):
+    if subject.record.hands_down:
         overrides = frozenset(_RELEASES.values())
         field = next((name for name in _RELEASES.values() if subject.get("spec", name) is not None), "runtimePatches")
         yield _Level(("spec",), POD_FIELDS - overrides, ("spec", field))
         yield _Level(("spec", "trainer"), POD_FIELDS, ("spec", field))
         runtime = ("TrainingRuntime", "spec", "template", "spec")
         yield _Level(("spec",), JOB_FIELDS | {"failurePolicy"}, runtime)
-    if (subject.group, subject.kind) == ("kubeflow.org", "Experiment"):
+    if subject.record.makes_trials:
         trial = ("spec", "trialTemplate", "trialSpec", "spec", "template", "spec")
         yield _Level(("spec",), POD_FIELDS, trial)
         yield _Level(("spec", "trialTemplate"), POD_FIELDS, trial)
@@ -157,9 +153,9 @@ def _levels_of(subject: KubeObject, place: PodPlace) -> Iterator[_Level]:
         for at in matching(subject.value, steps):
             target = (*at, *("0" if step == "*" else step for step in place.steps[length:]), "spec")
             own = _OWN.get((subject.group, steps[-1]), frozenset())
-            is_role = subject.group == "kubeflow.org" and steps[-1] == "*"
-            names = POD_FIELDS - own - ({"restartPolicy"} if is_role else frozenset())
-            yield _Level(at, names, tuple(step for step in target if step != "0"))
+            yield _Level(
+                at, POD_FIELDS - own - _words_at(subject, steps), tuple(step for step in target if step != "0")
+            )
             if job and length != job:
                 below = tuple(step for step in place.steps[length:job] if step != "*")
                 names = (JOB_FIELDS | {_DEADLINE}) - own
@@ -169,9 +165,15 @@ def _levels_of(subject: KubeObject, place: PodPlace) -> Iterator[_Level]:
             yield _Level(at, JOB_FIELDS, at[:-2])
 
 
+def _words_at(subject: KubeObject, steps: tuple[str, ...]) -> set[str]:
+    """The fields of the kind's own retries at a level."""
+    here = (path.rpartition(".") for path, *_ in subject.record.retries.values)
+    return {name for above, _, name in here if above == ".".join(steps)}
+
+
 def _operator_levels(subject: KubeObject) -> Iterator[_Level]:
     spec = subject.mapping("spec")
-    own = {"cleanPodPolicy"} if subject.kind == "MPIJob" else set()
+    own = _words_at(subject, ("spec",))
     yield _Level(("spec",), _RUN_POLICY - own, ("spec", "runPolicy"))
     for name in spec:
         if name.endswith("ReplicaSpecs"):
@@ -189,9 +191,9 @@ _OF_HOLDERS = frozenset({"affinity", "nodeSelector", "tolerations"})
 
 
 def _argo_levels(subject: KubeObject) -> Iterator[_Level]:
-    if subject.kind not in ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"):
+    if subject.record.retry is not Retry.STEP:
         return
-    top: tuple[str, ...] = ("spec", "workflowSpec") if subject.kind == "CronWorkflow" else ("spec",)
+    top = subject.record.top
     if len(top) > 1:
         yield _Level(("spec",), {*_OF_HOLDERS, "entrypoint", "templates", "podSpecPatch"}, top)
     yield _Level(top, _ARGO_NONE, (*top, "podSpecPatch"))
@@ -210,8 +212,8 @@ def _argo_levels(subject: KubeObject) -> Iterator[_Level]:
 
 
 def _spark_levels(subject: KubeObject) -> Iterator[_Level]:
-    top: Path = ("spec", "template") if subject.kind == "ScheduledSparkApplication" else ("spec",)
-    if subject.kind not in ("SparkApplication", "ScheduledSparkApplication"):
+    top = subject.record.top
+    if not subject.record.retries.home:
         return
     if len(top) > 1:
         names = {*_OF_HOLDERS, "driver", "executor", "restartPolicy", "terminationGracePeriodSeconds"}
@@ -224,9 +226,10 @@ def _spark_levels(subject: KubeObject) -> Iterator[_Level]:
 
 def _tekton_levels(subject: KubeObject) -> Iterator[_Level]:
     old = subject.api_version == "tekton.dev/v1beta1"
-    if subject.kind == "TaskRun":
+    record = subject.record
+    if record.leaves_pods:
         yield _Level(("spec",), _OF_HOLDERS, ("spec", "podTemplate"))
-    if subject.kind == "PipelineRun":
+    if record.makes:
         of_run: Path = ("spec",) if old else ("spec", "taskRunTemplate")
         yield _Level(("spec",), _OF_HOLDERS, (*of_run, "podTemplate"))
         yield _Level(("spec", "taskRunTemplate"), _OF_HOLDERS, (*of_run, "podTemplate"))
@@ -236,9 +239,8 @@ def _tekton_levels(subject: KubeObject) -> Iterator[_Level]:
                 yield _Level(at, {"taskPodTemplate"}, at)
         if not old:
             yield _Level(("spec",), {"podTemplate"}, of_run)
-    pipeline: tuple[str, ...] = ("spec",) if subject.kind == "Pipeline" else ("spec", "pipelineSpec")
-    for group in ("tasks", "finally") if subject.kind in ("Pipeline", "PipelineRun") else ():
-        for at in matching(subject.value, (*pipeline, group, "*")):
+    for group in ("tasks", "finally") if not record.leaves_pods else ():
+        for at in matching(subject.value, (*record.top, group, "*")):
             yield _Level(at, _OF_HOLDERS, ("spec", "taskRunSpecs", 0, "podTemplate"))
             yield _Level((*at, "taskSpec"), _OF_HOLDERS, ("spec", "taskRunSpecs", 0, "podTemplate"))
 
@@ -313,15 +315,13 @@ def _problems(found: Iterable[Misspelt]) -> Iterator[Problem]:
 def _misspelt_retries(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """Fields of retries that the kind does not have, and names that are nearly those of its retries or its pods."""
     said = {path for path, _, _ in (*_at_levels(subject), *_retries_elsewhere(subject))}
-    group, kind = subject.group, subject.kind
-    for place in RETRY_TYPES:
-        if place.group == group and kind in place.kinds:
-            for at in matching(subject.value, place.steps):
-                found = misspelt_in(subject.get(*at), place.type, at)
-                fresh = (one._replace(path=subject.at(*one.path)) for one in found if one.path not in said)
-                yield from _problems(fresh)
+    for path, fields in subject.record.retries.types.items():
+        for at in matching(subject.value, tuple(path.split("."))):
+            found = misspelt_in(subject.get(*at), fields, at)
+            fresh = (one._replace(path=subject.at(*one.path)) for one in found if one.path not in said)
+            yield from _problems(fresh)
     wanted: dict[Path, set[str]] = {}
-    for _, at, own in _homes(subject):
+    for at, own in _homes(subject):
         wanted.setdefault(at, set()).update(own)
     for at, field in _next_steps(subject):
         wanted.setdefault(at, set()).add(field)
@@ -333,7 +333,7 @@ def _misspelt_retries(subject: KubeObject, _settings: Settings) -> Iterator[Prob
 
 def _next_steps(subject: KubeObject) -> Iterator[tuple[Path, str]]:
     """The levels above the pods of an object, each with the field that leads to them."""
-    for place in facts_of(subject.group, subject.kind).places:
+    for place in subject.record.places:
         for length, step in enumerate(place.steps):
             if step != "*":
                 for at in matching(subject.value, place.steps[:length]):
@@ -342,7 +342,7 @@ def _next_steps(subject: KubeObject) -> Iterator[tuple[Path, str]]:
 
 def _no_template(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """A place of pods that is there and has no pod spec."""
-    for place in facts_of(subject.group, subject.kind).places:
+    for place in subject.record.places:
         if place.form != "T" or not place.steps or subject.group in _SKIPPED:
             continue
         for at in matching(subject.value, place.steps):
@@ -355,7 +355,7 @@ def _no_template(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
 
 def _other_release(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Fields of a TrainJob that another release of the Trainer has."""
-    if (subject.group, subject.kind) != ("trainer.kubeflow.org", "TrainJob"):
+    if not subject.record.hands_down:
         return
     used = [version for version, name in _RELEASES.items() if subject.get("spec", name) is not None]
     target = settings.version("trainer")
@@ -410,9 +410,10 @@ def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
 
 def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """What the object says of itself in a form that nobody can read: its version, its policy."""
-    if subject.kind in SERVED and not subject.api_version:
+    placed = placed_kind(subject.kind)
+    if placed is not None and not subject.api_version:
         text = f"{subject.label} has no apiVersion, so nothing in it was checked"
-        yield Problem(subject.at("kind"), text, f"Write apiVersion: {SERVED[subject.kind]}.")
+        yield Problem(subject.at("kind"), text, f"Write apiVersion: {placed.api_version}.")
     labels, annotations = subject.mapping("metadata", "labels"), subject.mapping("metadata", "annotations")
     try:
         own_layer(labels, annotations, subject.label)

@@ -20,7 +20,6 @@ from spotwright.linter.subjects import (
     items_of,
     mapping_at,
     mapping_of,
-    pods_at_once,
     pods_of,
 )
 from spotwright.placing.environment import (
@@ -33,20 +32,15 @@ from spotwright.placing.environment import (
 
 __all__ = ["RULES"]
 
-_SETS = {
-    "JobSet": ("spec",),
-    "TrainingRuntime": ("spec", "template", "spec"),
-    "ClusterTrainingRuntime": ("spec", "template", "spec"),
-}
 _MOST = 2**31 - 1  # of an int32
 _NAME = TORCHRUN_VARIABLE["name"]
 
 
 def _elastic(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """An elastic job without a master, or a TrainJob that meets by c10d: all ranks have one template, which is on spot."""
-    if subject.kind == "TrainJob":
+    if subject.record.hands_down:
         yield from _of_trainer(subject, settings)
-    if subject.kind != "PyTorchJob" or not subject.mapping("spec", "elasticPolicy"):
+    if "spec.elasticPolicy" not in subject.record.retries.types or not subject.mapping("spec", "elasticPolicy"):
         return
     backend = str(subject.get("spec", "elasticPolicy", "rdzvBackend", default="c10d"))
     roles = subject.mapping("spec", "pytorchReplicaSpecs")
@@ -80,7 +74,7 @@ def _of_trainer(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
 def _shared_template(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Pods of one template that meet, by c10d, at one of them."""
     owner = pods.owner
-    if not pods.asks_for_spot or owner is None or pods_at_once(pods) < 2 or owner.mapping("spec", "elasticPolicy"):
+    if not pods.asks_for_spot or owner is None or not pods.are_several or owner.mapping("spec", "elasticPolicy"):
         return
     others = [name for name in _roles(owner) if name != pods.role]
     for container in pods.containers:
@@ -95,7 +89,7 @@ def _shared_template(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 def _roles(owner: KubeObject) -> list[str]:
     """The names of the replicated jobs or the roles of an object."""
-    jobs = owner.items(*_SETS.get(owner.kind, ("spec",)), "replicatedJobs")
+    jobs = owner.items(*owner.record.top, "replicatedJobs")
     names = [str(mapping_of(one).get("name")) for one in jobs]
     return names or [str(name) for name in owner.mapping("spec", "pytorchReplicaSpecs")]
 
@@ -120,8 +114,8 @@ def _shared_store(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 def _in_place(subject: KubeObject) -> list[tuple[tuple[str | int, ...], str]]:
     """The replicated jobs of a set whose pods restart in place: their paths, and their names."""
-    at = _SETS.get(subject.kind)
-    if at is None or subject.get(*at, "failurePolicy", "restartStrategy") != IN_PLACE:
+    at = subject.record.top
+    if subject.get(*at, "failurePolicy", "restartStrategy") != IN_PLACE:
         return []
     jobs = subject.items(*at, "replicatedJobs")
     return [((*at, "replicatedJobs", index), str(mapping_of(one).get("name"))) for index, one in enumerate(jobs)]

@@ -220,7 +220,7 @@ def _wrong_market(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _tolerated_by_flavor(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    if (subject.group, subject.kind) != ("kueue.x-k8s.io", "ResourceFlavor"):
+    if not subject.record.is_of_nodes:
         return
     for index, one in enumerate(subject.items("spec", "tolerations")):
         given = mapping_of(one)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from spotwright.kinds.kind import Retry
-from spotwright.linter.api_types import RETRY_VALUES, nearly
+from spotwright.kinds.kind import Reads, Retry
+from spotwright.kinds.situation import matching
+from spotwright.linter.api_types import nearly
 from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.rules.python import exit_on_sigterm
 from spotwright.linter.settings import Settings
@@ -21,7 +22,6 @@ from spotwright.linter.subjects import (
     items_of,
     mapping_at,
     mapping_of,
-    matching,
     pods_of,
     texts_of,
 )
@@ -81,7 +81,7 @@ def _no_retries_of_kind(subject: KubeObject, settings: Settings) -> Iterator[Pro
 
 
 def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...]]:
-    if (subject.group, subject.kind) == ("jobset.x-k8s.io", "JobSet"):
+    if subject.record.retry is Retry.SET and subject.record.reads is Reads.RUNS:
         policy = subject.mapping("spec", "failurePolicy")
         retried = all(
             mapping_at(one, "template", "spec").get("backoffLimit", 6)
@@ -89,9 +89,7 @@ def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...]]:
         )
         if not policy.get("maxRestarts") and not items_of(policy.get("rules")) and not retried:
             return "has no failurePolicy, so the first failed Job fails the set", ("spec",)
-    if (subject.group, subject.kind) == ("sparkoperator.k8s.io", "SparkApplication") and subject.get(
-        "spec", "restartPolicy", "type"
-    ) == "Never":
+    if "spec.restartPolicy" in subject.record.retries.types and subject.get("spec", "restartPolicy", "type") == "Never":
         return "is never restarted (restartPolicy Never)", ("spec", "restartPolicy")
     return "", ()
 
@@ -216,17 +214,15 @@ def _meant(given: str, known: Sequence[str], path: Path) -> tuple[str, tuple[Men
 
 def _unknown_values(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """Fields of retries with a word that the kind does not have."""
-    group, version, kind = subject.group, subject.api_version, subject.kind
-    for place in RETRY_VALUES:
-        if place.group not in (group, version) or kind not in place.kinds:
-            continue
-        for at in matching(subject.value, place.steps):
+    version = subject.api_version.rpartition("/")[2]
+    for path, words, only in subject.record.retries.values:
+        for at in matching(subject.value, tuple(path.split("."))) if only in ("", version) else ():
             given = subject.get(*at)
-            if isinstance(given, dict | list) or is_placeholder(given) or given in place.values:
+            if isinstance(given, dict | list) or is_placeholder(given) or given in words:
                 continue
             name = next(str(step) for step in reversed(at) if isinstance(step, str))
-            text = f"{subject.label} has {name} {given}; the values are {', '.join(place.values)}"
-            yield Problem(subject.at(*at), text, *_meant(str(given), place.values, subject.at(*at)))
+            text = f"{subject.label} has {name} {given}; the values are {', '.join(words)}"
+            yield Problem(subject.at(*at), text, *_meant(str(given), words, subject.at(*at)))
 
 
 def _trapped(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -249,8 +245,7 @@ def _never_restarts(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         return
     at = pods.spec[:-2]
     policy = mapping_at(pods.document.get(()), *at).get("restartPolicy")
-    default = "OnFailure" if pods.owner.kind in ("PyTorchJob", "PaddleJob") else "Never"
-    if (policy or default) == "Never":
+    if (policy or pods.owner.record.default_policy) == "Never":
         said = "has restartPolicy Never" + ("" if policy else ", by default")
         yield Problem((*at, "restartPolicy"), f"{pods.label} {said}, so one interruption fails the job")
 

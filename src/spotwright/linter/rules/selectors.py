@@ -176,7 +176,7 @@ def _never_made(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
             if fault is not None:
                 path = subject.at("spec", *inner, "requirements", index)
                 yield Problem(path, f"{fault.text}, so {subject.label} makes none by it", fault.fix)
-    if (subject.group, subject.kind) == ("kueue.x-k8s.io", "ResourceFlavor"):
+    if subject.record.is_of_nodes:
         for key, value in subject.mapping("spec", "nodeLabels").items():
             fault = _fault(Expression(key, "In", (str(value),)), settings)
             if fault is not None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import indent
 
 from spotwright.kinds.katib import NO_SIGTERM, Collector, collector_of
+from spotwright.kinds.kind import Retry, all_kinds
 from spotwright.linter.python_source import PythonFile, calls_named, keyword, name_of_call
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job, training_job
 from spotwright.linter.rules.storage import has_checkpoint
@@ -24,33 +25,18 @@ from spotwright.linter.subjects import KubeObject, Pods, is_whole, items_of, map
 __all__ = ["RULES", "SDK_RULES"]
 
 
-_CONTAINERS = {
-    "TFJob": ("tfReplicaSpecs", "tensorflow"),
-    "PyTorchJob": ("pytorchReplicaSpecs", "pytorch"),
-    "XGBoostJob": ("xgbReplicaSpecs", "xgboost"),
-    "PaddleJob": ("paddleReplicaSpecs", "paddle"),
-    "JAXJob": ("jaxReplicaSpecs", "jax"),
-}
-_ROLES = {
-    "TFJob": ("Chief", "Master", "PS", "Worker", "Evaluator"),
-    "PyTorchJob": ("Master", "Worker"),
-    "XGBoostJob": ("Master", "Worker"),
-    "PaddleJob": ("Master", "Worker"),
-    "JAXJob": ("Worker",),
-    "MPIJob": ("Launcher", "Worker"),
-}
 _PARAMETER = re.compile(r"\$\{trialParameters\.([^}]+)\}")
 
 
 def _is_of_operator(subject: KubeObject) -> bool:
-    return subject.api_version == "kubeflow.org/v1" and subject.kind in _CONTAINERS
+    return subject.api_version == "kubeflow.org/v1" and subject.record.container != ""
 
 
 def _container_names(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     owner = pods.owner
     if owner is None or not _is_of_operator(owner) or not pods.containers:
         return
-    wanted = _CONTAINERS[owner.kind][1]
+    wanted = owner.record.container
     names = [str(container.value.get("name")) for container in pods.containers]
     if wanted not in names and not any("{" in name for name in names):
         path = (*pods.containers[0].path, "name")
@@ -61,10 +47,10 @@ def _container_names(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 def _roles(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """Roles that the operator does not know, or that must have one replica."""
-    if subject.group != "kubeflow.org" or subject.kind not in _ROLES:
+    known = subject.record.roles
+    if not known:
         return
-    field = "mpiReplicaSpecs" if subject.kind == "MPIJob" else _CONTAINERS[subject.kind][0]
-    known = _ROLES[subject.kind]
+    field = subject.record.places[0].steps[1]
     for name, role in subject.mapping("spec", field).items():
         if name.lower() not in {one.lower() for one in known}:
             text = f"{subject.label} has the role {name}; the roles of a {subject.kind} are {', '.join(known)}"
@@ -90,7 +76,7 @@ def _inner_restart_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 def _evicted_workers(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     owner = pods.owner
-    if owner is None or (owner.group, owner.kind) != ("kubeflow.org", "MPIJob"):
+    if owner is None or not owner.record.roles or owner.record.retry is Retry.ROLE:
         return
     if pods.asks_for_spot and pods.role.lower() == "worker":
         yield Problem(
@@ -100,7 +86,7 @@ def _evicted_workers(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _trial_metadata(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
-    if subject.outer is None or subject.outer.kind != "Experiment":
+    if subject.outer is None or not subject.outer.record.makes_trials:
         return
     for name in ("name", "namespace"):
         if subject.get("metadata", name) is not None:
@@ -111,7 +97,7 @@ def _trial_metadata(subject: KubeObject, _settings: Settings) -> Iterator[Proble
 
 def _trial_parameters(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """Parameters of an experiment that its trial does not use, and the other way round."""
-    if subject.kind != "Experiment" or subject.group != "kubeflow.org":
+    if not subject.record.makes_trials:
         return
     trial = subject.get("spec", "trialTemplate", "trialSpec")
     given = subject.items("spec", "trialTemplate", "trialParameters")
@@ -134,7 +120,7 @@ def _trial_parameters(subject: KubeObject, _settings: Settings) -> Iterator[Prob
 def _collector_of(pods: Pods) -> Collector:
     """The metrics collector of the experiment whose trials these pods are of, if it reads the last attempt alone."""
     outer = None if pods.owner is None else pods.owner.outer
-    is_trial = outer is not None and (outer.kind, outer.group) == ("Experiment", "kubeflow.org")
+    is_trial = outer is not None and outer.record.makes_trials
     return collector_of(outer.get("spec")) if outer is not None and is_trial else Collector("")
 
 
@@ -313,7 +299,7 @@ RULES = (
 
 
 _REPLICA_SPECS = ("V1ReplicaSpec", "KubeflowOrgV1ReplicaSpec")
-_JOB_SPECS = tuple(f"KubeflowOrgV1{kind}Spec" for kind in ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob"))
+_JOB_SPECS = tuple(f"KubeflowOrgV1{kind.name}Spec" for kind in all_kinds().values() if kind.roles)
 _RENAMED: Mapping[str, str] = {
     "V1ReplicaSpec": "KubeflowOrgV1ReplicaSpec",
     "V1RunPolicy": "KubeflowOrgV1RunPolicy",

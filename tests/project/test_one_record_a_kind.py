@@ -1,0 +1,77 @@
+"""What is known of a kind stands in its record: outside spotwright/kinds no table has kinds, and nothing is compared with one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+from spotwright.kinds.kind import Reads, all_kinds
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "spotwright"
+CORE = {"ConfigMap", "Pod", "Service"}
+"""Kinds of Kubernetes' core that are no workloads by themselves; other things have these names too."""
+
+NAMES = {kind.name for kind in all_kinds().values()} - CORE
+
+ALLOWED = {
+    ("pools/ground.py", "DaemonSet"): "it takes room on every node, whatever is placed there",
+    (
+        "views/run_text.py",
+        "Experiment",
+    ): "it shows recorded runs without a module of kinds, which would cost 25 ms of its start",
+}
+"""Comparisons that stay, each with its reason."""
+
+
+def texts_in(node: ast.expr) -> set[str]:
+    """The texts that stand in an expression: itself, the items of a list, tuple or set, the keys of a dict."""
+    if isinstance(node, ast.Constant):
+        return {node.value} if isinstance(node.value, str) else set()
+    parts = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+    return {text for part in parts if part is not None for text in texts_in(part)}
+
+
+def found_in(source: Path) -> Iterator[tuple[str, int, str]]:
+    """The tables of kinds and the comparisons with one, each with its file, its line and the names."""
+    for path in sorted(source.rglob("*.py")):
+        file = path.relative_to(source).as_posix()
+        if file.startswith("kinds/"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            compared = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            names = set().union(*map(texts_in, compared)) & NAMES
+            if isinstance(node, ast.Dict | ast.List | ast.Set | ast.Tuple):
+                listed = texts_in(node) & NAMES
+                names = listed if len(listed) > 1 else names
+            if names and any((file, name) not in ALLOWED for name in names):
+                yield file, getattr(node, "lineno", 0), ", ".join(sorted(names))
+
+
+def test_no_kind_is_known_outside_its_record() -> None:
+    assert [f"{file}:{line}: {names}" for file, line, names in found_in(SOURCE)] == []
+
+
+def test_tables_and_comparisons_are_found_in_every_form(tmp_path: Path) -> None:
+    (tmp_path / "kinds").mkdir()
+    (tmp_path / "kinds" / "job.py").write_text('TABLE = ("Job", "JobSet")\n')
+    (tmp_path / "other.py").write_text(
+        'A = {"Job": 1, "JobSet": 2}\nB = kind == "TFJob"\nC = kind in ("TFJob", "x")\nD = ["Job"]\nE = ("", "Job") != pair\n'
+        'F = frozenset({"Workflow", "CronWorkflow"})\n'
+    )
+
+    assert [line for _, line, _ in found_in(tmp_path)] == [1, 2, 3, 5, 6]
+
+
+def test_every_exception_is_still_one() -> None:
+    used = {(file, name) for file, name in ALLOWED if f'"{name}"' in (SOURCE / file).read_text(encoding="utf-8")}
+    assert used == ALLOWED.keys()
+
+
+def test_no_two_records_are_of_one_kind_and_no_two_runs_have_one_name() -> None:
+    modules = [import_module(f"spotwright.kinds.{path.stem}") for path in (SOURCE / "kinds").glob("*.py")]
+    records = [kind for module in modules for kind in getattr(module, "KINDS", ())]
+    assert sorted((kind.group, kind.name) for kind in records) == list(all_kinds())
+    runs = [kind.name for kind in records if kind.reads is Reads.RUNS]
+    assert len(runs) == len(set(runs))
