@@ -128,7 +128,7 @@ torch-bench: torch-set ## measure steps, agreements and saves with PyTorch, ours
 
 bench: ## measure speed and size, ours beside kfp.local
 	@scripts/bootstrap demo
-	@$(BIN)/python benchmarks/run.py $(ARGS)
+	@PYTHONPATH=. $(BIN)/python benchmarks/run.py $(ARGS)
 
 bench-cluster: ## measure the controller at size, on 500 nodes that KWOK pretends; for root on Linux, half an hour
 	@scripts/bootstrap dev

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from spotwright.local.imds_client import MetadataServers
-from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.pools import Capacity, Pool
 from spotwright.notices import Notice, NoticeWatch, from_environment
 
 INTERVALS = {"aks": 1.0, "gke": 0.0, "eks": 5.0}
@@ -42,7 +42,7 @@ class Attempt:
 
 def measure(provider: str, count: int) -> list[float]:
     """Seconds from each notice to its callback."""
-    pool = Pool("p", Capacity.SPOT, Provider(provider), notice=60.0)
+    pool = Pool("p", Capacity.SPOT, provider, notice=60.0)
     with selectors.DefaultSelector() as selector:
         metadata = MetadataServers(selector, {}, scale=1.0)
         attempts: list[Attempt] = []

@@ -19,6 +19,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.simulation.run import SimulatedRun, simulate
+from tests.simulation.simulated_attempts import AttemptStart, Behavior, TaskWork, WorkModel
+
 from spotwright.kfp.loader import load
 from spotwright.model.attempts import Signals
 from spotwright.records.journal import Journal
@@ -26,8 +29,6 @@ from spotwright.records.state_folder import StateFolder
 from spotwright.records.stored_plan import save_plan
 from spotwright.runs.planning import PlannedRun, plan_run
 from spotwright.runs.run_options import PlanOptions
-from spotwright.simulation.run import SimulatedRun, simulate
-from spotwright.simulation.simulated_attempts import AttemptStart, Behavior, TaskWork, WorkModel
 
 _INTERRUPTED = Behavior(1.0, Signals(signal=15, noticed=True, spot=True), reports=2, done_after=0.6)
 _POOLS = """\

@@ -225,7 +225,8 @@ def providers_page() -> str:
     """Labels, taints and notices, computed by what the scheduler here uses."""
     rows = [_provider(provider, capacity, gpu) for provider in PROVIDERS for capacity, gpu in _KINDS]
     setters = "".join(map(_setter, node_labels.SETTERS))
-    return _PROVIDERS + "".join(dict.fromkeys(rows)) + _SET_BY_OTHERS + setters
+    remarks = "".join(f"\n`{one.name}`: {one.remark}\n" for one in PROVIDERS.values() if one.remark)
+    return _PROVIDERS + "".join(dict.fromkeys(rows)) + remarks + _SET_BY_OTHERS + setters
 
 
 def _setter(one: Setter) -> str:
@@ -359,7 +360,7 @@ def _provider(provider: str, capacity: Capacity, gpu: int) -> str:
     )
     labels = "<br>".join(f"`{key}={value}`" for key, value in providers.labels(pool).items())
     taints = "<br>".join(f"`{taint}`" for taint in providers.taints(pool)) or "none"
-    notice = format_duration(providers.default_notice(provider)).replace("m00s", "m") if pool.is_spot else ""
+    notice = format_duration(PROVIDERS[provider].notice).replace("m00s", "m") if pool.is_spot else ""
     return f"| {provider} | {capacity}{' with GPUs' if gpu else ''} | {labels} | {taints} | {notice} |\n"
 
 

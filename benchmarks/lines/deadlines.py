@@ -29,6 +29,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from bench import Bench
 from results import Judged, Row
+from tests.simulation.run import SimulatedRun
+from tests.simulation.run import simulate as simulate_runs
+from tests.simulation.simulated_attempts import AttemptStart, Behavior
 
 from spotwright.config import Config
 from spotwright.config.sections import load_trace
@@ -37,6 +40,7 @@ from spotwright.deadlines.cost_table import solve
 from spotwright.deadlines.job_policies import FORMULAS
 from spotwright.deadlines.jobs import Action, Job
 from spotwright.engine.plan import Plan
+from spotwright.forecast.deadline_jobs import AS_STATED, Conditions, Results, cheapest, simulate
 from spotwright.forecast.forecast import Forecast, Question, make
 from spotwright.forecast.markets import Source
 from spotwright.forecast.policy_comparison import OURS, POLICIES, decider
@@ -49,10 +53,6 @@ from spotwright.model.policy import Policy as TaskPolicy
 from spotwright.model.policy import Spot, parse_policy
 from spotwright.model.pools import Capacity, Simulate, Trace
 from spotwright.model.pools import Pool as NodePool
-from spotwright.simulation.deadline_jobs import AS_STATED, Conditions, Results, cheapest, simulate
-from spotwright.simulation.run import SimulatedRun
-from spotwright.simulation.run import simulate as simulate_runs
-from spotwright.simulation.simulated_attempts import AttemptStart, Behavior
 
 __all__ = ["deadlines"]
 

@@ -20,13 +20,13 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.page.made_runs import KINDS, Kind, make_run
+from tests.simulation.simulated_attempts import TaskWork
 
 from spotwright.engine.events import AttemptDecided, Event
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.bodies import is_alive, this_process
-from spotwright.simulation.simulated_attempts import TaskWork
 
 __all__ = ["LIVE", "Playing", "long_log", "made", "many_runs", "playing", "writing"]
 

@@ -23,7 +23,6 @@ __all__ = [
     "ceiling",
     "drawn",
     "hazards_of",
-    "individual_losses",
     "looks",
     "part",
     "pools_of",
@@ -232,24 +231,6 @@ def ceiling(windows: Windows, max_price: float) -> Windows:
     if windows.prices is None:
         return windows
     return windows._replace(up=windows.up & (windows.prices <= max_price))
-
-
-def individual_losses(windows: Windows, nodes: int, *, seed: int, together: float = 0.92) -> Any:
-    """Whether each of ``nodes`` nodes is lost at each tick: ``[pool, node, tick, window]``.
-
-    When a pool loses spot all of its nodes go: supply is one signal a pool, and 92 % of interruptions come with others within
-    three minutes ("Spot-and-Scoot", arXiv 2604.16457, as told in our notes). The rest, ``1 - together`` of all events, hit one
-    node alone, at drawn moments while the pool has spot.
-    """
-    if nodes < 1 or not 0.0 < together <= 1.0:
-        raise InputError("losses of nodes need a node or more, and a share 'together' above 0 and up to 1")
-    rng = np.random.default_rng(seed)
-    common = np.zeros_like(windows.up)
-    common[:, 1:] = windows.up[:, :-1] & ~windows.up[:, 1:]
-    alone = common.sum() * (1.0 - together) / together / max(1, windows.up.sum())
-    shape = (windows.pools, nodes, windows.ticks, windows.size)
-    hit = (rng.uniform(size=shape) < alone / nodes) & windows.up[:, None]
-    return hit | common[:, None]
 
 
 def _scaled(spells: Spells, tick: float, mean: float) -> Spells:

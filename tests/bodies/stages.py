@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.engine.builders import START, a_config, a_plan, a_pool, a_task
+from tests.simulation.simulated_attempts import AttemptStart, Behavior, Outputs, SimulatedAttempts
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.world import SimulatedWorld
 
 from spotwright.engine.events import Event
 from spotwright.engine.io_resolution import Inputs
@@ -29,9 +32,6 @@ from spotwright.local.protocol import LOG, StartOrder, read_exit
 from spotwright.local.world import EngineSide, LocalHooks, NodeRemoval, open_world
 from spotwright.model.attempts import Signals
 from spotwright.records.state_folder import RunFolder
-from spotwright.simulation.simulated_attempts import AttemptStart, Behavior, Outputs, SimulatedAttempts
-from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.simulation.world import SimulatedWorld
 from spotwright.supply.node_fit import AttemptKey
 
 RUN = "contract"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.bodies.stages import LocalStage, SimulatedStage, Stage, plan_of
 from tests.local.wheels import wheel
+from tests.simulation.run import MemoryJournal
 
 from spotwright.engine.decide import close_ended
 from spotwright.engine.events import (
@@ -40,7 +41,6 @@ from spotwright.engine.state import RunState, TaskState
 from spotwright.local import world as local_world
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
-from spotwright.simulation.run import MemoryJournal
 
 
 @pytest.fixture(params=["local", "simulation"])

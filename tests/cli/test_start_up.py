@@ -26,7 +26,7 @@ FOR_OTHER_RUNS = {
     "spotwright.local.container_attempt", "spotwright.local.imds_server", "spotwright.local.supervisor.containers",
     "spotwright.manifests", "spotwright.market", "spotwright.notices", "spotwright.pools",
     "spotwright.records.reader", "spotwright.rehearsal", "spotwright.runs.api", "spotwright.runs.resume",
-    "spotwright.simulation", "spotwright.views.live_table", "spotwright.views.notebook",
+    "spotwright.views.live_table", "spotwright.views.notebook",
 }  # fmt: skip
 """Modules for clusters, containers, packages, deadlines, errors, interruptions of a run and mistakes of a user."""
 

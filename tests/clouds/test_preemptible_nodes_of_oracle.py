@@ -115,6 +115,6 @@ def test_no_tool_makes_its_pools(folder: Path) -> None:
 
 def test_it_has_two_minutes_and_no_service_that_is_read_on_its_nodes() -> None:
     pool = Pool("cheap", Capacity.SPOT, "oke")
-    assert providers.default_notice_of_pods("oke") == 120
+    assert providers.of(pool).notice_of_pods == 120
     assert not providers.of(pool).metadata_service
     assert "oke" not in NOTICES

@@ -150,7 +150,7 @@ def test_under_kueue_the_flavor_is_the_rung() -> None:
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "DaemonSet"])
 def test_pods_that_serve_are_left_alone(kind: str) -> None:
     given = a_pod()
-    given["metadata"]["ownerReferences"][0]["kind"] = kind
+    given["metadata"]["ownerReferences"][0] |= {"apiVersion": "apps/v1", "kind": kind}
     assert precise(given)[1].patch == ()
 
 

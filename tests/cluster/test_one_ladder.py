@@ -23,7 +23,7 @@ from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.ladder import Ladder
 
 NAMES = ("a-spot", "b-spot", "c-od", "d-od", "e-gpu")
-PROVIDERS = ("aks", "eks", "gke", "karpenter", "generic")
+PROVIDERS = ("aks", "eks", "gke", "oke", "karpenter", "generic")
 FOREIGN: tuple[dict[str, str], ...] = (
     {"kubernetes.azure.com/agentpool": "system", "kubernetes.azure.com/mode": "system"},
     {"kubernetes.azure.com/agentpool": "other", "kubernetes.azure.com/scalesetpriority": "spot"},

@@ -10,7 +10,6 @@ from tests.config.design_example import DESIGN
 
 from spotwright import config
 from spotwright.clouds.provider_records import PROVIDERS
-from spotwright.clouds.providers import default_notice
 from spotwright.config import Config
 from spotwright.model.policy import Layer, Spot, resolve
 from spotwright.model.pools import Capacity, Drain, Pool, Simulate
@@ -65,7 +64,7 @@ def test_pools_without_a_machine_do_not_share_nodes() -> None:
 
 @pytest.mark.parametrize("provider", list(PROVIDERS))
 def test_the_default_notice_is_the_providers(provider: str) -> None:
-    assert pool_of(f"provider: {provider}").notice == default_notice(provider)
+    assert pool_of(f"provider: {provider}").notice == PROVIDERS[provider].notice
 
 
 def test_a_pool_may_be_taken_without_a_notice() -> None:

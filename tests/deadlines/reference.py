@@ -15,7 +15,7 @@ from spotwright.deadlines.choice import Situation
 from spotwright.deadlines.hazards import SHIPPED
 from spotwright.deadlines.job_policies import Decides
 from spotwright.deadlines.jobs import DUST, Action, Job
-from spotwright.simulation.deadline_jobs import AS_STATED, Conditions
+from spotwright.forecast.deadline_jobs import AS_STATED, Conditions
 
 __all__ = ["OneResult", "simulate_one"]
 

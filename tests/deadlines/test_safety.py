@@ -13,8 +13,8 @@ from tests.market.builders import decider
 from spotwright.deadlines.choice import Pool
 from spotwright.deadlines.job_policies import FORMULAS
 from spotwright.deadlines.jobs import Job, nearest_deadline
+from spotwright.forecast.deadline_jobs import Conditions, simulate
 from spotwright.market import Windows
-from spotwright.simulation.deadline_jobs import Conditions, simulate
 
 POLICIES = (*FORMULAS, "spotwright")
 PLACES = [Pool(1.0, place="a"), Pool(0.4, place="b"), Pool(2.0, place="a")]

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import pytest
 from tests.e2e.building import Of, step
 from tests.e2e.project import Project
+from tests.simulation.run import SimulatedRun, simulate
+from tests.simulation.simulated_attempts import TaskWork, WorkModel
 
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
@@ -20,8 +22,6 @@ from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions
-from spotwright.simulation.run import SimulatedRun, simulate
-from spotwright.simulation.simulated_attempts import TaskWork, WorkModel
 from spotwright.views.account import account
 
 SCALE = 1200.0  # 20 minutes of the market in a second

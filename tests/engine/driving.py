@@ -10,6 +10,9 @@ from typing import Any
 from tests.engine.builders import START
 from tests.engine.scripts import Behavior, Script, always, outputs_of_inputs
 from tests.events import an_event
+from tests.simulation.simulated_attempts import SimulatedAttempts, Storage
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.world import SimulatedWorld
 
 from spotwright.engine.decide import close_ended
 from spotwright.engine.events import EngineStarted, Event, RunReset, TaskCached
@@ -21,9 +24,6 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState
 from spotwright.model.pools import Trace
-from spotwright.simulation.simulated_attempts import SimulatedAttempts, Storage
-from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.simulation.world import SimulatedWorld
 from spotwright.supply.simulated_pools import Supply
 
 RUN = "run"

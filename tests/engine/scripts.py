@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from zlib import crc32
 
+from tests.simulation.simulated_attempts import FAILED, SUCCEEDED, Behavior, Outputs
+
 from spotwright.engine.io_resolution import Inputs
 from spotwright.engine.state import TaskState
 from spotwright.model.attempts import Signals
-from spotwright.simulation.simulated_attempts import FAILED, SUCCEEDED, Behavior, Outputs
 
 __all__ = [
     "FAILED",

@@ -11,13 +11,13 @@ import pytest
 from tests.engine.builders import a_config, a_plan, a_pool, a_task
 from tests.forecast.builders import run as forecast_run
 from tests.simulation.builders import Simulation
+from tests.simulation.simulated_attempts import TaskWork, WorkModel
 
 from spotwright.forecast.markets import supply_from
 from spotwright.forecast.rules import Rule, SpotFirst, UnderDeadline
 from spotwright.forecast.tasks import Offer, TaskToCome
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Trace
-from spotwright.simulation.simulated_attempts import TaskWork, WorkModel
 from spotwright.views.account import account
 
 BOOT, TICK, TICKS = 180.0, 600.0, 600

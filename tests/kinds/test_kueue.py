@@ -133,9 +133,10 @@ def test_the_flavors_that_match_are_those_of_the_policy(
     assert assigned(pod_of(place(a_job(), settings)), settings, union=union) == flavors
 
 
+@pytest.mark.parametrize("provider", ["generic", "oke"])
 @pytest.mark.parametrize("spot", ["require", "never"])
-def test_pools_of_no_provider_are_told_apart_by_their_own_labels(spot: str) -> None:
-    settings = a_config("generic", spot, own="capacity")
+def test_pools_whose_name_no_label_has_are_told_apart_by_their_own_labels(spot: str, provider: str) -> None:
+    settings = a_config(provider, spot, own="capacity")
     expected = ["spot"] if spot == "require" else ["regular"]
 
     assert assigned(pod_of(place(a_job(), settings)), settings, union=False) == expected

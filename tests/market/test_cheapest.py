@@ -12,8 +12,8 @@ from tests.market.builders import decider, job, random_market
 from spotwright.deadlines.choice import Pool
 from spotwright.deadlines.job_policies import FORMULAS
 from spotwright.deadlines.jobs import DUST, Action, Job
+from spotwright.forecast.deadline_jobs import cheapest, simulate
 from spotwright.market import Windows
-from spotwright.simulation.deadline_jobs import cheapest, simulate
 
 SMALL = {
     "an overhead shorter than a tick": Job(2400.0, 4800.0, 200.0, 1.0, 3.0),

@@ -15,7 +15,6 @@ from spotwright.market import (
     ceiling,
     drawn,
     hazards_of,
-    individual_losses,
     looks,
     part,
     pools_of,
@@ -128,21 +127,6 @@ def test_hazards_of_a_drawn_market_are_those_that_it_was_drawn_from() -> None:
     found = hazards_of([Trace(600.0, tuple(map(int, windows.up[0, :, index]))) for index in range(300)])
     for index in range(6):
         assert found.up.chance(index) == pytest.approx(SHIPPED.up.chance(index), abs=0.05)
-
-
-def test_all_nodes_of_a_pool_are_lost_with_it() -> None:
-    windows = market("###...##")
-    lost = individual_losses(windows, 3, seed=1, together=1.0)
-    assert lost[0, :, :, 0].sum(axis=1).tolist() == [1, 1, 1]
-    assert lost[0, :, 3, 0].all()
-
-
-def test_a_share_of_losses_hits_one_node_alone() -> None:
-    windows = drawn(MarketModel(), hours(48), 200, seed=6)
-    lost = individual_losses(windows, 4, seed=1, together=0.8)
-    events = lost.any(axis=1)
-    alone = events & (lost.sum(axis=1) == 1)
-    assert alone.sum() / events.sum() == pytest.approx(0.2, abs=0.03)
 
 
 def test_spot_is_gone_while_its_price_is_above_the_ceiling() -> None:

@@ -11,8 +11,8 @@ from spotwright.deadlines.choice import Pool
 from spotwright.deadlines.job_policies import FORMULAS, formula
 from spotwright.deadlines.jobs import Job
 from spotwright.errors import InputError
+from spotwright.forecast.deadline_jobs import AS_STATED, Conditions, simulate
 from spotwright.market import Windows
-from spotwright.simulation.deadline_jobs import AS_STATED, Conditions, simulate
 
 POLICIES = (*FORMULAS, "spotwright")
 JOBS = {

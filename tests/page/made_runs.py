@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.kfp.builders import compiled, ir, task
+from tests.simulation.run import MemoryJournal, SimulatedRun, simulate
+from tests.simulation.simulated_attempts import AttemptModel, TaskWork, WorkModel
 
 from spotwright.engine.state import RunState
 from spotwright.records.journal import Journal
@@ -21,8 +23,6 @@ from spotwright.records.state_folder import StateFolder
 from spotwright.records.stored_plan import save_plan
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions
-from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
-from spotwright.simulation.simulated_attempts import AttemptModel, TaskWork, WorkModel
 
 __all__ = ["KINDS", "Kind", "make_run"]
 

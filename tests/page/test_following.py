@@ -16,12 +16,12 @@ import pytest
 from tests.page.folded import apply, rows_of
 from tests.page.made_runs import Kind, make_run
 from tests.page.served import Served, serving, soon
+from tests.simulation.simulated_attempts import TaskWork
 
 from spotwright.engine.events import Event
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive, this_process
-from spotwright.simulation.simulated_attempts import TaskWork
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from tests.page.made_runs import Kind, make_run
+from tests.simulation.simulated_attempts import TaskWork
 
 from spotwright.errors import InputError, StateError
 from spotwright.page.heads import line
 from spotwright.page.index import RunIndex, index_path
 from spotwright.page.run_sources import LocalRuns
-from spotwright.simulation.simulated_attempts import TaskWork
 from spotwright.views.account import account
 
 TIME = 1_790_000_000

@@ -122,7 +122,7 @@ def test_a_low_priority_pool_is_led_to_by_its_own_value_and_taint() -> None:
     assert [one["value"] for one in spec["tolerations"]] == ["low"]
 
 
-@pytest.mark.parametrize("provider", ["aks", "gke", "eks", "karpenter", "generic"])
+@pytest.mark.parametrize("provider", ["aks", "gke", "eks", "oke", "karpenter", "generic"])
 @pytest.mark.parametrize("others", [0, 1])
 def test_the_conditions_of_a_rung_hold_none_twice(provider: str, others: int) -> None:
     """The webhook of a cluster writes them into each pod."""

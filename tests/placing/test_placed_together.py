@@ -18,7 +18,7 @@ from spotwright.model.pools import Pool
 from spotwright.placing.merging import strategic
 
 TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-PROVIDERS = ["aks", "gke", "eks", "karpenter"]
+PROVIDERS = ["aks", "gke", "eks", "oke", "karpenter"]
 OF_RUNTIME = ("spec", "template", "spec", "replicatedJobs", 0, "template", "spec", "template", "spec")
 OF_JOB = "spec.runtimePatches.0.trainingRuntimeSpec.template.spec.replicatedJobs.0.template.spec.template.spec"
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.engine.builders import a_chain, a_config, a_plan, a_pool
+from tests.simulation.run import MemoryJournal, SimulatedRun, simulate
+from tests.simulation.simulated_attempts import AttemptModel, Outputs, TaskWork, WorkModel
+from tests.simulation.simulated_cluster import Drains
 
 from spotwright.engine.events import Event
 from spotwright.engine.io_resolution import Inputs
@@ -14,9 +17,6 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, TaskState
 from spotwright.graph import TaskSpec
 from spotwright.model.pools import Pool, Trace
-from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
-from spotwright.simulation.simulated_attempts import AttemptModel, Outputs, TaskWork, WorkModel
-from spotwright.simulation.simulated_cluster import Drains
 
 
 def one_output(_task: TaskState, _inputs: Inputs) -> Outputs:

@@ -7,6 +7,9 @@ from typing import Any
 
 from tests.engine.driving import CrashingJournal
 from tests.engine.scripts import outputs_of_inputs
+from tests.simulation.simulated_attempts import AttemptModel, SimulatedAttempts
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.world import SimulatedWorld
 
 from spotwright.engine.events import EngineStarted, Event, RunCreated, RunMeta
 from spotwright.engine.fold import fold, replay
@@ -14,9 +17,6 @@ from spotwright.engine.loop import DECISIONS_VERSION, Engine
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.model.pools import Trace
-from spotwright.simulation.simulated_attempts import AttemptModel, SimulatedAttempts
-from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.simulation.world import SimulatedWorld
 
 
 class Handover:

@@ -7,8 +7,7 @@ from statistics import mean
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from spotwright.simulation.simulated_attempts import FAILED, SUCCEEDED, AttemptStart, Behavior, TaskWork, WorkModel
+from tests.simulation.simulated_attempts import FAILED, SUCCEEDED, AttemptStart, Behavior, TaskWork, WorkModel
 
 
 def start(number: int = 1, *, task: str = "train", saved: float = 0.0) -> AttemptStart:

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, a_chain, a_diamond, a_fan, a_pool, a_task
 from tests.simulation.builders import Simulation, causes, working
+from tests.simulation.run import simulate
+from tests.simulation.simulated_cluster import Drains
 
 from spotwright.engine.events import (
     AttemptBound,
@@ -23,8 +25,6 @@ from spotwright.engine.events import (
 from spotwright.engine.fold import replay
 from spotwright.engine.loop import replay_decisions
 from spotwright.model.pools import Trace
-from spotwright.simulation.run import simulate
-from spotwright.simulation.simulated_cluster import Drains
 
 ONE_AT_A_TIME = a_pool(max_nodes=1, node=None)
 

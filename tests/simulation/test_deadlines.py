@@ -9,6 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.builders import START, a_chain, a_config, a_diamond, a_plan, a_pool, a_task
+from tests.simulation.run import MemoryJournal, SimulatedRun, simulate
+from tests.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 
 from spotwright.engine.events import RunStatus
 from spotwright.engine.loop import replay_decisions
@@ -16,8 +18,6 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.graph import TaskSpec
 from spotwright.model.pools import Pool, Trace
-from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
-from spotwright.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 
 SHAPES = {"one": [a_task("t0")], "chain": a_chain(3), "diamond": a_diamond()}
 LENGTH = {"one": 1, "chain": 3, "diamond": 3}

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from tests.engine.builders import a_config, a_plan, a_pool, a_task
 from tests.engine.driving import Crash, CrashingJournal
 from tests.simulation.handover import Handover
+from tests.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 
 from spotwright.engine.events import Event, RunStatus
 from spotwright.engine.fold import replay
 from spotwright.engine.loop import replay_decisions
 from spotwright.engine.state import RunState
 from spotwright.model.pools import Trace
-from spotwright.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 
 HOUR = 3600.0
 MOST_EVENTS = 30_000

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.builders import START, a_config, a_plan, a_pool, a_task
+from tests.simulation.run import MemoryJournal, SimulatedRun, simulate
+from tests.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 
 from spotwright.engine.events import AttemptHalted, Event, RunStatus
 from spotwright.engine.loop import replay_decisions
@@ -19,8 +21,6 @@ from spotwright.engine.state import RunState
 from spotwright.graph import TaskSpec
 from spotwright.model.pools import Pool, Trace
 from spotwright.scheduling.budgets import BudgetUse
-from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
-from spotwright.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 from spotwright.supply.node_fit import uniform
 from spotwright.views.account import account
 from spotwright.views.account_report import money_lines

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from tests.engine.builders import a_config, a_plan, a_task
+from tests.simulation.run import MemoryJournal, SimulatedRun, simulate
+from tests.simulation.simulated_attempts import Behavior
 
 from spotwright.engine.events import AttemptEnded, RunStatus
 from spotwright.graph import ArtifactSpec, OutputSpecs, ParameterSpec
-from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
-from spotwright.simulation.simulated_attempts import Behavior
 
 
 def outputs(**declared: Any) -> AttemptEnded:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, a_chain, a_config, a_diamond, a_fan, a_plan, a_pool
 from tests.engine.driving import Crash
 from tests.simulation.handover import Handover
+from tests.simulation.simulated_attempts import Behavior
 
 from spotwright.engine.events import (
     AttemptBound,
@@ -22,7 +23,6 @@ from spotwright.engine.events import (
 from spotwright.engine.io_resolution import run_outputs
 from spotwright.engine.loop import replay_decisions
 from spotwright.engine.state import RunState
-from spotwright.simulation.simulated_attempts import Behavior
 
 REQUIRE = {"spot": "require", "pending_timeout": "1d"}
 

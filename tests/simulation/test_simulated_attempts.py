@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.engine.builders import a_chain, a_pool
 from tests.simulation.builders import Simulation, causes, working
+from tests.simulation.simulated_attempts import Behavior
 
 from spotwright.engine.events import AttemptEnded, CancelRequested, ProgressReported, RunStatus
 from spotwright.errors import SpotwrightError
-from spotwright.simulation.simulated_attempts import Behavior
 
 LIVES_60S = a_pool(max_nodes=1, lifetime=60.0, notice=10.0)
 

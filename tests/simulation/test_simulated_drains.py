@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, a_fan, a_pool
 from tests.simulation.builders import Simulation, causes, working
+from tests.simulation.simulated_attempts import Behavior
+from tests.simulation.simulated_cluster import Drains
 
 from spotwright.engine.events import AttemptEnded, NodeChanged, RunStatus
 from spotwright.scheduling.budgets import MAX_MOVES, BudgetUse
-from spotwright.simulation.simulated_attempts import Behavior
-from spotwright.simulation.simulated_cluster import Drains
 
 NO_RETRIES = {"spot": "require", "interruptions": {"max": 0}, "errors": {"retries": 0}}
 LONG = working(1000.0, stops_in=1.0)

@@ -97,6 +97,7 @@ class Provider:
     name: str  # in spotwright.yaml
     notice: float
     title: str = ""  # as people call it
+    remark: str = ""  # what the users of its pools have to know, for the page of providers
     notice_words: str = ""  # whose notice it is, for people
     pods_share: float = 1.0  # of the notice; the kubelet keeps the rest for system pods
 
@@ -173,6 +174,11 @@ class Provider:
     def spot_labels(self) -> Mapping[str, str]:
         """The labels of the usual form of spot capacity."""
         return self.spot[0].labels
+
+    @property
+    def notice_of_pods(self) -> float:
+        """Seconds of its notice that pods get; the kubelet keeps the others for system pods."""
+        return self.notice * self.pods_share
 
     @property
     def has_groups(self) -> bool:

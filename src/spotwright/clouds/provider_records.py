@@ -597,6 +597,11 @@ _OKE = Provider(
     "oke",
     120.0,
     title="OKE",
+    remark=(
+        "From Oracle's documentation; nothing was tried on a real OKE. No label there names a pool: give pools that differ in "
+        "neither machine nor capacity, and those of Kueue's flavors, a label of their own. OKE drains a node before its end; no "
+        "notice is read on it."
+    ),
     notice_words="Oracle Cloud",
     spot=(Form({_OKE_PREEMPTIBLE: "true"}, (Taint(_OKE_PREEMPTIBLE, "present"),)),),
     gpu_taints=(Taint(NVIDIA_GPU, "present"),),

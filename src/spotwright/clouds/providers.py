@@ -35,8 +35,6 @@ __all__ = [
     "azure_zone",
     "built_in_pools",
     "commands_to_free",
-    "default_notice",
-    "default_notice_of_pods",
     "gpus_of",
     "is_accelerator",
     "is_azure",
@@ -423,16 +421,6 @@ def is_tolerated_by_cluster(pool: Pool, taint: Taint, requests: Mapping[str, int
         and "/" in taint.key
         and bool(requests.get(taint.key))
     )
-
-
-def default_notice(provider: str) -> float:
-    """Seconds between the provider's notice and the end of a spot node. No provider guarantees it."""
-    return PROVIDERS[provider].notice
-
-
-def default_notice_of_pods(provider: str) -> float:
-    """Seconds of :func:`default_notice` that pods get; the kubelet keeps the others for system pods."""
-    return PROVIDERS[provider].notice * PROVIDERS[provider].pods_share
 
 
 def notice_of_pods(pool: Pool) -> float:

@@ -19,7 +19,8 @@ from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
 from spotwright.kinds.kind import Kind, Reads, Retry, kind_in, kind_of
-from spotwright.kube.object_fields import Owner, controller_of
+from spotwright.kinds.situation import pod_groups
+from spotwright.kube.object_fields import Owner, controller_of, mapping
 from spotwright.manifests.objects import PlacedObject, place_object
 from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
 from spotwright.manifests.record import annotations_at
@@ -63,16 +64,6 @@ ADMITTED_ANNOTATION = "spotwright.dev/admitted"
 
 IGNORE_ANNOTATION = "spotwright.dev/ignore"
 """The annotation, with the value ``true``, of objects that are left exactly as they come; pods of theirs too."""
-
-_TEMPLATES = (
-    "spec.template",
-    "spec.jobTemplate.spec.template",
-    "spec.replicatedJobs.*.template.spec.template",
-    "spec.tasks.*.template",
-    "spec.jobTemplate.spec.tasks.*.template",
-)
-_TEKTON = ("spec.podTemplate", "spec.taskRunTemplate.podTemplate", "spec.taskRunSpecs.*")
-_REPLICA_SPECS = ("pytorch", "tf", "mpi", "xgb", "paddle", "jax")
 
 
 def admitted_mark(config: Config, by: str = "") -> dict[str, str]:
@@ -142,8 +133,14 @@ def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
     """What an object says of its pods: their templates, or Tekton's; ``None`` if its kind has none of its own."""
-    tekton = _TEKTON if str(data.get("apiVersion", "")).startswith("tekton.dev/") else ()
-    return [*_pod_templates(data), *(each for path in tekton for each in _matches(data, path.split(".")))] or None
+    return [*_pod_templates(data), *_holders(data)] or None
+
+
+def _holders(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a run of Tekton says of its pods outside of pod templates."""
+    if str(data.get("apiVersion", "")).startswith("tekton.dev/"):
+        for group in pod_groups(data):
+            yield mapping(value_at(data, group.path))
 
 
 def policy_of_templates(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -162,33 +159,16 @@ def has_placed_templates(data: Mapping[str, Any]) -> bool:
     templates = list(_pod_templates(data))
     if templates:
         return all(POLICY_ANNOTATION in _metadata(template, "annotations") for template in templates)
-    steps = _matches(data, ["spec", "templates", "*"])
-    roles = _matches(data, ["spec", "executor", "annotations"])
-    return any(POLICY_ANNOTATION in _metadata(step, "annotations") for step in steps) or any(
-        POLICY_ANNOTATION in annotations for annotations in roles
-    )
+    holders = [value_at(data, group.path) for group in pod_groups(data) if group.place.form == "H"]
+    metadata = (mapping(field) for one in holders for field in (mapping(one), mapping(one).get("metadata")))
+    return any(POLICY_ANNOTATION in mapping(one.get("annotations")) for one in metadata)
 
 
 def _pod_templates(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The pod templates of the kinds whose owners are placed: Jobs, sets of jobs, training jobs and clusters."""
-    for pattern in _TEMPLATES:
-        yield from _matches(data, pattern.split("."))
-    for name in _REPLICA_SPECS:
-        yield from _matches(data, ["spec", f"{name}ReplicaSpecs", "*", "template"])
-    yield from _matches(data, ["spec", "headGroupSpec", "template"])
-    yield from _matches(data, ["spec", "workerGroupSpecs", "*", "template"])
-
-
-def _matches(value: Any, steps: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """The mappings that a path leads to; ``*`` is every item of a list and every value of a mapping."""
-    if not steps:
-        if isinstance(value, dict):
-            yield value
-    elif steps[0] == "*":
-        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-            yield from _matches(item, steps[1:])
-    else:
-        yield from _matches(value_at(value, (steps[0],)), steps[1:])
+    """The pod templates of an object."""
+    for group in pod_groups(data):
+        if group.path and group.place.form == "T":
+            yield mapping(value_at(data, group.path))
 
 
 def _metadata(data: Mapping[str, Any], field: str) -> Mapping[str, Any]:

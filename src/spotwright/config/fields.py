@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.clouds.provider import CLUSTER_AUTOSCALER
 from spotwright.clouds.provider_records import AUTOSCALERS, PROVIDERS
-from spotwright.clouds.providers import default_notice
 from spotwright.config import document
 from spotwright.config.document import Entry, Items, Location, Node, Scalar, Table, plain
 from spotwright.model.pools import EXPECTED_BOOT, GENERIC, Capacity, Drain, Simulate
@@ -375,8 +374,8 @@ def duration_text(seconds: float) -> str:
 
 def _notices() -> str:
     by_length: dict[float, list[str]] = {}
-    for provider in PROVIDERS:
-        by_length.setdefault(default_notice(provider), []).append(provider)
+    for provider in PROVIDERS.values():
+        by_length.setdefault(provider.notice, []).append(provider.name)
     return "; ".join(f"{duration_text(seconds)} ({', '.join(names)})" for seconds, names in by_length.items())
 
 

@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from spotwright.clouds.provider_records import PROVIDERS
-from spotwright.clouds.providers import default_notice
 from spotwright.config import fields
 from spotwright.config.document import Entry, Items, Location, Node, Scalar, Table, closest, plain, read_text
 from spotwright.config.fields import POOL, SIMULATE, Field, read_fields
@@ -373,7 +372,7 @@ def _pool(name: str, node: Table, location: Location) -> Pool | None:
     if len(location.problems) > before:
         return None
     if values["notice"] is None:
-        values["notice"] = default_notice(values["provider"])
+        values["notice"] = PROVIDERS[values["provider"]].notice
     pool = Pool(name=name, **values)
     _check_together(pool, node.entries, location)
     return pool

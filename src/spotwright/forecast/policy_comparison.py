@@ -2,7 +2,7 @@
 
 All policies meet the same windows and go through the same safety rule. ``spotwright`` is the function that decides in a run with
 a deadline (:mod:`spotwright.deadlines.choice`); the others are formulas (:mod:`spotwright.deadlines.job_policies`). The floor is
-the cheapest way through each window for somebody who knows it (:mod:`spotwright.simulation.deadline_jobs`).
+the cheapest way through each window for somebody who knows it (:mod:`spotwright.forecast.deadline_jobs`).
 
 Recordings are one pool, with windows of each of them, or together the pools of one job. Hazards of our policy are the shipped
 ones, or with ``fit`` those of the first part of each recording; then windows come from the rest alone, because windows of one
@@ -23,12 +23,12 @@ from spotwright.deadlines.hazards import SHIPPED, HazardTable, learned
 from spotwright.deadlines.job_policies import FORMULAS, Decides, formula
 from spotwright.deadlines.jobs import Job, nearest_deadline
 from spotwright.errors import InputError
+from spotwright.forecast.deadline_jobs import cheapest, simulate
 from spotwright.forecast.forecast import Distribution, distribution
 from spotwright.forecast.report import length, share
 from spotwright.market import TICK, Windows, hazards_of, part, pools_of, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
-from spotwright.simulation.deadline_jobs import cheapest, simulate
 from spotwright.views.text import Rows, plural, table, wrapped
 
 __all__ = [

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, levels_of_pods, pods_at
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, levels_of_pods, number_at, one_pod, pods_at
 from spotwright.kube.object_fields import mappings, text
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import POLICY_ANNOTATION, RETRIES_STAY, Group, Level, PlaceContext
@@ -57,6 +57,7 @@ __all__ = [
     "is_own_rule",
     "own_actions",
     "place_job",
+    "pods_of_job",
     "put_first",
     "refuse_in_job",
     "refuse_in_job_spec",
@@ -693,6 +694,16 @@ def _retries(top: str) -> RetryFields:
     return RetryFields(f"{top}.backoffLimit", levels, {f"{top}.podFailurePolicy": POD_FAILURE_POLICY})
 
 
+def pods_of_job(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a Job at one time: its ``parallelism``, and no more than its ``completions``."""
+    job = path[:-1]
+    parallel = number_at(data, (*job, "parallelism"))
+    if value_at(data, (*job, "completions")) is None:
+        return parallel
+    completions = number_at(data, (*job, "completions"))
+    return None if parallel is None or completions is None else min(parallel, completions)
+
+
 _MECHANISMS = (_JOB_IGNORES, _JOB_SEPARATES, _JOB_COUNTS, _JOB_FAILS)
 
 KINDS = (
@@ -701,7 +712,7 @@ KINDS = (
         name="Pod",
         version="v1",
         place=_place_pod,
-        places=(pods_at(""),),
+        places=(pods_at("", at_once=one_pod),),
         retry=Retry.NONE,
         retries=RetryFields(levels={"spec": (), "spec.containers.*": ()}),
         mechanisms=(_POD,),
@@ -714,7 +725,7 @@ KINDS = (
         name="Job",
         version="v1",
         place=_place_job,
-        places=(pods_at("spec.template", job=1),),
+        places=(pods_at("spec.template", job=1, at_once=pods_of_job),),
         retry=Retry.JOB,
         retries=_retries("spec"),
         mechanisms=_MECHANISMS,
@@ -730,7 +741,7 @@ KINDS = (
         version="v1",
         takes_any_version=True,
         place=_place_cron_job,
-        places=(pods_at("spec.jobTemplate.spec.template", job=1),),
+        places=(pods_at("spec.jobTemplate.spec.template", job=1, at_once=pods_of_job),),
         retry=Retry.JOB,
         retries=_retries("spec.jobTemplate.spec"),
         mechanisms=_MECHANISMS,

@@ -33,13 +33,14 @@ from spotwright.kinds.job import (
     add_disruption_rule,
     find_disruption_rule,
     own_actions,
+    pods_of_job,
     put_first,
     refuse_in_job,
     refuse_in_set,
     waits_for_failed_pods,
     write_replacement,
 )
-from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at, product, replicas
 from spotwright.kube.object_fields import mapping, mappings, text
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -71,6 +72,7 @@ __all__ = [
     "has_agent",
     "is_matched",
     "note_rendezvous",
+    "pods_of_set",
     "retries_of_set",
     "why_not_matched",
     "write_failure_policy",
@@ -658,6 +660,11 @@ _ACTIONS = ("FailJobSet", *_RESTARTS, "RestartJob", "RestartJobAndIgnoreMaxResta
 _REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
 
 
+def pods_of_set(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a replicated job at one time, in all of its Jobs."""
+    return product(replicas(data, path[:-2]), pods_of_job(data, path))
+
+
 def retries_of_set(top: str) -> RetryFields:
     """What the spec of a JobSet at this path retries.
 
@@ -694,7 +701,8 @@ KINDS = (
         name="JobSet",
         version="v1alpha2",
         place=_place_jobset,
-        places=(pods_at("spec.replicatedJobs.*.template.spec.template", job=1),),
+        places=(pods_at("spec.replicatedJobs.*.template.spec.template", job=1, at_once=pods_of_set),),
+        is_gang=True,
         retry=Retry.SET,
         retries=retries_of_set("spec"),
         mechanisms=MECHANISMS,

@@ -7,16 +7,20 @@ when a kind is first looked up.
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.placing.context import PlaceContext
+from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.patch import value_at
 from spotwright.placing.pods import Duty
+from spotwright.placing.retries import whole_number
 
 __all__ = [
     "Kind",
@@ -32,8 +36,12 @@ __all__ = [
     "kind_of",
     "levels_of_pods",
     "may_be_run",
+    "number_at",
+    "one_pod",
     "placed_kind",
     "pods_at",
+    "product",
+    "replicas",
     "run_kind",
     "run_kinds",
 ]
@@ -48,6 +56,10 @@ References: TypeAlias = Callable[[Mapping[str, Any]], Iterator[tuple[str, Any]]]
 
 WhyNotEvicted: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], str]
 """Why an eviction of a pod would cost its work something, by the pod's owners, nearest first; empty if it would not."""
+
+
+Count: TypeAlias = Callable[[Mapping[str, Any], Path], int | None]
+"""The most pods at one time of the template at a path of an object; ``None`` where the object does not tell it."""
 
 
 class Retry(StrEnum):
@@ -74,7 +86,7 @@ class PodPlace(NamedTuple):
     """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S or H.
 
     ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``inherits`` is the path of the holder
-    whose fields hold where this one lacks them.
+    whose fields hold where this one lacks them. ``at_once`` counts the pods of the template that there are at one time.
     """
 
     steps: tuple[str, ...]
@@ -82,6 +94,7 @@ class PodPlace(NamedTuple):
     duty: Duty = Duty.WORKER
     job: int = 0
     inherits: tuple[str, ...] = ()
+    at_once: Count | None = None
 
 
 class Words(NamedTuple):
@@ -118,10 +131,10 @@ class Kind(NamedTuple):
 
     ``places`` are those of its pods. ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms``
     are its ways to go on after the end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the
-    work alone. ``may_work``: its pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that
-    they work. ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may
-    cost nothing; without it, an eviction counts as a failure. ``makes_pods_later``: after some have failed, its controller
-    waits before it makes the next.
+    work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label
+    ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``: it describes nodes and has no
+    pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a failure.
+    ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -150,6 +163,7 @@ class Kind(NamedTuple):
     retries: RetryFields = _NO_FIELDS
     mechanisms: tuple[Mechanism, ...] = ()
     harm: str = ""
+    is_gang: bool = False
     may_work: bool = False
     is_of_nodes: bool = False
     reads: Reads = Reads.NOTHING
@@ -191,9 +205,31 @@ class Kind(NamedTuple):
         return self.place is not None and self.version != "" and not self.is_cluster_wide
 
 
-def pods_at(path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "") -> PodPlace:
+def pods_at(
+    path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "", at_once: Count | None = None
+) -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
-    return PodPlace(_steps(path), form, duty, job, _steps(inherits))
+    return PodPlace(_steps(path), form, duty, job, _steps(inherits), at_once)
+
+
+def one_pod(_data: Mapping[str, Any], _path: Path) -> int:
+    """A single pod."""
+    return 1
+
+
+def replicas(data: Mapping[str, Any], path: Path) -> int | None:
+    """The ``replicas`` beside the template, by default 1."""
+    return number_at(data, (*path[:-1], "replicas"))
+
+
+def number_at(data: Mapping[str, Any], path: Path, default: int = 1) -> int | None:
+    """A count in a field of an object; ``None`` where it is known only later."""
+    return whole_number(value_at(data, path), default)
+
+
+def product(*counts: int | None) -> int | None:
+    """The product of counts; ``None`` if one of them is not known."""
+    return prod(known) if len(known := [one for one in counts if one is not None]) == len(counts) else None
 
 
 def levels_of_pods(template: str) -> dict[str, tuple[str, ...]]:
@@ -208,7 +244,9 @@ def _steps(path: str) -> tuple[str, ...]:
 @cache
 def all_kinds() -> Mapping[tuple[str, str], Kind]:
     """Every kind by its group and its name, in this order."""
-    files = [path for path in Path(__file__).parent.iterdir() if path.suffix == ".py" and path.stem != "__init__"]
+    files = [
+        path for path in pathlib.Path(__file__).parent.iterdir() if path.suffix == ".py" and path.stem != "__init__"
+    ]
     modules = [import_module(f"{__package__}.{path.stem}") for path in files]
     kinds = {(kind.group, kind.name): kind for module in modules for kind in getattr(module, "KINDS", ())}
     return {key: kinds[key] for key in sorted(kinds)}

@@ -11,10 +11,15 @@ Sources: kubernetes-sigs/lws, ``api/leaderworkerset/v1/leaderworkerset_types.go`
 
 from __future__ import annotations
 
-from spotwright.kinds.kind import Kind, Retry, RetryFields, Words, pods_at
+from collections.abc import Mapping
+from typing import Any
+
+from spotwright.kinds.kind import Kind, Retry, RetryFields, Words, number_at, pods_at, product
 from spotwright.kinds.services import SERVES, duty_of, is_left
 from spotwright.placing.context import Level, PlaceContext
+from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Mechanism, nothing, waits
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Duty, Placed, Role, place_pod
 from spotwright.placing.retries import no_interruption_text, whole_number
@@ -92,6 +97,18 @@ def _explain(ctx: PlaceContext, *, has_leaders: bool) -> None:
         ctx.add_finding(Level.NOTE, ctx.at(*_TOP), text)
 
 
+def _groups(data: Mapping[str, Any], _path: Path) -> int | None:
+    """The groups of the set, each with one leader."""
+    return number_at(data, ("spec", "replicas"))
+
+
+def _workers(data: Mapping[str, Any], _path: Path) -> int | None:
+    """The workers of all groups, with their leaders where those have the same template."""
+    size = number_at(data, ("spec", *_TOP[1:], "size"))
+    has_leaders = value_at(data, (*_TOP, "leaderTemplate")) is not None
+    return product(_groups(data, _path), None if size is None else size - has_leaders)
+
+
 KINDS = (
     Kind(
         group="leaderworkerset.x-k8s.io",
@@ -99,9 +116,10 @@ KINDS = (
         version="v1",
         place=_place_set,
         places=(
-            pods_at("spec.leaderWorkerTemplate.leaderTemplate", duty=Duty.COORDINATOR),
-            pods_at("spec.leaderWorkerTemplate.workerTemplate", duty=Duty.SERVING),
+            pods_at("spec.leaderWorkerTemplate.leaderTemplate", duty=Duty.COORDINATOR, at_once=_groups),
+            pods_at("spec.leaderWorkerTemplate.workerTemplate", duty=Duty.SERVING, at_once=_workers),
         ),
+        is_gang=True,
         retry=Retry.SET,
         retries=RetryFields(values=(Words("spec.leaderWorkerTemplate.restartPolicy", tuple(_AFTER)),)),
         mechanisms=(_GROUPS,),

@@ -15,7 +15,17 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import Kind, PodPlace, Reads, RetryFields, levels_of_pods, pods_at
+from spotwright.kinds.kind import (
+    Kind,
+    PodPlace,
+    Reads,
+    RetryFields,
+    levels_of_pods,
+    number_at,
+    one_pod,
+    pods_at,
+    product,
+)
 from spotwright.kinds.services import SERVES, leave_unchanged
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -23,7 +33,7 @@ from spotwright.placing.enforcement import POD_FACTS, Fact, Mechanism, in_object
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Duty, Placed, Role, place_pod
-from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
+from spotwright.placing.retries import counting_text, no_interruption_text, whole_number, write_unless_set
 
 __all__ = ["KINDS", "market_type"]
 
@@ -342,10 +352,23 @@ def _check_end(ctx: PlaceContext, at: Path) -> None:
         ctx.add_finding(Level.NOTE, at, text)
 
 
+def _pods_of_group(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a worker group at one time; where Ray's autoscaler is on, the most that it makes.
+
+    Source: ray-project/kuberay, ``apis/ray/v1/raycluster_types.go``.
+    """
+    group, cluster = path[:-1], path[:-3]
+    if value_at(data, (*cluster, "enableInTreeAutoscaling")) is True:
+        pods = whole_number(value_at(data, (*group, "maxReplicas")))
+    else:
+        pods = number_at(data, (*group, "replicas"), 0)
+    return product(pods, number_at(data, (*group, "numOfHosts")))
+
+
 def _pods(prefix: str, workers: Duty = Duty.WORKER) -> tuple[PodPlace, ...]:
     return (
-        pods_at(f"{prefix}.headGroupSpec.template", duty=Duty.COORDINATOR),
-        pods_at(f"{prefix}.workerGroupSpecs.*.template", duty=workers),
+        pods_at(f"{prefix}.headGroupSpec.template", duty=Duty.COORDINATOR, at_once=one_pod),
+        pods_at(f"{prefix}.workerGroupSpecs.*.template", duty=workers, at_once=_pods_of_group),
     )
 
 
@@ -377,7 +400,10 @@ KINDS = (
         name="RayJob",
         takes_any_version=True,
         place=_place_job,
-        places=(*_pods("spec.rayClusterSpec"), pods_at("spec.submitterPodTemplate", duty=Duty.COORDINATOR)),
+        places=(
+            *_pods("spec.rayClusterSpec"),
+            pods_at("spec.submitterPodTemplate", duty=Duty.COORDINATOR, at_once=one_pod),
+        ),
         mechanisms=(_RAY_JOB,),
         page="rayjob",
         retries=_RETRIES,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spotwright.kinds.kind import Kind, kind_of, pods_at
+from spotwright.kinds.kind import Count, Kind, kind_of, one_pod, pods_at, replicas
 from spotwright.kinds.unknown import find_pod_specs
 from spotwright.model.policy import Spot
 from spotwright.placing.context import Group, Level, PlaceContext, name_of
@@ -221,10 +221,11 @@ def _kept(
     form: str = "T",
     is_placed: bool = False,
     page: str = "",
+    at_once: Count | None = None,
 ) -> Kind:
     """A kind that stays on on-demand. ``is_placed``: its pods have fields that can say so."""
     mechanisms = (NODES_ONLY,) if is_placed else ()
-    places = tuple(pods_at(path, form, duty) for path in paths)
+    places = tuple(pods_at(path, form, duty, at_once=at_once) for path in paths)
     return Kind(
         group=group, name=name, place=_keep_on_demand, places=places, mechanisms=mechanisms, harm=harm, page=page
     )
@@ -236,7 +237,7 @@ _SERVING = (SERVES, Duty.SERVING)
 _INTERACTIVE = (_USED, Duty.INTERACTIVE)
 
 KINDS = (
-    _kept("", "ReplicationController", *_SERVING, _TEMPLATE, is_placed=True),
+    _kept("", "ReplicationController", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas),
     Kind(
         group="apps",
         name="DaemonSet",
@@ -251,19 +252,21 @@ KINDS = (
         name="Deployment",
         version="v1",
         place=_place_deployment,
-        places=(pods_at(_TEMPLATE, duty=Duty.SERVING),),
+        places=(pods_at(_TEMPLATE, duty=Duty.SERVING, at_once=replicas),),
         mechanisms=(_DEPLOYMENT,),
         page="deployment",
         may_change=True,
         may_work=True,
         harm=SERVES,
     ),
-    _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True)._replace(may_work=True, leaves_pods=True),
-    _kept("apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services")._replace(
-        leaves_pods=True
+    _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas)._replace(
+        may_work=True, leaves_pods=True
     ),
-    _kept("kubeflow.org", "Notebook", *_INTERACTIVE, _TEMPLATE, is_placed=True),
-    _kept("kubeflow.org", "PVCViewer", *_INTERACTIVE, "spec.podSpec", form="S", is_placed=True),
+    _kept(
+        "apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services", at_once=replicas
+    )._replace(leaves_pods=True),
+    _kept("kubeflow.org", "Notebook", *_INTERACTIVE, _TEMPLATE, is_placed=True, at_once=one_pod),
+    _kept("kubeflow.org", "PVCViewer", *_INTERACTIVE, "spec.podSpec", form="S", is_placed=True, at_once=one_pod),
     _kept("machinelearning.seldon.io", "SeldonDeployment", *_SERVING, "spec.predictors.*.componentSpecs.*"),
     _kept("serving.knative.dev", "Service", *_SERVING, _TEMPLATE),
     _kept(_KSERVE, "ClusterServingRuntime", *_SERVING, "spec", form="S"),

@@ -16,15 +16,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotwright.kinds.kind import Kind, PlaceObject, Reads, RetryFields, Words, pods_at
+from spotwright.kinds.kind import Kind, PlaceObject, Reads, RetryFields, Words, number_at, one_pod, pods_at
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Mechanism, in_object, nothing, waits
 from spotwright.placing.merging import place_merged, write
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD, TEMPLATE, TEXT, check, refuse_misplaced
 from spotwright.placing.pods import Duty, Placed, Role, add_pod_metadata
-from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
+from spotwright.placing.retries import counting_text, no_interruption_text, whole_number, write_unless_set
 
 __all__ = ["KINDS", "selector_of"]
 
@@ -387,13 +388,24 @@ def _retries(top: str) -> RetryFields:
     return RetryFields(f"{policy}.onFailureRetries", {**above, **levels}, {policy: _POLICY}, words)
 
 
+def _executors(data: Mapping[str, Any], path: Path) -> int | None:
+    """The executors at one time; where Spark chooses their number, the most. Source: Apache Spark, "Configuration"."""
+    allocation = value_at(data, (*path[:-1], "dynamicAllocation")) or {}
+    if allocation.get("enabled") is True:
+        return whole_number(allocation.get("maxExecutors"))
+    return number_at(data, (*path, "instances"), 2)
+
+
 def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
     return Kind(
         group="sparkoperator.k8s.io",
         name=name,
         version="v1beta2",
         place=place,
-        places=(pods_at(f"{spec}.driver", "H", Duty.COORDINATOR), pods_at(f"{spec}.executor", "H")),
+        places=(
+            pods_at(f"{spec}.driver", "H", Duty.COORDINATOR, at_once=one_pod),
+            pods_at(f"{spec}.executor", "H", at_once=_executors),
+        ),
         retries=_retries(spec),
         mechanisms=(_SPARK,),
         reads=Reads.OBJECTS,

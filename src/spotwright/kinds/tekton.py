@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Reads, RetryFields, pods_at
+from spotwright.kinds.kind import Kind, Reads, RetryFields, one_pod, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
@@ -442,7 +442,7 @@ KINDS = (
         name="TaskRun",
         leaves_pods=True,
         place=_place_task_run,
-        places=(pods_at("spec.podTemplate", "H"),),
+        places=(pods_at("spec.podTemplate", "H", at_once=one_pod),),
         retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
     ),
     _kind(name="Pipeline", may_change=True, place=_place_pipeline, retries=_retries("spec")),

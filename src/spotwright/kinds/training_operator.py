@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at, replicas
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import MOST_RETRIES, RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Fact, Mechanism, in_object, nothing, waits
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -464,6 +465,12 @@ def _retries(table: _Kind, more: Sequence[Words]) -> RetryFields:
     )
 
 
+def _pods_of_role(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a role at one time; of workers that may grow, the most."""
+    most = whole_number(value_at(data, ("spec", "elasticPolicy", "maxReplicas"))) if path[-2] == "Worker" else None
+    return replicas(data, path) if most is None else most
+
+
 def _kind(
     name: str,
     table: _Kind,
@@ -479,7 +486,8 @@ def _kind(
         version="v1",
         takes_any_version=True,
         place=lambda ctx: place(ctx, table),
-        places=(pods_at(f"spec.{table.replicas}.*.template"),),
+        places=(pods_at(f"spec.{table.replicas}.*.template", at_once=_pods_of_role),),
+        is_gang=True,
         mechanisms=mechanisms,
         retries=_retries(table, words),
         reads=Reads.RUNS,

@@ -21,16 +21,17 @@ from spotwright.kinds.jobset import (
     SET_FACTS,
     SetMember,
     note_rendezvous,
+    pods_of_set,
     retries_of_set,
     write_failure_policy,
 )
-from spotwright.kinds.kind import Kind, Reads, pods_at
+from spotwright.kinds.kind import Kind, Reads, number_at, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.enforcement import Enforcer, Fact, Mechanism, nothing
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.merging import place_merged, strategic, write
-from spotwright.placing.patch import Editor
+from spotwright.placing.patch import Editor, value_at
 from spotwright.placing.pod_spec import (
     JOB_FIELDS,
     METADATA,
@@ -73,6 +74,7 @@ _RUNTIME_DECIDES = Mechanism(
         "timeout": nothing("the runtime decides"),
         "pending_timeout": nothing(),
     },
+    is_of_another=True,
 )
 
 _RUNTIME_PLACED = Mechanism(
@@ -82,6 +84,7 @@ _RUNTIME_PLACED = Mechanism(
         **dict.fromkeys(("interruptions.max", "errors.retries", "timeout"), _IN_RUNTIME),
         "pending_timeout": nothing(),
     },
+    is_of_another=True,
 )
 
 
@@ -818,12 +821,26 @@ def _runtime_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield str(runtime.get("kind") or "ClusterTrainingRuntime"), runtime.get("name")
 
 
+def _pods_of_runtime(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a replicated job of a runtime: of the trainer as many as nodes. Source: kubeflow/trainer, ``pkg/runtime``."""
+    labels = value_at(data, (*path[:-2], "metadata", "labels")) or {}
+    if labels.get(_ANCESTOR) == "trainer":
+        return number_at(data, ("spec", "mlPolicy", "numNodes"))
+    return pods_of_set(data, path)
+
+
+def _nodes(data: Mapping[str, Any], _path: Path) -> int | None:
+    """The nodes that a TrainJob asks for; without them its runtime tells it, which is another object."""
+    return whole_number(value_at(data, ("spec", "trainer", "numNodes")))
+
+
 _SET = "template.spec.replicatedJobs.*.template.spec.template"
 _kind = partial(Kind, group="trainer.kubeflow.org", version="v1alpha1")
 _of_runtime = partial(
     _kind,
     place=_place_runtime,
-    places=(pods_at(f"spec.{_SET}", job=1),),
+    places=(pods_at(f"spec.{_SET}", job=1, at_once=_pods_of_runtime),),
+    is_gang=True,
     mechanisms=MECHANISMS,
     reads=Reads.OBJECTS,
     page_of_retries="jobset",
@@ -836,10 +853,11 @@ KINDS = (
         name="TrainJob",
         place=_place_trainjob,
         places=(
-            pods_at("spec.podSpecOverrides.*", "H"),
-            pods_at("spec.podTemplateOverrides.*.spec", "H"),
-            pods_at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H"),
+            pods_at("spec.podSpecOverrides.*", "H", at_once=_nodes),
+            pods_at("spec.podTemplateOverrides.*.spec", "H", at_once=_nodes),
+            pods_at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H", at_once=_nodes),
         ),
+        is_gang=True,
         mechanisms=(*MECHANISMS, _RUNTIME_DECIDES, _RUNTIME_PLACED),
         reads=Reads.RUNS,
         hands_down=True,

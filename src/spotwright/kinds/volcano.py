@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import INTERRUPTED_CODES, KILLED, REFUSED
-from spotwright.kinds.kind import Kind, RetryFields, Words, levels_of_pods, pods_at
+from spotwright.kinds.kind import Kind, RetryFields, Words, levels_of_pods, pods_at, replicas
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -369,6 +369,7 @@ _kind = partial(
     Kind,
     group="batch.volcano.sh",
     version="v1alpha1",
+    is_gang=True,
     mechanisms=(_VOLCANO, _VOLCANO_ENDS, _VOLCANO_OWN),
 )
 
@@ -377,7 +378,7 @@ KINDS = (
         name="Job",
         place=_place_job,
         retries=_retries("spec"),
-        places=(pods_at("spec.tasks.*.template"),),
+        places=(pods_at("spec.tasks.*.template", at_once=replicas),),
         page="volcanojob",
     ),
     _kind(
@@ -385,6 +386,6 @@ KINDS = (
         place=_place_cron_job,
         may_change=True,
         retries=_retries("spec.jobTemplate.spec"),
-        places=(pods_at("spec.jobTemplate.spec.tasks.*.template"),),
+        places=(pods_at("spec.jobTemplate.spec.tasks.*.template", at_once=replicas),),
     ),
 )

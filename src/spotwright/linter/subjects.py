@@ -17,6 +17,7 @@ from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.kind import Kind, PodPlace, Retry, kind_of
+from spotwright.kinds.situation import PodGroup, pod_groups
 from spotwright.kinds.spark import selector_of
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
@@ -47,11 +48,9 @@ __all__ = [
     "items_of",
     "mapping_at",
     "mapping_of",
-    "matching",
     "objects_in",
     "pipeline_of",
     "pipeline_pods",
-    "pods_at_once",
     "pods_of",
     "reach_of",
     "role_duty",
@@ -94,23 +93,6 @@ def texts_of(value: Any) -> Iterator[str]:
     for item in [value] if isinstance(value, str) else items_of(value):
         if isinstance(item, str):
             yield item
-
-
-def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Path]:
-    """The paths of the values that a pattern leads to: ``*`` is every item of a list or every key of a mapping."""
-    if not pattern:
-        yield path
-        return
-    step, rest = pattern[0], pattern[1:]
-    if step != "*":
-        if isinstance(value, dict) and value.get(step) is not None:
-            yield from matching(value[step], rest, (*path, step))
-    elif isinstance(value, dict):
-        for key, child in value.items():
-            yield from matching(child, rest, (*path, key))
-    else:
-        for index, child in enumerate(items_of(value)):
-            yield from matching(child, rest, (*path, index))
 
 
 _TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
@@ -383,7 +365,8 @@ class Pods:
     """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` those of the parts of a holder.
 
     ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
-    ``job`` is the path of the Job spec around them. ``label`` names them in messages.
+    ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``at_once`` is that of
+    :class:`~spotwright.kinds.situation.PodGroup`.
     """
 
     document: Source
@@ -402,6 +385,12 @@ class Pods:
     job: Path | None = None
     where: Mapping[str, Path] | None = None
     is_placed: bool = False
+    at_once: int | None = None
+
+    @property
+    def are_several(self) -> bool:
+        """Whether the object says that several of them are there at once."""
+        return self.at_once is not None and self.at_once > 1
 
     @property
     def on_spot(self) -> bool:
@@ -508,34 +497,20 @@ def init_containers(pods: Pods) -> Iterator[Container]:
         yield Container(pods.at("initContainers", index), mapping_of(value))
 
 
-def pods_at_once(pods: Pods) -> int:
-    """How many pods of one template work at the same time, as far as the object says; 1 if it does not."""
-    around = mapping_at(pods.document.get(()), *pods.spec[:-2])
-    counts = [around.get(name) for name in ("replicas", "parallelism", "minReplicas")]
-    if pods.job is not None:
-        counts.append(mapping_at(pods.document.get(()), *pods.job).get("parallelism"))
-        counts.append(mapping_at(pods.document.get(()), *pods.job[:-2]).get("replicas"))  # of a job in a set
-    if pods.owner is not None and pods.form == "H":
-        counts.append(mapping_at(pods.owner.value, "spec", "executor").get("instances"))
-    return max((count for count in counts if is_whole(count) and count is not None), default=1)
-
-
 def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
     """The pods of an object; an error with the line, in place of pods whose fields have another shape."""
     record = owner.record
     if owner.group == "argoproj.io":
         yield from _argo(owner, record.places[:1], settings)
         return
-    for place in record.places:
-        for path in matching(owner.value, place.steps):
-            found = _read(owner, place, path, record.retry, settings)
-            if found is not None:
-                yield found
+    for group in pod_groups(owner.value):
+        found = _read(owner, group, record.retry, settings)
+        if found is not None:
+            yield found
 
 
-def _read(
-    owner: KubeObject, place: PodPlace, path: Path, retry: Retry, settings: Settings
-) -> Pods | ManifestError | None:
+def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) -> Pods | ManifestError | None:
+    place, path = group.place, group.path
     holder = owner.mapping(*path)
     if place.form == "T" and not isinstance(holder.get("spec"), dict):
         return None  # the rule on fields at the wrong level says so
@@ -572,6 +547,7 @@ def _read(
         owner.at(*path[:-1]) if place.job else None,
         moved or None,
         is_placed=owner.is_placed,
+        at_once=group.at_once,
     )
 
 

@@ -449,7 +449,7 @@ def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float |
     """
     spot = [pool for pool in used if pool.is_spot]
     if simulated:
-        return min((providers.default_notice_of_pods(pool.provider) for pool in spot), default=None)
+        return min((providers.of(pool).notice_of_pods for pool in spot), default=None)
     return min(map(providers.notice_of_pods, spot), default=None)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from spotwright.kinds.kind import PodPlace, Retry, placed_kind
+from spotwright.kinds.situation import matching
 from spotwright.linter.api_types import (
     AFFINITY_PLACES,
     POD_TYPES,
@@ -24,7 +25,7 @@ from spotwright.linter.api_types import (
 )
 from spotwright.linter.rule import ON_SPOT, PREFERS_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import Container, KubeObject, Pods, init_containers, items_of, mapping_of, matching
+from spotwright.linter.subjects import Container, KubeObject, Pods, init_containers, items_of, mapping_of
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
 from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS

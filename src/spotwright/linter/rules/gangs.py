@@ -20,7 +20,6 @@ from spotwright.linter.subjects import (
     items_of,
     mapping_at,
     mapping_of,
-    pods_at_once,
     pods_of,
 )
 from spotwright.placing.environment import (
@@ -75,7 +74,7 @@ def _of_trainer(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
 def _shared_template(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Pods of one template that meet, by c10d, at one of them."""
     owner = pods.owner
-    if not pods.asks_for_spot or owner is None or pods_at_once(pods) < 2 or owner.mapping("spec", "elasticPolicy"):
+    if not pods.asks_for_spot or owner is None or not pods.are_several or owner.mapping("spec", "elasticPolicy"):
         return
     others = [name for name in _roles(owner) if name != pods.role]
     for container in pods.containers:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from spotwright.kinds.kind import Reads, Retry
+from spotwright.kinds.situation import matching
 from spotwright.linter.api_types import nearly
 from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.rules.python import exit_on_sigterm
@@ -21,7 +22,6 @@ from spotwright.linter.subjects import (
     items_of,
     mapping_at,
     mapping_of,
-    matching,
     pods_of,
     texts_of,
 )

@@ -28,7 +28,6 @@ from spotwright.linter.subjects import (
     items_of,
     mapping_at,
     mapping_of,
-    pods_at_once,
     pods_of,
     texts_of,
 )
@@ -237,7 +236,7 @@ def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Proble
 
 def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
     """Why the pods cannot have the volume together, in words; empty if they may be able to."""
-    several = [one for one in users if pods_at_once(one) > 1]
+    several = [one for one in users if one.are_several]
     if len(users) < 2 and not several:
         return ""
     if claim.modes == {"ReadWriteOncePod"}:

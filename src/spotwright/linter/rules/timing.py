@@ -22,7 +22,6 @@ from spotwright.linter.subjects import (
     items_of,
     mapping_at,
     mapping_of,
-    pods_at_once,
     shuns_spot,
 )
 from spotwright.placing.context import POLICY_ANNOTATION, name_of
@@ -43,7 +42,7 @@ def _notice(pods: Pods, settings: Settings) -> tuple[float, str] | None:
     if notice is not None:
         return notice, "the spot pools that admit it" if landing else "the spot pools"
     named = {one.key for one in pods.constraints.tolerations} | {one.key for one in pods.conditions}
-    notices = ((one.notice * one.pods_share, one.notice_words) for one in providers.providers_of(named))
+    notices = ((one.notice_of_pods, one.notice_words) for one in providers.providers_of(named))
     return min(notices, default=None)
 
 
@@ -125,7 +124,7 @@ def _has_policy(pods: Pods, settings: Settings) -> bool:
 
 def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Several pods that need each other, on spot nodes of one zone."""
-    if not pods.asks_for_spot or pods.duty is not Duty.WORKER or pods.owner is None or pods_at_once(pods) < 2:
+    if not pods.asks_for_spot or pods.duty is not Duty.WORKER or pods.owner is None or not pods.are_several:
         return
     expressions = pods.constraints.pairs
     if len(pods.constraints.required) == 1:

@@ -1,12 +1,14 @@
 """The simulated cluster as the engine's world: one engine's view of the attempts of its run.
 
-Deeds start and stop attempts (:mod:`spotwright.simulation.simulated_attempts`), waiting moves the virtual clock. When an engine
+Deeds start and stop attempts (:mod:`tests.simulation.simulated_attempts`), waiting moves the virtual clock. When an engine
 crashes or detaches, the attempts go on; the world of the next engine recovers them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tests.simulation.simulated_attempts import SimulatedAttempts
 
 from spotwright.engine.events import (
     AttemptBound,
@@ -29,7 +31,6 @@ from spotwright.engine.next_rung import effective_plan
 from spotwright.engine.ports import Outcome
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import SpotwrightError
-from spotwright.simulation.simulated_attempts import SimulatedAttempts
 
 __all__ = ["SimulatedWorld"]
 

@@ -12,6 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.simulated_attempts import AttemptModel, MakeOutputs, SimulatedAttempts, declared_outputs
+from tests.simulation.simulated_cluster import Drains, SimulatedCluster
+from tests.simulation.world import SimulatedWorld
+
 from spotwright.engine.events import EngineStarted, Event, RunCreated, RunMeta
 from spotwright.engine.fold import rare_collections
 from spotwright.engine.loop import DECISIONS_VERSION, Engine, Observer
@@ -20,9 +24,6 @@ from spotwright.engine.ports import EventLog
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.model.pools import Pool, Trace
-from spotwright.simulation.simulated_attempts import AttemptModel, MakeOutputs, SimulatedAttempts, declared_outputs
-from spotwright.simulation.simulated_cluster import Drains, SimulatedCluster
-from spotwright.simulation.world import SimulatedWorld
 
 __all__ = ["MemoryJournal", "SimulatedRun", "simulate"]
 

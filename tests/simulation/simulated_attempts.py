@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.simulation.simulated_cluster import SimulatedCluster
+
 from spotwright.engine.events import AttemptBound, AttemptEnded, Event, NodeChanged, NoticeGiven, ProgressReported
 from spotwright.engine.io_resolution import Inputs
 from spotwright.engine.state import TaskState
 from spotwright.errors import SpotwrightError
 from spotwright.graph import ParameterSpec
 from spotwright.model.attempts import Signals
-from spotwright.simulation.simulated_cluster import SimulatedCluster
 from spotwright.supply.node_fit import (
     AttemptKey,
     Bound,
