@@ -88,6 +88,10 @@ TOP = {
         "version: 1\ntarget: {kubernetes: new}\n",
         "2: target.kubernetes: expected a version such as 1.33, found 'new'",
     ),
+    "a Trainer that is too old": (
+        "version: 1\ntarget: {trainer: '2.1'}\n",
+        "2: target.trainer: expected a version such as 2.3 (2.2 is the oldest), found '2.1'",
+    ),
     "a package that nobody can bring": (
         "version: 1\ntarget: {package: latest}\n",
         "2: target.package: expected embedded, configmap, image, a version (0.1.0), a URL or a path in the image, found 'latest'",

@@ -29,6 +29,9 @@ def a_set(*jobs: dict[str, Any]) -> dict[str, Any]:
     return {"replicatedJobs": list(jobs)}
 
 
+PATCHED = {
+    "runtimePatches": [{"trainingRuntimeSpec": {"template": {"spec": a_set({"name": "n", "template": a_job()})}}}]
+}
 COUNTS: list[tuple[dict[str, Any], list[int | None], bool]] = [
     (of("v1", "Pod", POD["spec"]), [1], False),
     (of("batch/v1", "Job", a_job()["spec"]), [1], False),
@@ -45,16 +48,8 @@ COUNTS: list[tuple[dict[str, Any], list[int | None], bool]] = [
         [1, 6],
         True,
     ),
-    (
-        of(
-            "trainer.kubeflow.org/v1alpha1",
-            "TrainJob",
-            {"trainer": {"numNodes": 8}, "podTemplateOverrides": [{"spec": {}}]},
-        ),
-        [8],
-        True,
-    ),
-    (of("trainer.kubeflow.org/v1alpha1", "TrainJob", {"podTemplateOverrides": [{"spec": {}}]}), [None], True),
+    (of("trainer.kubeflow.org/v1alpha1", "TrainJob", {"trainer": {"numNodes": 8}, **PATCHED}), [8], True),
+    (of("trainer.kubeflow.org/v1alpha1", "TrainJob", PATCHED), [None], True),
     (
         of(
             "trainer.kubeflow.org/v1alpha1",

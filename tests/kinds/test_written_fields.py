@@ -37,7 +37,7 @@ SCHEMAS = {
     "XGBoostJob": ("training-operator-v1.9.4/xgboostjob.json.gz", "v1"),
     "TrainingRuntime": ("trainer-v2.3.0/trainingruntime.json.gz", "v1alpha1"),
     "ClusterTrainingRuntime": ("trainer-v2.3.0/clustertrainingruntime.json.gz", "v1alpha1"),
-    **{f"TrainJob 2.{minor}": (f"trainer-v2.{minor}.0/trainjob.json.gz", "v1alpha1") for minor in range(4)},
+    **{f"TrainJob 2.{minor}": (f"trainer-v2.{minor}.0/trainjob.json.gz", "v1alpha1") for minor in (2, 3)},
     **{
         kind: (f"argo-full-v4.0.6/{kind.lower().removeprefix('cluster')}.json.gz", "v1alpha1")
         for kind in ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")

@@ -102,11 +102,6 @@ def test_a_backend_without_a_cluster_is_refused() -> None:
         spotwright.TrainJobOption(POLICY)({}, None, SimpleNamespace())
 
 
-def test_an_older_trainer_is_refused_because_the_sdk_does_not_speak_to_it() -> None:
-    with pytest.raises(InputError, match=r"the Kubeflow SDK supports trainer 2.2 and later"):
-        called(policy={**POLICY, "target": {"trainer": "2.1"}})
-
-
 def test_a_patch_of_the_sdks_own_gets_our_tolerations_where_it_would_hide_them() -> None:
     pod = {"spec": {"tolerations": [{"key": "own", "operator": "Exists"}]}}
     jobs = [{"name": "node", "template": {"spec": {"template": pod}}}]

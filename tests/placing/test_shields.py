@@ -188,17 +188,3 @@ def test_pods_that_the_user_names_are_shielded_unless_their_kind_serves(kind: st
 
 def test_without_a_policy_for_spot_nothing_is_written() -> None:
     assert place(JOB, "{default: {timeout: 1h}}").text == JOB
-
-
-@pytest.mark.parametrize(
-    ("beside_is_input", "level", "what"),
-    [(False, "warning", "place the runtime instead"), (True, "note", "those of its runtime hold, which is placed too")],
-)
-def test_a_trainjob_that_cannot_annotate_its_pods_says_so(beside_is_input: bool, level: str, what: str) -> None:
-    folder = GOLDEN / "trainjob-2.0"
-    job, runtime = ((folder / name).read_text() for name in ("in.yaml", "with.yaml"))
-    text, beside = (f"{runtime}---\n{job}", "") if beside_is_input else (job, runtime)
-    outcome = place(text, NEVER, beside=beside, target="{trainer: '2.0'}")
-
-    assert outcome.reports(f": {level}: ", "a TrainJob of trainer 2.0 cannot set annotations of its pods", what)
-    assert (shields_of(outcome.text, SAFE) != []) is beside_is_input

@@ -48,6 +48,7 @@ __all__ = [
     "table",
     "taints",
     "texts",
+    "trainer",
     "whole",
     "words",
 ]
@@ -113,6 +114,13 @@ def _release(node: Scalar) -> str:
     return node.text
 
 
+def _trainer(node: Scalar) -> str:
+    major, minor = _release(node).split(".")[:2]
+    if (int(major), int(minor)) < (2, 2):
+        raise ValueError("too old")
+    return node.text
+
+
 def _package(node: Scalar) -> str:
     if not re.fullmatch(r"embedded|configmap|image|[0-9]+\.[0-9][\w.+!-]*|(https?|file)://[!-~]+|/[!-~]+", node.text):
         raise ValueError("no package")
@@ -137,6 +145,8 @@ price = _scalar(lambda node: parse_price(node.text))
 """An exact amount per node hour."""
 release = _scalar(_release)
 """A release such as 1.30, as text: as a number it would lose its last digit."""
+trainer = _scalar(_trainer)
+"""A release of Kubeflow Trainer that has ``runtimePatches``."""
 package = _scalar(_package)
 """How pods get the checkpoint library."""
 currency = _scalar(_currency)
@@ -464,8 +474,8 @@ TARGET = (
     ),
     Field(
         "trainer",
-        "a version such as 2.2",
-        release,
+        "a version such as 2.3 (2.2 is the oldest)",
+        trainer,
         None,
         "that of the manifest's fields, else the newest",
         "Version of Kubeflow Trainer.",

@@ -146,6 +146,7 @@ class Kind(NamedTuple):
     ``references`` are the objects that its placement reads. ``is_queued``: Kueue gives it the default queue of its namespace,
     as Kueue is installed; kinds that Kueue manages only where its administrator says so are not. Source: kubernetes-sigs/kueue,
     ``config/components/manager/controller_manager_config.yaml``.
+    ``old_fields`` of its spec are those of older releases under the same apiVersion, which its API server drops.
 
     ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, ``page_of_retries`` that of the kind that goes on as
     it does, whose table it does not repeat. ``tried`` says on what of it this was tried, where its page does not.
@@ -177,6 +178,7 @@ class Kind(NamedTuple):
     hands_down: bool = False
     references: References | None = None
     is_queued: bool = False
+    old_fields: tuple[str, ...] = ()
     short_name: str = ""
     why_not_evicted: WhyNotEvicted | None = None
     makes_pods_later: bool = False

@@ -1,9 +1,9 @@
 """Kubeflow Trainer: TrainJob, which changes the pods of a runtime, and the runtimes themselves.
 
 A patch of a TrainJob replaces the tolerations and the affinity terms of its runtime, so the runtime is read, and the patch
-gets its values together with the additions. The field of that patch had three names in four releases, one for each API server.
+gets its values together with the additions. Trainer 2.2 is the oldest release that has the field of that patch.
 Only the runtime can set retries, so a TrainJob that needs others gets a copy of the runtime, with the retries of a JobSet.
-Source: kubeflow/trainer v2.0 to v2.3, ``pkg/runtime/core/trainingruntime.go`` (merge) and
+Source: kubeflow/trainer v2.2 and v2.3, ``pkg/runtime/core/trainingruntime.go`` (merge) and
 ``pkg/runtime/framework/plugins/jobset`` (what is refused).
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from spotwright.kinds.job import refuse_in_job
@@ -35,7 +36,6 @@ from spotwright.placing.patch import Editor, value_at
 from spotwright.placing.pod_spec import (
     JOB_FIELDS,
     METADATA,
-    POD,
     POD_FIELDS,
     TEMPLATE,
     TEXT,
@@ -47,18 +47,8 @@ from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import deadline_seconds, own_retries_of_job, seconds_text, whole_number
 
 __all__ = [
-    "JOBS",
     "KINDS",
-    "KUEUE",
     "MANAGER",
-    "PATCHES",
-    "Patch",
-    "RuntimeCopy",
-    "TrainerRelease",
-    "patch_entries",
-    "patches",
-    "settle_retries",
-    "trainer_release",
     "without_own_entries",
 ]
 
@@ -91,146 +81,77 @@ _RUNTIME_PLACED = Mechanism(
 MANAGER = "spotwright.dev/placement"
 """The manager of Spotwright's own entry."""
 
-KUEUE = "kueue.x-k8s.io/manager"
+_KUEUE = "kueue.x-k8s.io/manager"
 """The manager of the entry in which Kueue writes the settings of its flavors."""
 
-_NEWEST = (2, 3)
-_FIELDS = {(2, 0): "podSpecOverrides", (2, 1): "podTemplateOverrides", (2, 2): "runtimePatches"}
+_OLD_FIELDS = ("podSpecOverrides", "podTemplateOverrides")
+_OLDEST, _NEWEST = "2.2", "2.3"
 _POD = ("template", "spec", "template")  # below a replicated job
 _JOBS: Path = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
 _GRACE = "terminationGracePeriodSeconds"
-_TARGETS = {"targetJobs": [{"name": TEXT}]}
 _JOB = {"name": TEXT, "template": {"spec": {"template": TEMPLATE}}}
-PATCHES: Mapping[str, Any] = {
-    "podSpecOverrides": [{**POD, **_TARGETS}],
-    "podTemplateOverrides": [{**TEMPLATE, **_TARGETS}],
-    "runtimePatches": [
-        {"manager": TEXT, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [_JOB]}}}},
-    ],
-}
-"""The fields of a TrainJob's spec that change pods, of every release."""
-
-_SETTABLE: Mapping[tuple[int, int], frozenset[str]] = {
-    (2, 0): frozenset({"containers", "initContainers", "nodeSelector", "serviceAccountName", "tolerations", "volumes"}),
-    (2, 1): frozenset({"affinity", "imagePullSecrets"}),
-    (2, 2): frozenset(),
-    (2, 3): frozenset({_GRACE}),
-}
+_RUNTIMES_ALONE = frozenset(
+    {"nodeName", "priorityClassName", "restartPolicy", "schedulerName", "topologySpreadConstraints"}
+)
+"""Fields of the pod spec that a TrainJob cannot set. On 2.2 it cannot set the grace period either."""
 
 
 @dataclass(frozen=True, slots=True)
-class TrainerRelease:
-    """A release of the Trainer, with the differences between TrainJobs."""
-
-    version: tuple[int, int]
-
-    @property
-    def field(self) -> str:
-        """The field of ``spec`` that changes pods."""
-        return _FIELDS[min(self.version, (2, 2))]
-
-    def can_set(self, name: str) -> bool:
-        """Whether a field of the pod spec can be set on the TrainJob."""
-        return any(name in names for version, names in _SETTABLE.items() if version <= self.version)
-
-    @property
-    def has_metadata(self) -> bool:
-        """Whether labels and annotations of the pods can be set on the TrainJob."""
-        return self.version >= (2, 1)
-
-    def __str__(self) -> str:
-        return f"{self.version[0]}.{self.version[1]}"
-
-
-@dataclass(frozen=True, slots=True)
-class Patch:
-    """The changes of one entry to replicated jobs. ``template`` has their ``metadata`` and ``spec``; ``spec`` is its path."""
+class _Patch:
+    """The changes of one entry to a replicated job. ``template`` has its ``metadata`` and ``spec``; ``spec`` is its path."""
 
     entry: Path
     spec: Path
     manager: str
-    jobs: tuple[str, ...]
+    job: str
     template: Mapping[str, Any]
 
 
-def trainer_release(ctx: PlaceContext) -> TrainerRelease:
+def _release(ctx: PlaceContext) -> str:
     """The release for which the TrainJob is. Raises :class:`ManifestError` if it has a field of another release."""
-    used = [version for version, name in _FIELDS.items() if ctx.get("spec", name) is not None]
+    for at, name in product((("spec",), ("spec", "trainer")), _OLD_FIELDS):
+        if ctx.get(*at, name) is not None:
+            text = "trainer 2.2 and later silently drop this field; write it as spec.runtimePatches"
+            raise ctx.problem(ctx.at(*at, name), text)
     target = str(ctx.config.target.get("trainer", ""))
     if target:
-        release = TrainerRelease(_version(target))
+        release = _OLDEST if [int(part) for part in target.split(".")[:2]] == [2, 2] else _NEWEST
     else:
-        release = TrainerRelease(_used(ctx, used[-1]) if used else _NEWEST)
-        reason = f"it has {release.field}" if used else "the newest known"
+        is_used = ctx.get("spec", "runtimePatches") is not None
+        has_grace = any(_GRACE in _spec(patch) for patch in _patches(ctx))
+        release = _OLDEST if is_used and not has_grace else _NEWEST
+        reason = "it has runtimePatches" if is_used else "the newest known"
         text = f"treated as for trainer {release} ({reason}); state yours under target: {{trainer: ...}} in spotwright.yaml"
         ctx.add_finding(Level.NOTE, ctx.at("kind"), text)
-    for version in used:
-        name = _FIELDS[version]
-        if name != release.field:
-            text = f"trainer {release} silently drops this field; write it as {release.field}"
-            raise ctx.problem(ctx.at("spec", name), text)
-    _refuse_unknown(ctx, release)
+    dropped = _RUNTIMES_ALONE | {_GRACE} if release == _OLDEST else _RUNTIMES_ALONE
+    for patch in _patches(ctx):
+        for name in _spec(patch):
+            if name in dropped:
+                text = f"trainer {release} drops this field here; set it in the pod template of the runtime"
+                raise ctx.problem((*patch.spec, name), text)
     return release
 
 
-def _version(text: str) -> tuple[int, int]:
-    parts = [int(part) for part in text.removeprefix("v").split(".")[:2] if part.isdigit()]
-    version = (parts[0], parts[1]) if len(parts) > 1 else _NEWEST
-    return max((2, 0), min(version, _NEWEST))
-
-
-def _used(ctx: PlaceContext, version: tuple[int, int]) -> tuple[int, int]:
-    """The release whose field is used; only 2.3 has a grace period in ``runtimePatches``."""
-    if version == (2, 2) and any(_GRACE in _spec(patch) for patch in patches(ctx, TrainerRelease(version))):
-        return (2, 3)
-    return version
-
-
-def _refuse_unknown(ctx: PlaceContext, release: TrainerRelease) -> None:
-    for patch in patches(ctx, release):
-        for name in _spec(patch):
-            if name in POD_FIELDS and not release.can_set(name):
-                text = f"trainer {release} drops this field here; set it in the pod template of the runtime"
-                raise ctx.problem((*patch.spec, name), text)
-
-
-def _spec(patch: Patch) -> Mapping[str, Any]:
+def _spec(patch: _Patch) -> Mapping[str, Any]:
     return patch.template.get("spec") or {}
 
 
-def patches(ctx: PlaceContext, release: TrainerRelease) -> Iterator[Patch]:
+def _patches(ctx: PlaceContext) -> Iterator[_Patch]:
     """The changes of the document's own entries, in the order in which they are applied."""
-    at = ctx.at("spec", release.field)
+    at = ctx.at("spec", "runtimePatches")
     for index, entry in enumerate(ctx.editor.get(at) or ()):
-        if release.field == "runtimePatches":
-            yield from _of_entry(ctx, (*at, index), str(entry.get("manager")))
-            continue
-        jobs = tuple(str(job.get("name")) for job in entry.get("targetJobs") or ())
-        if release.field == "podSpecOverrides":
-            spec = {key: value for key, value in entry.items() if key != "targetJobs"}
-            yield Patch((*at, index), (*at, index), "", jobs, {"spec": spec})
-        else:
-            template = {key: entry[key] for key in ("metadata", "spec") if key in entry}
-            yield Patch((*at, index), (*at, index, "spec"), "", jobs, template)
+        jobs = (*at, index, *_JOBS)
+        for number, job in enumerate(ctx.editor.get(jobs) or ()):
+            pod = (*jobs, number, *_POD)
+            template = ctx.editor.get(pod)
+            if template is not None:
+                yield _Patch((*at, index), (*pod, "spec"), str(entry.get("manager")), str(job.get("name")), template)
 
 
-def _of_entry(ctx: PlaceContext, entry: Path, manager: str) -> Iterator[Patch]:
-    jobs = (*entry, *_JOBS)
-    for index, job in enumerate(ctx.editor.get(jobs) or ()):
-        pod = (*jobs, index, *_POD)
-        template = ctx.editor.get(pod)
-        if template is not None:
-            yield Patch(entry, (*pod, "spec"), manager, (str(job.get("name")),), template)
-
-
-def patch_entries(release: TrainerRelease, templates: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The entries that apply ``templates``, by replicated job, with ``metadata`` and ``spec``."""
-    if release.field == "podSpecOverrides":
-        return [{"targetJobs": [{"name": job}], **template["spec"]} for job, template in templates.items()]
-    if release.field == "podTemplateOverrides":
-        return [{"targetJobs": [{"name": job}], **template} for job, template in templates.items()]
+def _own_entry(templates: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The entry that applies ``templates``, by replicated job, with ``metadata`` and ``spec``."""
     jobs = [{"name": job, "template": {"spec": {"template": dict(template)}}} for job, template in templates.items()]
-    return [{"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}]
+    return {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
 
 
 def without_own_entries(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -244,7 +165,7 @@ def without_own_entries(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**data, "spec": {**rest, "runtimePatches": kept} if kept else rest}
 
 
-JOBS: Path = ("spec", "template", "spec", "replicatedJobs")
+_RUNTIME_JOBS: Path = ("spec", "template", "spec", "replicatedJobs")
 """The path of the jobs of a runtime."""
 
 _FAILURES: Path = ("spec", "template", "spec", "failurePolicy")
@@ -253,24 +174,17 @@ _LONGEST = 63  # characters of a name that every object may have
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeCopy:
+class _RuntimeCopy:
     """The copy of a runtime for one TrainJob. ``ctx`` edits its content."""
 
     ctx: PlaceContext
     name: str
     namespace: str
 
-    def write(self, job: str, field: str, before: Any, after: Any) -> None:
-        """Change a field of a job's pods from ``before`` to ``after``, which the TrainJob cannot set."""
-        write(self.ctx.editor, (*self._template(job), "spec", field), before, after)
-
-    def write_metadata(self, job: str, before: Any, after: Any) -> None:
-        """Change the metadata of a job's pods from ``before`` to ``after``."""
-        write(self.ctx.editor, (*self._template(job), "metadata"), before, after)
-
-    def _template(self, job: str) -> Path:
-        names = [str(one.get("name")) for one in self.ctx.editor.get(JOBS)]
-        return (*_spec_of(names.index(job)), "template")
+    def write_grace(self, job: str, before: Any, after: Any) -> None:
+        """Change the grace period of a job's pods from ``before`` to ``after``, which a TrainJob of 2.2 cannot set."""
+        names = [str(one.get("name")) for one in self.ctx.editor.get(_RUNTIME_JOBS)]
+        write(self.ctx.editor, (*_spec_of(names.index(job)), "template", "spec", _GRACE), before, after)
 
     def add(self, ctx: PlaceContext) -> None:
         """Add the copy in front of the TrainJob, and refer to it there."""
@@ -304,9 +218,7 @@ class RuntimeCopy:
             ctx.editor.replace((*at, "kind"), "TrainingRuntime")
 
 
-def settle_retries(
-    ctx: PlaceContext, release: TrainerRelease, runtime: Document, placed: Mapping[str, Placed]
-) -> RuntimeCopy | None:
+def _settle_retries(ctx: PlaceContext, runtime: Document, placed: Mapping[str, Placed]) -> _RuntimeCopy | None:
     """Report what an interruption does to each job on spot; returns the copy of the runtime if one is needed.
 
     ``placed`` has the decisions for each job of the runtime, by its name.
@@ -327,7 +239,7 @@ def settle_retries(
         sentence = f"the failure policy of {kind} {name} decides"
         if failures.get("restartStrategy") == IN_PLACE:
             sentence += f" ({IN_PLACE}: the pods that are not lost stay, and start their containers again)"
-        _bound(ctx, release, failures, list(spot.values()))
+        _bound(ctx, failures, list(spot.values()))
     elif ctx.is_input(runtime):
         sentence = f"the failure policy that is written into {kind} {name} ({runtime.file}) decides"
         mechanism = _RUNTIME_PLACED
@@ -351,15 +263,15 @@ def _alone(ctx: PlaceContext, kind: str, name: str) -> str:
     return "its Job replaces the pod alone, errors counted too (backoffLimit), while the others wait or fail"
 
 
-def _copy(ctx: PlaceContext, runtime: Document, spot: Mapping[str, Placed]) -> RuntimeCopy | None:
+def _copy(ctx: PlaceContext, runtime: Document, spot: Mapping[str, Placed]) -> _RuntimeCopy | None:
     """A copy of the runtime with the failure policy; none if the runtime has it already."""
     other = replace(ctx, editor=Editor(runtime, steps=ctx.editor.steps), base=(), outer=None)
-    names = [str(job.get("name")) for job in other.editor.get(JOBS) or ()]
+    names = [str(job.get("name")) for job in other.editor.get(_RUNTIME_JOBS) or ()]
     members = [SetMember(_spec_of(index), name, spot[name]) for index, name in enumerate(names) if name in spot]
-    write_failure_policy(other, JOBS[:-1], members, is_alone=len(names) == 1 and _has_one_node(ctx, runtime))
+    write_failure_policy(other, _RUNTIME_JOBS[:-1], members, is_alone=len(names) == 1 and _has_one_node(ctx, runtime))
     if not other.editor.changes:
         return None
-    copy = RuntimeCopy(other, _name(ctx, runtime), _namespace(ctx))
+    copy = _RuntimeCopy(other, _name(ctx, runtime), _namespace(ctx))
     _refuse_taken(ctx, copy)
     for one in spot.values():
         one.report.after_interruption += f" (by the added TrainingRuntime {copy.name})"
@@ -373,7 +285,7 @@ def _has_one_node(ctx: PlaceContext, runtime: Document) -> bool:
 
 
 def _spec_of(index: int) -> Path:
-    return (*JOBS, index, "template", "spec")
+    return (*_RUNTIME_JOBS, index, "template", "spec")
 
 
 def _name(ctx: PlaceContext, runtime: Document) -> str:
@@ -387,7 +299,7 @@ def _namespace(ctx: PlaceContext) -> str:
     return str(own or outer or "")
 
 
-def _refuse_taken(ctx: PlaceContext, copy: RuntimeCopy) -> None:
+def _refuse_taken(ctx: PlaceContext, copy: _RuntimeCopy) -> None:
     existing = ctx.find("TrainingRuntime", copy.name, copy.namespace or None)
     if existing is None:
         return
@@ -398,17 +310,15 @@ def _refuse_taken(ctx: PlaceContext, copy: RuntimeCopy) -> None:
     raise ctx.problem(ctx.at("spec", "runtimeRef"), text)
 
 
-def _bound(ctx: PlaceContext, release: TrainerRelease, failures: Mapping[str, Any], spot: Sequence[Placed]) -> None:
-    """Bound restarts that the runtime does not count by a deadline over the whole TrainJob, which 2.2 and later have."""
+def _bound(ctx: PlaceContext, failures: Mapping[str, Any], spot: Sequence[Placed]) -> None:
+    """Bound restarts that the runtime does not count by a deadline over the whole TrainJob."""
     rules = failures.get("rules") or ()
     if not any(str(rule.get("action")).endswith("IgnoreMaxRestarts") for rule in rules):
         return
     path = ctx.at("spec", "activeDeadlineSeconds")
     deadlines = [deadline_seconds(placed.policy) for placed in spot]
-    if release.version < (2, 2) or None in deadlines:
-        text = (
-            "the runtime restarts it without counting: give the policy a timeout (trainer 2.2 and later can bound it)"
-        )
+    if None in deadlines:
+        text = "the runtime restarts it without counting: give the policy a timeout"
         ctx.add_finding(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
         return
     wanted = max(deadline for deadline in deadlines if deadline is not None)
@@ -421,7 +331,9 @@ def _bound(ctx: PlaceContext, release: TrainerRelease, failures: Mapping[str, An
 _RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
 _ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 _TRAINJOB = {
-    **PATCHES,
+    "runtimePatches": [
+        {"manager": TEXT, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [_JOB]}}}},
+    ],
     "runtimeRef": {"name": TEXT, "kind": TEXT},
     "trainer": {"env": [{"name": TEXT}], "resourcesPerNode": {"limits": {}, "requests": {}}},
 }
@@ -454,7 +366,7 @@ class _ReplicatedJob:
     name: str
     is_trainer: bool  # the one that spec.trainer configures
     runtime: Mapping[str, Any] | None  # its pod template in the runtime once that is placed; None where it is not
-    patches: Sequence[Patch]
+    patches: Sequence[_Patch]
     before: dict[str, Any]
     after: dict[str, Any]
     placed: Placed
@@ -462,21 +374,21 @@ class _ReplicatedJob:
 
 def _place_trainjob(ctx: PlaceContext) -> None:
     check(ctx, ctx.at("spec"), _TRAINJOB)
-    release = trainer_release(ctx)
-    _refuse_misplaced(ctx, release)
+    release = _release(ctx)
+    _refuse_misplaced(ctx)
     runtime = _runtime(ctx)
     if runtime is None:
         return
-    given = runtime.get(JOBS, None) or ()
-    _check_entries(ctx, release, [str(job.get("name")) for job in given])
+    given = runtime.get(_RUNTIME_JOBS, None) or ()
+    _check_entries(ctx, [str(job.get("name")) for job in given])
     beside = _placed_runtime(ctx, runtime) if ctx.is_input(runtime) else None
     other = replace(ctx, editor=Editor(runtime, steps=ctx.editor.steps), base=(), outer=None)
     retries = [own_retries_of_job(other, _spec_of(index), (*_FAILURES, "maxRestarts")) for index in range(len(given))]
-    jobs = [_placed(ctx, release, runtime, job, beside, own) for job, own in zip(given, retries, strict=True)]
-    own = settle_retries(ctx, release, runtime, {job.name: job.placed for job in jobs})
-    templates = {job.name: template for job in jobs if (template := _template(ctx, release, job, jobs, own))}
+    jobs = [_placed(ctx, runtime, job, beside, own) for job, own in zip(given, retries, strict=True)]
+    own = _settle_retries(ctx, runtime, {job.name: job.placed for job in jobs})
+    templates = {job.name: template for job in jobs if (template := _template(ctx, release, job, own))}
     if templates:
-        ctx.editor.extend(ctx.at("spec", release.field), patch_entries(release, templates))
+        ctx.editor.extend(ctx.at("spec", "runtimePatches"), [_own_entry(templates)])
     for job in jobs:
         if job.is_trainer:
             old, new = (_node(pod.get("spec") or {}) for pod in (job.before, job.after))
@@ -495,13 +407,12 @@ def _note_rendezvous(ctx: PlaceContext, jobs: Sequence[_ReplicatedJob]) -> None:
         ctx.add_finding(Level.NOTE, ctx.at("spec", "trainer"), text)
 
 
-def _refuse_misplaced(ctx: PlaceContext, release: TrainerRelease) -> None:
+def _refuse_misplaced(ctx: PlaceContext) -> None:
     spec = ctx.at("spec")
-    right = (*spec, release.field)
-    own = {"podSpecOverrides", "podTemplateOverrides", "runtimePatches"}
-    refuse_misplaced(ctx, spec, right, POD_FIELDS, own)
+    right = (*spec, "runtimePatches")
+    refuse_misplaced(ctx, spec, right, POD_FIELDS)
     refuse_misplaced(ctx, (*spec, "trainer"), right, POD_FIELDS)
-    refuse_misplaced(ctx, (*spec, "trainer"), spec, own)
+    refuse_misplaced(ctx, (*spec, "trainer"), spec, {"runtimePatches"})
     for name in ctx.editor.get(spec) or ():
         if name in JOB_FIELDS or name in ("failurePolicy", "successPolicy"):
             raise ctx.problem((*spec, name), "the API server would drop this field here; only the runtime can have it")
@@ -542,7 +453,7 @@ def _placed_runtime(ctx: PlaceContext, runtime: Document) -> Mapping[str, Any]:
         _place_runtime(own)
     except ManifestError:
         return {}  # it stays as it is, and the command reports it at the runtime
-    return {str(job.get("name")): _pod_template(job) for job in own.editor.get(JOBS) or ()}
+    return {str(job.get("name")): _pod_template(job) for job in own.editor.get(_RUNTIME_JOBS) or ()}
 
 
 def _pod_template(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -551,7 +462,6 @@ def _pod_template(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def _placed(
     ctx: PlaceContext,
-    release: TrainerRelease,
     runtime: Document,
     given: Mapping[str, Any],
     beside: Mapping[str, Any] | None,
@@ -560,14 +470,14 @@ def _placed(
     """Merge the pod template of a replicated job and place it. ``beside``: the runtime's templates, where it is placed too."""
     name = str(given.get("name"))
     is_trainer = _ancestor(given) == "trainer" or (name == "node" and not _has_ancestor(runtime))
-    applied = [patch for patch in patches(ctx, release) if name in patch.jobs]
+    applied = [patch for patch in _patches(ctx) if patch.job == name]
     before = _pod_template(given)
     for patch in applied:
         before = strategic(before, patch.template)
     as_node = runtime.get(("spec", "mlPolicy", "mpi", "runLauncherAsNode"), None) is True
     if is_trainer or (as_node and name == "node"):
         before = _with_resources(ctx, before)
-    template = _scheduling_path(applied) or ctx.at("spec", release.field, name, "template")
+    template = _scheduling_path(applied) or ctx.at("spec", "runtimePatches", name, "template")
     on_demand_reason = _LAUNCHER if name == "launcher" else ""
     path, elastic = f"{ctx.name}/{name.lower()}", is_trainer and runtime.get(_TORCH, None) is not None
     spec = (*template, "spec")
@@ -576,15 +486,15 @@ def _placed(
     )
     placed, after = place_merged(ctx, role, {"spec": {}, **before})
     placed.report.frozen = _FROZEN
-    ours = [patch for patch in applied if patch.manager != KUEUE]
+    ours = [patch for patch in applied if patch.manager != _KUEUE]
     inherited = None if beside is None else beside.get(name, {})
     return _ReplicatedJob(name, is_trainer, inherited, ours, before, after, placed)
 
 
-def _scheduling_path(applied: Sequence[Patch]) -> Path | None:
+def _scheduling_path(applied: Sequence[_Patch]) -> Path | None:
     """The path at which the TrainJob itself selects nodes, for messages about it; ``None`` if it does not."""
     for patch in reversed(applied):
-        if patch.spec[-1] == "spec" and {"affinity", "nodeSelector"} & (patch.template.get("spec") or {}).keys():
+        if {"affinity", "nodeSelector"} & _spec(patch).keys():
             return patch.spec[:-1]
     return None
 
@@ -595,7 +505,7 @@ def _ancestor(job: Mapping[str, Any]) -> str:
 
 
 def _has_ancestor(runtime: Document) -> bool:
-    return any(_ancestor(job) == "trainer" for job in runtime.get(JOBS))
+    return any(_ancestor(job) == "trainer" for job in runtime.get(_RUNTIME_JOBS))
 
 
 def _with_resources(ctx: PlaceContext, template: Mapping[str, Any]) -> dict[str, Any]:
@@ -611,58 +521,48 @@ def _with_resources(ctx: PlaceContext, template: Mapping[str, Any]) -> dict[str,
     return {**template, "spec": {**pod, "containers": containers}} if containers else dict(template)
 
 
-def _check_entries(ctx: PlaceContext, release: TrainerRelease, names: Sequence[str]) -> None:
+def _check_entries(ctx: PlaceContext, names: Sequence[str]) -> None:
     """Refuse a second entry of ours, and entries for jobs that the runtime does not have; entries of other managers stay."""
-    for index, entry in enumerate(ctx.get("spec", release.field) or ()):
-        path = ctx.at("spec", release.field, index)
+    for index, entry in enumerate(ctx.get("spec", "runtimePatches") or ()):
+        path = ctx.at("spec", "runtimePatches", index)
         if entry.get("manager") == MANAGER:
             raise ctx.problem(path, f"an entry of {MANAGER} without a placement record; remove it")
-        if entry.get("manager") == KUEUE:
+        if entry.get("manager") == _KUEUE:
             text = "Kueue's own entry stays; if it sets tolerations, they replace those that are placed"
             ctx.add_finding(Level.WARNING, path, text)
-    for patch in patches(ctx, release):
-        for job in patch.jobs:
-            if job not in names:
-                text = f"the runtime has no replicated job {job}, only {', '.join(names)}: the API server would refuse this"
-                raise ctx.problem(patch.entry, text)
+    for patch in _patches(ctx):
+        if patch.job not in names:
+            text = f"the runtime has no replicated job {patch.job}, only {', '.join(names)}: the API server would refuse this"
+            raise ctx.problem(patch.entry, text)
 
 
-def _template(
-    ctx: PlaceContext,
-    release: TrainerRelease,
-    job: _ReplicatedJob,
-    jobs: Sequence[_ReplicatedJob],
-    own: RuntimeCopy | None,
-) -> dict[str, Any]:
+def _template(ctx: PlaceContext, release: str, job: _ReplicatedJob, own: _RuntimeCopy | None) -> dict[str, Any]:
     """The changes of our entry to a job; a field in an entry of the user's is extended there instead."""
     spec: dict[str, Any] = {}
     before, after = job.before.get("spec") or {}, job.after["spec"]
     for name in ("tolerations", "affinity"):
         if after.get(name) == before.get(name):
             continue
-        holder = next((patch for patch in reversed(job.patches) if name in (patch.template.get("spec") or {})), None)
+        holder = next((patch for patch in reversed(job.patches) if name in _spec(patch)), None)
         if holder is not None:
-            _add_to(ctx, holder, name, job, jobs)
-        elif name == "tolerations":
-            spec[name] = after[name]
+            write(ctx.editor, (*holder.spec, name), before.get(name), after[name])  # because entries replace the field
         else:
-            spec |= _affinity(ctx, release, job, own)
-    if release.can_set("affinity"):
-        _replace_inherited_terms(spec, job)
-    for name in (_GRACE, "imagePullSecrets"):
-        if after.get(name) != before.get(name):
-            spec |= _if_settable(ctx, release, job, name, own)
+            spec[name] = after[name] if name == "tolerations" else _affinity(job)
+    _replace_inherited_terms(spec, job)
+    if after.get(_GRACE) != before.get(_GRACE):
+        spec |= _grace_if_settable(ctx, release, job, own)
+    if after.get("imagePullSecrets") != before.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = _new(before, after, "imagePullSecrets")
     if job.is_trainer:
         spec |= _checkpoint(before, after)
-    metadata = _metadata_if_settable(ctx, release, job, own)
-    return {key: value for key, value in (("metadata", metadata), ("spec", spec)) if value}
+    return {key: value for key, value in (("metadata", _new_metadata(job)), ("spec", spec)) if value}
 
 
 def _replace_inherited_terms(spec: dict[str, Any], job: _ReplicatedJob) -> None:
     """State the job's required terms where its placed runtime requires others, which it would inherit."""
     required = _TERMS[0]
     inherited, own = (_node_affinity(pod.get("spec") or {}).get(required) for pod in (job.runtime or {}, job.after))
-    is_stated = any(required in _node_affinity(patch.template.get("spec") or {}) for patch in job.patches)
+    is_stated = any(required in _node_affinity(_spec(patch)) for patch in job.patches)
     if not job.placed.policy.spot or inherited is None or inherited == own or is_stated:
         return
     affinity = spec.setdefault("affinity", {"nodeAffinity": {}})["nodeAffinity"]
@@ -673,52 +573,23 @@ def _node_affinity(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return (spec.get("affinity") or {}).get("nodeAffinity") or {}
 
 
-def _add_to(ctx: PlaceContext, holder: Patch, name: str, job: _ReplicatedJob, jobs: Sequence[_ReplicatedJob]) -> None:
-    """Extend a field in an entry of the user's, because entries replace the field."""
-    after = job.after["spec"][name]
-    for other in jobs:
-        if other.name in holder.jobs and other.after["spec"].get(name) != after:
-            text = f"{job.name} and {other.name} need different {name}: give each of them an entry of its own"
-            raise ctx.problem((*holder.spec, name), text)
-    write(ctx.editor, (*holder.spec, name), (job.before.get("spec") or {}).get(name), after)
-
-
-def _affinity(
-    ctx: PlaceContext, release: TrainerRelease, job: _ReplicatedJob, own: RuntimeCopy | None
-) -> dict[str, Any]:
+def _affinity(job: _ReplicatedJob) -> dict[str, Any]:
     """The changed lists of terms as a whole, because a patch replaces them."""
     old, new = (_node_affinity(pod.get("spec") or {}) for pod in (job.before, job.after))
-    terms = {key: new[key] for key in _TERMS if new.get(key) != old.get(key)}
-    if release.can_set("affinity"):
-        return {"affinity": {"nodeAffinity": terms}}
-    if own is not None:
-        return _if_settable(ctx, release, job, "affinity", own)
-    required = terms.get(_TERMS[0], {}).get("nodeSelectorTerms", [])
-    expressions = required[0].get("matchExpressions", []) if len(required) == 1 else []
-    selector = {
-        one["key"]: one["values"][0] for one in expressions if one["operator"] == "In" and len(one["values"]) == 1
-    }
-    if (len(selector) < len(expressions) or len(terms) != 1 or not selector) and not ctx.options.has_webhook:
-        missing = "some of the conditions" if selector else "the conditions"
-        text = (
-            f"{job.name}: a TrainJob of trainer {release} cannot set affinity, so {missing} for its pools are missing"
-        )
-        text += ": place the runtime"
-        ctx.add_finding(Level.WARNING, ctx.at("spec"), text)
-    return {"nodeSelector": selector} if selector else {}
+    return {"nodeAffinity": {key: new[key] for key in _TERMS if new.get(key) != old.get(key)}}
 
 
-def _if_settable(
-    ctx: PlaceContext, release: TrainerRelease, job: _ReplicatedJob, name: str, own: RuntimeCopy | None
+def _grace_if_settable(
+    ctx: PlaceContext, release: str, job: _ReplicatedJob, own: _RuntimeCopy | None
 ) -> dict[str, Any]:
-    """A field for our entry; if a TrainJob of the release cannot set it, the copy of its runtime gets it, if there is one."""
-    before, after = (job.before.get("spec") or {}).get(name), job.after["spec"][name]
-    if release.can_set(name):
-        return {name: after[len(before or ()) :] if isinstance(after, list) else after}
+    """The grace period for our entry; before 2.3 the copy of the TrainJob's runtime gets it, if there is one."""
+    before, after = (job.before.get("spec") or {}).get(_GRACE), job.after["spec"][_GRACE]
+    if release == _NEWEST:
+        return {_GRACE: after}
     if own is not None:
-        own.write(job.name, name, before, after)
+        own.write_grace(job.name, before, after)
         return {}
-    text = f"{job.name}: a TrainJob of trainer {release} cannot set {name}"
+    text = f"{job.name}: a TrainJob of trainer {release} cannot set {_GRACE}"
     if ctx.options.has_webhook:
         return {}  # the JobSet that Trainer makes of it gets the field
     if job.runtime is not None:
@@ -745,25 +616,6 @@ def _node(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _new(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> list[Any]:
     return list((after.get(name) or [])[len(before.get(name) or []) :])
-
-
-def _metadata_if_settable(
-    ctx: PlaceContext, release: TrainerRelease, job: _ReplicatedJob, own: RuntimeCopy | None
-) -> dict[str, Any]:
-    """The added metadata for our entry; the copy of the runtime gets it if a TrainJob of the release cannot set it."""
-    added = _new_metadata(job)
-    if release.has_metadata or not added:
-        return added
-    if own is not None:
-        own.write_metadata(job.name, job.before.get("metadata"), job.after["metadata"])
-    elif not ctx.options.has_webhook:  # the JobSet that Trainer makes of it gets the metadata
-        text = f"{job.name}: a TrainJob of trainer {release} cannot set annotations of its pods"
-        if job.runtime is not None:
-            ctx.add_finding(Level.NOTE, ctx.at("spec"), f"{text}: those of its runtime hold, which is placed too")
-        elif ctx.writes(Group.PLACEMENT):
-            text += ", so an autoscaler may move them while they work, to save a node: place the runtime instead"
-            ctx.add_finding(Level.WARNING, ctx.at("spec"), text)
-    return {}
 
 
 def _new_metadata(job: _ReplicatedJob) -> dict[str, Any]:
@@ -852,15 +704,12 @@ KINDS = (
     _kind(
         name="TrainJob",
         place=_place_trainjob,
-        places=(
-            pods_at("spec.podSpecOverrides.*", "H", at_once=_nodes),
-            pods_at("spec.podTemplateOverrides.*.spec", "H", at_once=_nodes),
-            pods_at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H", at_once=_nodes),
-        ),
+        places=(pods_at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H", at_once=_nodes),),
         is_gang=True,
         mechanisms=(*MECHANISMS, _RUNTIME_DECIDES, _RUNTIME_PLACED),
         reads=Reads.RUNS,
         hands_down=True,
+        old_fields=_OLD_FIELDS,
         page="trainjob",
         references=_runtime_of,
         is_queued=True,

@@ -181,10 +181,6 @@ class TrainJobOption:
         metadata = job_spec.get("metadata") or {}
         name = str(metadata.get("name") or "")
         spec = place(_job(job_spec, runtime, trainer, name), self._policy, beside=[runtime], records={})["spec"]
-        if "podSpecOverrides" in spec or "podTemplateOverrides" in spec:
-            raise InputError(
-                "the Kubeflow SDK supports trainer 2.2 and later: correct target: {trainer: ...} in spotwright.yaml"
-            )
         variables = _set_environment(trainer, (spec.get("trainer") or {}).get("env") or (), name)
         patches = [
             _without_checkpoint(patch) if _RUN not in variables else patch for patch in spec.get("runtimePatches") or ()

@@ -27,7 +27,7 @@ from spotwright.placing.merging import strategic
 
 Merge = Callable[[Any, Any], Any]
 CLIENT = "kubectl-client-side-apply"
-TARGETS = {f"trainjob-{one}": f"{{kubernetes: '1.33', trainer: '{one}'}}" for one in ("2.0", "2.1", "2.2")}
+TARGETS = {"trainjob-2.2": "{kubernetes: '1.33', trainer: '2.2'}"}
 
 
 def by_whole_lists(live: Any, file: Any) -> Any:

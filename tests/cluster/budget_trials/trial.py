@@ -43,7 +43,7 @@ esac
 """
 _CONFIGURATION = """\
 version: 1
-target: {{kubernetes: "1.35", argo: "3.7", trainer: "2.1"}}
+target: {{kubernetes: "1.35", argo: "3.7", trainer: "2.2"}}
 pools:
   spot: {{capacity: spot, provider: aks, price: 1/h, node: {{cpu: 1000, memory: 8Gi}}}}
   system: {{capacity: on-demand, provider: aks, price: 3/h, node: {{cpu: 1000, memory: 8Gi}}}}

@@ -37,7 +37,7 @@ Object = dict[str, Any]
 Model = JobModel | JobSetModel | ArgoModel
 Review = Callable[[int, int], bool]
 
-TARGET = {"kubernetes": "1.35", "trainer": "2.1", "argo": "3.7"}
+TARGET = {"kubernetes": "1.35", "trainer": "2.2", "argo": "3.7"}
 META = {"name": "train", "namespace": "team-a"}
 
 

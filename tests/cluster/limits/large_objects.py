@@ -107,8 +107,10 @@ def _spark(count: int) -> dict[str, Any]:
 
 
 def _train_job(count: int) -> dict[str, Any]:
-    overrides = [{"targetJobs": [{"name": f"n{n}"}], "spec": {"nodeSelector": {"a": "b"}}} for n in range(count)]
-    spec = {"runtimeRef": {"name": "torch"}, "podTemplateOverrides": overrides}
+    pod = {"template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}}
+    jobs = [{"name": f"n{n}", **pod} for n in range(count)]
+    patch = {"manager": "a.b/c", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    spec = {"runtimeRef": {"name": "torch"}, "runtimePatches": [patch]}
     return an_object("trainer.kubeflow.org/v1alpha1", "TrainJob", spec)
 
 

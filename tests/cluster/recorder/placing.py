@@ -15,7 +15,7 @@ __all__ = ["CONFIGURATION", "placed", "tolerant"]
 
 CONFIGURATION = """\
 version: 1
-target: {trainer: "2.1", argo: "3.7"}
+target: {trainer: "2.2", argo: "3.7"}
 pools:
   spot: {capacity: spot, provider: aks, node: {cpu: 1000, memory: 8Gi}}
   regular: {capacity: on-demand, provider: aks, node: {cpu: 1000, memory: 8Gi}}

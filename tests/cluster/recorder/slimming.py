@@ -60,7 +60,7 @@ def _jobset(jobset: dict[str, Any]) -> None:
 
 
 def _trainjob(trainjob: dict[str, Any]) -> None:
-    for name in ("podTemplateOverrides", "trainer"):
+    for name in ("runtimePatches", "trainer"):
         trainjob["spec"].pop(name, None)
 
 

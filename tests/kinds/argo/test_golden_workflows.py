@@ -19,7 +19,7 @@ KINDS = [
     "trainingruntime",
     "clustertrainingruntime",
 ]
-TRAINERS = ["2.0", "2.1", "2.2", "2.3"]
+TRAINERS = ["2.2", "2.3"]
 TRIALS = ["katib-trainjob-2.3"]
 POLICY = (
     "{default: {spot: prefer, fall_back_after: 2, interruptions: {max: 4}, errors: {retries: 1}, "

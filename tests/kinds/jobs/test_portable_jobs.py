@@ -170,7 +170,7 @@ def test_a_command_that_imports_it_is_warned_of_where_nothing_brings_it(package:
         "cronworkflow",
         "workflowtemplate",
         "trainjob-2.3",
-        "trainjob-2.0",
+        "trainjob-2.2",
         "pytorchjob",
         "jobset",
         "katib-job",

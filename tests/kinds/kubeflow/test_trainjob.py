@@ -81,47 +81,19 @@ def test_all_jobs_are_in_one_entry_of_ours() -> None:
     assert "tolerations" not in patched(outcome, "launcher")["spec"]
 
 
-@pytest.mark.parametrize(
-    ("trainer", "name", "has_affinity", "has_grace"),
-    [
-        ("2.0", "podSpecOverrides", False, False),
-        ("2.1", "podTemplateOverrides", True, False),
-        ("2.2", "runtimePatches", True, False),
-        ("2.3", "runtimePatches", True, True),
-    ],
-)
-def test_each_release_gets_the_field_it_knows_with_what_it_can_set(
-    trainer: str, name: str, has_affinity: bool, has_grace: bool
-) -> None:
+@pytest.mark.parametrize(("trainer", "has_grace"), [("2.2", False), ("2.3", True), ("2.4", True)])
+def test_each_release_gets_what_it_can_set(trainer: str, has_grace: bool) -> None:
     outcome = place(a_trainjob(), trainer=trainer, beside=SETTLED)
 
-    assert set(outcome.value["spec"]) == {"runtimeRef", "trainer", name}
-    assert ("affinity" in outcome.text) is has_affinity
+    assert set(outcome.value["spec"]) == {"runtimeRef", "trainer", "runtimePatches"}
+    assert "affinity" in outcome.text
     assert ("terminationGracePeriodSeconds" in outcome.text) is has_grace
-    assert outcome.reports("cannot set affinity") is not has_affinity
-    assert outcome.reports("cannot set terminationGracePeriodSeconds") is not has_grace
-
-
-def test_the_older_fields_name_their_target() -> None:
-    [entry] = place(a_trainjob(), trainer="2.1").value["spec"]["podTemplateOverrides"]
-
-    assert entry["targetJobs"] == [{"name": "node"}]
-    assert entry["spec"]["tolerations"] == [TEAM, SPOT]
-    assert entry["metadata"]["labels"] == {"spotwright.dev/spot": "prefer"}
-
-
-def test_what_2_0_cannot_say_as_affinity_it_says_as_a_selector_where_one_label_does() -> None:
-    outcome = place(a_trainjob(), "{default: {spot: require}}", trainer="2.0", beside=SETTLED)
-    [entry] = outcome.value["spec"]["podSpecOverrides"]
-
-    assert entry["nodeSelector"] == {"kubernetes.azure.com/scalesetpriority": "spot"}
+    assert outcome.reports("a TrainJob of trainer 2.2 cannot set terminationGracePeriodSeconds") is not has_grace
 
 
 @pytest.mark.parametrize(
     ("spec", "taken"),
     [
-        ("  podSpecOverrides: []\n", "trainer 2.0 (it has podSpecOverrides)"),
-        ("  podTemplateOverrides: []\n", "trainer 2.1 (it has podTemplateOverrides)"),
         ("  runtimePatches: []\n", "trainer 2.2 (it has runtimePatches)"),
         (
             f"  runtimePatches:\n{a_patch('{terminationGracePeriodSeconds: 9}')}",
@@ -134,11 +106,20 @@ def test_without_a_target_the_release_is_derived_from_the_fields_with_a_note(spe
     assert place(a_trainjob(spec), trainer="").reports(f"treated as for {taken}", "target: {trainer: ...}")
 
 
-def test_a_field_of_another_release_is_refused_because_it_would_be_dropped() -> None:
-    message = refusal(a_trainjob("  podTemplateOverrides: []\n"), trainer="2.2")
+@pytest.mark.parametrize("trainer", ["", "2.2", "2.3"])
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ("  podSpecOverrides: []\n", "spec.podSpecOverrides"),
+        ("  podTemplateOverrides: []\n", "spec.podTemplateOverrides"),
+        ("  trainer: {podTemplateOverrides: []}\n", "spec.trainer.podTemplateOverrides"),
+    ],
+)
+def test_a_field_of_an_older_release_is_refused_because_it_would_be_dropped(spec: str, path: str, trainer: str) -> None:
+    message = refusal(a_trainjob(spec), trainer=trainer)
 
     assert message == (
-        "work.yaml:6: spec.podTemplateOverrides: trainer 2.2 silently drops this field; write it as runtimePatches"
+        f"work.yaml:6: {path}: trainer 2.2 and later silently drop this field; write it as spec.runtimePatches"
     )
 
 
@@ -157,17 +138,6 @@ def test_an_entry_of_the_users_that_sets_tolerations_gets_ours_because_it_would_
     assert pod["tolerations"] == [SPOT, {"key": "own", "operator": "Exists"}]
     assert "tolerations" not in patched(outcome)["spec"]
     assert "affinity" in patched(outcome)["spec"]
-
-
-def test_an_override_of_two_jobs_gets_what_both_need_and_is_refused_where_they_differ() -> None:
-    override = "  podTemplateOverrides: [{targetJobs: [{name: node}, {name: %s}], spec: {tolerations: []}}]\n"
-    beside = a_runtime("node", "model-initializer", "launcher")
-
-    outcome = place(a_trainjob(override % "model-initializer"), trainer="2.1", beside=beside)
-    theirs = outcome.value["spec"]["podTemplateOverrides"][-1]
-    assert theirs["spec"]["tolerations"] == [SPOT]
-    message = refusal(a_trainjob(override % "launcher"), trainer="2.1", beside=beside)
-    assert "node and launcher need different tolerations: give each of them an entry of its own" in message
 
 
 def test_kueues_entry_is_left_and_named() -> None:
@@ -272,9 +242,8 @@ def test_restarts_that_the_runtime_does_not_count_end_with_a_deadline() -> None:
     assert own.reports("activeDeadlineSeconds stays; the policy allows 7800")
 
 
-@pytest.mark.parametrize(("policy", "trainer"), [(PREFER, "2.3"), ("{default: {spot: prefer, timeout: 1h}}", "2.1")])
-def test_restarts_without_an_end_are_named(policy: str, trainer: str) -> None:
-    outcome = place(a_trainjob(), policy, trainer=trainer, beside=a_runtime(job_set=UNCOUNTED))
+def test_restarts_without_an_end_are_named() -> None:
+    outcome = place(a_trainjob(), beside=a_runtime(job_set=UNCOUNTED))
 
     assert outcome.reports("the runtime restarts it without counting: give the policy a timeout")
 
@@ -330,7 +299,7 @@ def test_a_runtimes_field_at_the_wrong_level_is_refused() -> None:
 @pytest.mark.parametrize(
     "policy", [PREFER, "{default: {spot: require, checkpoint: 'pvc://c', image_pull_secrets: [acr]}}"]
 )
-@pytest.mark.parametrize("trainer", ["2.0", "2.1", "2.2", "2.3"])
+@pytest.mark.parametrize("trainer", ["2.2", "2.3"])
 def test_what_is_written_is_known_to_the_schema_of_its_release(trainer: str, policy: str) -> None:
     schema = load(CRDS / f"trainer-v{trainer}.0" / "trainjob.json.gz", "v1alpha1")
     outcome = place(a_trainjob("  trainer: {numNodes: 2}\n"), policy, trainer=trainer)

@@ -1,6 +1,6 @@
 """Rules on fields that the API server drops in silence, and on what lint could not check.
 
-Fields of a pod at a wrong level, or of another release of the operator, place nothing. The levels come from the table of kinds: a
+Fields of a pod at a wrong level, or of an older release of the Trainer, place nothing. The levels come from the table of kinds: a
 field of a pod belongs into the pod spec, and into no object around it. A value that cannot be read is a finding too, because
 nothing that depends on it was checked; all else that a schema tells is left to the validators of schemas. Sources: the Kubernetes
 API reference; the custom resource definitions that :mod:`spotwright.kinds.kind` names; kubeflow/trainer
@@ -54,7 +54,6 @@ _SKIPPED = frozenset({"machinelearning.seldon.io", "sparkoperator.k8s.io", "argo
 _ARGO_NONE = frozenset({"nodeName", "restartPolicy", "terminationGracePeriodSeconds", "topologySpreadConstraints"})
 _CURLY = "\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b\xab\xbb"
 _DASHES = ("\u2014", "\u2013", "\u2212")
-_RELEASES = {(2, 0): "podSpecOverrides", (2, 1): "podTemplateOverrides", (2, 2): "runtimePatches"}
 
 
 class _Level(NamedTuple):
@@ -133,10 +132,8 @@ def _levels(subject: KubeObject) -> Iterator[_Level]:
         if place.form == "T" and place.steps:
             yield from _levels_of(subject, place)
     if subject.record.hands_down:
-        overrides = frozenset(_RELEASES.values())
-        field = next((name for name in _RELEASES.values() if subject.get("spec", name) is not None), "runtimePatches")
-        yield _Level(("spec",), POD_FIELDS - overrides, ("spec", field))
-        yield _Level(("spec", "trainer"), POD_FIELDS, ("spec", field))
+        yield _Level(("spec",), POD_FIELDS, ("spec", "runtimePatches"))
+        yield _Level(("spec", "trainer"), POD_FIELDS, ("spec", "runtimePatches"))
         runtime = ("TrainingRuntime", "spec", "template", "spec")
         yield _Level(("spec",), JOB_FIELDS | {"failurePolicy"}, runtime)
     if subject.record.makes_trials:
@@ -353,20 +350,12 @@ def _no_template(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
                 yield Problem(subject.at(*at), text, f"Write the pod under {show((*at, 'spec'))}.")
 
 
-def _other_release(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
-    """Fields of a TrainJob that another release of the Trainer has."""
-    if not subject.record.hands_down:
-        return
-    used = [version for version, name in _RELEASES.items() if subject.get("spec", name) is not None]
-    target = settings.version("trainer")
-    right = max((version for version in _RELEASES if target is None or version <= target), default=(2, 0))
-    wrong = [version for version in used if version != right] if target is not None else used[:-1]
-    for version in wrong:
-        name, new = _RELEASES[version], _RELEASES[right if target is not None else used[-1]]
-        whose = f"Trainer {settings.target['trainer']}" if target is not None else f"a Trainer that has {new}"
-        yield Problem(
-            subject.at("spec", name), f"{subject.label} has {name}, which {whose} drops", f"Write it as {new}."
-        )
+def _other_release(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """Fields of a TrainJob that older releases of the Trainer had."""
+    for name in subject.record.old_fields:
+        if subject.get("spec", name) is not None:
+            text = f"{subject.label} has {name}, which Trainer 2.2 and later silently drop"
+            yield Problem(subject.at("spec", name), text, "Write it as runtimePatches.")
 
 
 def _typography(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
@@ -514,14 +503,13 @@ RULES = (
     Rule(
         id="trainer-other-release",
         severity=Severity.ERROR,
-        title="A field of a TrainJob that this release of the Trainer drops",
-        why="Trainer 2.0, 2.1 and 2.2 have three fields for the same, under one apiVersion. The API server drops those "
-        "of another release in silence, so the pods get no tolerations.",
-        fix="Write podSpecOverrides for 2.0, podTemplateOverrides for 2.1 and runtimePatches from 2.2 on.",
+        title="A field of a TrainJob that Trainer 2.2 and later drop",
+        why="Trainer 2.2 and later have runtimePatches, in place of podSpecOverrides and podTemplateOverrides under the same "
+        "apiVersion. The API server drops the older two in silence, so the pods get no tolerations.",
+        fix="Write them as runtimePatches.",
         fails=_TRAINJOB + _OLD,
         passes=_TRAINJOB + _NEW,
         checks=Checks(objects=_other_release),
-        config="version: 1\ntarget: {trainer: '2.2'}\n",
     ),
     Rule(
         id="typographic-quotes",

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 GPUS = {"provider": "aks", "capacity": "spot", "node": {"cpu": 2, "memory": "4Gi", "nvidia.com/gpu": 1}}
 CONFIGURATION = {
     "version": 1,
-    "target": {"kubernetes": "1.35", "trainer": "2.1", "argo": "3.7"},
+    "target": {"kubernetes": "1.35", "trainer": "2.2", "argo": "3.7"},
     "pools": {**POOLS, "gpus": GPUS},
     "policy": {"default": {"spot": "prefer", "checkpoint": "pvc://saves", "grace_period": "20s"}},
 }

@@ -16,7 +16,7 @@ from tests.cluster.live.kube import Kube
 
 CONFIGURATION = {
     "version": 1,
-    "target": {"kubernetes": "1.35", "trainer": "2.1"},
+    "target": {"kubernetes": "1.35", "trainer": "2.2"},
     "pools": POOLS,
     "policy": {
         "default": {

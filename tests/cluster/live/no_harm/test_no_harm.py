@@ -277,7 +277,7 @@ def runs(kube: Kube, kind: str, namespace: str) -> bool:
 
 def placed(objects: list[Object], folder: Path) -> list[Object]:
     """The objects as the command writes them."""
-    target = yaml.safe_dump({"target": {"kubernetes": "1.35", "trainer": "2.1", "argo": "3.7"}})
+    target = yaml.safe_dump({"target": {"kubernetes": "1.35", "trainer": "2.2", "argo": "3.7"}})
     (folder / "spotwright.yaml").write_text(configuration("10m") + target, encoding="utf-8")
     file = folder / f"{uuid.uuid4().hex}.yaml"
     file.write_text(yaml.safe_dump_all(objects, sort_keys=False), encoding="utf-8")
