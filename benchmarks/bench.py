@@ -56,7 +56,7 @@ class Bench:
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "KFP_", "SPOTWRIGHT_"))
         }
         self.env = kept | {
-            "PYTHONPATH": str(HERE.parent / "src"),
+            "PYTHONPATH": f"{HERE.parent / 'src'}:{HERE.parent}",  # the simulation lies among the tests
             "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
             "XDG_CACHE_HOME": str(folder / "cache"),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",

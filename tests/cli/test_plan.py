@@ -90,22 +90,17 @@ def test_the_table_says_which_policy_is_best_with_the_command_and_where_prices_a
 
 
 def test_prices_of_a_sheet_are_said_with_their_age(pipeline: Path) -> None:
-    sheet = [
-        {
-            "type": "Consumption", "currencyCode": "EUR", "retailPrice": price, "unitPrice": price, "meterName": meter,
-            "skuName": meter, "armSkuName": "Standard_D4s_v3", "armRegionName": "westeurope", "unitOfMeasure": "1 Hour",
-            "productName": "Virtual Machines DSv3 Series", "serviceName": "Virtual Machines", "tierMinimumUnits": 0.0,
-            "effectiveStartDate": "2026-10-01T00:00:00Z",
-        }
-        for meter, price in (("D4s v3", 0.24), ("D4s v3 Spot", 0.05))
-    ]  # fmt: skip
-    (pipeline.parent / "azure.json").write_text(json.dumps({"Items": sheet}), encoding="utf-8")
+    sheet = "machine,capacity,price,currency,region\n"
+    sheet += "".join(
+        f"Standard_D4s_v3,{sold},{price},EUR,westeurope\n" for sold, price in (("on-demand", 0.24), ("spot", 0.05))
+    )
+    (pipeline.parent / "azure.csv").write_text(sheet, encoding="utf-8")
     pools = "machine: Standard_D4s_v3, provider: aks, region: westeurope, node: {cpu: 4}"
-    config = "version: 1\ncurrency: EUR\nprices: [azure.json]\npools:\n"
+    config = "version: 1\ncurrency: EUR\nprices: [azure.csv]\npools:\n"
     config += f"  s: {{capacity: spot, {pools}}}\n  o: {{capacity: on-demand, {pools}}}\n"
     (pipeline.parent / "spotwright.yaml").write_text(config, encoding="utf-8")
     spot, on_demand = plan(pipeline)["prices"]
-    assert spot.startswith("s 0.05 EUR/h (Azure retail prices in azure.json of today, westeurope")
+    assert spot.startswith("s 0.05 EUR/h (azure.csv of today, westeurope")
     assert on_demand.startswith("o 0.24 EUR/h")
 
 

@@ -6,14 +6,17 @@ With and without a deadline in the policy, with pools that are left out, and wit
 from __future__ import annotations
 
 import asyncio
+import copy
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from tests.cluster.admission_objects import a_job, admitted
+from tests.cluster.admissions import PINNED
 from tests.cluster.controller.findings import finding
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching import watched_cluster
@@ -22,14 +25,16 @@ from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, node, pod
 
 from spotwright import config as configuration
+from spotwright.clouds import node_labels
 from spotwright.cluster import attempt_lookup
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import Admission, PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import Histories, before
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.config import Config
 from spotwright.engine.events import TaskStatus
 from spotwright.engine.state import TaskState
+from spotwright.kube.pod import scheduling_of
 from spotwright.records.state_folder import StateFolder
 
 POOLS: dict[str, dict[str, Any]] = {
@@ -139,6 +144,7 @@ def test_a_task_s_next_pod_has_the_rung_that_the_journal_decided(
                 made = apply_patch(new, outcome.patch)
                 if task_before is not None and "spotwright.dev/open" not in made["metadata"]["annotations"]:
                     decided = task_before.plan.ladder.rungs[task_before.next_rung or 0].pools
+                    assert known[-1].then == decided  # the webhook reads the decision itself
                     assert rung_of(made) == decided or (
                         paused.issuperset(decided) and not paused.issuperset(rung_of(made))
                     )
@@ -148,6 +154,84 @@ def test_a_task_s_next_pod_has_the_rung_that_the_journal_decided(
                 assert (len(task.attempts), tuple(task.last.pools)) == (number, rung_of(made))
                 pods.append(ended(made, how, rung_of(made)[0], number))
                 cluster.look(root, *pods)
+        finally:
+            cluster.store.close()
+
+
+AUTHORS: list[dict[str, Any]] = [
+    {"key": "kubernetes.azure.com/scalesetpriority", "operator": "In", "values": ["spot"]},
+    {"key": "kubernetes.azure.com/agentpool", "operator": "In", "values": ["a"]},
+    {"key": "kubernetes.azure.com/agentpool", "operator": "In", "values": ["c"]},
+    {"key": "kubernetes.azure.com/agentpool", "operator": "NotIn", "values": ["b"]},
+    {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+]
+"""Conditions of a step's author, of which most equal one of ours."""
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(
+    configs(), st.lists(st.lists(st.sampled_from(AUTHORS), max_size=2, unique_by=str), max_size=2), st.integers(1, 4)
+)
+@example(
+    configuration.from_mapping(
+        {
+            "version": 1,
+            "pools": {name: POOLS[name] for name in "ac"},
+            "policy": {"default": {"spot": "prefer", "interruptions": {"max": 4}, "fall_back_after": 1}},
+        }
+    ),
+    [[AUTHORS[0]]],
+    3,
+)
+def test_a_step_whose_author_requires_what_we_require_has_one_ladder_in_journal_and_pod(
+    config: Config, terms: list[list[dict[str, Any]]], attempts: int
+) -> None:
+    workflow = {"kind": "Workflow", "metadata": {"name": "wf", "namespace": "team-a", "uid": "wf-uid"}, "status": {}}
+    affinity = {"nodeSelectorTerms": [{"matchExpressions": some} for some in terms]}
+    spec: dict[str, Any] = {"containers": [{"name": "main", "image": "i"}], "restartPolicy": "Never"}
+    if terms:
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": affinity}}
+    marks = {"workflows.argoproj.io/node-name": "wf.train", "spotwright.dev/policy": '{"spot": "prefer"}'}
+    pods = list[dict[str, Any]]()
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = Observed(Path(folder) / "state", config)
+        try:
+            for number in range(1, attempts + 1):
+                kept: list[Admission] = []
+                new = pod(
+                    f"p{number}",
+                    workflow,
+                    made=20.0 * number,
+                    annotations=marks,
+                    labels={"spotwright.dev/spot": "prefer"},
+                )
+                new |= {"apiVersion": "v1", "spec": copy.deepcopy(spec)}
+                known = before(Histories(StateFolder.open(cluster.folder)).of(workflow), "train", number)
+                facts = PodFacts(known, keep=lambda one, kept=kept: kept.append(one) is None)  # type: ignore[misc]
+                outcome = admit_pod(new, config, facts, "refusal:1")
+                assume(outcome.verdict == "pod is admitted")
+                made = apply_patch(new, outcome.patch)
+                made["metadata"]["annotations"][PINNED] = json.dumps(kept[0].pinned)
+                cluster.look(workflow, *pods, made)
+                task = cluster.task("train")
+                assert task is not None
+                assert tuple(task.last.pools) == rung_of(made)
+                pods.append(ended(made, "interrupted", rung_of(made)[0], number))
+                cluster.look(workflow, *pods)
+                task = cluster.task("train")
+                assert task is not None
+                if task.status is TaskStatus.FAILED:
+                    return
+                assert {*rung_of(made)} <= {name for rung in task.plan.ladder.rungs for name in rung.pools}
+                following = task.plan.ladder.rungs[task.next_rung or 0].pools
+                constraints = scheduling_of(spec)
+                assert all(
+                    any(
+                        not constraints.refusal(labels, (), node_labels.unknown(config.pools[name]))
+                        for labels in node_labels.known(config.pools[name])
+                    )
+                    for name in following
+                ), "the journal announces a pool to which the pod never goes"
         finally:
             cluster.store.close()
 

@@ -7,13 +7,12 @@ when a kind is first looked up.
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from math import prod
-from pkgutil import iter_modules
 from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.placing.context import PlaceContext
@@ -123,8 +122,7 @@ class RetryFields(NamedTuple):
 _NO_FIELDS = RetryFields()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(NamedTuple):
     """What is known of one kind. The interface of Kueue's ``GenericJob`` was the model for what belongs here.
 
     ``version`` is the one that is placed and read; empty: no API server is asked about the kind. ``more_versions`` are those
@@ -248,10 +246,12 @@ def _steps(path: str) -> tuple[str, ...]:
 @cache
 def all_kinds() -> Mapping[tuple[str, str], Kind]:
     """Every kind by its group and its name, in this order."""
-    package = import_module(__package__)
-    modules = [import_module(f"{__package__}.{one.name}") for one in iter_modules(package.__path__)]
-    kinds = [kind for module in modules for kind in getattr(module, "KINDS", ())]
-    return dict(sorted(((kind.group, kind.name), kind) for kind in kinds))
+    files = [
+        path for path in pathlib.Path(__file__).parent.iterdir() if path.suffix == ".py" and path.stem != "__init__"
+    ]
+    modules = [import_module(f"{__package__}.{path.stem}") for path in files]
+    kinds = {(kind.group, kind.name): kind for module in modules for kind in getattr(module, "KINDS", ())}
+    return {key: kinds[key] for key in sorted(kinds)}
 
 
 def group_of(api_version: str) -> str:

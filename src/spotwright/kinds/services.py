@@ -259,17 +259,12 @@ KINDS = (
         may_work=True,
         harm=SERVES,
     ),
-    replace(
-        _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas),
-        may_work=True,
-        leaves_pods=True,
+    _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas)._replace(
+        may_work=True, leaves_pods=True
     ),
-    replace(
-        _kept(
-            "apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services", at_once=replicas
-        ),
-        leaves_pods=True,
-    ),
+    _kept(
+        "apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services", at_once=replicas
+    )._replace(leaves_pods=True),
     _kept("kubeflow.org", "Notebook", *_INTERACTIVE, _TEMPLATE, is_placed=True, at_once=one_pod),
     _kept("kubeflow.org", "PVCViewer", *_INTERACTIVE, "spec.podSpec", form="S", is_placed=True, at_once=one_pod),
     _kept("machinelearning.seldon.io", "SeldonDeployment", *_SERVING, "spec.predictors.*.componentSpecs.*"),
