@@ -132,6 +132,16 @@ def test_a_kfp_pod_gets_the_address_of_the_notice_that_its_pipeline_could_not_ha
     assert "SPOTWRIGHT_GRACE" not in found  # Argo leaves the code 0.3 s
 
 
+@pytest.mark.parametrize(("policy", "seconds"), [("0s", 0), ("0.5s", 0), ("10s", 10)])
+def test_a_short_grace_period_replaces_the_default_of_the_api_server(policy: str, seconds: int) -> None:
+    config = a_config(f"{{default: {{spot: require, grace_period: {policy}}}}}")
+    given = a_pod(a_config("{default: {spot: require}}"))
+    given["spec"]["terminationGracePeriodSeconds"] = 30
+    pod, outcome = precise(given, config=config)
+    assert outcome.verdict == "pod is admitted"
+    assert pod["spec"]["terminationGracePeriodSeconds"] == seconds
+
+
 def test_the_grace_period_of_the_policy_is_kept_within_the_notice_of_the_pool() -> None:
     config = a_config("{default: {spot: require, grace_period: 300s}}")
     given = a_pod(config)

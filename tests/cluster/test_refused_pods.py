@@ -262,3 +262,11 @@ def test_a_pod_of_another_kind_with_several_containers_keeps_the_first() -> None
     [main] = given["spec"]["containers"]
     given["spec"]["containers"] = [{**main, "name": "train"}, {"name": "log", "image": "log:1"}]
     assert [one["name"] for one in refused(given)["containers"]] == ["train"]
+
+
+@pytest.mark.parametrize("text", ["[" * 2000, "{", '{"0": 1}', "[]", '{"-1": ["x"]}', "x" * 100_000])
+def test_whatever_a_pod_says_of_its_own_conditions_it_is_refused(text: str) -> None:
+    given = a_pod(a_config("{default: {spot: require, interruptions: {max: 1}}}"))
+    given["metadata"]["annotations"]["spotwright.dev/own"] = text
+    outcome = admit_pod(given, a_config("{default: {spot: require, interruptions: {max: 1}}}"), SPENT, IMAGE)
+    assert outcome.verdict == "pod is refused"

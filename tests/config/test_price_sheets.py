@@ -131,6 +131,7 @@ def row(**values: str) -> str:
         ("machine,price\nx,1\n", AZURE_SPOT, "its first line names no capacity"),
         (HEAD, AZURE_SPOT, "has no price: check the command that made it"),
         (row(price="-1"), AZURE_SPOT, "sheet:2: price: expected an amount such as 0.192, found -1"),
+        (row(price="0." + "1" * 5000), AZURE_SPOT, "price: expected an amount such as 0.192"),
         (row(price=""), AZURE_SPOT, "price: expected an amount such as 0.192, found nothing"),
         (row(price="1e99"), AZURE_SPOT.replace("eastus", "westus"), "no price in westus"),
         (row(currency="dollars"), AZURE_SPOT, "currency: expected a currency code such as USD, found dollars"),

@@ -203,3 +203,17 @@ def test_a_claim_of_one_pod_is_too_few_for_the_workers_of_every_kind() -> None:
     ):
         found = found_in(CLAIM + plain_yaml.dump_all([data]))
         assert "claim-of-one-node-shared" in {one.rule for one in found}, data["kind"]
+
+
+@pytest.mark.parametrize(
+    "odd", [None, "x", 1, [], [None], {"metadata": {"labels": "x"}}, {"spec": {"template": "x"}}], ids=repr
+)
+def test_an_object_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> None:
+    for group, name in all_kinds():
+        for spec in (
+            odd,
+            {"template": odd},
+            {"replicatedJobs": [odd]},
+            {"template": {"spec": {"replicatedJobs": [{"template": odd}]}}},
+        ):
+            list(pod_groups({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec}))

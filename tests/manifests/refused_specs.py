@@ -66,7 +66,20 @@ REFUSED: dict[str, tuple[Spec, str]] = {
     "null as values": (asks(values=None), "the operator In needs values"),
     "values beside Exists": (asks(operator="Exists"), "with the operator Exists it has no values"),
     "number as a value": (asks(values=[1]), "values: must be a string, got the number 1: write it in quotes"),
-    "text for a bound": (asks(operator="Gt"), "the operator Gt needs one whole number"),
+    "two values for a bound": (asks(operator="Gt", values=["1", "2"]), "the operator Gt needs one value"),
+    "seconds without an effect": (
+        tolerates(operator="Exists", tolerationSeconds=30),
+        "tolerationSeconds needs the effect NoExecute",
+    ),
+    "endless seconds": (
+        tolerates(operator="Exists", effect="NoExecute", tolerationSeconds=float("inf")),
+        "tolerationSeconds: must be a whole number, got 'inf'",
+    ),
+    "a mapping of tolerations": ({"tolerations": {"key": "a"}}, "expected a list, found {'key': 'a'}"),
+    "a mapping of conditions": (requires({"matchExpressions": {"key": "a"}}), "expected a list, found {'key': 'a'}"),
+    "a text of values": (asks(values="x"), "expected a list, found 'x'"),
+    "a text as a term": (requires("x"), "expected a mapping, found 'x'"),
+    "a text as a selector": ({"nodeSelector": "x"}, "expected a mapping, found 'x'"),
     "two nodes in a field": (
         requires({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]}),
         "a field has the operator In or NotIn, and one value",

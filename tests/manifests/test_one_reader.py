@@ -35,6 +35,7 @@ TAKEN: dict[str, Spec] = {
     "an empty operator": tolerates(operator="", value="x"),
     "a placeholder": {"nodeSelector": {"pool": "{{inputs.parameters.pool}}"}, **tolerates(value="${VALUE}")},
     "a negative bound": asks(operator="Lt", values=["-1"]),
+    "a bound that is no whole number": asks(operator="Gt", values=["1.5"]),
     "a preference without a condition": {
         "affinity": {
             "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}
@@ -127,6 +128,8 @@ NOT_IN_PIPELINES = {
     "null as a toleration",  # the backend leaves it out, and affinity without a term
     "no alternatives",
     "required and nothing in it",
+    "a mapping of tolerations",  # of another shape there
+    "a text as a selector",
 }
 
 
@@ -176,6 +179,17 @@ def test_fields_of_kfp_mean_what_the_backend_makes_of_them(
 def test_a_weight_of_0_is_a_preference_which_the_api_server_refuses() -> None:
     settings = {"nodeAffinity": [{"matchExpressions": conditions("a"), "weight": 0}]}
     assert "its weight is 1 to 100, not 0" in place_of_pipeline(settings)
+
+
+def test_a_task_of_kfp_with_another_shape_is_refused_with_one_line() -> None:
+    entries = [{"matchExpressions": conditions("kubernetes.io/os")}, {"matchExpressions": {"key": "a"}}]
+    assert "expected a list, found {'key': 'a'}" in refusal(
+        one_task({"nodeAffinity": entries}), "{default: {spot: require}}"
+    )
+    endless = {
+        "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": float("inf")}]
+    }
+    assert "tolerationSeconds: must be a whole number" in run_of_pipeline(endless)
 
 
 def test_lint_names_the_boolean_and_not_a_pool_that_is_missing() -> None:

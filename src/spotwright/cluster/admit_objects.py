@@ -159,7 +159,11 @@ def has_placed_templates(data: Mapping[str, Any]) -> bool:
     templates = list(_pod_templates(data))
     if templates:
         return all(POLICY_ANNOTATION in _metadata(template, "annotations") for template in templates)
-    holders = [value_at(data, group.path) for group in pod_groups(data) if group.place.form == "H"]
+    holders = [  # of a step, and of Spark's executors: what they inherit says nothing of them
+        value_at(data, group.path)
+        for group in pod_groups(data)
+        if group.place.form == "H" and (isinstance(group.path[-1], int) or group.path[-1] == "executor")
+    ]
     metadata = (mapping(field) for one in holders for field in (mapping(one), mapping(one).get("metadata")))
     return any(POLICY_ANNOTATION in mapping(one.get("annotations")) for one in metadata)
 

@@ -481,8 +481,6 @@ def admit_pod(
     if decided.refusal:
         marks = _marks(decided, decided.refusal, facts)
         marks[REFUSED_ANNOTATION] = "true"
-        if not facts.keep(Admission((), is_refused=True, why=decided.refusal[:_LONGEST], number=decided.number)):
-            return Outcome(_NOT_KNOWN)
         made = RefusalPods(refusals) if isinstance(refusals, str) else refusals
         every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
         wanted = attraction(policy, every, config.pools)
@@ -491,6 +489,8 @@ def admit_pod(
         )
         conditions = (*wanted.required, *wanted.any_of)
         refused = refused_pod(data, made, decided.refusal, [each.toleration_fields for each in taints], conditions)
+        if not facts.keep(Admission((), is_refused=True, why=decided.refusal[:_LONGEST], number=decided.number)):
+            return Outcome(_NOT_KNOWN)
         return Outcome("pod is refused", _replacing(data, refused, marks))
     chosen = _with_gang(_chosen(data, decided, policy, ladder, config, facts), ladder, facts)
     why = (
@@ -503,11 +503,11 @@ def admit_pod(
     pin = _pin(data, config, policy, ladder, chosen)
     pinned = pin.terms(value_at(data, ("spec", *TERMS)) or ())
     kept = Admission(pools, chosen.is_open, False, why[:_LONGEST], decided.number, pinned.conditions)
-    if not facts.keep(kept):
-        return Outcome(_NOT_KNOWN)
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
     patch, warnings = _precise(data, config, policy, ladder, decided, chosen, pin, marks)
+    if not facts.keep(kept):
+        return Outcome(_NOT_KNOWN)
     return Outcome("pod is admitted", patch, as_warnings(warnings))
 
 
@@ -634,7 +634,9 @@ def _precise(
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
     used = [config.pools[name] for name in chosen.pools(ladder)]
     editor = Editor(
-        data_document({**data, "spec": without_defaults(data)["spec"] if pin.grace_period else data["spec"]}, "")
+        data_document(
+            {**data, "spec": without_defaults(data)["spec"] if pin.grace_period is not None else data["spec"]}, ""
+        )
     )
     write(editor, ("spec",), pin)
     spec = clone(dict(editor.data["spec"]))

@@ -37,7 +37,7 @@ MAX_BYTES = 100_000_000
 """Largest sheet."""
 
 _REQUIRED = frozenset(COLUMNS[:3])
-_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,2})?")
+_NUMBER = re.compile(r"(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,2})?")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _ZONE_OF_REGION = re.compile(r"(?P<aws>[a-z]{2}(?:-[a-z]+)+-\d+)[a-z]|(?P<gcp>[a-z]+(?:-[a-z]+)+\d+)-[a-z]")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -192,9 +193,8 @@ def _constant(holder: Mapping[str, Any], path: Path) -> tuple[Any, Path]:
 def _tolerations(entry: Mapping[str, Any], path: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     """The tolerations of one entry, each with its path. ``tolerationJson`` may hold one, a list of them, or nothing."""
     if "tolerationJson" not in entry:
-        seconds = entry.get("tolerationSeconds")
-        whole = {} if seconds is None else {"tolerationSeconds": int(seconds)}  # protobuf writes 64 bits as a string
-        yield _nonempty({**{key: entry.get(key) for key in _TOLERATION}, **whole}), path
+        seconds = _whole(entry.get("tolerationSeconds"))
+        yield _nonempty({**{key: entry.get(key) for key in _TOLERATION}, "tolerationSeconds": seconds}), path
         return
     given, at = _constant(entry, (*path, "tolerationJson"))
     several = isinstance(given, list)
@@ -227,7 +227,16 @@ def _add_affinity(
         required.append(term)
     else:
         paths[(*PREFERRED, len(preferred))] = paths[(*PREFERRED, len(preferred), "preference")] = path
-        preferred.append({"weight": int(entry["weight"]), "preference": term})
+        preferred.append({"weight": _whole(entry["weight"]), "preference": term})
+
+
+def _whole(value: Any) -> Any:
+    """A whole number of a message, which protobuf may write as a string or with a point; another value as it is."""
+    is_whole = isinstance(value, str) and _INTEGER.fullmatch(value)
+    return int(value) if is_whole or (isinstance(value, float) and value.is_integer()) else value
+
+
+_INTEGER = re.compile(r"-?\d{1,19}")
 
 
 def _nonempty(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from spotwright.kinds.jobset import (
     write_failure_policy,
 )
 from spotwright.kinds.kind import Kind, Reads, number_at, pods_at
+from spotwright.kube.object_fields import mapping
 from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.enforcement import Enforcer, Fact, Mechanism, nothing
@@ -675,7 +676,7 @@ def _runtime_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _pods_of_runtime(data: Mapping[str, Any], path: Path) -> int | None:
     """The pods of a replicated job of a runtime: of the trainer as many as nodes. Source: kubeflow/trainer, ``pkg/runtime``."""
-    labels = value_at(data, (*path[:-2], "metadata", "labels")) or {}
+    labels = mapping(value_at(data, (*path[:-2], "metadata", "labels")))
     if labels.get(_ANCESTOR) == "trainer":
         return number_at(data, ("spec", "mlPolicy", "numNodes"))
     return pods_of_set(data, path)

@@ -11,7 +11,8 @@ Sources: Kubernetes 1.35, ``pkg/apis/core/validation/validation.go`` (``Validate
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from spotwright.kube.object_fields import mapping
@@ -73,57 +74,73 @@ def can_match(term: Mapping[str, Any]) -> bool:
 
 def refusals_of(spec: Mapping[str, Any]) -> Iterator[Refusal]:
     """What the API server refuses in the fields of a pod spec by which its nodes are chosen, in the order of the fields."""
-    if _FIELDS.isdisjoint(spec):
-        return
-    selector = mapping(spec.get("nodeSelector"))
-    for key, value in selector.items():
+    if not _FIELDS.isdisjoint(spec):
+        yield from _refused_selector(spec.get("nodeSelector"))
+        yield from _refused_list("tolerations", ("tolerations",), spec.get("tolerations"), _refused_toleration)
+        required = _at(spec, REQUIRED)
+        if isinstance(required, Mapping) and not required.get("nodeSelectorTerms"):
+            path = TERMS if "nodeSelectorTerms" in required else REQUIRED
+            text = "the API server refuses required node affinity without a term: add a term, or remove it"
+            yield Refusal("affinity", path, text)
+        yield from _refused_list("affinity", TERMS, _at(spec, TERMS), _refused_term)
+        yield from _refused_list("affinity", PREFERRED, _at(spec, PREFERRED), _refused_preference)
+
+
+def _refused_selector(given: Any) -> Iterator[Refusal]:
+    if wrong := _not_shape(given, Mapping):
+        yield Refusal("nodeSelector", ("nodeSelector",), wrong)
+    for key, value in mapping(given).items():
         if wrong := _not_text(value) or _not_key(key) or _not_value(value):
             yield Refusal("nodeSelector", ("nodeSelector", key), wrong, key if _is_odd(key) else value)
-    for index, one in enumerate(_items(spec.get("tolerations"))):
-        yield from _refused_toleration(("tolerations", index), one)
-    required = _at(spec, REQUIRED)
-    if isinstance(required, Mapping) and not required.get("nodeSelectorTerms"):
-        path = TERMS if "nodeSelectorTerms" in required else REQUIRED
-        text = "the API server refuses required node affinity without a term: add a term, or remove it"
-        yield Refusal("affinity", path, text)
-    for index, term in enumerate(_items(_at(spec, TERMS))):
-        yield from _refused_term((*TERMS, index), term)
-    for index, wish in enumerate(_items(_at(spec, PREFERRED))):
-        path = (*PREFERRED, index)
-        if not isinstance(wish, Mapping):
-            yield Refusal("affinity", path, _not_mapping(wish))
-            continue
-        if wrong := wrong_weight(wish.get("weight")):
-            yield Refusal("affinity", path, f"the API server refuses this preference: {wrong}")
-        yield from _refused_term((*path, "preference"), wish.get("preference") or {})
 
 
-def _refused_toleration(path: _Path, given: Any) -> Iterator[Refusal]:
-    if not isinstance(given, Mapping):
-        yield Refusal("tolerations", path, _not_mapping(given))
-    elif found := _wrong_toleration(given):
+def _refused_list(
+    field: str, path: _Path, given: Any, refused: Callable[[_Path, Mapping[str, Any]], Iterator[Refusal]]
+) -> Iterator[Refusal]:
+    """What is refused of a list of mappings, each of which ``refused`` looks at."""
+    if wrong := _not_shape(given, list):
+        yield Refusal(field, path, wrong)
+    for index, one in enumerate(_items(given)):
+        if isinstance(one, Mapping):
+            yield from refused((*path, index), one)
+        else:
+            yield Refusal(field, (*path, index), f"expected a mapping, found {one!r:.200}")
+
+
+def _refused_toleration(path: _Path, given: Mapping[str, Any]) -> Iterator[Refusal]:
+    if found := _wrong_toleration(given):
         field, wrong = found
         at = (*path, field) if _is_type(wrong) else path
         yield Refusal("tolerations", at, f"the API server refuses this toleration: {wrong}", given.get(field))
 
 
-def _refused_term(path: _Path, given: Any) -> Iterator[Refusal]:
-    if not isinstance(given, Mapping):
-        yield Refusal("affinity", path, _not_mapping(given))
-        return
-    for name, wrong_condition in (("matchExpressions", _wrong_condition), ("matchFields", _wrong_field)):
-        for index, one in enumerate(_items(given.get(name))):
-            at = (*path, name, index)
-            if not isinstance(one, Mapping):
-                yield Refusal("affinity", at, _not_mapping(one))
-                continue
-            wrong, value = wrong_condition(one)
-            if wrong:
-                yield Refusal("affinity", at, f"the API server refuses this condition: {wrong}", value)
+def _refused_preference(path: _Path, given: Mapping[str, Any]) -> Iterator[Refusal]:
+    if wrong := wrong_weight(given.get("weight")):
+        yield Refusal("affinity", path, f"the API server refuses this preference: {wrong}")
+    term = given.get("preference")
+    if wrong := _not_shape(term, Mapping):
+        yield Refusal("affinity", (*path, "preference"), wrong)
+    yield from _refused_term((*path, "preference"), mapping(term))
 
 
-def _not_mapping(value: object) -> str:
-    return f"expected a mapping, found {value!r:.200}"
+def _refused_term(path: _Path, given: Mapping[str, Any]) -> Iterator[Refusal]:
+    for name, wrong_in in (("matchExpressions", _wrong_condition), ("matchFields", _wrong_field)):
+        yield from _refused_list("affinity", (*path, name), given.get(name), partial(_refused_condition, wrong_in))
+
+
+def _refused_condition(
+    wrong_in: Callable[[Mapping[str, Any]], tuple[str, object]], path: _Path, given: Mapping[str, Any]
+) -> Iterator[Refusal]:
+    wrong, value = wrong_in(given)
+    if wrong:
+        yield Refusal("affinity", path, f"the API server refuses this condition: {wrong}", value)
+
+
+def _not_shape(value: object, shape: type) -> str:
+    """Why a value is refused where a list, or a mapping, belongs; null counts as an empty one."""
+    if value is None or isinstance(value, shape) or is_placeholder(value):
+        return ""
+    return f"expected a {'list' if shape is list else 'mapping'}, found {value!r:.200}"
 
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
@@ -157,7 +174,7 @@ def _wrong_toleration(given: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _is_bounded(one: Toleration) -> bool:
-    return one.seconds is not None and one.effect not in ("", "NoExecute")
+    return one.seconds is not None and one.effect != "NoExecute"
 
 
 def _wrong_condition(given: Mapping[str, Any]) -> tuple[str, object]:
@@ -173,8 +190,8 @@ def _wrong_condition(given: Mapping[str, Any]) -> tuple[str, object]:
         return f"the operator {operator} needs values", None
     if operator in ("Exists", "DoesNotExist") and values:
         return f"with the operator {operator} it has no values", None
-    if operator in ("Gt", "Lt") and (len(values) != 1 or not _WHOLE.fullmatch(values[0])):
-        return f"the operator {operator} needs one whole number", None
+    if operator in ("Gt", "Lt") and len(values) != 1:
+        return f"the operator {operator} needs one value", None
     if wrong := _not_key(key):
         return wrong, key
     wrong_value = next((value for value in values if operator in ("In", "NotIn") and _not_value(value)), None)
@@ -215,6 +232,8 @@ def _not_texts(given: Mapping[str, Any]) -> str:
     """Why a condition is refused for the type of one of its values."""
     named = [(name, given.get(name)) for name in ("key", "operator")]
     named += [("values", value) for value in _items(given.get("values"))]
+    if wrong := _not_shape(given.get("values"), list):
+        return f"values: {wrong}"
     return next((f"{name}: {wrong}" for name, value in named if (wrong := _not_text(value))), "")
 
 

@@ -86,11 +86,13 @@ class PodChange:
 
     def own_in(self, present: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
         """The conditions of the pod's author that equal ours, by the index of their term once the change was written."""
-        offset = len(self.terms(present).more) if present else 0
         ours = (*self.required, *self.any_of)
+        copies = [
+            term for _ in self.any_of[1:] for term in present if can_match(term)
+        ]  # as terms() makes them, in front
         found = {
-            str(index + offset): [str(one["key"]) for one in ours if one in (term.get("matchExpressions") or ())]
-            for index, term in enumerate(present)
+            str(index): [str(one["key"]) for one in ours if one in (term.get("matchExpressions") or ())]
+            for index, term in enumerate([*copies, *present])
         }
         return {index: keys for index, keys in found.items() if keys}
 
@@ -150,7 +152,7 @@ def _own_conditions(pod: Mapping[str, Any]) -> Mapping[int, frozenset[str]]:
         return {}
     try:
         given = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {
         int(index): frozenset(key for key in keys if isinstance(key, str))

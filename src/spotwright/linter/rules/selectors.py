@@ -308,6 +308,11 @@ def _refused(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     for one in pods.refusals:
         if one.field == "affinity" and not (isinstance(one.value, str) and not one.value.isascii()):
             yield Problem(pods.at(*one.path), one.text)
+    for condition in _conditions(pods):
+        asked = condition.expression
+        if asked.operator in ("Gt", "Lt") and len(asked.values) == 1 and asked.bound is None and not asked.is_undecided:
+            text = f"no node meets this condition: {asked.operator} compares whole numbers, not {asked.values[0]}"
+            yield Problem(condition.path, text)
     for index, term in enumerate(items_of(value_at(pods.value, TERMS)) if pods.form != "K" else ()):
         if not any(mapping_of(term).values()):  # a misspelt field has a finding of its own
             yield Problem((*pods.terms, index), f"a term without a condition matches no node, for {pods.label}")
