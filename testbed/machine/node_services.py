@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.local.imds_server import AzureGroup, metadata_server_of
 from spotwright.notices.http_server import HttpServer
 from testbed.machine.logind import Logind
@@ -55,7 +56,11 @@ class _Services:
     def __init__(self, cloud: str, resource: str, folder: Path, bus: Path, max_delay: float) -> None:
         self._server = HttpServer()
         self._metadata = metadata_server_of(
-            cloud, resource, AzureGroup(), approved=self._approved, changed=self._server.wake
+            PROVIDERS[cloud].metadata_service,
+            resource,
+            AzureGroup(),
+            approved=self._approved,
+            changed=self._server.wake,
         )
         listener = socket.create_server((NETWORK.metadata, 80), backlog=_BACKLOG)
         self._server.listen(listener, self._metadata.handle)

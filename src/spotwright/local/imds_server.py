@@ -236,12 +236,14 @@ class AwsMetadataServer:
 def metadata_server_of(
     service: str, resource: str, group: AzureGroup, *, approved: Callable[[str], None], changed: Callable[[], None]
 ) -> MetadataServer:
-    """The metadata server of a node, by the service of its provider (``spotwright.clouds``)."""
+    """The metadata server of a node, by the service of its provider (``spotwright.clouds``). Raises :class:`ValueError`."""
     if service == "azure":
         return AzureMetadataServer(resource, group, approved)
     if service == "gcp":
         return GcpMetadataServer(changed)
-    return AwsMetadataServer()
+    if service == "aws":
+        return AwsMetadataServer()
+    raise ValueError(f"{service!r} is not a metadata service")
 
 
 def _json(status: int, content: dict[str, Any]) -> Response:
