@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import copy
 import json
+import tempfile
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests import plain_yaml
 from tests.cluster.admission_objects import a_job, admitted
 from tests.kinds.kfp.compiled import one_task
@@ -19,6 +22,7 @@ from tests.manifests.refused_specs import REFUSED, Spec, asks, in_pipeline, requ
 from tests.placing.placed import PREFER, refusal
 
 from spotwright import config
+from spotwright.cli import cli
 from spotwright.cluster.admit_objects import admit_object
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.errors import InputError
@@ -93,6 +97,15 @@ def by_run(fields: Spec) -> str:
     return str(error.value)
 
 
+def by_explain(fields: Spec) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        job, configuration = Path(folder, "job.yaml"), Path(folder, "spotwright.yaml")
+        job.write_text(text_of(fields))
+        configuration.write_text(POOLS)
+        result = CliRunner().invoke(cli, ["explain", str(job), "--config", str(configuration)], standalone_mode=False)
+    return str(result.exception)
+
+
 def by_pools_check(fields: Spec) -> str:
     [document] = plain_yaml.load_all(text_of(fields))
     [found] = pod_works(document, "work.yaml")
@@ -109,7 +122,15 @@ policy: {default: {spot: prefer}}
 """
 CONFIG = config.parse(POOLS)
 
-DOORS: list[Callable[[Spec], str]] = [by_place, by_lint, by_review, by_review_of_the_pod, by_run, by_pools_check]
+DOORS: list[Callable[[Spec], str]] = [
+    by_place,
+    by_lint,
+    by_explain,
+    by_review,
+    by_review_of_the_pod,
+    by_run,
+    by_pools_check,
+]
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
