@@ -82,3 +82,8 @@ def test_a_condition_that_came_with_a_review_is_taken_out_by_its_record() -> Non
     present = [term(A, X), term(B)]
     edits = PodChange(required=(X,)).terms(present)
     assert without_conditions(with_terms(present, PodChange(required=(X,))), edits.conditions) == present
+
+
+def test_a_condition_that_is_only_wished_beside_its_author_s_is_noted_as_the_author_s() -> None:
+    assert PodChange(preferred=(X,), is_wish=True).own_in([term(A), term(X)]) == {"1": ["x"]}
+    assert PodChange(preferred=(X,)).own_in([term(X)]) == {}

@@ -59,7 +59,7 @@ class PodChange:
     """What a pod gets: tolerations, node affinity, and a grace period in whole seconds (``None``: it keeps its own).
 
     ``required`` must all hold, and of ``any_of`` one, beside each alternative of the pod's own. ``preferred`` are preferences of
-    the greatest weight.
+    the greatest weight. ``is_wish``: they stand for what would be required, if only the run did not decide where pods go.
     """
 
     tolerations: tuple[Mapping[str, str], ...] = ()
@@ -67,6 +67,7 @@ class PodChange:
     any_of: tuple[Expression, ...] = ()
     preferred: tuple[Expression, ...] = ()
     grace_period: int | None = None
+    is_wish: bool = False
 
     def terms(self, present: Sequence[Mapping[str, Any]]) -> TermEdits:
         """The edits of the required terms that are ``present``; a condition that a term has already is not added to it."""
@@ -86,7 +87,7 @@ class PodChange:
 
     def own_in(self, present: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
         """The conditions of the pod's author that equal ours, by the index of their term once the change was written."""
-        ours = (*self.required, *self.any_of)
+        ours = (*self.required, *self.any_of, *(self.preferred if self.is_wish else ()))
         copies = [
             term for _ in self.any_of[1:] for term in present if can_match(term)
         ]  # as terms() makes them, in front

@@ -304,7 +304,11 @@ def change_of(
         if queue:
             required += settle_queue(ctx, at, placed, work, required, queue)
     return PodChange(
-        tuple(tolerations_of(placed.ladder)), tuple(required), wanted.any_of, () if queue else wanted.preferred
+        tuple(tolerations_of(placed.ladder)),
+        tuple(required),
+        wanted.any_of,
+        () if queue else wanted.preferred,
+        is_wish=bool(placed.ladder.undecided),
     )
 
 
