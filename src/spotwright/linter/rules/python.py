@@ -241,9 +241,11 @@ PIPELINE_CALL_RULES = (
         "stays for ever.",
         fix="Use add_toleration(task, ..., toleration_seconds=N).",
         fails=_HEAD
-        + '    kubernetes.add_toleration_json(task, {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30})\n',
+        + "    kubernetes.add_toleration_json(\n"
+        + '        task, {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}\n    )\n',
         passes=_HEAD
-        + '    kubernetes.add_toleration(task, key="a", operator="Exists", effect="NoExecute", toleration_seconds=30)\n',
+        + "    kubernetes.add_toleration(\n"
+        + '        task, key="a", operator="Exists", effect="NoExecute", toleration_seconds=30\n    )\n',
         checks=Checks(python=_dropped_seconds),
         source="kfp-kubernetes 2.17, toleration.py",
     ),
