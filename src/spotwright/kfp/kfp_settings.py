@@ -21,6 +21,7 @@ __all__ = [
     "RETRY_POLICIES",
     "PodFields",
     "accelerator_loss",
+    "nonempty",
     "pod_fields",
     "read_policy_text",
     "read_resources",
@@ -194,13 +195,13 @@ def _tolerations(entry: Mapping[str, Any], path: Path) -> Iterator[tuple[dict[st
     """The tolerations of one entry, each with its path. ``tolerationJson`` may hold one, a list of them, or nothing."""
     if "tolerationJson" not in entry:
         seconds = _whole(entry.get("tolerationSeconds"))
-        yield _nonempty({**{key: entry.get(key) for key in _TOLERATION}, "tolerationSeconds": seconds}), path
+        yield nonempty({**{key: entry.get(key) for key in _TOLERATION}, "tolerationSeconds": seconds}), path
         return
     given, at = _constant(entry, (*path, "tolerationJson"))
     several = isinstance(given, list)
     for index, each in enumerate(given if several else [given] if given else []):
         _check_mapping("tolerationJson", each)
-        yield _nonempty({key: each.get(key) for key in _TOLERATION}), (*at, index) if several else at
+        yield nonempty({key: each.get(key) for key in _TOLERATION}), (*at, index) if several else at
 
 
 _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
@@ -219,7 +220,7 @@ def _add_affinity(
                 paths[(*(TERMS if inner else PREFERRED), len(found))] = (*at, name, *inner, index)
                 found.append(term)
         return
-    term = _nonempty({key: entry.get(key) for key in ("matchExpressions", "matchFields")})
+    term = nonempty({key: entry.get(key) for key in ("matchExpressions", "matchFields")})
     if not term:
         return
     if entry.get("weight") is None:
@@ -239,7 +240,7 @@ def _whole(value: Any) -> Any:
 _INTEGER = re.compile(r"-?\d{1,19}")
 
 
-def _nonempty(fields: Mapping[str, Any]) -> dict[str, Any]:
+def nonempty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that have a value: Go's JSON leaves out empty ones."""
     return {key: value for key, value in fields.items() if value not in (None, "", [])}
 

@@ -18,7 +18,7 @@ from typing import Any
 from spotwright.errors import PipelineError
 from spotwright.graph import DagInput, KeyRefs, PodConfig, PvcMount, ScratchVolume, Source, TaskOutput, TaskSpec
 from spotwright.kfp.compiled import sorted_json
-from spotwright.kfp.kfp_settings import pod_fields, read_resources
+from spotwright.kfp.kfp_settings import nonempty, pod_fields, read_resources
 from spotwright.kfp.values import to_text
 from spotwright.kube.pod import scheduling_of
 from spotwright.model.quantities import canonical_quantity, parse_quantity
@@ -154,7 +154,7 @@ def _resources(resources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _env(env: Mapping[str, str], kubernetes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    variables: list[dict[str, Any]] = [_nonempty(name=name, value=value) for name, value in env.items()]
+    variables: list[dict[str, Any]] = [nonempty({"name": name, "value": value}) for name, value in env.items()]
     for word, key in (("secret", "secretKeyRef"), ("configMap", "configMapKeyRef")):
         for each, name in _named(kubernetes, f"{word}AsEnv", word):
             optional = {"optional": each["optional"]} if "optional" in each else {}
@@ -171,12 +171,12 @@ def _volumes(kubernetes: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], di
     for each in kubernetes.get("pvcMount") or ():
         name = each.get("pvcNameParameter")
         if name is not None:
-            mount = _nonempty(name=str(name), mountPath=each.get("mountPath"), subPath=each.get("subPath"))
+            mount = nonempty({"name": str(name), "mountPath": each.get("mountPath"), "subPath": each.get("subPath")})
             yield _claim(str(name), str(name)), mount
     for word, source, key in (("secret", "secret", "secretName"), ("configMap", "configMap", "name")):
         for each, name in _named(kubernetes, f"{word}AsVolume", word):
             volume = {"name": name, source: {key: name, "optional": bool(each.get("optional"))}}
-            yield volume, _nonempty(name=name, mountPath=each.get("mountPath"))
+            yield volume, nonempty({"name": name, "mountPath": each.get("mountPath")})
 
 
 def _named(kubernetes: Mapping[str, Any], key: str, word: str) -> Iterator[tuple[Mapping[str, Any], str]]:
@@ -190,11 +190,6 @@ def _named(kubernetes: Mapping[str, Any], key: str, word: str) -> Iterator[tuple
 
 def _claim(name: str, claim: str) -> dict[str, Any]:
     return {"name": name, "persistentVolumeClaim": {"claimName": claim}}
-
-
-def _nonempty(**fields: Any) -> dict[str, Any]:
-    """The fields that have a value: Go's JSON leaves out empty ones."""
-    return {key: value for key, value in fields.items() if value not in (None, "", [])}
 
 
 POD_SETTINGS = (
