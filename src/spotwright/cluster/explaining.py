@@ -325,7 +325,8 @@ def _roots(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str
     A JobSet has the name of the TrainJob that made it, and its pods say the JobSet's.
     """
     name = str(found["metadata"]["name"])
-    job_set = (found["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-name")
+    labels = found["metadata"].get("labels") or {}
+    job_set = next((labels.get(one.pods_label) for one in run_kinds().values() if one.restart_label), None)
     passed: set[tuple[str, str]] = set()
     while True:
         above = controller_of(found)

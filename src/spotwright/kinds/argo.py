@@ -601,6 +601,7 @@ KINDS = (
         page="argo",
         page_of_retries="",
         short_name="wf",
+        pods_label="workflows.argoproj.io/workflow",
         why_not_evicted=lambda _: "",
     ),
     _kind("CronWorkflow", spec="spec.workflowSpec", place=_place_cron, may_change=True),

@@ -96,6 +96,11 @@ class PodPlace(NamedTuple):
     inherits: tuple[str, ...] = ()
     at_once: Count | None = None
 
+    @property
+    def is_template(self) -> bool:
+        """Whether a pod template stands there, by Kubernetes or by Tekton, whose templates have no metadata."""
+        return self.form == "T" or str(self.steps[-1]).endswith("odTemplate")
+
 
 class Words(NamedTuple):
     """The words that the field at a path may have; ``version``: in this version alone."""
@@ -134,6 +139,8 @@ class Kind(NamedTuple):
     work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label
     ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``: it describes nodes and has no
     pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a failure.
+    ``pods_label`` is the label of its pods, and of no others, by whose value they are known, ``restart_label`` the one with the
+    number of the restart that all its pods share.
     ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
@@ -182,6 +189,8 @@ class Kind(NamedTuple):
     short_name: str = ""
     why_not_evicted: WhyNotEvicted | None = None
     makes_pods_later: bool = False
+    pods_label: str = ""
+    restart_label: str = ""
     page: str = ""
     page_of_retries: str = ""
     tried: str = ""
@@ -200,6 +209,11 @@ class Kind(NamedTuple):
     def makes_trials(self) -> bool:
         """Whether it is Katib's Experiment."""
         return self.retry is Retry.TRIAL and self.makes != ()
+
+    @property
+    def is_on_every_node(self) -> bool:
+        """Whether each node has one of its pods, whatever else is placed there."""
+        return any(place.duty is Duty.SYSTEM for place in self.places)
 
     @property
     def is_admitted(self) -> bool:

@@ -19,6 +19,7 @@ from spotwright.kinds.job import refuse_in_job
 from spotwright.kinds.jobset import (
     IN_PLACE,
     MECHANISMS,
+    RUN_OF_SET,
     SET_FACTS,
     SetMember,
     note_rendezvous,
@@ -329,7 +330,6 @@ def _bound(ctx: PlaceContext, failures: Mapping[str, Any], spot: Sequence[Placed
         ctx.add_finding(Level.WARNING, path, f"activeDeadlineSeconds stays; the policy allows {seconds_text(wanted)}")
 
 
-_RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
 _ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 _TRAINJOB = {
     "runtimePatches": [
@@ -483,7 +483,7 @@ def _placed(
     path, elastic = f"{ctx.name}/{name.lower()}", is_trainer and runtime.get(_TORCH, None) is not None
     spec = (*template, "spec")
     role = Role(
-        name, path, spec, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=elastic, retries=retries
+        name, path, spec, template, on_demand_reason, work=ctx.name, run=RUN_OF_SET, is_elastic=elastic, retries=retries
     )
     placed, after = place_merged(ctx, role, {"spec": {}, **before})
     placed.report.frozen = _FROZEN
@@ -655,7 +655,7 @@ def _place_runtime(ctx: PlaceContext) -> None:
             template,
             on_demand_reason,
             work=ctx.name,
-            run=_RUN,
+            run=RUN_OF_SET,
             is_elastic=elastic,
             is_inherited=True,
             retries=retries,
