@@ -28,7 +28,7 @@ from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
 from spotwright.kinds.kind import kind_of
 from spotwright.kube.object_fields import controller_of
-from spotwright.kube.pod import PREFERRED, TERMS
+from spotwright.kube.pod import TERMS
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_quantity
@@ -36,9 +36,17 @@ from spotwright.notices.pod_hook import FOLDER_VARIABLE, NOTICE, SAVER
 from spotwright.placing.affinity import Expression, attraction, rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
 from spotwright.placing.documents import References
-from spotwright.placing.environment import NOTICE_PORT, add_library_to_pod
-from spotwright.placing.patch import Editor, Steps, clone, data_document, replacing, value_at
-from spotwright.placing.pod_change import PodChange, grace_period_of, ours_in, without_conditions, write
+from spotwright.placing.environment import NOTICE_PORT, library_of_pod
+from spotwright.placing.patch import Editor, Steps, data_document, replacing, value_at
+from spotwright.placing.pod_change import (
+    ContainerChange,
+    PodChange,
+    grace_period_of,
+    ours_in,
+    without_conditions,
+    without_preferences,
+    write,
+)
 from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.pods import shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
@@ -57,8 +65,8 @@ __all__ = [
     "Admission",
     "PodFacts",
     "RefusalPods",
-    "add_grace",
     "admit_pod",
+    "grace_hook",
     "hook_script",
     "refused_pod",
     "task_of",
@@ -317,19 +325,18 @@ def hook_script(seconds: int, folder: str = FOLDER) -> str:
     return _PRE_STOP_SCRIPT.format(folder=folder, seconds=seconds, notice=NOTICE, saver=SAVER)
 
 
-def add_grace(spec: dict[str, Any], data: Mapping[str, Any]) -> list[str]:
-    """Add the hook, its folder and its variables to the containers of a pod's ``spec`` that run a task's code.
+def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, list[str]]:
+    """The hook, its folder and its variables for the containers of a pod that run a task's code, and warnings.
 
     Pods of Argo get it; those of Katib's trials, whose shell passes no SIGTERM on; and those of a gang: after SIGTERM a launcher
-    ends its ranks before all have saved one step. Returns
-    the warnings: a container with a preStop hook of its user's keeps it, and has no time before SIGTERM. A pod whose grace period
-    is not longer than :data:`MARGIN` gets nothing.
+    ends its ranks before all have saved one step. A container with a preStop hook of its user's keeps it, and has no time before
+    SIGTERM. A pod whose ``grace_period``, in seconds, is not longer than :data:`MARGIN` gets nothing.
     """
-    seconds = int(spec.get("terminationGracePeriodSeconds") or 0) - MARGIN
+    spec, seconds = data["spec"], grace_period - MARGIN
     if not _ends_early(data) or seconds <= 0 or _is_windows(spec):
-        return []
-    warnings: list[str] = []
-    for container in spec.get("containers") or ():
+        return PodChange(), []
+    changes, warnings = {}, []
+    for index, container in enumerate(spec.get("containers") or ()):
         if "SPOTWRIGHT_TASK" not in _names(container.get("env")) or _VOLUME in _names(container.get("volumeMounts")):
             continue
         if value_at(container, ("lifecycle", "preStop")):
@@ -337,10 +344,9 @@ def add_grace(spec: dict[str, Any], data: Mapping[str, Any]) -> list[str]:
                 f"container {container.get('name')} keeps its own preStop hook: its code has no time to save before SIGTERM"
             )
             continue
-        _add_hook(container, seconds)
-        if _VOLUME not in _names(spec.get("volumes")):
-            spec["volumes"] = [*(spec.get("volumes") or ()), {"name": _VOLUME, "emptyDir": {}}]
-    return warnings
+        changes[index] = _hook(container, seconds)
+    is_new = changes and _VOLUME not in _names(spec.get("volumes"))
+    return PodChange(containers=changes, volumes=({"name": _VOLUME, "emptyDir": {}},) if is_new else ()), warnings
 
 
 def _ends_early(data: Mapping[str, Any]) -> bool:
@@ -350,19 +356,18 @@ def _ends_early(data: Mapping[str, Any]) -> bool:
     return not _OF_GANGS.isdisjoint(value_at(data, ("metadata", "labels")) or {})
 
 
-def _add_hook(container: dict[str, Any], seconds: int) -> None:
-    """Add the hook to a container. A subPath gives each container of the pod a folder of its own, with the volume's mode 0777."""
-    name = str(container.get("name"))
-    container["lifecycle"] = {
-        **(container.get("lifecycle") or {}),
-        "preStop": {"exec": {"command": ["sh", "-c", hook_script(seconds)]}},
-    }
-    mount = {"name": _VOLUME, "mountPath": FOLDER, "subPath": name}
-    container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+def _hook(container: Mapping[str, Any], seconds: int) -> ContainerChange:
+    """The hook of a container. A subPath gives each container of the pod a folder of its own, with the volume's mode 0777."""
+    mount = {"name": _VOLUME, "mountPath": FOLDER, "subPath": str(container.get("name"))}
     variables = {FOLDER_VARIABLE: FOLDER, "SPOTWRIGHT_NOTICE_FILE": f"{FOLDER}/{NOTICE}"}
+    hook = {"exec": {"command": ["sh", "-c", hook_script(seconds)]}}
+    return ContainerChange(_missing(container, variables), (mount,), hook)
+
+
+def _missing(container: Mapping[str, Any], variables: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+    """The variables that a container does not have."""
     given = _names(container.get("env"))
-    new = [{"name": key, "value": value} for key, value in variables.items() if key not in given]
-    container["env"] = [*(container.get("env") or ()), *new]
+    return tuple({"name": name, "value": value} for name, value in variables.items() if name not in given)
 
 
 def _is_windows(spec: Mapping[str, Any]) -> bool:
@@ -633,24 +638,28 @@ def _precise(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
     used = [config.pools[name] for name in chosen.pools(ladder)]
-    editor = Editor(
-        data_document(
-            {**data, "spec": without_defaults(data)["spec"] if pin.grace_period is not None else data["spec"]}, ""
-        )
-    )
-    write(editor, ("spec",), pin)
-    spec = clone(dict(editor.data["spec"]))
+    own = data["spec"] if pin.grace_period is None else without_defaults(data)["spec"]
+    grace = own.get(_GRACE) if pin.grace_period is None else pin.grace_period
+    hook, warnings = grace_hook(data, int(grace or 0))
+    change = pin | _of_attempt(data, decided, used, grace) | _library(data, config, policy) | hook
+    editor = Editor(data_document({**data, "spec": own}, ""))
+    write(editor, ("spec",), change)
+    spec = editor.data["spec"]
     if pin.required:
-        _without_preference(spec, config, policy, ladder)
+        every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
+        spec = without_preferences(spec, attraction(policy, every, config.pools).preferred)
     if not _is_queued(data):
         marks = {**marks, RUNG_ANNOTATION: ",".join(pool.name for pool in used)}
-    _set_variables(spec, data, decided, used)
-    variables = {name for container in spec.get("containers") or () for name in _names(container.get("env"))}
-    if RUN_LABEL in (value_at(data, ("metadata", "labels")) or {}) and "SPOTWRIGHT_TASK" in variables:
-        keeps_checkpoints = policy.checkpoint is not None or "SPOTWRIGHT_CHECKPOINT" in variables
-        add_library_to_pod(spec, config.target, keeps_checkpoints=keeps_checkpoints)
-    warnings = add_grace(spec, data)
     return _replacing(data, {**data, "spec": spec}, marks), warnings
+
+
+def _library(data: Mapping[str, Any], config: Config, policy: Policy) -> PodChange:
+    """The library for a pod that KFP has made of a task's code."""
+    variables = {name for one in data["spec"].get("containers") or () for name in _names(one.get("env"))}
+    if RUN_LABEL not in (value_at(data, ("metadata", "labels")) or {}) or "SPOTWRIGHT_TASK" not in variables:
+        return PodChange()
+    keeps_checkpoints = policy.checkpoint is not None or "SPOTWRIGHT_CHECKPOINT" in variables
+    return library_of_pod(data["spec"], config.target, keeps_checkpoints=keeps_checkpoints)
 
 
 def _is_queued(data: Mapping[str, Any]) -> bool:
@@ -675,40 +684,24 @@ def _pin(data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder
     )
 
 
-def _without_preference(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder) -> None:
-    """Remove the preference for spot that placement has written: a requirement stands in its place."""
-    affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
-    every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
-    ours = PodChange(preferred=attraction(policy, every, config.pools).preferred).preferences
-    preferred = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
-    if preferred:
-        affinity[str(PREFERRED[-1])] = preferred
-    spec["affinity"] = {**(spec.get("affinity") or {}), "nodeAffinity": affinity}
-
-
-def _set_variables(spec: dict[str, Any], data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool]) -> None:
-    """Add the variables that depend on the attempt to every container that has those of its task.
+def _of_attempt(data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool], grace: object) -> PodChange:
+    """The variables that depend on the attempt, for every container that has those of its task.
 
     SPOTWRIGHT_GRACE is left out where Argo ends the code within a second of SIGTERM, whatever the grace period.
     """
     values = {"SPOTWRIGHT_ATTEMPT": str(decided.number)}
     if len({pool.notice for pool in used}) == 1:
         values["SPOTWRIGHT_NOTICE"] = f"{used[0].notice if used[0].is_spot else 0:g}"
-    is_of_argo = "workflows.argoproj.io/node-name" in (value_at(data, ("metadata", "annotations")) or {})
-    grace = spec.get(_GRACE)
-    if grace is not None and not is_of_argo:
+    if grace is not None and _NODE_NAME not in (value_at(data, ("metadata", "annotations")) or {}):
         values["SPOTWRIGHT_GRACE"] = str(grace)
-    for container in spec.get("containers") or ():
-        variables = container.get("env") or []
-        names = {variable.get("name") for variable in variables}
+    changes = {}
+    for index, container in enumerate(data["spec"].get("containers") or ()):
+        names = _names(container.get("env"))
         if "SPOTWRIGHT_TASK" not in names:
             continue
-        kept = [one for one in variables if not (one.get("name") == "SPOTWRIGHT_ATTEMPT" and "valueFrom" in one)]
-        present = {variable.get("name") for variable in kept}
-        new = dict(values)
-        if "SPOTWRIGHT_HOST" in names:
-            new["SPOTWRIGHT_NOTICE_URL"] = f"http://$(SPOTWRIGHT_HOST):{NOTICE_PORT}/notice"
-        container["env"] = [*kept, *({"name": name, "value": new[name]} for name in new if name not in present)]
+        url = {"SPOTWRIGHT_NOTICE_URL": f"http://$(SPOTWRIGHT_HOST):{NOTICE_PORT}/notice"}
+        changes[index] = ContainerChange(_missing(container, {**values, **(url if "SPOTWRIGHT_HOST" in names else {})}))
+    return PodChange(containers=changes)
 
 
 def _replacing(data: Mapping[str, Any], after: Mapping[str, Any], marks: Mapping[str, str]) -> list[dict[str, Any]]:
