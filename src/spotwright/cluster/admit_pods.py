@@ -647,7 +647,7 @@ def _precise(
     spec = editor.data["spec"]
     if pin.required:
         every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
-        spec = without_preferences(spec, attraction(policy, every, config.pools).preferred)
+        spec = without_preferences(spec, data, attraction(policy, every, config.pools).preferred)
     if not _is_queued(data):
         marks = {**marks, RUNG_ANNOTATION: ",".join(pool.name for pool in used)}
     return _replacing(data, {**data, "spec": spec}, marks), warnings

@@ -580,8 +580,8 @@ def _placement(
         used = [ctx.config.pools[name] for name in placed.report.pools]
         warn_of_preference(ctx, (*paths.pipeline, "pipelineInfo"), "tasks that prefer spot", used)
     metadata = (*settings, "podMetadata")
-    terms = mappings(value_at(pod_fields(ctx.editor.get(settings) or {}).spec, TERMS))
-    change |= own_conditions(ctx, metadata, change, terms) | metadata_change(ctx, metadata, placed)
+    spec = pod_fields(ctx.editor.get(settings) or {}).spec
+    change |= own_conditions(ctx, metadata, change, spec) | metadata_change(ctx, metadata, placed)
     return replace(change, image_pull_secrets=tuple(placed.policy.image_pull_secrets))
 
 

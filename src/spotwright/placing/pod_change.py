@@ -38,8 +38,10 @@ __all__ = [
 OWN_ANNOTATION = "spotwright.dev/own"
 """On pods whose author had written a condition that placement adds too: which ones are the author's, as JSON.
 
-``{"0": ["KEY"]}``: in the first required term, the condition on the label ``KEY``.
+``{"0": ["KEY"], "preferred": ["KEY"]}``: in the first required term, the condition on the label ``KEY``; and the preference
+for it.
 """
+_PREFERRED = "preferred"
 
 _LONGEST_OWN = 4096  # characters of the annotation that are read: whoever makes a pod writes it
 _RESERVE = 5  # seconds of the notice that are left for the kubelet after the grace period
@@ -135,8 +137,9 @@ class PodChange:
         """The preferred terms."""
         return [{"weight": 100, "preference": {"matchExpressions": [one]}} for one in self.preferred]
 
-    def own_in(self, present: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-        """The conditions of the pod's author that equal ours, by the index of their term once the change was written."""
+    def own_in(self, spec: Mapping[str, Any]) -> dict[str, list[str]]:
+        """The conditions in a pod spec that equal ours and are its author's, as :data:`OWN_ANNOTATION` has them."""
+        present = value_at(spec, TERMS) or ()
         ours = (*self.required, *self.any_of, *(self.preferred if self.is_wish else ()))
         copies = [
             term for _ in self.any_of[1:] for term in present if can_match(term)
@@ -145,6 +148,10 @@ class PodChange:
             str(index): [str(one["key"]) for one in ours if one in (term.get("matchExpressions") or ())]
             for index, term in enumerate([*copies, *present])
         }
+        wishes = value_at(spec, PREFERRED) or ()
+        found[_PREFERRED] = [
+            str(one["key"]) for one, wish in zip(self.preferred, self.preferences, strict=True) if wish in wishes
+        ]
         return {index: keys for index, keys in found.items() if keys}
 
 
@@ -235,18 +242,8 @@ def without_conditions(
     return left
 
 
-def without_preferences(spec: Mapping[str, Any], preferred: Sequence[Expression]) -> dict[str, Any]:
-    """A pod spec without the preferences that placement has written for these conditions."""
-    ours = PodChange(preferred=tuple(preferred)).preferences
-    affinity = dict(mapping(mapping(spec.get("affinity")).get("nodeAffinity")))
-    kept = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
-    if kept:
-        affinity[str(PREFERRED[-1])] = kept
-    return {**spec, "affinity": {**mapping(spec.get("affinity")), "nodeAffinity": affinity}}
-
-
-def _own_conditions(pod: Mapping[str, Any]) -> Mapping[int, frozenset[str]]:
-    """The conditions of a placed pod that equal ours and are its author's: the keys of their labels, by the index of their term.
+def _own_conditions(pod: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
+    """The conditions of a placed pod that equal ours and are its author's: the keys of their labels, as they were noted.
 
     An annotation that is not ours says nothing: it is written by whoever makes the pod, and decides about that pod alone.
     """
@@ -257,18 +254,32 @@ def _own_conditions(pod: Mapping[str, Any]) -> Mapping[int, frozenset[str]]:
         given = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return {
-        int(index): frozenset(key for key in keys if isinstance(key, str))
-        for index, keys in mapping(given).items()
-        if index.isdecimal() and isinstance(keys, list)
-    }
+    lists = ((index, keys) for index, keys in mapping(given).items() if isinstance(keys, list))
+    return {index: frozenset(key for key in keys if isinstance(key, str)) for index, keys in lists}
+
+
+def without_preferences(
+    spec: Mapping[str, Any], pod: Mapping[str, Any], preferred: Iterable[Expression]
+) -> dict[str, Any]:
+    """The spec of a placed pod without the preferences that placement has added, of those that it adds to such pods."""
+    own = _own_conditions(pod).get(_PREFERRED, ())
+    ours = PodChange(preferred=tuple(one for one in preferred if one["key"] not in own)).preferences
+    affinity = dict(mapping(mapping(spec.get("affinity")).get("nodeAffinity")))
+    kept = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
+    if kept:
+        affinity[str(PREFERRED[-1])] = kept
+    return {**spec, "affinity": {**mapping(spec.get("affinity")), "nodeAffinity": affinity}}
 
 
 def ours_in(pod: Mapping[str, Any], placed: Iterable[Expression]) -> list[list[Expression]]:
     """The conditions of each required term of a pod that placement has added, of those that it adds to such pods."""
     own, every = _own_conditions(pod), list(placed)
     return [
-        [one for one in every if one in (term.get("matchExpressions") or ()) and one["key"] not in own.get(index, ())]
+        [
+            one
+            for one in every
+            if one in (term.get("matchExpressions") or ()) and one["key"] not in own.get(str(index), ())
+        ]
         for index, term in enumerate(mappings(value_at(pod, ("spec", *TERMS))))
     ]
 

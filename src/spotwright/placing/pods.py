@@ -233,15 +233,13 @@ def _placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> Pod
     if role.template is None:
         return change
     metadata = (*role.template, "metadata")
-    change |= own_conditions(ctx, metadata, change, ctx.editor.get((*role.spec, *TERMS)) or ())
+    change |= own_conditions(ctx, metadata, change, ctx.editor.get(role.spec) or {})
     return change | metadata_change(ctx, metadata, placed, role.duty)
 
 
-def own_conditions(
-    ctx: PlaceContext, metadata: Path, change: PodChange, terms: Sequence[Mapping[str, Any]]
-) -> PodChange:
-    """The note of which conditions in ``terms`` are their author's although they equal ours, where pods are placed first."""
-    own, annotations = change.own_in(terms), ctx.editor.get((*metadata, "annotations")) or {}
+def own_conditions(ctx: PlaceContext, metadata: Path, change: PodChange, spec: Mapping[str, Any]) -> PodChange:
+    """The note of which conditions in a pod spec are its author's although they equal ours, where pods are placed first."""
+    own, annotations = change.own_in(spec), ctx.editor.get((*metadata, "annotations")) or {}
     if not own or POLICY_ANNOTATION in annotations:
         return PodChange()
     return PodChange(annotations={OWN_ANNOTATION: json.dumps(own, separators=(",", ":"))})
