@@ -497,20 +497,21 @@ def admit_pod(
         if not facts.keep(Admission((), is_refused=True, why=decided.refusal[:_LONGEST], number=decided.number)):
             return Outcome(_NOT_KNOWN)
         return Outcome("pod is refused", _replacing(data, refused, marks))
-    chosen = _with_gang(_chosen(data, decided, policy, ladder, config, facts), ladder, facts)
+    pod = _Pod(data, config, policy, ladder, _is_queued(data))
+    chosen = _with_gang(_chosen(pod, decided, facts), ladder, facts)
     why = (
         decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
     )  # no rung was chosen for it
     late = _LATE if facts.is_late else ""
     why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries, late]))
     marks = _marks(decided, why, facts)
-    pools = () if _is_queued(data) else chosen.pools(ladder)
-    pin = _pin(data, config, policy, ladder, chosen)
+    pools = () if pod.is_queued else chosen.pools(ladder)
+    pin = _pin(pod, chosen)
     pinned = pin.terms(value_at(data, ("spec", *TERMS)) or ())
     kept = Admission(pools, chosen.is_open, False, why[:_LONGEST], decided.number, pinned.conditions)
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
-    patch, warnings = _precise(data, config, policy, ladder, decided, chosen, pin, marks)
+    patch, warnings = _precise(pod, decided, chosen, pin, marks)
     if not facts.keep(kept):
         return Outcome(_NOT_KNOWN)
     return Outcome("pod is admitted", patch, as_warnings(warnings))
@@ -573,6 +574,16 @@ def _marks(decided: NextAttempt, why: str, facts: PodFacts) -> dict[str, str]:
     return {**marks, ADMISSION_ANNOTATION: facts.token} if facts.token else marks
 
 
+class _Pod(NamedTuple):
+    """A pod that is made precise. ``is_queued``: Kueue admits it, so its flavor is its rung."""
+
+    data: Mapping[str, Any]
+    config: Config
+    policy: Policy
+    ladder: Ladder
+    is_queued: bool
+
+
 class _Chosen(NamedTuple):
     """The rungs that a pod is admitted for, by their indexes: one, or several that it is open to. ``why`` is a clause."""
 
@@ -587,16 +598,15 @@ class _Chosen(NamedTuple):
         return tuple(name for index in self.rungs for name in ladder.rungs[index].pools)
 
 
-def _chosen(
-    data: Mapping[str, Any], decided: NextAttempt, policy: Policy, ladder: Ladder, config: Config, facts: PodFacts
-) -> _Chosen:
+def _chosen(pod: _Pod, decided: NextAttempt, facts: PodFacts) -> _Chosen:
     """The rung that was decided, or all that the attempt may use now.
 
     It is open to them where something else keeps the order of their pools, unless an interruption or a wait in vain has decided
     about its rung; and always where nobody takes it back from a pool that cannot grow: there it would wait for ever.
     """
-    pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, policy, ladder)
-    if len(allowed) < 2 or ladder.undecided or _is_queued(data):
+    ladder, every = pod.ladder, pod.config.pools
+    pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, pod.policy, ladder)
+    if len(allowed) < 2 or ladder.undecided or pod.is_queued:
         return pinned
     if facts.stays:
         return _Chosen(
@@ -604,8 +614,7 @@ def _chosen(
         )
     if not decided.is_first:
         return pinned
-    pools = [config.pools[name] for name in _Chosen(allowed).pools(ladder)]
-    order = order_of(pools, config.pools, facts.autoscalers)
+    order = order_of([every[name] for name in _Chosen(allowed).pools(ladder)], every, facts.autoscalers)
     if order.kept:
         return _Chosen(allowed, f"open to {_count(allowed, ladder)}: {order.why}")
     return pinned._replace(why=f"on {', '.join(pinned.pools(ladder))} alone: {order.why}")
@@ -627,28 +636,22 @@ def _with_gang(chosen: _Chosen, ladder: Ladder, facts: PodFacts) -> _Chosen:
 
 
 def _precise(
-    data: Mapping[str, Any],
-    config: Config,
-    policy: Policy,
-    ladder: Ladder,
-    decided: NextAttempt,
-    chosen: _Chosen,
-    pin: PodChange,
-    marks: Mapping[str, str],
+    pod: _Pod, decided: NextAttempt, chosen: _Chosen, pin: PodChange, marks: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
-    used = [config.pools[name] for name in chosen.pools(ladder)]
+    data, pools = pod.data, pod.config.pools
+    used = [pools[name] for name in chosen.pools(pod.ladder)]
     own = data["spec"] if pin.grace_period is None else without_defaults(data)["spec"]
     grace = own.get(_GRACE) if pin.grace_period is None else pin.grace_period
     hook, warnings = grace_hook(data, int(grace or 0))
-    change = pin | _of_attempt(data, decided, used, grace) | _library(data, config, policy) | hook
+    change = pin | _of_attempt(data, decided, used, grace) | _library(data, pod.config, pod.policy) | hook
     editor = Editor(data_document({**data, "spec": own}, ""))
     write(editor, ("spec",), change)
     spec = editor.data["spec"]
     if pin.required:
-        every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
-        spec = without_preferences(spec, data, attraction(policy, every, config.pools).preferred)
-    if not _is_queued(data):
+        every = [pools[name] for rung in pod.ladder.rungs for name in rung.pools]
+        spec = without_preferences(spec, data, attraction(pod.policy, every, pools).preferred)
+    if not pod.is_queued:
         marks = {**marks, RUNG_ANNOTATION: ",".join(pool.name for pool in used)}
     return _replacing(data, {**data, "spec": spec}, marks), warnings
 
@@ -671,16 +674,17 @@ def _is_queued(data: Mapping[str, Any]) -> bool:
     )
 
 
-def _pin(data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder, chosen: _Chosen) -> PodChange:
+def _pin(pod: _Pod, chosen: _Chosen) -> PodChange:
     """The change of a pod for its rung: as placement's for all rungs, with the pools of this one alone."""
+    ladder, every = pod.ladder, pod.config.pools
     rungs = tuple(ladder.rungs[index] for index in chosen.rungs)
-    used = [config.pools[name] for name in chosen.pools(ladder)]
-    is_free = _is_queued(data) or ladder.undecided or len(rungs) == len(ladder.rungs)
-    is_default = value_at(without_defaults(data), ("spec", _GRACE)) is None
+    used = [every[name] for name in chosen.pools(ladder)]
+    is_free = pod.is_queued or ladder.undecided or len(rungs) == len(ladder.rungs)
+    is_default = value_at(without_defaults(pod.data), ("spec", _GRACE)) is None
     return PodChange(
         tolerations=tuple(tolerations_of(Ladder(rungs, ladder.refusals))),
-        required=() if is_free else tuple(rung_conditions(used, config.pools)),
-        grace_period=grace_period_of(policy, shortest_notice(used)) if is_default else None,
+        required=() if is_free else tuple(rung_conditions(used, every)),
+        grace_period=grace_period_of(pod.policy, shortest_notice(used)) if is_default else None,
     )
 
 
