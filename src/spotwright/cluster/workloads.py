@@ -15,10 +15,12 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from spotwright.cluster.signals import how_shut_down
 from spotwright.engine.events import RunStatus
+from spotwright.kinds.argo_steps import strategy_at
 from spotwright.kinds.kind import Retry, may_be_run, run_kind
 from spotwright.kube.object_fields import (
     ARGO_NODE,
@@ -33,6 +35,7 @@ from spotwright.kube.object_fields import (
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_change import without_conditions
 from spotwright.placing.pod_spec import PodSpecError, pod_requests
 from spotwright.placing.retries import DEFAULT_BACKOFF_LIMIT, tries_of_jobs
@@ -313,9 +316,9 @@ def _of_node(pod: Mapping[str, Any], workflow: Mapping[str, Any]) -> int | None:
         return None
     for template in _templates(workflow):
         if template.get("name") == name:
-            default = mapping(mapping(workflow.get("spec")).get("templateDefaults")).get("retryStrategy")
-            strategy = template.get("retryStrategy", default)
-            return 0 if strategy is None else _limit(mapping(strategy), node)
+            get = partial(value_at, {**mapping(workflow.get("spec")), "template": template})
+            own = strategy_at(get, (), ("template",))
+            return 0 if own is None else _limit(mapping(get(own)), node)
     return None
 
 

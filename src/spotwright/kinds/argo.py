@@ -361,7 +361,8 @@ def _effective(ctx: PlaceContext, spec: Path, template: Template) -> dict[str, A
         text = f"the callers of template {template.name} pass down different affinities (lines {lines}); "
         raise ctx.problem(template.path, f"{text}give the template an affinity of its own")
 
-    return effective(ctx.editor.get, spec, template, argo_version(ctx), refuse).spec
+    pod = effective(ctx.editor.get, spec, template, argo_version(ctx.config), refuse)
+    return {**pod.spec, **({"metadata": pod.metadata} if pod.metadata else {})}
 
 
 def _patches(ctx: PlaceContext, spec: Path, template: Template) -> tuple[Path, Path]:
@@ -415,7 +416,7 @@ def _loses_inline_retries(ctx: PlaceContext, template: Template) -> bool:
     Releases from 3.7.1 and 4.0.0 on do so, up to those of :data:`_KEEPS_INLINE`. Without a patch level in ``target.argo`` the
     worse is assumed. Source: argo-workflows#15051; the changes #14576, #16009 and #16007, and the tags that contain them.
     """
-    patch, version = argo_patch(ctx), argo_version(ctx)
+    patch, version = argo_patch(ctx), argo_version(ctx.config)
     if template.path[-1] != "inline" or version not in _KEEPS_INLINE:
         return False
     return patch is None or ((version, patch) != ((3, 7), 0) and patch < _KEEPS_INLINE[version])
@@ -425,7 +426,7 @@ def _inline_advice(ctx: PlaceContext) -> str:
     """The ways out for an inline template that Argo loses."""
     if argo_patch(ctx) is not None:
         return "move it to templates"
-    major, minor = argo_version(ctx)
+    major, minor = argo_version(ctx.config)
     fixed = f"{major}.{minor}.{_KEEPS_INLINE[major, minor]}"
     return f"move it to templates, or set target.argo to {fixed} if that or a later release runs, which is mended"
 
@@ -476,7 +477,7 @@ def _falls_back(
     reached = retries.limit is None or retries.limit >= placed.policy.fall_back_after
     if queued or not reached or placed.ladder.undecided:
         return False
-    if argo_version(ctx) < (3, 1):
+    if argo_version(ctx.config) < (3, 1):
         text = (
             "Argo before 3.1 cannot place attempts differently: every attempt prefers spot, none is sent to on-demand"
         )
@@ -492,7 +493,7 @@ def _falls_back(
 def _report_lost_nodes(ctx: PlaceContext, spec: Path, placed: Placed) -> None:
     """Report that Argo counts no lost node: while the pod's results are incomplete, it makes the same attempt again."""
     source = "seen on Argo 3.7.3 and 4.0.5"
-    version = argo_version(ctx)
+    version = argo_version(ctx.config)
     if version not in ((3, 7), (4, 0)):
         source += f"; assumed for {version[0]}.{version[1]} too"
     placed.report.after_interruption += f"; a lost node: the same attempt again, not counted ({source})"

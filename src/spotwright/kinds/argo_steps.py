@@ -18,10 +18,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from spotwright.config import Config
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.katib import parse_marked
+from spotwright.kinds.kind import PodLevels
 from spotwright.kube.object_fields import mapping
 from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Backoff, Policy
@@ -40,7 +42,6 @@ from spotwright.scheduling.budgets import MAX_MOVES
 
 __all__ = [
     "WORKFLOW",
-    "Pod",
     "Retries",
     "Template",
     "add_to_patch",
@@ -141,9 +142,9 @@ class _Call:
     step: Mapping[str, Any]
 
 
-def argo_version(ctx: PlaceContext) -> tuple[int, int]:
+def argo_version(config: Config) -> tuple[int, int]:
     """The version of Argo for which the manifests are: ``target.argo``, else the newest known."""
-    parts = str(ctx.config.target.get("argo", "")).removeprefix("v").split(".")
+    parts = str(config.target.get("argo", "")).removeprefix("v").split(".")
     if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
         return int(parts[0]), int(parts[1])
     return _NEWEST
@@ -238,25 +239,14 @@ def _hooked(hooks: Any) -> set[str]:
     return {str(hook.get("template")) for hook in values if isinstance(hook, dict)}
 
 
-class Pod(NamedTuple):
-    """The pod that Argo will create for a template, without its own additions, and where the parts of its placement stand.
-
-    ``spec`` has the fields of the pod spec, and its metadata. ``where`` has the path of each toleration by its index, of each
-    label of the node selector, and of the affinity.
-    """
-
-    spec: dict[str, Any]
-    where: Mapping[Path, Path]
-
-
 def effective(
     get: Get,
     spec: Path,
     template: Template,
-    version: tuple[float, float] = _NEWEST,
+    version: tuple[int, int],
     refuse: Callable[[Path, Path], None] = lambda *_: None,
-) -> Pod:
-    """The pod of a template of the workflow at ``spec``. ``version`` is Argo's.
+) -> PodLevels:
+    """The pod that Argo will create for a template of the workflow at ``spec``, without its own additions.
 
     Callers may pass down different affinities, of which the template can have only one: ``refuse`` is called with the paths of
     two, and the first one counts.
@@ -269,13 +259,13 @@ def effective(
     pod: dict[str, Any] = {
         **{name: value for name, (value, _) in parts.items()},
         "imagePullSecrets": get((*spec, "imagePullSecrets")),
-        "metadata": _metadata(get, spec, template),
         "containers": _containers(get, spec, template),
         "initContainers": get((*template.path, "initContainers")),
         "volumes": get((*template.path, "volumes")),
     }
     where = {path: at for _, places in parts.values() for path, at in places.items()}
-    return Pod({key: value for key, value in pod.items() if value}, where)
+    given = {key: value for key, value in pod.items() if value}
+    return PodLevels(template.path, "H", given, _metadata(get, spec, template), where)
 
 
 def _metadata(get: Get, spec: Path, template: Template) -> Any:
@@ -286,7 +276,7 @@ def _metadata(get: Get, spec: Path, template: Template) -> Any:
     return metadata
 
 
-def _callers(get: Get, spec: Path, template: Template, version: tuple[float, float], name: str) -> list[Path]:
+def _callers(get: Get, spec: Path, template: Template, version: tuple[int, int], name: str) -> list[Path]:
     """The levels that pass a field down to a template that does not set it, callers before the workflow; none before 3.6."""
     if version < (3, 6) or not template.callers:
         return []
@@ -295,7 +285,7 @@ def _callers(get: Get, spec: Path, template: Template, version: tuple[float, flo
 
 
 def _tolerations(
-    get: Get, spec: Path, template: Template, version: tuple[float, float]
+    get: Get, spec: Path, template: Template, version: tuple[int, int]
 ) -> tuple[list[Any], dict[Path, Path]]:
     """The tolerations of a template and of the defaults, merged by their key; without any, those of all that pass some down."""
 
@@ -312,11 +302,11 @@ def _tolerations(
             found += [pair] if all(pair[0] != one for one, _ in found) else []
         found = found if levels else listed(spec)
     where: dict[Path, Path] = {("tolerations", index): path for index, (_, path) in enumerate(found)}
-    return [one for one, _ in found], where
+    return [one for one, _ in found], {("tolerations",): found[0][1][:-1], **where} if found else {}
 
 
 def _selector(
-    get: Get, spec: Path, template: Template, version: tuple[float, float]
+    get: Get, spec: Path, template: Template, version: tuple[int, int]
 ) -> tuple[dict[str, Any], dict[Path, Path]]:
     """The node selector of a template over that of the defaults; without any, what all that pass one down have in common."""
 
@@ -330,11 +320,12 @@ def _selector(
         for other in others:
             found = {key: one for key, one in found.items() if other.get(key, ())[:1] == one[:1]}
     where: dict[Path, Path] = {("nodeSelector", key): path for key, (_, path) in found.items()}
-    return {key: value for key, (value, _) in found.items()}, where
+    first = next((path[:-1] for path in where.values()), spec)
+    return {key: value for key, (value, _) in found.items()}, {("nodeSelector",): first, **where} if found else {}
 
 
 def _affinity(
-    get: Get, spec: Path, template: Template, version: tuple[float, float], refuse: Callable[[Path, Path], None]
+    get: Get, spec: Path, template: Template, version: tuple[int, int], refuse: Callable[[Path, Path], None]
 ) -> tuple[Any, dict[Path, Path]]:
     """The affinity of a template merged into that of the defaults; without any, that which its callers pass down."""
     own, defaults = ((*level, "affinity") for level in (template.path, (*spec, "templateDefaults")))
@@ -459,9 +450,9 @@ _COUNT = re.compile("[0-9]{1,9}")  # of tries: Python refuses to read thousands 
 def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
     """Keep the user's own strategy and report what an interruption does with it."""
     strategy = ctx.editor.get(path)
-    if ctx.options.has_webhook and argo_version(ctx) >= _EXPRESSIONS:
+    if ctx.options.has_webhook and argo_version(ctx.config) >= _EXPRESSIONS:
         strategy = _end_at_refusals(ctx, path, strategy)
-    by_default = "Always" if strategy.get("expression") and argo_version(ctx) >= (3, 5) else "OnFailure"
+    by_default = "Always" if strategy.get("expression") and argo_version(ctx.config) >= (3, 5) else "OnFailure"
     kind = str(strategy.get("retryPolicy") or by_default)
     limit = strategy.get("limit")
     number = int(limit) if _COUNT.fullmatch(str(limit)) else None
@@ -507,7 +498,7 @@ def _strategy(ctx: PlaceContext, at: Path, policy: Policy, *, on_spot: bool) -> 
 
 
 def _expression(ctx: PlaceContext, at: Path, policy: Policy) -> str:
-    version = argo_version(ctx)
+    version = argo_version(ctx.config)
     if version < _EXPRESSIONS:
         ctx.add_finding(
             Level.WARNING,
@@ -537,7 +528,7 @@ def _backoff(ctx: PlaceContext, at: Path, wait: Backoff, limit: int, level: Leve
     """
     factor = max(1, round(wait.factor))
     backoff = {"duration": _duration(wait.first)}
-    if argo_version(ctx) >= (3, 7):
+    if argo_version(ctx.config) >= (3, 7):
         backoff |= {"factor": str(factor), "cap": _duration(wait.ceiling)}
     else:
         while factor > 1 and wait.first * float(factor) ** (limit - 1) > wait.ceiling:
@@ -665,7 +656,7 @@ def write_deadline(
     in_force = write_unless_set(ctx, at, wanted)
     placed.report.anchor("deadline", ctx.editor, template.path)
     _report_own(ctx, template, at, in_force, wanted, " (--replace-retries)")
-    if placed.on_spot and argo_version(ctx) < (3, 5):
+    if placed.on_spot and argo_version(ctx.config) < (3, 5):
         text = "Argo before 3.5 shows retries no message of a deadline: a timeout counts as an interruption"
         ctx.add_finding(Level.WARNING, at, f"{template.name}: {text}")
 

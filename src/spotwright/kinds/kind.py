@@ -15,6 +15,7 @@ from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
+from spotwright.kube.object_fields import mapping
 from spotwright.placing.context import PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -25,6 +26,7 @@ from spotwright.placing.retries import whole_number
 __all__ = [
     "Kind",
     "PlaceObject",
+    "PodLevels",
     "PodPlace",
     "Reads",
     "Retry",
@@ -82,24 +84,51 @@ class Reads(StrEnum):
     RUNS = "runs"  # all: each is a run, or a part of one
 
 
+class PodLevels(NamedTuple):
+    """A pod as its controller makes it of all levels of an object, and where what its own level lacks stands.
+
+    ``path`` leads to the level to which a field is added, which has the ``form`` T, S or H of a place. ``spec`` has the fields of
+    a pod spec. ``where`` has paths of the object by paths in the spec, which hold for what is inside too.
+    """
+
+    path: Path
+    form: str
+    spec: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    where: Mapping[Path, Path] = {}
+
+
+ReadLevels: TypeAlias = Callable[[Mapping[str, Any], Path], PodLevels]
+"""Reads the pod at a path of an object."""
+
+
 class PodPlace(NamedTuple):
     """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S or H.
 
-    ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``inherits`` is the path of the holder
-    whose fields hold where this one lacks them. ``at_once`` counts the pods of the template that there are at one time.
+    ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``read`` merges the levels of a pod whose
+    fields stand elsewhere too. ``at_once`` counts the pods of the template that there are at one time.
     """
 
     steps: tuple[str, ...]
     form: str = "T"
     duty: Duty = Duty.WORKER
     job: int = 0
-    inherits: tuple[str, ...] = ()
+    read: ReadLevels | None = None
     at_once: Count | None = None
 
     @property
     def is_template(self) -> bool:
         """Whether a pod template stands there, by Kubernetes or by Tekton, whose templates have no metadata."""
         return self.form == "T" or str(self.steps[-1]).endswith("odTemplate")
+
+    def levels(self, data: Mapping[str, Any], path: Path) -> PodLevels:
+        """The pod at a path of an object."""
+        if self.read is not None:
+            return self.read(data, path)
+        holder = mapping(value_at(data, path))
+        if self.form != "T":
+            return PodLevels(path, self.form, holder, {})
+        return PodLevels((*path, "spec"), "T", mapping(holder.get("spec")), mapping(holder.get("metadata")))
 
 
 class Words(NamedTuple):
@@ -222,10 +251,15 @@ class Kind(NamedTuple):
 
 
 def pods_at(
-    path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "", at_once: Count | None = None
+    path: str,
+    form: str = "T",
+    duty: Duty = Duty.WORKER,
+    job: int = 0,
+    read: ReadLevels | None = None,
+    at_once: Count | None = None,
 ) -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
-    return PodPlace(_steps(path), form, duty, job, _steps(inherits), at_once)
+    return PodPlace(tuple(path.split(".")) if path else (), form, duty, job, read, at_once)
 
 
 def one_pod(_data: Mapping[str, Any], _path: Path) -> int:
@@ -251,10 +285,6 @@ def product(*counts: int | None) -> int | None:
 def levels_of_pods(template: str) -> dict[str, tuple[str, ...]]:
     """The levels of a pod template, which have no retries."""
     return dict.fromkeys((template, f"{template}.spec", f"{template}.spec.containers.*"), ())
-
-
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(path.split(".")) if path else ()
 
 
 @cache
