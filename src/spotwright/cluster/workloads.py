@@ -32,6 +32,7 @@ from spotwright.kube.object_fields import (
     seconds,
     uid_of,
 )
+from spotwright.kube.pod import REQUIRED
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
@@ -555,9 +556,6 @@ def _outwardness(name: str) -> tuple[int, bool]:
     return name.count("."), _TRIED.search(name) is not None
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
 def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
     """The templates that the owners of a pod hold, nearest owner first; empty where they are read off pods."""
     for owner in reversed(owners):
@@ -584,12 +582,12 @@ def template_of_pod(
 def _without_rung(pod: Mapping[str, Any], pinned: Sequence[Sequence[Mapping[str, Any]]]) -> Mapping[str, Any]:
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
-    required = mapping(mapping(affinity.get("nodeAffinity")).get(_REQUIRED))
+    required, name = mapping(value_at(spec, REQUIRED)), str(REQUIRED[-1])
     if not required or not any(pinned):
         return pod
     own = without_conditions(mappings(required.get("nodeSelectorTerms")), pinned)
-    rest = {key: value for key, value in affinity["nodeAffinity"].items() if key != _REQUIRED}
-    nodes = {**rest, _REQUIRED: {**required, "nodeSelectorTerms": own}} if own else rest
+    rest = {key: value for key, value in affinity["nodeAffinity"].items() if key != name}
+    nodes = {**rest, name: {**required, "nodeSelectorTerms": own}} if own else rest
     return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": nodes}}}
 
 

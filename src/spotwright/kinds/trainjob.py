@@ -29,6 +29,7 @@ from spotwright.kinds.jobset import (
 )
 from spotwright.kinds.kind import Kind, Reads, number_at, pods_at
 from spotwright.kube.object_fields import mapping
+from spotwright.kube.pod import PREFERRED, REQUIRED
 from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.enforcement import Enforcer, Fact, Mechanism, nothing
@@ -350,7 +351,6 @@ _RUNTIME = {
 _TORCH = ("spec", "mlPolicy", "torch")
 """With it, Trainer sets torchrun's variables in the nodes (kubeflow/trainer, ``pkg/runtime/framework/plugins/torch``)."""
 _LAUNCHER = "all nodes depend on the launcher"
-_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 _ANY_NODE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}]}
 """Terms that every node meets: a patch can replace the terms of a runtime, and cannot remove them. The kubelet sets the label."""
 
@@ -561,23 +561,20 @@ def _template(ctx: PlaceContext, release: str, job: _ReplicatedJob, own: _Runtim
 
 def _replace_inherited_terms(spec: dict[str, Any], job: _ReplicatedJob) -> None:
     """State the job's required terms where its placed runtime requires others, which it would inherit."""
-    required = _TERMS[0]
-    inherited, own = (_node_affinity(pod.get("spec") or {}).get(required) for pod in (job.runtime or {}, job.after))
-    is_stated = any(required in _node_affinity(_spec(patch)) for patch in job.patches)
+    inherited, own = (value_at(pod, ("spec", *REQUIRED)) for pod in (job.runtime or {}, job.after))
+    is_stated = any(REQUIRED[-1] in mapping(value_at(_spec(patch), REQUIRED[:-1])) for patch in job.patches)
     if not job.placed.policy.spot or inherited is None or inherited == own or is_stated:
         return
     affinity = spec.setdefault("affinity", {"nodeAffinity": {}})["nodeAffinity"]
-    affinity.setdefault(required, own or _ANY_NODE)
-
-
-def _node_affinity(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    affinity.setdefault(REQUIRED[-1], own or _ANY_NODE)
 
 
 def _affinity(job: _ReplicatedJob) -> dict[str, Any]:
     """The changed lists of terms as a whole, because a patch replaces them."""
-    old, new = (_node_affinity(pod.get("spec") or {}) for pod in (job.before, job.after))
-    return {"nodeAffinity": {key: new[key] for key in _TERMS if new.get(key) != old.get(key)}}
+    lists = {
+        path: [value_at(pod, ("spec", *path)) for pod in (job.before, job.after)] for path in (REQUIRED, PREFERRED)
+    }
+    return {"nodeAffinity": {path[-1]: new for path, (old, new) in lists.items() if new != old}}
 
 
 def _grace_if_settable(
