@@ -20,7 +20,9 @@ from spotwright.model.scheduling_terms import is_placeholder
 __all__ = [
     "RETRY_POLICIES",
     "PodFields",
+    "accelerator_in",
     "accelerator_loss",
+    "amounts_in",
     "nonempty",
     "pod_fields",
     "read_policy_text",
@@ -52,18 +54,31 @@ def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[s
     """
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
-    for name, unit in (("cpu", ""), ("memory", "G")):
-        for which, amounts in (("Request", requests), ("Limit", limits)):
-            new = resources.get(f"resource{name.capitalize()}{which}")
-            old = resources.get(f"{name}{which}")
-            if new or old:
-                amounts[name] = parse_resource(name, new or f"{old}{unit}")
-    accelerator = resources.get("accelerator") or {}
-    kind = accelerator.get("resourceType") or accelerator.get("type")
-    count = parse_resource("count", accelerator.get("resourceCount") or accelerator.get("count") or 0)
+    for which, amounts in (("Request", requests), ("Limit", limits)):
+        amounts.update({name: parse_resource(name, given) for name, given in amounts_in(resources, which).items()})
+    kind, given = accelerator_in(resources)
+    count = parse_resource("count", given or 0)
     if kind and count:
-        limits[_device(str(kind))] = count
+        limits[_device(kind)] = count
     return {**limits, **requests}, limits
+
+
+def amounts_in(resources: Mapping[str, Any], which: str) -> dict[str, Any]:
+    """The CPUs and the memory of a container's ``resources`` as they are written. ``which``: ``Request`` or ``Limit``."""
+    found: dict[str, Any] = {}
+    for name, unit in (("cpu", ""), ("memory", "G")):
+        new, old = resources.get(f"resource{name.capitalize()}{which}"), resources.get(f"{name}{which}")
+        if new or old:
+            found[name] = new or f"{old}{unit}"
+    return found
+
+
+def accelerator_in(resources: Mapping[str, Any]) -> tuple[str, Any]:
+    """The type and the number of a container's accelerators as they are written; empty where there is none."""
+    given = resources.get("accelerator") or {}
+    return str(given.get("resourceType") or given.get("type") or ""), given.get("resourceCount") or given.get(
+        "count"
+    ) or ""
 
 
 def accelerator_loss(resources: Mapping[str, Any]) -> str:
@@ -75,8 +90,7 @@ def accelerator_loss(resources: Mapping[str, Any]) -> str:
     accelerator = resources.get("accelerator")
     if not isinstance(accelerator, Mapping) or not accelerator:
         return ""
-    kind = str(accelerator.get("resourceType") or accelerator.get("type") or "")
-    count = str(accelerator.get("resourceCount") or accelerator.get("count") or "")
+    kind, count = map(str, accelerator_in(resources))
     if not kind:
         return f"sets the number of accelerators ({count}) and no type, so KFP's backend gives it none" if count else ""
     if not count:

@@ -18,7 +18,7 @@ from typing import Any
 from spotwright.errors import PipelineError
 from spotwright.graph import DagInput, KeyRefs, PodConfig, PvcMount, ScratchVolume, Source, TaskOutput, TaskSpec
 from spotwright.kfp.compiled import sorted_json
-from spotwright.kfp.kfp_settings import nonempty, pod_fields, read_resources
+from spotwright.kfp.kfp_settings import accelerator_in, amounts_in, nonempty, pod_fields, read_resources
 from spotwright.kfp.values import to_text
 from spotwright.kube.pod import scheduling_of
 from spotwright.model.quantities import canonical_quantity, parse_quantity
@@ -139,17 +139,13 @@ def with_workspace(config: Mapping[str, Any], passed: TaskConfigPassthrough, run
 
 
 def _resources(resources: Mapping[str, Any]) -> dict[str, Any]:
-    resolved: dict[str, dict[str, str]] = {"limits": {}, "requests": {}}
-    for which, amounts in (("Limit", resolved["limits"]), ("Request", resolved["requests"])):
-        for name, unit in (("cpu", ""), ("memory", "G")):
-            new, old = resources.get(f"resource{name.capitalize()}{which}"), resources.get(f"{name}{which}")
-            if new or old:
-                amounts[name] = canonical_quantity(str(new or f"{old}{unit}"))
-    accelerator = resources.get("accelerator") or {}
-    kind = accelerator.get("resourceType") or accelerator.get("type")
-    count = accelerator.get("resourceCount") or accelerator.get("count")
-    if kind and count and str(count) != "0":
-        resolved["limits"][str(kind)] = canonical_quantity(str(count))
+    resolved = {
+        name: {key: canonical_quantity(str(one)) for key, one in amounts_in(resources, which).items()}
+        for name, which in (("limits", "Limit"), ("requests", "Request"))
+    }
+    kind, count = map(str, accelerator_in(resources))
+    if kind and count not in ("", "0"):
+        resolved["limits"][kind] = canonical_quantity(count)
     return {which: amounts for which, amounts in resolved.items() if amounts}
 
 
