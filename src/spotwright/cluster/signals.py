@@ -20,8 +20,10 @@ from spotwright.model.attempts import ContainerEnd, Signals, StatusCondition
 from spotwright.notices.early_exit import progress_in
 from spotwright.notices.notice import Notice
 from spotwright.placing.context import QUEUE_LABEL
+from spotwright.placing.patch import value_at
 
 __all__ = [
+    "GOOD_ENDS",
     "LastSeen",
     "OwnersWord",
     "PodEnd",
@@ -42,7 +44,6 @@ __all__ = [
     "is_gone",
     "is_held_up",
     "is_spot",
-    "is_suspended",
     "read_owners",
     "read_pod",
     "signals_of",
@@ -104,7 +105,10 @@ def events_of(events: Iterable[Mapping[str, Any]]) -> tuple[StatusCondition, ...
 
 
 _FAILING = ("FailureTarget", "Failed")
-_DONE = ("SuccessCriteriaMet", "Complete", "Completed", "Succeeded")
+GOOD_ENDS = ("Complete", "Completed", "Succeeded")
+"""The conditions by which controllers say that an object has succeeded."""
+
+_DONE = ("SuccessCriteriaMet", *GOOD_ENDS)
 _DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own time limit passed
 
 
@@ -195,10 +199,9 @@ def is_gone(owner: Mapping[str, Any]) -> bool:
     return mapping(owner.get("metadata")).get(_GONE) is True
 
 
-def is_suspended(owner: Mapping[str, Any]) -> bool:
-    """Whether a Job, JobSet, TrainJob or job of the training operator is suspended: its pods are deleted until it goes on."""
-    spec = mapping(owner.get("spec"))
-    return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True
+def _is_suspended(owner: Mapping[str, Any]) -> bool:
+    """Whether an owner is suspended: its pods are deleted until it goes on."""
+    return value_at(owner, run_kind(owner).suspended_by) is True
 
 
 def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
@@ -207,7 +210,7 @@ def was_suspended(owner: Mapping[str, Any], since: float) -> bool:
     Jobs, JobSets, TrainJobs and jobs of the training operator all say so by the condition ``Suspended``, which is False from
     the moment at which they go on (Kubernetes documentation, "Suspending a Job").
     """
-    if is_suspended(owner):
+    if _is_suspended(owner):
         return True
     for each in mappings(mapping(owner.get("status")).get("conditions")):
         if each.get("type") == "Suspended" and each.get("status") == "False":

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from spotwright.cluster.signals import how_shut_down
+from spotwright.cluster.signals import GOOD_ENDS, how_shut_down
 from spotwright.engine.events import RunStatus
 from spotwright.kinds.argo_steps import strategy_at
 from spotwright.kinds.kind import Retry, may_be_run, run_kind
@@ -136,7 +136,6 @@ def gang_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], earlier
     return ""
 
 
-_GOOD = ("Complete", "Completed", "Succeeded")
 _BAD = ("Failed",)
 _PHASES = {"Succeeded": RunStatus.SUCCEEDED, "Failed": RunStatus.FAILED, "Error": RunStatus.FAILED}
 
@@ -160,8 +159,8 @@ def outcome_of(root: Mapping[str, Any]) -> Outcome | None:
             return Outcome(RunStatus.CANCELLED, how, at)
         return None if ended is None else Outcome(ended, _words(status) if ended is RunStatus.FAILED else "", at)
     for condition in mappings(status.get("conditions")):
-        if condition.get("status") == "True" and condition.get("type") in (*_GOOD, *_BAD):
-            is_good = condition["type"] in _GOOD
+        if condition.get("status") == "True" and condition.get("type") in (*GOOD_ENDS, *_BAD):
+            is_good = condition["type"] in GOOD_ENDS
             times = (seconds(condition.get("lastTransitionTime")), seconds(status.get("completionTime")))
             at = next((time for time in times if time is not None), None)
             return Outcome(*(RunStatus.SUCCEEDED, "") if is_good else (RunStatus.FAILED, _words(condition)), at)

@@ -734,6 +734,7 @@ KINDS = (
         why_not_evicted=_why_counted,
         makes_pods_later=True,
         pods_label="batch.kubernetes.io/controller-uid",
+        suspended_by=("spec", "suspend"),
         page="job",
     ),
     Kind(

@@ -717,6 +717,7 @@ KINDS = (
         why_not_evicted=_why_not_restarted,
         pods_label=SET_LABEL,
         restart_label="jobset.sigs.k8s.io/restart-attempt",
+        suspended_by=("spec", "suspend"),
         page="jobset",
     ),
 )

@@ -169,7 +169,8 @@ class Kind(NamedTuple):
     ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``: it describes nodes and has no
     pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a failure.
     ``pods_label`` is the label of its pods, and of no others, by whose value they are known, ``restart_label`` the one with the
-    number of the restart that all its pods share.
+    number of the restart that all its pods share. ``suspended_by`` is the path of the field that suspends it: its pods are
+    deleted, and made again when it goes on.
     ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
@@ -220,6 +221,7 @@ class Kind(NamedTuple):
     makes_pods_later: bool = False
     pods_label: str = ""
     restart_label: str = ""
+    suspended_by: Path = ()
     page: str = ""
     page_of_retries: str = ""
     tried: str = ""

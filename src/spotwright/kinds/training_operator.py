@@ -496,6 +496,7 @@ def _kind(
         roles=roles,
         container=table.container,
         pods_label=_POD_LABEL,
+        suspended_by=("spec", "runPolicy", "suspend"),
         default_policy="OnFailure" if table.retries else "Never",
         **{"page": f"training/{name.lower()}", "retry": Retry.ROLE, **more},
     )

@@ -707,6 +707,7 @@ KINDS = (
         mechanisms=(*MECHANISMS, _RUNTIME_DECIDES, _RUNTIME_PLACED),
         reads=Reads.RUNS,
         hands_down=True,
+        suspended_by=("spec", "suspend"),
         old_fields=_OLD_FIELDS,
         page="trainjob",
         references=_runtime_of,
