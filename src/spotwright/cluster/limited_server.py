@@ -83,7 +83,6 @@ class _Connection:
 _HEAD = 256 * 1024  # bytes of headers and of what comes with them in the same moment
 _YOUNG = 0.25  # seconds in which a newcomer may send its request before its place is given to another
 _SWEEP = 0.25  # seconds between two looks at what takes too long
-_PAUSE = 0.1  # seconds until the next try where the process has no descriptor left
 _COPIES = 3  # of an answer: as it is, encrypted, and what the socket has not taken of that
 _LARGE = 64 * 1024  # bytes of an answer; the buffers of a TLS connection grow with the largest one, and never shrink
 _GATE: web.AppKey[_Gate] = web.AppKey("gate", cast("type[_Gate]", object))
