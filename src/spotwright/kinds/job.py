@@ -394,10 +394,11 @@ def _can_fail_errors(job: _JobSpec) -> bool:
     Not beside rules or a limit of the user. Not with parallel pods: where they work together, those that lost a peer end with
     errors as well, and they are not the code's.
     """
-    own = job.get("podFailurePolicy", "rules") or any(
-        job.get(name) is not None for name in ("backoffLimit", "backoffLimitPerIndex")
+    spec = job.get()
+    own = value_at(spec, ("podFailurePolicy", "rules")) or any(
+        spec.get(name) is not None for name in ("backoffLimit", "backoffLimitPerIndex")
     )
-    return not own and not job.placed.policy.retries and whole_number(job.get("parallelism"), 1) == 1
+    return not own and not job.placed.policy.retries and whole_number(spec.get("parallelism"), 1) == 1
 
 
 def _failing_errors(job: _JobSpec) -> str:

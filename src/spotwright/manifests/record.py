@@ -172,7 +172,8 @@ def placed_text(editor: Editor, at: Path = AT, limit: int | None = MAX_RECORD, o
     record_edit = editor.edits[0]
     holder, record_change = _holder(pairs, record_edit)
     parts = document.removable_parts({edit.path: edit.value for edit in editor.edits if edit.kind in ("add", "append")})
-    entries, after = _entries(document, [pair for pair in pairs if pair[0] is not holder], parts)
+    filled = document.existing(edit.path for edit in editor.edits if edit.kind == "add")  # only a null may be there
+    entries, after = _entries(document, [pair for pair in pairs if pair[0] is not holder], parts, filled)
     token, lead = inline(document, _TOKEN), f"{inline(document, at[-1])}: "
     prefix = record_change.text.index(lead + token) + len(lead)
     annotations = value_at(editor.data, at[:-1])
@@ -182,7 +183,7 @@ def placed_text(editor: Editor, at: Path = AT, limit: int | None = MAX_RECORD, o
         "before": digest(document.text[document.start : document.end]),
         "after": digest(after),
         "cut": [prefix, len(record_change.text) - prefix - len(token), record_change.old],
-        "made": [_kind(document, record_edit), list(record_edit.path)],
+        "made": [_kind(record_edit, filled), list(record_edit.path)],
         "beside": {key: value_digest(value) for key, value in _new_keys(annotations, original) if key != at[-1]},
         "edits": entries,
     }
@@ -233,7 +234,10 @@ def _new_keys(annotations: Any, original: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _entries(
-    document: Document, pairs: Sequence[tuple[Edit, Splice]], parts: Mapping[Path, Sequence[Path]]
+    document: Document,
+    pairs: Sequence[tuple[Edit, Splice]],
+    parts: Mapping[Path, Sequence[Path]],
+    filled: AbstractSet[Path],
 ) -> tuple[list[Any], str]:
     """The record's entries, with positions in the edited text without the record, and that text."""
     entries = []
@@ -244,7 +248,7 @@ def _entries(
         digests = [] if edit.path in parts else _value_digests(edit)
         if edit.kind == "replace" and not change.old:  # made with another edit, which keeps the text of before
             digests.append(inline(document, document.get(edit.path)))
-        entries.append([_kind(document, edit), _in_result(edit.path, lengths), *extent, change.old, digests])
+        entries.append([_kind(edit, filled), _in_result(edit.path, lengths), *extent, change.old, digests])
         delta += len(change.text) - len(change.old)
     text = apply(document.text, [change for _, change in pairs])
     return entries, text[document.start : document.end + delta + document.start]
@@ -267,11 +271,9 @@ def _inverse(edit: Edit) -> list[Any]:
     return [list(edit.path), digest(edit.value), changes]
 
 
-def _kind(document: Document, edit: Edit) -> str:
+def _kind(edit: Edit, filled: AbstractSet[Path]) -> str:
     """The kind of an edit in the record: ``fill`` for a key that was null, because the null has to come back."""
-    if edit.kind == "add" and document.node(edit.path) is not None:
-        return "fill"  # only a null may be there
-    return edit.kind
+    return "fill" if edit.kind == "add" and edit.path in filled else edit.kind
 
 
 def _check(

@@ -388,7 +388,7 @@ class PlaceContext:
     def _own_policy(self) -> list[Layer]:
         """The policy in the labels and annotations of the objects around this one and of this one."""
         outer = self.outer._own_policy() if self.outer is not None else []  # noqa: SLF001 (its own class)
-        labels, annotations = self._metadata("labels"), self._metadata("annotations")
+        labels, annotations = self._metadata()
         document, at = self.editor.document, self.at("metadata")
         is_set = POLICY_ANNOTATION in annotations or SPOT_LABEL in labels  # most objects set none, and name no line
         try:
@@ -401,12 +401,16 @@ class PlaceContext:
             self._compare(labels.get(SPOT_LABEL), layer)
         return [*outer, layer]
 
-    def _metadata(self, name: str) -> Mapping[str, Any]:
-        """The labels or annotations of the object. Raises :class:`ManifestError` where they are no mapping."""
-        given = self.get("metadata", name, default=None) or {}
-        if not isinstance(given, dict):
-            raise self.problem(self.at("metadata", name), f"expected a mapping, found {given!r:.60}")
-        return given
+    def _metadata(self) -> list[Mapping[str, Any]]:
+        """The labels and the annotations of the object. Raises :class:`ManifestError` where they are no mappings."""
+        metadata = self.get("metadata")
+        found = [
+            (metadata.get(name) if isinstance(metadata, dict) else None) or {} for name in ("labels", "annotations")
+        ]
+        for name, given in zip(("labels", "annotations"), found, strict=True):
+            if not isinstance(given, dict):
+                raise self.problem(self.at("metadata", name), f"expected a mapping, found {given!r:.60}")
+        return found
 
     def _compare(self, label: str | None, layer: Layer) -> None:
         """Report a label that says something else than the annotation beside it, which alone counts."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -140,6 +140,10 @@ class Document:
     def is_flow(self) -> bool:
         """Whether the document is written in flow style (``{}``), as JSON is."""
         return isinstance(self.root, MappingNode) and self.root.flow_style
+
+    def existing(self, paths: Iterable[Path]) -> set[Path]:
+        """Those of the paths at which a value stands, also a null."""
+        return {path for path in paths if self.node(path) is not None}
 
     def key_node(self, path: Path) -> ScalarNode | None:
         """The node of the last key of a path; ``None`` if the mapping has not that key itself (it may be merged into it)."""

@@ -258,8 +258,8 @@ class Place(Protocol):
 def check(ctx: PlaceContext, path: Path, shape: Any) -> None:
     """Check the value at ``path`` (absolute). Raises :class:`ManifestError` with its line if it has another shape."""
     value = ctx.editor.get(path)
-    if value is not None:
-        ctx.editor.steps.charge(check_value(ctx, path, value, shape) // 4)
+    if value is not None and (steps := check_value(ctx, path, value, shape) // 4):
+        ctx.editor.steps.charge(steps)
 
 
 def check_value(place: Place, path: Path, value: Any, shape: Any) -> int:
