@@ -92,6 +92,7 @@ class Provider:
     """One provider. What is left out is so where nothing is assumed beyond the configuration.
 
     ``notice`` is in seconds; no provider guarantees it. Patterns are texts, which are compiled where they are needed.
+    ``has_groups``: its nodes are in groups that the cluster autoscaler may grow.
     """
 
     name: str  # in spotwright.yaml
@@ -171,6 +172,12 @@ class Provider:
     ] = ()  # texts in manifests: prefixes of labels and annotations, storage drivers, addresses of buckets
     first_pools: tuple[str, ...] = ()  # lines of a first spotwright.yaml
 
+    has_groups: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Note what is asked of every pool."""
+        object.__setattr__(self, "has_groups", self.autoscaler == CLUSTER_AUTOSCALER)
+
     @property
     def spot_labels(self) -> Mapping[str, str]:
         """The labels of the usual form of spot capacity."""
@@ -180,11 +187,6 @@ class Provider:
     def notice_of_pods(self) -> float:
         """Seconds of its notice that pods get; the kubelet keeps the others for system pods."""
         return self.notice * self.pods_share
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether its nodes are in groups that the cluster autoscaler may grow."""
-        return self.autoscaler == CLUSTER_AUTOSCALER
 
     @property
     def is_one_cloud(self) -> bool:

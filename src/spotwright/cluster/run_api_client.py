@@ -354,9 +354,6 @@ def _port_of(pod: Mapping[str, Any]) -> int:
     return next((int(port["containerPort"]) for port in ports if port.get("name") == PORT_NAME), _PORT)
 
 
-_Dial = Callable[[], socket.socket]
-
-
 class RemoteRuns:
     """The runs that a controller serves to the caller."""
 

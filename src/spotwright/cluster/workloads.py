@@ -246,10 +246,6 @@ def main_container(pod: Mapping[str, Any]) -> str:
     return "main" if "main" in names else (names or [""])[0]
 
 
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
-
-
 def requests_of(pod: Mapping[str, Any]) -> Resources:
     """The requests of a pod as its node counts them; none where they cannot be read."""
     try:

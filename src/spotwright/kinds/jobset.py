@@ -35,7 +35,6 @@ from spotwright.kinds.job import (
     own_actions,
     pods_of_job,
     put_first,
-    refuse_in_job,
     refuse_in_set,
     waits_for_failed_pods,
     write_replacement,
@@ -47,7 +46,16 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import BY_CONTROLLER, POD_FACTS, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.patch import value_at
-from spotwright.placing.pod_spec import JOB_FIELDS, METADATA, POD_FIELDS, TEMPLATE, TEXT, check, refuse_misplaced
+from spotwright.placing.pod_spec import (
+    JOB_FIELDS,
+    METADATA,
+    POD_FIELDS,
+    TEMPLATE,
+    TEXT,
+    check,
+    refuse_in_job,
+    refuse_misplaced,
+)
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
     DEFAULT_BACKOFF_LIMIT,
@@ -567,11 +575,11 @@ def why_not_matched(patterns: Any) -> str:
 
 def _warn_of_patterns(ctx: PlaceContext, path: Path, rules: Sequence[Any]) -> None:
     """Say which patterns match nothing, where RE2 is there to ask: it comes with the extra ``cluster``."""
-    if find_spec("re2") is None:
-        return
     for index, rule in enumerate(rules[:MOST_RULES]):
-        why = why_not_matched(rule.get("onJobFailureMessagePatterns")) if isinstance(rule, dict) else ""
-        if why:
+        patterns = rule.get("onJobFailureMessagePatterns") if isinstance(rule, dict) else None
+        if patterns and find_spec("re2") is None:
+            return
+        if why := why_not_matched(patterns):
             ctx.add_finding(Level.WARNING, (*path, index, "onJobFailureMessagePatterns"), why)
             return
 

@@ -15,7 +15,6 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from spotwright.kinds.job import refuse_in_job
 from spotwright.kinds.jobset import (
     IN_PLACE,
     MECHANISMS,
@@ -44,6 +43,7 @@ from spotwright.placing.pod_spec import (
     TEXT,
     check,
     check_value,
+    refuse_in_job,
     refuse_misplaced,
 )
 from spotwright.placing.pods import Placed, Role, place_pod

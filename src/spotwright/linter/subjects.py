@@ -263,7 +263,7 @@ def reach_of(constraints: Constraints, settings: Settings) -> Reach:
 
 def alternatives(constraints: Constraints) -> list[list[Expression]]:
     """The required conditions that have to hold together, once for each alternative."""
-    return [[*constraints.pairs, *term.expressions] for term in constraints.required] or [constraints.pairs]
+    return [[*constraints.pairs, *term.expressions] for term in constraints.required] or [[*constraints.pairs]]
 
 
 def selects_pool(constraints: Constraints, pool: Pool, requests: Resources) -> bool:
