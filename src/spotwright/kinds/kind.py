@@ -36,6 +36,7 @@ __all__ = [
     "group_of",
     "kind_in",
     "kind_of",
+    "kinds_of_every_node",
     "levels_of_pods",
     "may_be_run",
     "number_at",
@@ -242,11 +243,6 @@ class Kind(NamedTuple):
         return self.retry is Retry.TRIAL and self.makes != ()
 
     @property
-    def is_on_every_node(self) -> bool:
-        """Whether each node has one of its pods, whatever else is placed there."""
-        return any(place.duty is Duty.SYSTEM for place in self.places)
-
-    @property
     def is_admitted(self) -> bool:
         """Whether its objects are placed when they are created in a cluster."""
         return self.place is not None and self.version != "" and not self.is_cluster_wide
@@ -331,6 +327,13 @@ def may_be_run(api_version: str, name: str) -> bool:
     """Whether an object may be a run, or a part of one: kinds of such a name in groups that nobody knows may be too."""
     other = all_kinds().get((group_of(api_version), name))
     return name in run_kinds() and (other is None or other.reads is Reads.RUNS)
+
+
+@cache
+def kinds_of_every_node() -> frozenset[str]:
+    """The names of the kinds of which each node has a pod, whatever else is placed there."""
+    every = all_kinds().values()
+    return frozenset(kind.name for kind in every if any(place.duty is Duty.SYSTEM for place in kind.places))
 
 
 @cache

@@ -20,7 +20,7 @@ from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.kinds.kind import kind_of
+from spotwright.kinds.kind import kinds_of_every_node
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
@@ -244,7 +244,7 @@ def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
     kind = str(one.get("kind") or "")
     if add_object(one, objects, name):
         return
-    if _is_on_every_node(one):
+    if kind in kinds_of_every_node():
         objects.daemon_sets.append(one)
     elif one.get("apiVersion") == "vlabs" and isinstance(one.get("properties"), Mapping):
         wrong = find_wrong(one, API_MODEL)
@@ -470,7 +470,7 @@ def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
     metadata = document.get("metadata")
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
     where = f"{file}: {kind} {name or ''}".strip() if file else f"{kind} {name or ''}".strip()
-    is_on_every_node = _is_on_every_node(document)
+    is_on_every_node = kind in kinds_of_every_node()
     for spec in _pod_specs(document, (), {}):
         try:
             check_value(spec, (), spec.value, POD)
@@ -481,10 +481,6 @@ def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
             yield _unread(where, spec.problem(error.path, str(error)))
         except ManifestError as error:
             yield _unread(where, error)
-
-
-def _is_on_every_node(document: Mapping[str, Any]) -> bool:
-    return kind_of(str(document.get("apiVersion") or ""), str(document.get("kind") or "")).is_on_every_node
 
 
 def _unread(where: str, error: ManifestError) -> Finding:
