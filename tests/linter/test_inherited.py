@@ -112,3 +112,13 @@ def test_the_template_of_a_role_of_spark_hides_the_fields_beside_it(version: str
         f"  executor: {{cores: 1, nodeSelector: {{{SPOT}: spot}}, template: {{spec: {{containers: [{{name: e}}]}}}}}}\n"
     )
     assert len(off_spot(text)) == found
+
+
+@pytest.mark.parametrize(("name", "leads"), [("ps", True), ("mpi-launcher-0", True), ("workers", False)])
+def test_the_roles_that_all_others_need_have_the_names_by_which_place_knows_them(name: str, leads: bool) -> None:
+    text = (
+        "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: train}\nspec:\n  replicatedJobs:\n"
+        f"  - name: {name}\n    template: {{spec: {{template: {{spec: {{nodeSelector: {{{SPOT}: spot}}, "
+        "containers: [{name: a}]}}}}\n"
+    )
+    assert ("coordinator-on-spot" in dict(rules(text))) is leads

@@ -583,6 +583,7 @@ def _kind(
         references=_references if is_run else None,
         top=tuple(spec.split(".")),
         retry=Retry.STEP,
+        annotations=("metadata", "annotations"),
         retries=_retry_fields(spec),
         **{"reads": Reads.OBJECTS, "page": name.lower(), "page_of_retries": "argo", **more},
     )

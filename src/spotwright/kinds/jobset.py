@@ -18,7 +18,6 @@ Sources: kubernetes-sigs/jobset v0.12.0, ``site/static/examples/failure-policy/h
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,7 +38,18 @@ from spotwright.kinds.job import (
     waits_for_failed_pods,
     write_replacement,
 )
-from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, Words, levels_of_pods, pods_at, product, replicas
+from spotwright.kinds.kind import (
+    Kind,
+    Reads,
+    Retry,
+    RetryFields,
+    Words,
+    leads_by_name,
+    levels_of_pods,
+    pods_at,
+    product,
+    replicas,
+)
 from spotwright.kube.object_fields import mapping, mappings, text
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -153,10 +163,6 @@ _FROZEN = (
     "failurePolicy cannot be changed; of replicatedJobs, only labels, annotations, tolerations and node selector of the pod "
     "templates can, while the JobSet is suspended (not the affinity)"
 )
-_LEADERS = re.compile(
-    r"(^|-)(leader|driver|coordinator|launcher|master|chief|head|scheduler|ps|parameter-?server)s?(-|\d|$)",
-    re.IGNORECASE,
-)
 IN_PLACE = "InPlaceRestart"
 """The ``restartStrategy`` with which pods stay and start their containers again."""
 
@@ -246,7 +252,7 @@ def _on_demand_reason(ctx: PlaceContext, jobs: Sequence[Any], index: int) -> str
     """Why one of several jobs stays on on-demand: because of its name, or as the coordinator with a single pod."""
     job = jobs[index]
     name = str(job.get("name"))
-    if _LEADERS.search(name):
+    if leads_by_name(name):
         return f"all other jobs depend on {name}"
     if ctx.get("spec", "coordinator", "replicatedJob") == name and _has_one_pod(job):
         return f"{name} is the coordinator"
@@ -726,6 +732,8 @@ KINDS = (
         pods_label=SET_LABEL,
         restart_label="jobset.sigs.k8s.io/restart-attempt",
         suspended_by=("spec", "suspend"),
+        leads=leads_by_name,
+        default_policy="OnFailure",
         page="jobset",
     ),
 )

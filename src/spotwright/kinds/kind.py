@@ -8,6 +8,7 @@ when a kind is first looked up.
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
@@ -37,6 +38,7 @@ __all__ = [
     "kind_in",
     "kind_of",
     "kinds_of_every_node",
+    "leads_by_name",
     "levels_of_pods",
     "may_be_run",
     "number_at",
@@ -157,6 +159,18 @@ class RetryFields(NamedTuple):
 _NO_FIELDS = RetryFields()
 
 
+def _leads_never(_role: str) -> bool:
+    return False
+
+
+def leads_by_name(role: str) -> bool:
+    """Whether a role has a name that people give to one which all others need."""
+    return re.search(_LEADERS, role, re.IGNORECASE) is not None
+
+
+_LEADERS = r"(^|-)(mpi)?(leader|driver|coordinator|launcher|master|chief|head|scheduler|ps|parameter-?server)s?(-|\d|$)"
+
+
 class Kind(NamedTuple):
     """What is known of one kind. The interface of Kueue's ``GenericJob`` was the model for what belongs here.
 
@@ -173,6 +187,9 @@ class Kind(NamedTuple):
     number of the restart that all its pods share. ``suspended_by`` is the path of the field that suspends it: its pods are
     deleted, and made again when it goes on.
     ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
+
+    ``leads`` tells by the name of a role whether all others need it. ``is_partial``: its pods are whole only together with
+    another object. ``annotations`` is where a holder of pods has theirs.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -208,6 +225,9 @@ class Kind(NamedTuple):
     reads: Reads = Reads.NOTHING
     top: tuple[str, ...] = ("spec",)
     roles: tuple[str, ...] = ()
+    leads: Callable[[str], bool] = _leads_never
+    is_partial: bool = False
+    annotations: tuple[str, ...] = ()
     container: str = ""
     default_policy: str = ""
     may_change: bool = False

@@ -415,6 +415,7 @@ def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
         ),
         retries=_retries(spec),
         mechanisms=(_SPARK,),
+        annotations=("annotations",),
         reads=Reads.OBJECTS,
         page=page,
         top=tuple(spec.split(".")),

@@ -495,6 +495,7 @@ def _kind(
         is_queued=True,
         roles=roles,
         container=table.container,
+        leads=lambda role: role.lower() in table.on_demand_reason,
         pods_label=_POD_LABEL,
         suspended_by=("spec", "runPolicy", "suspend"),
         default_policy="OnFailure" if table.retries else "Never",

@@ -351,6 +351,12 @@ _RUNTIME = {
 _TORCH = ("spec", "mlPolicy", "torch")
 """With it, Trainer sets torchrun's variables in the nodes (kubeflow/trainer, ``pkg/runtime/framework/plugins/torch``)."""
 _LAUNCHER = "all nodes depend on the launcher"
+
+
+def _leads(role: str) -> bool:
+    return role == "launcher"
+
+
 _ANY_NODE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}]}
 """Terms that every node meets: a patch can replace the terms of a runtime, and cannot remove them. The kubelet sets the label."""
 
@@ -479,7 +485,7 @@ def _placed(
     if is_trainer or (as_node and name == "node"):
         before = _with_resources(ctx, before)
     template = _scheduling_path(applied) or ctx.at("spec", "runtimePatches", name, "template")
-    on_demand_reason = _LAUNCHER if name == "launcher" else ""
+    on_demand_reason = _LAUNCHER if _leads(name) else ""
     path, elastic = f"{ctx.name}/{name.lower()}", is_trainer and runtime.get(_TORCH, None) is not None
     spec = (*template, "spec")
     role = Role(
@@ -641,7 +647,7 @@ def _place_runtime(ctx: PlaceContext) -> None:
         spec = (*at, "replicatedJobs", index, "template", "spec")
         refuse_in_job(ctx, spec)
         template = (*spec, "template")
-        on_demand_reason = _LAUNCHER if name == "launcher" else ""
+        on_demand_reason = _LAUNCHER if _leads(name) else ""
         path, elastic = f"{ctx.name}/{name.lower()}", name == "node" and ctx.get(*_TORCH) is not None
         pods = (*template, "spec")
         retries = own_retries_of_job(ctx, spec, (*at, "failurePolicy", "maxRestarts"))
@@ -685,7 +691,9 @@ def _nodes(data: Mapping[str, Any], _path: Path) -> int | None:
 
 
 _SET = "template.spec.replicatedJobs.*.template.spec.template"
-_kind = partial(Kind, group="trainer.kubeflow.org", version="v1alpha1")
+_kind = partial(
+    Kind, group="trainer.kubeflow.org", version="v1alpha1", is_partial=True, leads=_leads, default_policy="OnFailure"
+)
 _of_runtime = partial(
     _kind,
     place=_place_runtime,

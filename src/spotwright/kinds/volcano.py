@@ -13,14 +13,13 @@ A policy of a task counts before those of the Job, and within a list the first t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import INTERRUPTED_CODES, KILLED, REFUSED
-from spotwright.kinds.kind import Kind, RetryFields, Words, levels_of_pods, pods_at, replicas
+from spotwright.kinds.kind import Kind, RetryFields, Words, leads_by_name, levels_of_pods, pods_at, replicas
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -71,10 +70,6 @@ _JOB = {
     "plugins": {},
     "tasks": [{"name": TEXT, "template": TEMPLATE, "policies": [_POLICY]}],
 }
-_LEADERS = re.compile(
-    r"(^|-)(mpi)?(leader|driver|coordinator|launcher|master|chief|head|scheduler|ps|parameter-?server)s?(-|\d|$)",
-    re.IGNORECASE,
-)
 _EVICTED, _FAILED, _ANY = "PodEvicted", "PodFailed", "*"
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
 _ERROR = 1  # an exit code that nothing but the code itself gives
@@ -161,7 +156,7 @@ def _leads(ctx: PlaceContext, at: Path, name: str) -> bool:
     plugins = ctx.editor.get((*at, "plugins")) or {}
     arguments = [str(one) for given in plugins.values() if isinstance(given, list) for one in given]
     named = any(argument.lstrip("-") in (f"master={name}", f"ps={name}", f"chief={name}") for argument in arguments)
-    return named or _LEADERS.search(name) is not None
+    return named or leads_by_name(name)
 
 
 def _settle(ctx: PlaceContext, at: Path, tasks: Sequence[Any], spot: Sequence[_Task]) -> None:
@@ -370,6 +365,7 @@ _kind = partial(
     group="batch.volcano.sh",
     version="v1alpha1",
     is_gang=True,
+    leads=leads_by_name,
     mechanisms=(_VOLCANO, _VOLCANO_ENDS, _VOLCANO_OWN),
 )
 

@@ -329,8 +329,6 @@ def _of(term: Term) -> Iterable[Expression]:
     return term.expressions
 
 
-_COORDINATORS = frozenset({"chief", "master", "ps", "launcher"})
-_LEADERS = frozenset({"leader", "driver", "coordinator", "head", "launcher", "scheduler"})
 _ROLE_LABEL = "spotwright.dev/role"
 _HELD = ("tolerations", "affinity", "nodeSelector")
 _LEVEL = {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
@@ -433,7 +431,7 @@ class Pods:
     @property
     def is_partial(self) -> bool:
         """Whether another object completes them: the patches of a TrainJob and its runtime only hold together."""
-        return self.owner is not None and self.owner.group == "trainer.kubeflow.org"
+        return self.owner is not None and self.owner.record.is_partial
 
     @property
     def wish(self) -> str:
@@ -464,9 +462,8 @@ class Pods:
             return (*self.spec[:-1], "metadata", "annotations")
         if self.form == "K":
             return (*self.spec, "podMetadata", "annotations")
-        group = self.owner.group if self.owner is not None else ""
-        own = {_SPARK: ("annotations",), "argoproj.io": ("metadata", "annotations")}.get(group)
-        return None if own is None else (*self.spec, *own)
+        own = self.owner.record.annotations if self.owner is not None else ()
+        return (*self.spec, *own) if own else None
 
     def at(self, *steps: str | int) -> Path:
         """The path in the document of steps inside the pod spec."""
@@ -507,7 +504,7 @@ def init_containers(pods: Pods) -> Iterator[Container]:
 def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
     """The pods of an object; an error with the line, in place of pods whose fields have another shape."""
     record = owner.record
-    if owner.group == "argoproj.io":
+    if record.retry is Retry.STEP:
         yield from _argo(owner, settings)
         return
     for group in pod_groups(owner.value):
@@ -549,9 +546,6 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
     )
 
 
-_SPARK = "sparkoperator.k8s.io"
-
-
 def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Container]:
     for index, container in enumerate(items_of(value.get("containers"))):
         yield Container(owner.at(*spec, "containers", index), mapping_of(container))
@@ -588,12 +582,7 @@ def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty
         labels = {**mapping_at(owner.value, "metadata", "labels"), **mapping_of(metadata.get("labels"))}
         is_worker = labels.get(_ROLE_LABEL) == "worker" or labels.get(SPOT_LABEL) not in (None, "never")
         return Duty.WORKER if is_worker else Duty.SERVING
-    name = role.lower()
-    if duty is Duty.WORKER and owner.group == "kubeflow.org" and name in _COORDINATORS:
-        return Duty.COORDINATOR
-    if duty is Duty.WORKER and owner.group in ("jobset.x-k8s.io", "batch.volcano.sh") and name in _LEADERS:
-        return Duty.COORDINATOR
-    return duty
+    return Duty.COORDINATOR if duty is Duty.WORKER and owner.record.leads(role) else duty
 
 
 def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:

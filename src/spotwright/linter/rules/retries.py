@@ -135,7 +135,7 @@ def _refused_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     if not rules:
         return
     policy = pods.value.get("restartPolicy")
-    is_set = pods.owner is not None and pods.owner.group in ("jobset.x-k8s.io", "trainer.kubeflow.org")
+    is_set = pods.owner is not None and pods.owner.record.default_policy == "OnFailure"
     if policy != "Never" and (policy is not None or is_set):
         text = f"{pods.label} has a podFailurePolicy, which needs restartPolicy Never" + (
             "" if policy else " (default: OnFailure)"
