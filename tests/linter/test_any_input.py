@@ -22,8 +22,16 @@ from spotwright.linter.linting import RULES, lint_text
 from spotwright.linter.rule import ON_SPOT, Severity, job
 
 GOLDEN = Path(__file__).parents[1] / "kinds" / "golden"
-TEXTS = [path.read_text() for path in sorted(GOLDEN.glob("*/in.yaml"))] + [
-    rule.fails for rule in RULES if not rule.is_python
+LEVEL = "tolerations: [{key: a}], nodeSelector: {a: b}, affinity: {nodeAffinity: {}}"
+LEVELS = (
+    f"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {{name: w}}\nspec:\n  templateDefaults: {{{LEVEL}}}\n"
+    f"  templates:\n  - {{name: main, {LEVEL}, steps: [[{{name: a, template: a}}, {{name: b, inline: {{script: {{}}}}}}]]}}\n"
+    f"  - {{name: a, container: {{image: a}}, sidecars: [{{image: a}}]}}\n"
+)
+TEXTS = [
+    *(path.read_text() for path in sorted(GOLDEN.glob("*/in.yaml"))),
+    *(rule.fails for rule in RULES if not rule.is_python),
+    LEVELS,
 ]
 POOLS = a_config("{default: {spot: prefer}}").text
 UPSTREAM = sorted((SHARED / "manifests").glob("*.yaml"))
@@ -45,6 +53,13 @@ ODD: list[Any] = [
     [[1]],
     {"name": []},
 ]
+
+
+@pytest.mark.parametrize("odd", [5, True, "x", [3, None], {"a": [1]}], ids=str)
+def test_a_level_of_a_workflow_may_hold_anything(odd: Any) -> None:
+    for path in places(plain_yaml.load(LEVELS)):
+        if path and path[0] == "spec":
+            found_in(plain_yaml.dump(with_value(plain_yaml.load(LEVELS), path, odd)))
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

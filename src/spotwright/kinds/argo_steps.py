@@ -291,11 +291,11 @@ def _tolerations(
 
     def listed(level: Path) -> list[tuple[Any, Path]]:
         path = (*level, "tolerations")
-        return [(one, (*path, index)) for index, one in enumerate(get(path) or ()) if isinstance(one, dict)]
+        return [(get((*path, index)), (*path, index)) for index in range(_length(get, path))]
 
     found = listed(template.path)
-    keys = {one.get("key") for one, _ in found}
-    found += [pair for pair in listed((*spec, "templateDefaults")) if pair[0].get("key") not in keys]
+    keys = [mapping(one).get("key") for one, _ in found]
+    found += [pair for pair in listed((*spec, "templateDefaults")) if mapping(pair[0]).get("key") not in keys]
     if not found:
         levels = _callers(get, spec, template, version, "tolerations")
         for pair in (pair for level in levels for pair in listed(level)):
@@ -345,8 +345,9 @@ def _containers(get: Get, spec: Path, template: Template) -> list[Any]:
         return []
     containers = [get(path) for path in code_paths(get, template)]
     if template.kind != "containerSet":
-        containers = [{**strategic(defaults, container), "name": "main"} for container in containers]
-    return [*containers, *(get((*template.path, "sidecars")) or ())]
+        containers = [{**mapping(strategic(defaults, container)), "name": "main"} for container in containers]
+    sidecars = (*template.path, "sidecars")
+    return [*containers, *(get((*sidecars, index)) for index in range(_length(get, sidecars)))]
 
 
 def code_paths(get: Get, template: Template) -> list[Path]:
