@@ -522,7 +522,8 @@ def _why_made_again(data: Mapping[str, Any]) -> str:
     makes the next, and counts none.
     """
     policy, owner = data["spec"].get("restartPolicy"), controller_of(data)
-    if policy not in ("OnFailure", "Always") or owner is None or owner.group_kind[0] != "kubeflow.org":
+    roles = kind_of(owner.api_version, owner.kind).roles if owner is not None else ()
+    if policy not in ("OnFailure", "Always") or not roles:
         return ""
     return f"its restartPolicy {policy} makes it again after any error, so nothing ends it at the policy's budgets"
 

@@ -19,7 +19,7 @@ import yaml
 from spotwright import config as configuration
 from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
-from spotwright.kinds.kind import Kind, all_kinds
+from spotwright.kinds.kind import Kind, all_kinds, kind_in
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.manifests.files import PlacedFile, place_text, unmatched_patterns, unplace_text
 from spotwright.placing.context import Group, Level, PlaceOptions
@@ -151,7 +151,7 @@ class _JsonBody:
         self.data = data
 
 
-_GROUP, _VERSION = "trainer.kubeflow.org", "v1alpha1"
+_GROUP = "trainer.kubeflow.org"
 _DEFAULT_RUNTIME = "torch-distributed"  # the SDK's own
 _ALIASES = {"gpu": "nvidia.com/gpu", "storage": "ephemeral-storage"}  # of the SDK, for resources
 _LOWER = frozenset({"cpu", "memory", *_ALIASES})
@@ -206,7 +206,12 @@ def _job(job_spec: Mapping[str, Any], runtime: Mapping[str, Any], trainer: Any, 
     if trainer_spec:
         spec["trainer"] = trainer_spec
     metadata = {**(job_spec.get("metadata") or {}), "name": name or "trainjob"}
-    return {"apiVersion": f"{_GROUP}/{_VERSION}", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": kind_in(_GROUP, "TrainJob").api_version,
+        "kind": "TrainJob",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def _resources(trainer: Any) -> dict[str, Any]:
@@ -238,14 +243,14 @@ def _runtime(given: Any, backend: Any) -> Mapping[str, Any]:
     for kind in _runtimes():
         try:
             if kind.is_cluster_wide:
-                manifest = api.get_cluster_custom_object(_GROUP, _VERSION, kind.plural, name)
+                manifest = api.get_cluster_custom_object(_GROUP, kind.version, kind.plural, name)
             else:
-                manifest = api.get_namespaced_custom_object(_GROUP, _VERSION, backend.namespace, kind.plural, name)
+                manifest = api.get_namespaced_custom_object(_GROUP, kind.version, backend.namespace, kind.plural, name)
         except api_error as error:
             if error.status != 404:
                 raise InputError(f"runtime {name} cannot be read: {error.status} {error.reason}") from error
             continue
-        return {"apiVersion": f"{_GROUP}/{_VERSION}", "kind": kind.name, **manifest}
+        return {"apiVersion": kind.api_version, "kind": kind.name, **manifest}
     raise InputError(f"there is no runtime {name}: pass the runtime of train(runtime=...)")
 
 

@@ -29,7 +29,7 @@ _PARAMETER = re.compile(r"\$\{trialParameters\.([^}]+)\}")
 
 
 def _is_of_operator(subject: KubeObject) -> bool:
-    return subject.api_version == "kubeflow.org/v1" and subject.record.container != ""
+    return subject.record.container != "" and subject.api_version == subject.record.api_version
 
 
 def _container_names(pods: Pods, _settings: Settings) -> Iterator[Problem]:
