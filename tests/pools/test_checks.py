@@ -200,6 +200,7 @@ def test_a_selector_of_such_a_label_waits_for_ever() -> None:
 
 def test_templates_of_an_argo_workflow_inherit_nothing_that_they_replace() -> None:
     workflow = {
+        "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",
         "metadata": {"generateName": "w-"},
         "spec": {
@@ -207,12 +208,15 @@ def test_templates_of_an_argo_workflow_inherit_nothing_that_they_replace() -> No
             "templates": [
                 {"name": "a", "container": {"image": "b"}},
                 {"name": "c", "container": {"image": "b"}, "tolerations": [GPU_TOLERATION]},
+                {"name": "d", "nodeSelector": {"e": "f"}, "steps": [[{"name": "g", "template": "h"}]]},
+                {"name": "h", "container": {"image": "b"}},
             ],
         },
     }
-    first, second = (one for one in pod_works(workflow, "w.yaml") if isinstance(one, PodWork))
+    first, second, third = (one for one in pod_works(workflow, "w.yaml") if isinstance(one, PodWork))
     assert len(first.constraints.tolerations) == 2
     assert len(second.constraints.tolerations) == 1
+    assert (len(third.constraints.tolerations), third.constraints.selector) == (2, {"e": "f"})
 
 
 @pytest.mark.parametrize(
@@ -248,7 +252,8 @@ def test_a_daemon_set_of_the_cluster_that_cannot_be_read_is_found_too() -> None:
 
 def test_a_field_that_a_template_has_from_its_workflow_is_found_where_it_stands() -> None:
     templates = [{"name": "a", "container": {"image": "b", "resources": {"limits": {"cpu": "x"}}}}]
-    workflow = {"kind": "Workflow", "metadata": {"name": "w"}, "spec": {"templates": templates}}
+    workflow: dict[str, Any] = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}}
+    workflow["spec"] = {"templates": templates}
     assert found(aks(), workflow)["pod-not-readable"].text.startswith(
         "spec.templates[0].container.resources.limits.cpu: "
     )

@@ -41,6 +41,7 @@ from spotwright.placing.yaml_writer import apply, block
 from spotwright.scheduling.budgets import MAX_MOVES
 
 __all__ = [
+    "NEWEST",
     "WORKFLOW",
     "Retries",
     "Template",
@@ -109,7 +110,9 @@ _RUNS_ARGO = {
     "resource": "its pod only watches the object that it created",
     "data": "its pod only lists files for others",
 }
-_NEWEST = (4, 0)
+NEWEST = (4, 0)
+"""The newest version of Argo that is known."""
+
 _PATCH_AT = 2
 
 Get: TypeAlias = Callable[[Path], Any]
@@ -147,7 +150,7 @@ def argo_version(config: Config) -> tuple[int, int]:
     parts = str(config.target.get("argo", "")).removeprefix("v").split(".")
     if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
         return int(parts[0]), int(parts[1])
-    return _NEWEST
+    return NEWEST
 
 
 def argo_patch(ctx: PlaceContext) -> int | None:

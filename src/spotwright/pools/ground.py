@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 from spotwright.clouds import node_labels, providers
@@ -20,12 +21,14 @@ from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.kinds.kind import kinds_of_every_node
+from spotwright.kinds.argo_steps import NEWEST, code_paths, effective, templates
+from spotwright.kinds.kind import Retry, kind_of, kinds_of_every_node
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.placing.documents import ManifestError, Path, parse, show
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_requests
 from spotwright.pools.autoscaler_config_maps import priorities_of, status_of
 from spotwright.pools.node_pool_files import TOOLS, is_listing
@@ -471,8 +474,10 @@ def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
     where = f"{file}: {kind} {name or ''}".strip() if file else f"{kind} {name or ''}".strip()
     is_on_every_node = kind in kinds_of_every_node()
-    for spec in _pod_specs(document, (), {}):
+    for spec in _pod_specs(document, ()):
         try:
+            for level in spec.levels:
+                check_value(level, (), level.value, _LEVEL)
             check_value(spec, (), spec.value, POD)
             for one in refusals_of(spec.value):
                 raise spec.problem(one.path, one.text)
@@ -494,46 +499,62 @@ def _unread(where: str, error: ManifestError) -> Finding:
 
 
 class _PodSpec(NamedTuple):
-    """A pod spec of an object. ``elsewhere``: the paths of fields that it does not hold itself, under that name."""
+    """A pod spec of an object. ``where``: paths of what stands elsewhere, by their paths in it; ``levels`` are merged in it."""
 
     path: Path
     value: Mapping[str, Any]
-    elsewhere: Mapping[str, Path]
+    where: Mapping[Path, Path] = {}
+    levels: Sequence[_PodSpec] = ()
 
     def problem(self, path: Path, text: str) -> ManifestError:
-        first, rest = str(path[0]) if path else "", path[1:]
-        if first in self.elsewhere:
-            path = (*self.elsewhere[first], *(rest[1:] if first == "containers" else rest))
-        else:
-            path = (*self.path, *path)
-        return ManifestError(f"{show(path)}: {text}")
+        known = next((path[:size] for size in range(len(path), 0, -1) if path[:size] in self.where), ())
+        start = self.where.get(known, self.path)
+        return ManifestError(f"{show((*start, *path[len(known) :]))}: {text}")
 
 
-def _pod_specs(value: Any, path: Path, above: Mapping[str, tuple[Path, Any]]) -> Iterator[_PodSpec]:
-    """The pod specs in a value. ``above``: the fields of a workflow that its templates have too, with their paths."""
+_LEVEL = {name: POD[name] for name in ("affinity", "nodeSelector", "tolerations")}
+
+
+def _pod_specs(value: Any, path: Path) -> Iterator[_PodSpec]:
+    """The pod specs in a value."""
     if len(path) > _DEEPEST:
         return
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _pod_specs(item, (*path, index), above)
+            yield from _pod_specs(item, (*path, index))
     if not isinstance(value, Mapping):
+        return
+    record = kind_of(str(value.get("apiVersion") or ""), str(value.get("kind") or ""))
+    if record.retry is Retry.STEP:
+        yield from _steps(value, record.top, path)
         return
     containers = value.get("containers")
     if isinstance(containers, list) and any(isinstance(one, Mapping) for one in containers):
-        yield _PodSpec(path, value, {})
+        yield _PodSpec(path, value)
         return
-    held = {key: ((*path, key), value[key]) for key in ("tolerations", "nodeSelector", "affinity") if value.get(key)}
-    held = {**above, **held}
-    for name in ("container", "script"):
-        single = value.get(name)
-        if isinstance(single, Mapping) and "image" in single:
-            fields = {**held, "containers": ((*path, name), [single])}
-            yield _PodSpec(
-                path, {key: one for key, (_, one) in fields.items()}, {key: at for key, (at, _) in fields.items()}
-            )
-            return
+    single = value.get("container")  # of an executor of a compiled pipeline
+    if isinstance(single, Mapping) and "image" in single:
+        yield _PodSpec(path, {"containers": [single]}, {("containers", 0): (*path, "container")})
+        return
     for key, item in value.items():
-        yield from _pod_specs(item, (*path, str(key)), held)
+        yield from _pod_specs(item, (*path, str(key)))
+
+
+def _steps(workflow: Mapping[str, Any], top: Path, base: Path) -> Iterator[_PodSpec]:
+    """The pod specs of a workflow's templates that run code; ``base`` is where the workflow stands, ``top`` its spec in it."""
+    get = partial(value_at, workflow)
+    for template in templates(get, top):
+        paths = code_paths(get, template)
+        if paths:
+            pod = effective(get, top, template, NEWEST)
+            where: dict[Path, Path] = {("containers", index): path for index, path in enumerate(paths)}
+            levels = (top, (*top, "templateDefaults"), template.path)
+            yield _PodSpec(
+                (*base, *template.path),
+                pod.spec,
+                {inside: (*base, *at) for inside, at in (where | dict(pod.where)).items()},
+                [_PodSpec((*base, *at), level) for at in levels if isinstance(level := get(at), dict)],
+            )
 
 
 def labels_of(node: Mapping[str, Any]) -> dict[str, str]:
