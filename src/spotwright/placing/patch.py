@@ -389,11 +389,11 @@ def replacing(
 
 
 def patched(data: Any, patch: Sequence[Mapping[str, Any]]) -> Any:
-    """A copy of an object with the operations add, replace and remove of a JSON patch.
+    """An object with the operations add, replace and remove of a JSON patch; what none of them changes is shared with ``data``.
 
     Raises :class:`LookupError`, :class:`ValueError` or :class:`TypeError` where an API server would refuse the patch.
     """
-    result = [clone(data)]
+    result, copies = [data], dict[int, Any]()
     for operation in patch:
         steps: list[Any] = [
             0,
@@ -401,7 +401,12 @@ def patched(data: Any, patch: Sequence[Mapping[str, Any]]) -> Any:
         ]
         parent: Any = result
         for step in steps[:-1]:
-            parent = parent[int(step) if isinstance(parent, list) else step]
+            key = int(step) if isinstance(parent, list) else step
+            inner = parent[key]
+            if isinstance(inner, dict | list) and id(inner) not in copies:
+                inner = parent[key] = inner.copy()
+                copies[id(inner)] = inner
+            parent = inner
         is_list, adds = isinstance(parent, list), operation["op"] == "add"
         last = int(steps[-1]) if is_list else steps[-1]
         if (is_list and last > len(parent) - (not adds)) or (not is_list and not adds and last not in parent):
