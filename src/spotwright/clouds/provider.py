@@ -138,6 +138,7 @@ class Provider:
     clouds: tuple[str, ...] = ()  # whose machines its nodes are
     cloud_of: Callable[[Pool], tuple[str, ...]] | None = None  # which of several clouds it can be for a pool
     arm_machines: tuple[str, ...] = ()  # how types of Arm machines begin; then all others are amd64
+    gpu_machines: tuple[str, ...] = ()  # how types of machines with accelerators begin
     metadata_service: str = ""  # of its nodes, where notices are read
     billed_by: str = ""
     gpu_driver: str = ""  # how it installs driver and device plugin of GPUs, for people; empty: the user installs them

@@ -720,6 +720,7 @@ KINDS = (
         is_queued=True,
         why_not_evicted=_why_counted,
         makes_pods_later=True,
+        pods_label="batch.kubernetes.io/controller-uid",
         page="job",
     ),
     Kind(

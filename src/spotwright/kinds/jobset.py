@@ -143,7 +143,12 @@ SET_IN_PLACE = Mechanism(
 )
 
 
-_RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+"""The label of a set's pods with the name of the set."""
+
+RUN_OF_SET = f"metadata.labels['{SET_LABEL}']"
+"""The same as a field path."""
+
 _FROZEN = (
     "failurePolicy cannot be changed; of replicatedJobs, only labels, annotations, tolerations and node selector of the pod "
     "templates can, while the JobSet is suspended (not the affinity)"
@@ -193,7 +198,7 @@ def _place_jobset(ctx: PlaceContext) -> None:
         retries = own_retries_of_job(ctx, spec, (*at, "failurePolicy", "maxRestarts"))
         pod, waits = (*template, "spec"), waits_for_failed_pods(ctx, spec)
         placed = place_pod(
-            ctx, Role(name, path, pod, template, on_demand_reason, work=ctx.name, run=_RUN, retries=retries)
+            ctx, Role(name, path, pod, template, on_demand_reason, work=ctx.name, run=RUN_OF_SET, retries=retries)
         )
         if waits and placed.on_spot:
             write_replacement(ctx, spec)
@@ -718,6 +723,8 @@ KINDS = (
         makes=("Job",),
         is_queued=True,
         why_not_evicted=_why_not_restarted,
+        pods_label=SET_LABEL,
+        restart_label="jobset.sigs.k8s.io/restart-attempt",
         page="jobset",
     ),
 )

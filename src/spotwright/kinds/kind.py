@@ -15,6 +15,7 @@ from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
+from spotwright.kube.object_fields import mapping
 from spotwright.placing.context import PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -25,6 +26,7 @@ from spotwright.placing.retries import whole_number
 __all__ = [
     "Kind",
     "PlaceObject",
+    "PodLevels",
     "PodPlace",
     "Reads",
     "Retry",
@@ -82,19 +84,51 @@ class Reads(StrEnum):
     RUNS = "runs"  # all: each is a run, or a part of one
 
 
+class PodLevels(NamedTuple):
+    """A pod as its controller makes it of all levels of an object, and where what its own level lacks stands.
+
+    ``path`` leads to the level to which a field is added, which has the ``form`` T, S or H of a place. ``spec`` has the fields of
+    a pod spec. ``where`` has paths of the object by paths in the spec, which hold for what is inside too.
+    """
+
+    path: Path
+    form: str
+    spec: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    where: Mapping[Path, Path] = {}
+
+
+ReadLevels: TypeAlias = Callable[[Mapping[str, Any], Path], PodLevels]
+"""Reads the pod at a path of an object."""
+
+
 class PodPlace(NamedTuple):
     """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S or H.
 
-    ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``inherits`` is the path of the holder
-    whose fields hold where this one lacks them. ``at_once`` counts the pods of the template that there are at one time.
+    ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``read`` merges the levels of a pod whose
+    fields stand elsewhere too. ``at_once`` counts the pods of the template that there are at one time.
     """
 
     steps: tuple[str, ...]
     form: str = "T"
     duty: Duty = Duty.WORKER
     job: int = 0
-    inherits: tuple[str, ...] = ()
+    read: ReadLevels | None = None
     at_once: Count | None = None
+
+    @property
+    def is_template(self) -> bool:
+        """Whether a pod template stands there, by Kubernetes or by Tekton, whose templates have no metadata."""
+        return self.form == "T" or str(self.steps[-1]).endswith("odTemplate")
+
+    def levels(self, data: Mapping[str, Any], path: Path) -> PodLevels:
+        """The pod at a path of an object."""
+        if self.read is not None:
+            return self.read(data, path)
+        holder = mapping(value_at(data, path))
+        if self.form != "T":
+            return PodLevels(path, self.form, holder, {})
+        return PodLevels((*path, "spec"), "T", mapping(holder.get("spec")), mapping(holder.get("metadata")))
 
 
 class Words(NamedTuple):
@@ -134,6 +168,8 @@ class Kind(NamedTuple):
     work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label
     ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``: it describes nodes and has no
     pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a failure.
+    ``pods_label`` is the label of its pods, and of no others, by whose value they are known, ``restart_label`` the one with the
+    number of the restart that all its pods share.
     ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
@@ -182,6 +218,8 @@ class Kind(NamedTuple):
     short_name: str = ""
     why_not_evicted: WhyNotEvicted | None = None
     makes_pods_later: bool = False
+    pods_label: str = ""
+    restart_label: str = ""
     page: str = ""
     page_of_retries: str = ""
     tried: str = ""
@@ -202,16 +240,26 @@ class Kind(NamedTuple):
         return self.retry is Retry.TRIAL and self.makes != ()
 
     @property
+    def is_on_every_node(self) -> bool:
+        """Whether each node has one of its pods, whatever else is placed there."""
+        return any(place.duty is Duty.SYSTEM for place in self.places)
+
+    @property
     def is_admitted(self) -> bool:
         """Whether its objects are placed when they are created in a cluster."""
         return self.place is not None and self.version != "" and not self.is_cluster_wide
 
 
 def pods_at(
-    path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "", at_once: Count | None = None
+    path: str,
+    form: str = "T",
+    duty: Duty = Duty.WORKER,
+    job: int = 0,
+    read: ReadLevels | None = None,
+    at_once: Count | None = None,
 ) -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
-    return PodPlace(_steps(path), form, duty, job, _steps(inherits), at_once)
+    return PodPlace(tuple(path.split(".")) if path else (), form, duty, job, read, at_once)
 
 
 def one_pod(_data: Mapping[str, Any], _path: Path) -> int:
@@ -237,10 +285,6 @@ def product(*counts: int | None) -> int | None:
 def levels_of_pods(template: str) -> dict[str, tuple[str, ...]]:
     """The levels of a pod template, which have no retries."""
     return dict.fromkeys((template, f"{template}.spec", f"{template}.spec.containers.*"), ())
-
-
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(path.split(".")) if path else ()
 
 
 @cache
