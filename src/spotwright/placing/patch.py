@@ -380,11 +380,13 @@ def replacing(
     """The operations that make ``after`` of the mapping at a path, field by field; without ``removes`` what only it has stays."""
     operations: list[dict[str, Any]] = []
     for name in dict.fromkeys([*before, *after]):
+        if name in before and name in after and after[name] == before[name]:
+            continue
         at = json_pointer((*path, name))
-        if name not in after:
-            operations += [{"op": "remove", "path": at}] if removes else []
-        elif name not in before or after[name] != before[name]:
+        if name in after:
             operations.append({"op": "replace" if name in before else "add", "path": at, "value": after[name]})
+        elif removes:
+            operations.append({"op": "remove", "path": at})
     return operations
 
 
