@@ -155,8 +155,8 @@ def parse_review(body: bytes | bytearray) -> AdmissionRequest:
     if len(request.uid) > _LONGEST_UID or len(namespace) > _LONGEST_NAMESPACE:  # both are kept after the answer
         raise BadReview("expected the UID and the namespace of an AdmissionReview, found texts that are longer")
     about = visible(f"{request.kind.kind if request.kind else ''} {namespace}/{request.name or ''}"[:_LONGEST_NAME])
-    asked = AdmissionRequest(request.uid, operation, namespace, {}, request.subresource or "", bool(request.dry_run))
-    asked = replace(asked, about=about)
+    part, is_dry = request.subresource or "", bool(request.dry_run)
+    asked = AdmissionRequest(request.uid, operation, namespace, {}, part, is_dry, about=about)
     if operation not in ("CREATE", "UPDATE") or asked.subresource:
         return asked
     try:

@@ -32,12 +32,14 @@ ARGO_NODE_ID = "workflows.argoproj.io/node-id"
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, (dict, Mapping)) else {}  # a dict is found at once
 
 
 def mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
     """The mappings among the items of a list; none if the value is not a list."""
-    return tuple(item for item in value if isinstance(item, Mapping)) if isinstance(value, (list, tuple)) else ()
+    return (
+        tuple([item for item in value if isinstance(item, (dict, Mapping))]) if isinstance(value, (list, tuple)) else ()
+    )
 
 
 def text(value: Any) -> str:
@@ -73,7 +75,7 @@ def controller_of(data: Mapping[str, Any]) -> Owner | None:
     """The controller that owns an object; ``None`` if a user made it."""
     for each in mappings(metadata(data).get("ownerReferences")):
         if each.get("controller"):
-            return Owner(*(str(each.get(field, "")) for field in ("apiVersion", "kind", "name", "uid")))
+            return Owner(*[str(each.get(field, "")) for field in ("apiVersion", "kind", "name", "uid")])
     return None
 
 

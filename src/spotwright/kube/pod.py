@@ -78,7 +78,7 @@ def refusals_of(spec: Mapping[str, Any]) -> Iterator[Refusal]:
         yield from _refused_selector(spec.get("nodeSelector"))
         yield from _refused_list("tolerations", ("tolerations",), spec.get("tolerations"), _refused_toleration)
         required = _at(spec, REQUIRED)
-        if isinstance(required, Mapping) and not required.get("nodeSelectorTerms"):
+        if isinstance(required, dict) and not required.get("nodeSelectorTerms"):
             path = TERMS if "nodeSelectorTerms" in required else REQUIRED
             text = "the API server refuses required node affinity without a term: add a term, or remove it"
             yield Refusal("affinity", path, text)
@@ -87,7 +87,7 @@ def refusals_of(spec: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def _refused_selector(given: Any) -> Iterator[Refusal]:
-    if wrong := _not_shape(given, Mapping):
+    if wrong := _not_shape(given, dict):
         yield Refusal("nodeSelector", ("nodeSelector",), wrong)
     for key, value in mapping(given).items():
         if wrong := _not_text(value) or _not_key(key) or _not_value(value):
@@ -101,7 +101,7 @@ def _refused_list(
     if wrong := _not_shape(given, list):
         yield Refusal(field, path, wrong)
     for index, one in enumerate(_items(given)):
-        if isinstance(one, Mapping):
+        if isinstance(one, dict):
             yield from refused((*path, index), one)
         else:
             yield Refusal(field, (*path, index), f"expected a mapping, found {one!r:.200}")
@@ -118,7 +118,7 @@ def _refused_preference(path: _Path, given: Mapping[str, Any]) -> Iterator[Refus
     if wrong := wrong_weight(given.get("weight")):
         yield Refusal("affinity", path, f"the API server refuses this preference: {wrong}")
     term = given.get("preference")
-    if wrong := _not_shape(term, Mapping):
+    if wrong := _not_shape(term, dict):
         yield Refusal("affinity", (*path, "preference"), wrong)
     yield from _refused_term((*path, "preference"), mapping(term))
 
@@ -284,7 +284,7 @@ def _not_value(value: object) -> str:
 def _at(spec: Mapping[str, Any], path: _Path) -> Any:
     value: Any = spec
     for step in path:
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             return None
         value = value.get(step)
     return value
@@ -295,7 +295,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def _objects(value: Any) -> list[Any]:
-    return [one for one in _items(value) if isinstance(one, Mapping)]
+    return [one for one in _items(value) if isinstance(one, dict)]
 
 
 def _text(value: Any) -> str:
@@ -309,8 +309,7 @@ def _weight(given: Any) -> int:
     return given if isinstance(given, int) else 1
 
 
-def _toleration(given: Any) -> Toleration:
-    fields = mapping(given)
+def _toleration(fields: Mapping[str, Any]) -> Toleration:
     seconds = fields.get("tolerationSeconds")
     return Toleration(
         key=str(fields.get("key") or ""),
@@ -321,8 +320,7 @@ def _toleration(given: Any) -> Toleration:
     )
 
 
-def _term(given: Any) -> Term:
-    fields = mapping(given)
+def _term(fields: Mapping[str, Any]) -> Term:
     return Term(_expressions(fields.get("matchExpressions")), _expressions(fields.get("matchFields")))
 
 

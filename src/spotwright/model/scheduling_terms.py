@@ -28,6 +28,7 @@ __all__ = [
 HOSTNAME = "kubernetes.io/hostname"
 """The label with the name of one node, which no pool tells."""
 
+_SIGN = re.compile(r"[$<@{%\[_]")  # every placeholder has one, and few other values do
 _PLACEHOLDER = re.compile(r"[$<@]|\{\{|\{%|%\{|%[A-Za-z_]\w*%|\[\[|\A__\w*__\Z")
 
 
@@ -36,7 +37,7 @@ def is_placeholder(value: object) -> bool:
 
     Their marks (``{{``, ``$``, ``<``, ``@``, ``%NAME%``, ``__NAME__``) are in no label and no quantity.
     """
-    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
+    return isinstance(value, str) and _SIGN.search(value) is not None and _PLACEHOLDER.search(value) is not None
 
 
 class Taint(NamedTuple):

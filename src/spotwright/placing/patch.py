@@ -380,20 +380,22 @@ def replacing(
     """The operations that make ``after`` of the mapping at a path, field by field; without ``removes`` what only it has stays."""
     operations: list[dict[str, Any]] = []
     for name in dict.fromkeys([*before, *after]):
+        if name in before and name in after and after[name] == before[name]:
+            continue
         at = json_pointer((*path, name))
-        if name not in after:
-            operations += [{"op": "remove", "path": at}] if removes else []
-        elif name not in before or after[name] != before[name]:
+        if name in after:
             operations.append({"op": "replace" if name in before else "add", "path": at, "value": after[name]})
+        elif removes:
+            operations.append({"op": "remove", "path": at})
     return operations
 
 
 def patched(data: Any, patch: Sequence[Mapping[str, Any]]) -> Any:
-    """A copy of an object with the operations add, replace and remove of a JSON patch.
+    """An object with the operations add, replace and remove of a JSON patch; what none of them changes is shared with ``data``.
 
     Raises :class:`LookupError`, :class:`ValueError` or :class:`TypeError` where an API server would refuse the patch.
     """
-    result = [clone(data)]
+    result, copies = [data], dict[int, Any]()
     for operation in patch:
         steps: list[Any] = [
             0,
@@ -401,7 +403,12 @@ def patched(data: Any, patch: Sequence[Mapping[str, Any]]) -> Any:
         ]
         parent: Any = result
         for step in steps[:-1]:
-            parent = parent[int(step) if isinstance(parent, list) else step]
+            key = int(step) if isinstance(parent, list) else step
+            inner = parent[key]
+            if isinstance(inner, dict | list) and id(inner) not in copies:
+                inner = parent[key] = inner.copy()
+                copies[id(inner)] = inner
+            parent = inner
         is_list, adds = isinstance(parent, list), operation["op"] == "add"
         last = int(steps[-1]) if is_list else steps[-1]
         if (is_list and last > len(parent) - (not adds)) or (not is_list and not adds and last not in parent):

@@ -149,7 +149,7 @@ def _length(value: Any) -> int:
 def _count(value: Any) -> int:
     """The values inside a value, at any depth."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return len(inside) + sum(_count(each) for each in inside if isinstance(each, dict | list))
+    return len(inside) + sum([_count(each) for each in inside if each.__class__ is dict or each.__class__ is list])
 
 
 def _spec(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:

@@ -339,11 +339,11 @@ def _write(value: Any, lead: str, indent: str, lines: list[str]) -> None:
     inner = f"{indent}  "
     if isinstance(value, dict):
         for key, item in value.items():
-            if isinstance(item, str) and not _fits_block(item):
-                lines.append(f"{lead}{_scalar(key)}: {_scalar(item)}")
-            elif isinstance(item, str):
+            if isinstance(item, str) and item[-1:] == "\n" and _fits_block(item):
                 lines.append(f"{lead}{_scalar(key)}: |")
                 lines += _block_lines(item, inner)
+            elif isinstance(item, str):  # most have one line
+                lines.append(f"{lead}{_scalar(key)}: {_scalar(item)}")
             elif item and isinstance(item, dict | list):
                 lines.append(f"{lead}{_scalar(key)}:")
                 below = inner if isinstance(item, dict) else indent
