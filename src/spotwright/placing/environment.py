@@ -24,6 +24,7 @@ from spotwright.checkpoint_file import (
     imports_spotwright,
 )
 from spotwright.clouds.providers import is_accelerator
+from spotwright.kube.object_fields import mapping
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.pod_change import ContainerChange, PodChange
@@ -220,7 +221,7 @@ def torchrun_words(containers: Sequence[Any], *, is_elastic: bool) -> str:
 
 
 def _has_accelerators(container: Mapping[str, Any]) -> bool:
-    limits = (container.get("resources") or {}).get("limits") or {}
+    limits = mapping(mapping(container.get("resources")).get("limits"))
     return any(is_accelerator(str(name)) for name in limits)
 
 
