@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests import plain_yaml
 from tests.linter.linting import found_in
-from tests.placing.placed import at_path
+from tests.placing.placed import FILE, PREFER, SHARED, a_config, at_path
 
+from spotwright import config
+from spotwright.errors import InputError
+from spotwright.kinds.katib import parse_marked
 from spotwright.kinds.kind import all_kinds
 from spotwright.kinds.situation import pod_groups
+from spotwright.kinds.unknown import read_pod_path
+from spotwright.linter.linting import lint_text
+from spotwright.linter.settings import settings_of
+from spotwright.linter.subjects import FileObjects, KubeObject, objects_in, with_inner
+from spotwright.manifests.files import is_added, place_text
+from spotwright.placing.documents import Document, References, parse
 
 GOLDEN = Path(__file__).parent / "golden"
 POD = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
@@ -141,7 +153,10 @@ COUNTS: list[tuple[dict[str, Any], list[int | None], bool]] = [
     ),
     (of("apps/v1", "Deployment", {"replicas": 2, "template": POD}), [2], False),
     (of("apps/v1", "DaemonSet", {"template": POD}), [None], False),
-    (of("argoproj.io/v1alpha1", "Workflow", {"templates": [{"name": "a", "container": {}}]}), [None, None], False),
+    (of("argoproj.io/v1alpha1", "Workflow", {"templates": [{"name": "a", "container": {}}]}), [None], False),
+    (of("argoproj.io/v1alpha1", "Workflow", {"templates": [{"name": "a", "steps": []}]}), [], False),
+    (of("keda.sh/v1alpha1", "ScaledJob", {"jobTargetRef": a_job(parallelism=2)["spec"]}), [200], False),
+    ({"apiVersion": "v1", "kind": "PodTemplate", "template": POD}, [None], False),
     (of("example.com/v1", "Unheard", {"template": POD}), [], False),
 ]
 
@@ -217,3 +232,163 @@ def test_an_object_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> Non
             {"template": {"spec": {"replicatedJobs": [{"template": odd}]}}},
         ):
             list(pod_groups({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec}))
+
+
+FIELDS = {"affinity", "terminationGracePeriodSeconds", "tolerations"}
+"""The fields of a pod spec that placement writes there and nowhere else."""
+
+
+def changed(before: Any, after: Any, path: Any = ()) -> Iterator[Any]:
+    """The paths of the scalars that are new, or others than before; new items of a list are in front of the old ones."""
+    if isinstance(after, dict):
+        for key, value in after.items():
+            yield from changed(before.get(key) if isinstance(before, dict) else None, value, (*path, key))
+    elif isinstance(after, list):
+        old = before if isinstance(before, list) else []
+        new = len(after) - len(old)
+        for index, value in enumerate(after):
+            yield from changed(old[index - new] if index >= new else None, value, (*path, index))
+    elif after != before:
+        yield path
+
+
+def edited_specs(before: Document, after: Document, held: Sequence[KubeObject]) -> Iterator[tuple[str, Any]]:
+    """The pod specs that were edited in a document and in its texts: each as the text of its document, and its path there."""
+    texts = {one.document.text for one in held}
+    for path in changed(before.get(()), after.get(())):
+        fields = [depth for depth, step in enumerate(path) if step in FIELDS]
+        value = after.get(path)
+        if fields:
+            yield after.text, path[: fields[0]]
+        elif isinstance(value, str) and value in texts:
+            inner = zip(parse_marked(before.get(path), FILE), parse_marked(value, FILE), strict=True)
+            for old, new in inner:
+                yield from edited_specs(old, new, held)
+
+
+def assert_named(text: str, placed: str, beside: str = "") -> int:
+    """Check that the situation names every pod spec that was edited, and count them."""
+    objects = FileObjects()
+    for document in parse(beside, "beside.yaml"):
+        list(objects_in(document, objects))
+    documents, found = [one for one in parse(placed, FILE) if not is_added(one)], 0
+    tops = [list(objects_in(one, objects)) for one in documents]
+    for old, new, outers in zip(parse(text, FILE), documents, tops, strict=True):
+        held = [one for outer in outers for one in with_inner(outer)]
+        named = {(one.document.text, one.at(*group.spec)) for one in held for group in pod_groups(one.value)}
+        edited = set(edited_specs(old, new, held))
+        lost = [(text, path) for text, path in edited - named if (text, outside_of_template(path)) not in named]
+        assert not lost, new.get(("kind",), "")
+        found += len(edited)
+    return found
+
+
+def outside_of_template(path: Any) -> Any:
+    """The path of a role of Spark, of whose pods a template inside of it is a part."""
+    return path[:-2] if path[-2:] == ("template", "spec") and path[-3] in ("driver", "executor") else path
+
+
+WITHOUT_PODS = {"resourceflavor"}
+OF_PIPELINES = {"kfp", "kfp-platforms"}
+
+
+@pytest.mark.parametrize("name", sorted({path.name for path in GOLDEN.iterdir()} - OF_PIPELINES))
+def test_the_situation_names_every_pod_spec_that_is_edited_in_the_golden_files(name: str) -> None:
+    beside, (text, placed) = (
+        GOLDEN / name / "with.yaml",
+        ((GOLDEN / name / one).read_text() for one in ("in.yaml", "out.yaml")),
+    )
+    found = assert_named(text, placed, beside.read_text() if beside.exists() else "")
+    assert (found == 0) == (name in WITHOUT_PODS)
+
+
+CORPUS = sorted(path for folder in ("manifests", "cases") for path in (SHARED / folder).rglob("*.yaml"))
+
+
+@pytest.mark.skipif(not CORPUS, reason="the upstream manifests are not beside this project")
+def test_the_situation_names_every_pod_spec_that_is_edited_in_manifests_of_others() -> None:
+    found, settings = 0, a_config(PREFER)
+    references = References(
+        [one for path in CORPUS if path.parent.name == "manifests" for one in parse(path.read_text(), path.name)]
+    )
+    for path in CORPUS:
+        text = path.read_text()
+        with suppress(InputError):
+            placed = place_text(text, FILE, settings, references).text
+            if "pipelineInfo" not in text:
+                found += assert_named(text, placed)
+    assert found > 80
+
+
+ON_SPOT = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: train-}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
+      containers: [{name: main, image: "train:1"}]
+"""
+
+
+def indented(text: str, by: int) -> str:
+    return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())
+
+
+STEP = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {{name: w}}
+spec:
+  templates:
+  - name: send
+    resource:
+      action: create
+      manifest: {manifest}
+"""
+HOLDERS = {
+    "a trial": "apiVersion: kubeflow.org/v1beta1\nkind: Experiment\nmetadata: {name: w}\nspec:\n  trialTemplate:\n"
+    "    trialSpec:\n" + indented(ON_SPOT.replace("metadata: {generateName: train-}\n", ""), 6),
+    "an AppWrapper": "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {name: w}\nspec:\n  components:\n"
+    "  - template:\n" + indented(ON_SPOT, 6),
+    "a step": STEP.format(manifest="|\n" + indented(ON_SPOT, 8)),
+    "a quoted text in a step": STEP.format(manifest=json.dumps(ON_SPOT)),
+    "a step in an AppWrapper": "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {name: w}\nspec:\n"
+    "  components:\n  - template:\n" + indented(STEP.format(manifest="|\n" + indented(ON_SPOT, 8)), 6),
+    "a ConfigMap": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: trials}\ndata:\n  job: |\n"
+    + indented(ON_SPOT, 4)
+    + "---\napiVersion: kubeflow.org/v1beta1\nkind: Experiment\nmetadata: {name: w}\n"
+    "spec: {trialTemplate: {configMap: {configMapName: trials, configMapNamespace: a, templatePath: job}}}\n",
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_lint_finds_in_an_object_inside_another_what_it_finds_in_it_alone(holder: str) -> None:
+    rule = "affinity-without-toleration"
+    [alone] = [one for one in found_in(ON_SPOT) if one.rule == rule]
+    [inside] = [one for one in found_in(HOLDERS[holder]) if one.rule == rule]
+    [line] = [number for number, text in enumerate(HOLDERS[holder].splitlines(), 1) if "nodeSelector" in text]
+
+    assert inside.text.partition(" asks")[2] == alone.text.partition(" asks")[2]
+    assert inside.line == line
+    assert inside.can_fix == ("step" not in holder and "ConfigMap" not in holder)
+
+
+def test_a_text_that_is_no_manifest_is_no_object() -> None:
+    text = STEP.format(manifest='"{{inputs.parameters.manifest}}"')
+    assert "affinity-without-toleration" not in {one.rule for one in found_in(text)}
+
+
+UNKNOWN = ON_SPOT.replace("batch/v1", "example.com/v1")
+
+
+def test_pods_of_an_unknown_kind_are_named_as_not_checked_until_their_path_is_given() -> None:
+    [note] = [one for one in found_in(UNKNOWN) if one.rule == "pods-not-checked"]
+    assert note.fix == "Name the path of the pod spec: --pod-path spec.template.spec."
+
+    settings = settings_of(config.built_in(), (read_pod_path("spec.template.spec"),))
+    rules = {one.rule for one in lint_text(UNKNOWN, FILE, settings).findings}
+    assert "affinity-without-toleration" in rules
+    assert "pods-not-checked" not in rules

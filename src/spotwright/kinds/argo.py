@@ -17,6 +17,7 @@ from typing import Any
 
 from spotwright.kinds import katib
 from spotwright.kinds.argo_steps import (
+    TEMPLATES,
     WORKFLOW,
     Retries,
     Template,
@@ -27,14 +28,16 @@ from spotwright.kinds.argo_steps import (
     code_paths,
     effective,
     from_attempt,
+    has_pods,
     own_retries,
     read_patch,
+    sends_object,
     templates,
     walk_calls,
     write_deadline,
     write_retries,
 )
-from spotwright.kinds.kind import Kind, PlaceObject, Reads, Retry, RetryFields, Words, pods_at
+from spotwright.kinds.kind import Kind, Others, PlaceObject, Reads, Retry, RetryFields, Words, matching, pods_at
 from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -287,7 +290,6 @@ _TEMPLATE_FIELDS = frozenset(
     {"affinity", "initContainers", "nodeSelector", "priorityClassName", "schedulerName", "serviceAccountName"}
     | {"tolerations", "volumes"}
 )
-_MAKES = ("create", "apply", "replace")  # actions of a resource template that send a whole object
 _LOST_TEMPLATE = "Error, 'failed to get a template' (argo-workflows#15051, seen on Argo 3.7.3)"
 _KEEPS_INLINE: Mapping[tuple[int, int], int] = {(3, 7): 14, (4, 0): 5}
 """The first patch level of each version that keeps an inline template with retries."""
@@ -506,7 +508,7 @@ def _from_attempt(ctx: PlaceContext, placed: Placed, affinity: Any) -> dict[str,
 def _place_manifest(ctx: PlaceContext, template: Template) -> None:
     """Place the object of a resource template, by its own kind."""
     path = (*template.path, "resource")
-    if ctx.editor.get((*path, "action")) in _MAKES and isinstance(ctx.editor.get((*path, "manifest")), str):
+    if sends_object(ctx.editor.get(path)):
         katib.place(ctx, (*path, "manifest"), f"{ctx.name}/{template.name}".lower())
 
 
@@ -561,6 +563,24 @@ def _retry_fields(top: str) -> RetryFields:
 _STEPS = (_ARGO, _ARGO_OWN, _ARGO_INLINE)
 
 
+def _is_of_others(spec: Any) -> bool:
+    """Whether a workflow takes its templates from another object, so that its own fields hold for their pods."""
+    return isinstance(spec, dict) and spec.get("workflowTemplateRef") is not None
+
+
+def _has_none(_defaults: Any) -> bool:
+    """The defaults of templates have no pods."""
+    return False
+
+
+def _manifests(data: Mapping[str, Any], _others: Others, *, spec: tuple[str, ...]) -> Iterator[Path]:
+    """The manifests that a workflow sends to the API server as whole objects."""
+    for path in TEMPLATES:
+        for at in matching(data, (*spec, *path.split("."))):
+            if sends_object(value_at(data, (*at, "resource"))):
+                yield (*at, "resource", "manifest")
+
+
 def _kind(
     name: str, *, spec: str = "spec", place: PlaceObject = _place_workflow, is_run: bool = True, **more: Any
 ) -> Kind:
@@ -570,7 +590,12 @@ def _kind(
         name=name,
         version="v1alpha1",
         place=place,
-        places=(pods_at(spec, "H"), pods_at(f"{spec}.templateDefaults", "H"), pods_at(f"{spec}.templates.*", "H")),
+        places=(
+            pods_at(spec, "H", is_there=_is_of_others),
+            pods_at(f"{spec}.templateDefaults", "H", is_there=_has_none),
+            *(pods_at(f"{spec}.{path}", "H", is_there=has_pods) for path in TEMPLATES),
+        ),
+        holds=partial(_manifests, spec=tuple(spec.split("."))),
         mechanisms=(*_STEPS, _ARGO_TEMPLATES) if is_run else _STEPS,
         references=_references if is_run else None,
         top=tuple(spec.split(".")),

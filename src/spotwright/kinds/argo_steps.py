@@ -38,6 +38,7 @@ from spotwright.placing.yaml_writer import apply, block
 from spotwright.scheduling.budgets import MAX_MOVES
 
 __all__ = [
+    "TEMPLATES",
     "WORKFLOW",
     "Retries",
     "Template",
@@ -48,8 +49,10 @@ __all__ = [
     "code_paths",
     "effective",
     "from_attempt",
+    "has_pods",
     "own_retries",
     "read_patch",
+    "sends_object",
     "templates",
     "walk_calls",
     "write_deadline",
@@ -105,8 +108,24 @@ _RUNS_ARGO = {
     "resource": "its pod only watches the object that it created",
     "data": "its pod only lists files for others",
 }
+_SENDS = ("create", "apply", "replace")  # actions of a resource template that send a whole object
 _NEWEST = (4, 0)
 _PATCH_AT = 2
+
+
+TEMPLATES = ("templates.*", "templates.*.steps.*.*.inline", "templates.*.dag.tasks.*.inline")
+"""Where the templates of a workflow stand, below its ``spec``: those with a name, and those inside of a step or a task."""
+
+
+def has_pods(template: Any) -> bool:
+    """Whether a template has pods, of the user's code or of Argo's own, and does not only call others."""
+    return _kind_of(template) != ""
+
+
+def sends_object(resource: Any) -> bool:
+    """Whether the ``resource`` of a template sends its manifest, a text, to the API server as a whole object."""
+    is_given = isinstance(resource, dict) and isinstance(resource.get("manifest"), str)
+    return is_given and resource.get("action") in _SENDS
 
 
 @dataclass(slots=True)
@@ -199,7 +218,10 @@ def _templates(ctx: PlaceContext, spec: Path) -> Iterator[Template]:
 
 
 def _kind(ctx: PlaceContext, path: Path) -> str:
-    template = ctx.editor.get(path)
+    return _kind_of(ctx.editor.get(path))
+
+
+def _kind_of(template: Any) -> str:
     kinds = (*_RUNS_CODE, *_RUNS_ARGO)
     return next((kind for kind in kinds if isinstance(template, dict) and template.get(kind) is not None), "")
 

@@ -8,7 +8,7 @@ when a kind is first looked up.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
@@ -32,9 +32,11 @@ __all__ = [
     "Words",
     "all_kinds",
     "group_of",
+    "holds_at",
     "kind_in",
     "kind_of",
     "levels_of_pods",
+    "matching",
     "may_be_run",
     "number_at",
     "one_pod",
@@ -62,6 +64,14 @@ Count: TypeAlias = Callable[[Mapping[str, Any], Path], int | None]
 """The most pods at one time of the template at a path of an object; ``None`` where the object does not tell it."""
 
 
+Others: TypeAlias = Callable[[str], Iterable[Mapping[str, Any]]]
+"""The objects of a kind among the given files."""
+
+
+Holds: TypeAlias = Callable[[Mapping[str, Any], Others], Iterator[Path]]
+"""The paths of the objects that an object holds, each a mapping or a text that is YAML; other objects may tell which."""
+
+
 class Retry(StrEnum):
     """Who makes a lost pod again."""
 
@@ -87,6 +97,7 @@ class PodPlace(NamedTuple):
 
     ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``inherits`` is the path of the holder
     whose fields hold where this one lacks them. ``at_once`` counts the pods of the template that there are at one time.
+    ``is_there``: whether the holder has pods itself, as a template of Argo that calls others has not; by default it has.
     """
 
     steps: tuple[str, ...]
@@ -95,6 +106,7 @@ class PodPlace(NamedTuple):
     job: int = 0
     inherits: tuple[str, ...] = ()
     at_once: Count | None = None
+    is_there: Callable[[Any], bool] | None = None
 
 
 class Words(NamedTuple):
@@ -129,12 +141,13 @@ class Kind(NamedTuple):
     that a cluster may serve instead. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
     ``place`` places an object; ``None``: it passes through unchanged.
 
-    ``places`` are those of its pods. ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms``
-    are its ways to go on after the end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the
-    work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label
-    ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``: it describes nodes and has no
-    pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a failure.
-    ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
+    ``places`` are those of its pods, ``holds`` those of objects of other kinds inside it. ``retry`` is who makes a lost one
+    again, ``retries`` how people write that, ``mechanisms`` are its ways to go on after the end of an attempt. ``harm`` is
+    what an interruption does, where it hurts people and not the work alone. ``is_gang``: its pods run together or not at all.
+    ``may_work``: its pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that they work.
+    ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost
+    nothing; without it, an eviction counts as a failure. ``makes_pods_later``: after some have failed, its controller waits
+    before it makes the next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -160,6 +173,7 @@ class Kind(NamedTuple):
     is_cluster_wide: bool = False
     place: PlaceObject | None = None
     places: tuple[PodPlace, ...] = ()
+    holds: Holds | None = None
     retry: Retry = Retry.OTHER
     retries: RetryFields = _NO_FIELDS
     mechanisms: tuple[Mechanism, ...] = ()
@@ -197,6 +211,11 @@ class Kind(NamedTuple):
         return f"{self.name.lower()}s"
 
     @property
+    def is_known(self) -> bool:
+        """Whether anything is known of what its objects have in them."""
+        return self.place is not None or self.places != () or self.holds is not None
+
+    @property
     def makes_trials(self) -> bool:
         """Whether it is Katib's Experiment."""
         return self.retry is Retry.TRIAL and self.makes != ()
@@ -208,10 +227,40 @@ class Kind(NamedTuple):
 
 
 def pods_at(
-    path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "", at_once: Count | None = None
+    path: str,
+    form: str = "T",
+    duty: Duty = Duty.WORKER,
+    job: int = 0,
+    inherits: str = "",
+    at_once: Count | None = None,
+    is_there: Callable[[Any], bool] | None = None,
 ) -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
-    return PodPlace(_steps(path), form, duty, job, _steps(inherits), at_once)
+    return PodPlace(_steps(path), form, duty, job, _steps(inherits), at_once, is_there)
+
+
+def holds_at(*paths: str) -> Holds:
+    """What a kind holds whose inner objects stand at these paths, whatever other objects say."""
+
+    def holds(data: Mapping[str, Any], _others: Others) -> Iterator[Path]:
+        for path in paths:
+            yield from matching(data, _steps(path))
+
+    return holds
+
+
+def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Path]:
+    """The paths of the values that a pattern leads to: ``*`` is every item of a list or every key of a mapping."""
+    if not pattern:
+        yield path
+        return
+    step, rest = pattern[0], pattern[1:]
+    if step != "*":
+        if isinstance(value, dict) and value.get(step) is not None:
+            yield from matching(value[step], rest, (*path, step))
+    elif isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from matching(child, rest, (*path, key))
 
 
 def one_pod(_data: Mapping[str, Any], _path: Path) -> int:

@@ -1,18 +1,22 @@
 """What pods an object makes: where their templates stand, how many of each there are at once, and whether they need each other.
 
-Lint and the reviews of objects ask it, so that what holds of a shared claim or of a gang holds for every kind. The facts stand in
-the records of kinds. What an object does not tell, such as the number of a loop's pods, is not known, and never guessed.
+Lint and the reviews of objects ask it, so that what holds of a shared claim or of a gang holds for every kind, also for an object
+inside another one. The facts stand in the records of kinds. What an object does not tell, such as the number of a loop's pods, is
+not known, and never guessed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import PodPlace, kind_of
-from spotwright.placing.documents import Path
+from spotwright.kinds.katib import documents_in
+from spotwright.kinds.kind import Others, PodPlace, kind_of, matching
+from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_above, template_of
+from spotwright.placing.documents import Document, Path
+from spotwright.placing.patch import value_at
 
-__all__ = ["PodGroup", "matching", "pod_groups"]
+__all__ = ["HeldObject", "PodGroup", "held_objects", "pod_groups"]
 
 
 class PodGroup(NamedTuple):
@@ -27,28 +31,63 @@ class PodGroup(NamedTuple):
     at_once: int | None
     is_gang: bool
 
+    @property
+    def spec(self) -> Path:
+        """The path of the pod spec, or of the holder that has its fields."""
+        return (*self.path, "spec") if self.place.form == "T" else self.path
 
-def pod_groups(data: Mapping[str, Any], path: Path = ()) -> Iterator[PodGroup]:
-    """The pods of an object by their templates, in the order of its record; none of a kind that is not known.
 
-    ``path`` is where the object stands, and is put before the paths.
+def pod_groups(data: Mapping[str, Any], path: Path = (), pod_paths: Sequence[Path] = ()) -> Iterator[PodGroup]:
+    """The pods of an object by their templates, in the order of its record, then those at ``pod_paths``, as users name them.
+
+    None of a kind that is not known and has no such path. ``path`` is where the object stands, and is put before the paths.
+    Objects inside it are asked by themselves: :func:`held_objects`.
     """
-    kind = kind_of(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
+    api_version, name = str(data.get("apiVersion") or ""), str(data.get("kind") or "")
+    kind, known = kind_of(api_version, name), set()
     for place in kind.places:
         for at in matching(data, place.steps):
-            at_once = None if place.at_once is None else place.at_once(data, at)
-            yield PodGroup(place, (*path, *at), at_once, kind.is_gang)
+            if place.is_there is None or place.is_there(value_at(data, at)):
+                at_once = None if place.at_once is None else place.at_once(data, at)
+                group = PodGroup(place, at, at_once, kind.is_gang)
+                known.add(group.spec)
+                yield group._replace(path=(*path, *at))
+    for spec in find_pod_specs(data, pod_paths, may_be_partial=kind.place is None) if pod_paths else ():
+        if spec not in known:
+            template = template_of(spec)
+            place = PodPlace((), "S" if template is None else "T", duty_of_named(api_version, name))
+            yield PodGroup(place, (*path, *(spec if template is None else template)), replicas_above(data, spec), False)
 
 
-def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Path]:
-    """The paths of the values that a pattern leads to: ``*`` is every item of a list or every key of a mapping."""
-    if not pattern:
-        yield path
-        return
-    step, rest = pattern[0], pattern[1:]
-    if step != "*":
-        if isinstance(value, dict) and value.get(step) is not None:
-            yield from matching(value[step], rest, (*path, step))
-    elif isinstance(value, dict | list):
-        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from matching(child, rest, (*path, key))
+class HeldObject(NamedTuple):
+    """An object inside another: where that holds it, the document that has its lines, its path there, and its fields.
+
+    ``document`` is that of the outer object, or one of its own where it stands in a text.
+    """
+
+    path: Path
+    document: Document
+    base: Path
+    value: Mapping[str, Any]
+
+
+def held_objects(
+    document: Document, base: Path, value: Mapping[str, Any], others: Others | None = None
+) -> Iterator[HeldObject]:
+    """The objects inside the object at a path of a document: a trial, a manifest in a step, the parts of an AppWrapper.
+
+    ``others`` has the objects beside it, by default none. Raises :class:`ManifestError` for a text that is no YAML.
+    """
+    holds = kind_of(str(value.get("apiVersion") or ""), str(value.get("kind") or "")).holds
+    for path in holds(value, others or _no_others) if holds is not None else ():
+        inner, at = value_at(value, path), (*base, *path)
+        if isinstance(inner, dict):
+            yield HeldObject(at, document, at, inner)
+        elif isinstance(inner, str):
+            for each in documents_in(document, at, inner):
+                if isinstance(one := each.get(()), dict):
+                    yield HeldObject(at, each, (), one)
+
+
+def _no_others(_kind: str) -> Iterable[Mapping[str, Any]]:
+    return ()

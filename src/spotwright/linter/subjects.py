@@ -8,6 +8,7 @@ may run on spot nodes, and by what: a selector, a preference, a toleration, or b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
@@ -16,8 +17,8 @@ from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
-from spotwright.kinds.kind import Kind, PodPlace, Retry, kind_of
-from spotwright.kinds.situation import PodGroup, pod_groups
+from spotwright.kinds.kind import Kind, Retry, kind_of
+from spotwright.kinds.situation import PodGroup, held_objects, pod_groups
 from spotwright.kinds.spark import selector_of
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
@@ -59,6 +60,7 @@ __all__ = [
     "shuns_spot",
     "texts_of",
     "tolerates_spot",
+    "with_inner",
 ]
 
 
@@ -95,9 +97,6 @@ def texts_of(value: Any) -> Iterator[str]:
             yield item
 
 
-_TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
-
-
 @dataclass(slots=True)
 class FileObjects:
     """The objects of a file by kind and name, the first of equal ones; and its volumes by the claims that they are kept for."""
@@ -115,6 +114,10 @@ class FileObjects:
     def __iter__(self) -> Iterator[KubeObject]:
         """Each object."""
         return iter(self.named.values())
+
+    def of_kind(self, kind: str) -> Iterator[Shape]:
+        """The fields of each object of a kind."""
+        return (one.value for one in self if one.kind == kind)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,6 +180,11 @@ class KubeObject:
         return kind_of(self.api_version, self.kind)
 
     @property
+    def may_be_mended(self) -> bool:
+        """Whether its fields can be changed where they stand: not after ``place``, nor in a text of the object around it."""
+        return not self.is_placed and (self.outer is None or self.document is self.outer.document)
+
+    @property
     def has_default_queue(self) -> bool:
         """Whether the file has the LocalQueue into which Kueue puts work of its kind and namespace that names no queue."""
         queue = self.find("LocalQueue", DEFAULT_QUEUE) if self.record.is_queued else None
@@ -210,13 +218,37 @@ class KubeObject:
 
 
 def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
-    """The objects of one document: itself, or the items of a list, and the trial of an experiment behind its experiment."""
+    """The objects of one document: itself, or the items of a list."""
     for found in _objects(document, (), document.get((), None), beside):
         beside.add(found)
         yield found
-        trial = found.get(*_TRIAL)
-        if found.record.makes_trials and isinstance(trial, dict):
-            yield KubeObject(document, found.at(*_TRIAL), trial, found, beside)
+
+
+def with_inner(outer: KubeObject) -> Iterator[KubeObject]:
+    """An object, and behind it those that it holds: the trial of an experiment, the manifest in a step, at any depth."""
+    yield outer
+    with suppress(ManifestError):  # a text that is no YAML, which place refuses: a rule says so
+        for held in held_objects(outer.document, outer.base, outer.value, outer.beside.of_kind):
+            document = held.document
+            if document.file != outer.document.file or isinstance(outer.document, _OneLine):
+                document = _OneLine.of(document, outer.document, held.path)
+            yield from with_inner(KubeObject(document, held.base, held.value, outer, outer.beside))
+
+
+class _OneLine(Document):
+    """A document in a folded or quoted text, all of whose values are at the line of that text."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, inner: Document, outer: Document, path: Path) -> Document:
+        """A document as one line of another, the line of a path there."""
+        line = outer.line(path)
+        return cls(outer.file, inner.text, inner.root, inner.start, inner.end, inner.index, line, inner.shared)
+
+    def line(self, path: Path) -> int:  # noqa: ARG002 (all are at one line)
+        """The line of the text."""
+        return self.above
 
 
 def _objects(document: Document, base: Path, value: Any, beside: FileObjects) -> Iterator[KubeObject]:
@@ -501,9 +533,9 @@ def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestEr
     """The pods of an object; an error with the line, in place of pods whose fields have another shape."""
     record = owner.record
     if owner.group == "argoproj.io":
-        yield from _argo(owner, record.places[:1], settings)
+        yield from _argo(owner, settings)
         return
-    for group in pod_groups(owner.value):
+    for group in pod_groups(owner.value, (), settings.pod_paths):
         found = _read(owner, group, record.retry, settings)
         if found is not None:
             yield found
@@ -581,7 +613,16 @@ def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Contain
 
 def _role(owner: KubeObject, path: Path) -> str:
     """The role's name: that of its item in a list, or the last key that is no word of Kubernetes."""
-    plain = {"spec", "template", "jobTemplate", "podTemplate", "taskPodTemplate", "taskRunTemplate", "podSpec"}
+    plain = {
+        "spec",
+        "template",
+        "jobTemplate",
+        "jobTargetRef",
+        "podTemplate",
+        "taskPodTemplate",
+        "taskRunTemplate",
+        "podSpec",
+    }
     if path and path[-1] == "submitterPodTemplate":
         return "submitter"
     for depth in range(len(path), 0, -1):
@@ -618,21 +659,21 @@ def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty
     return duty
 
 
-def _argo(owner: KubeObject, places: tuple[PodPlace, ...], settings: Settings) -> Iterator[Pods | ManifestError]:
+def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
     """The templates of a workflow that run pods, each with what it takes from the workflow.
 
     The template's own tolerations, affinity and node selector replace those of the workflow, they are not merged with them.
     Source: argo-workflows, ``workflow/controller/workflowpod.go``, ``addSchedulingConstraints``.
     """
-    top = places[0].steps if places else ("spec",)
+    top = owner.record.top
     workflow = owner.mapping(*top)
-    for index, template in enumerate(items_of(workflow.get("templates"))):
-        here: Path = (*top, "templates", index)
-        found = list(_argo_containers(owner, here, mapping_of(template)))
+    for group in pod_groups(owner.value):
+        here, template = group.path, owner.mapping(*group.path)
+        found = list(_argo_containers(owner, here, template))
         if not found:
             continue
         value, where = dict(template), {}
-        layers = ((here, mapping_of(template)), ((*top, "templateDefaults"), mapping_at(workflow, "templateDefaults")))
+        layers = ((here, template), ((*top, "templateDefaults"), mapping_at(workflow, "templateDefaults")))
         for name in (*_HELD, "volumes"):
             for path, layer in (*layers, (top, workflow)):
                 if layer.get(name) is not None:
@@ -646,7 +687,7 @@ def _argo(owner: KubeObject, places: tuple[PodPlace, ...], settings: Settings) -
         except ManifestError as error:
             yield error
             continue
-        role = str(mapping_of(template).get("name") or index)
+        role = _role_of_template(owner, here)
         yield Pods(
             owner.document,
             owner,
@@ -668,7 +709,16 @@ def _argo(owner: KubeObject, places: tuple[PodPlace, ...], settings: Settings) -
             tuple(found),
             where=where,
             is_placed=owner.is_placed,
+            at_once=group.at_once,
         )
+
+
+def _role_of_template(owner: KubeObject, path: Path) -> str:
+    """The name of a template of Argo; of one inside of a step, that of its template and that of the step."""
+    if path[-1] != "inline":
+        return str(owner.mapping(*path).get("name") or path[-1])
+    top = len(owner.record.top)
+    return f"{_role_of_template(owner, path[: top + 2])}/{owner.mapping(*path[:-1]).get('name') or 'inline'}"
 
 
 def _argo_containers(owner: KubeObject, here: Path, template: Shape) -> Iterator[Container]:
