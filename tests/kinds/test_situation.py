@@ -16,8 +16,8 @@ from tests.placing.placed import FILE, PREFER, SHARED, a_config, at_path
 from spotwright import config
 from spotwright.errors import InputError
 from spotwright.kinds.katib import parse_marked
-from spotwright.kinds.kind import all_kinds
-from spotwright.kinds.situation import pod_groups
+from spotwright.kinds.kind import Mount, Sharing, all_kinds
+from spotwright.kinds.situation import mounted_claims, pod_claims, pod_groups
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.linter.linting import lint_text
 from spotwright.linter.settings import settings_of
@@ -392,3 +392,84 @@ def test_pods_of_an_unknown_kind_are_named_as_not_checked_until_their_path_is_gi
     rules = {one.rule for one in lint_text(UNKNOWN, FILE, settings).findings}
     assert "affinity-without-toleration" in rules
     assert "pods-not-checked" not in rules
+
+
+VOLUMES = [
+    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
+    {"name": "none", "emptyDir": {}},
+]
+MOUNTS = [
+    {"name": "data", "mountPath": "/data", "subPath": "a"},
+    {"name": "own", "mountPath": "/own", "readOnly": True},
+]
+MOUNTED = {"containers": [{"name": "main", "volumeMounts": MOUNTS}], "volumes": VOLUMES}
+OWN = [{"metadata": {"name": "own"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+DATA, SCRATCH = ("data", Sharing.NAMED, (Mount("/data", "a"),)), ("scratch", Sharing.POD, ())
+STEP_WITH_VOLUMES = {"name": "a", "container": {"volumeMounts": MOUNTS}}
+CLAIMS: list[tuple[dict[str, Any], list[Any]]] = [
+    (of("batch/v1", "Job", {"template": {"spec": MOUNTED}}), [DATA, SCRATCH]),
+    (
+        of("apps/v1", "StatefulSet", {"template": {"spec": MOUNTED}, "volumeClaimTemplates": OWN}),
+        [DATA, SCRATCH, ("own", Sharing.POD, (Mount("/own", is_read_only=True),))],
+    ),
+    (
+        of(
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            {"volumes": VOLUMES, "volumeClaimTemplates": OWN, "templates": [STEP_WITH_VOLUMES]},
+        ),
+        [DATA, ("own", Sharing.OBJECT, (Mount("/own", is_read_only=True),))],
+    ),
+    (
+        of(
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            {"volumes": VOLUMES, "templates": [{"name": "a", "container": {}}]},
+        ),
+        [],
+    ),
+    (
+        of(
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            {
+                "volumes": [
+                    {"mountPath": "/a", "volumeClaimName": "data"},
+                    {"mountPath": "/b", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}},
+                ],
+                "tasks": [{"template": POD}],
+            },
+        ),
+        [("data", Sharing.NAMED, (Mount("/a"),)), ("volumes[1]", Sharing.OBJECT, (Mount("/b"),))],
+    ),
+    (
+        of(
+            "sparkoperator.k8s.io/v1beta2",
+            "SparkApplication",
+            {"volumes": VOLUMES, "driver": {"volumeMounts": MOUNTS}, "executor": {}},
+        ),
+        [DATA],
+    ),
+    (
+        of(
+            "tekton.dev/v1",
+            "TaskRun",
+            {"podTemplate": {}, "workspaces": [{"name": "w", "persistentVolumeClaim": {"claimName": "data"}}]},
+        ),
+        [("data", Sharing.NAMED, (Mount("/workspace/w"),))],
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "claims"), CLAIMS, ids=lambda value: value["kind"] if isinstance(value, dict) else "")
+def test_the_claims_of_pods_are_those_that_they_mount_of_each_level(data: dict[str, Any], claims: list[Any]) -> None:
+    found = [one for group in pod_groups(data) for one in pod_claims(data, group)]
+    assert [(one.name, one.sharing, one.mounts) for one in found] == claims
+    assert all(at_path(data, ".".join(map(str, one.path))) is not None for one in found)
+
+
+def test_the_claims_of_objects_inside_another_are_mounted_too() -> None:
+    inner = {**of("batch/v1", "Job", {"template": {"spec": MOUNTED}}), "kind": "Job"}
+    outer = of("workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [{"template": inner}]})
+    assert [one.name for one in mounted_claims(outer)] == ["data", "scratch"]

@@ -37,7 +37,22 @@ from spotwright.kinds.argo_steps import (
     write_deadline,
     write_retries,
 )
-from spotwright.kinds.kind import Kind, Others, PlaceObject, Reads, Retry, RetryFields, Words, matching, pods_at
+from spotwright.kinds.kind import (
+    Claim,
+    Kind,
+    Others,
+    PlaceObject,
+    Reads,
+    Retry,
+    RetryFields,
+    Sharing,
+    Words,
+    claims_in,
+    claims_made,
+    matching,
+    mounts_in,
+    pods_at,
+)
 from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -573,6 +588,20 @@ def _has_none(_defaults: Any) -> bool:
     return False
 
 
+def _claims(data: Mapping[str, Any], path: Path, *, spec: tuple[str, ...]) -> Iterator[Claim]:
+    """The claims of a workflow and of its defaults that a template mounts; a workflow makes those of its templates of claims.
+
+    Source: argo-workflows, ``workflow/controller/workflowpod.go``, ``addVolumeReferences``.
+    """
+    template = value_at(data, path)
+    own = {one.volume for one in claims_in(template, ("volumes",))}
+    mounted = {str(mount.get("name")) for mount in mounts_in(template)} - own
+    for level in ((*spec, "templateDefaults"), spec) if path != spec else ():
+        yield from (one for one in claims_in(data, (*level, "volumes")) if one.volume in mounted)
+    made = claims_made(data, (*spec, "volumeClaimTemplates"), Sharing.OBJECT)
+    yield from (one for one in made if one.volume in mounted)
+
+
 def _manifests(data: Mapping[str, Any], _others: Others, *, spec: tuple[str, ...]) -> Iterator[Path]:
     """The manifests that a workflow sends to the API server as whole objects."""
     for path in TEMPLATES:
@@ -596,6 +625,7 @@ def _kind(
             *(pods_at(f"{spec}.{path}", "H", is_there=has_pods) for path in TEMPLATES),
         ),
         holds=partial(_manifests, spec=tuple(spec.split("."))),
+        claims=partial(_claims, spec=tuple(spec.split("."))),
         mechanisms=(*_STEPS, _ARGO_TEMPLATES) if is_run else _STEPS,
         references=_references if is_run else None,
         top=tuple(spec.split(".")),

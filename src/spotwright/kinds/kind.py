@@ -23,14 +23,20 @@ from spotwright.placing.pods import Duty
 from spotwright.placing.retries import whole_number
 
 __all__ = [
+    "Claim",
     "Kind",
+    "Mount",
     "PlaceObject",
     "PodPlace",
     "Reads",
     "Retry",
     "RetryFields",
+    "Sharing",
     "Words",
     "all_kinds",
+    "claims_in",
+    "claims_made",
+    "claims_of_each",
     "group_of",
     "holds_at",
     "kind_in",
@@ -38,6 +44,7 @@ __all__ = [
     "levels_of_pods",
     "matching",
     "may_be_run",
+    "mounts_in",
     "number_at",
     "one_pod",
     "placed_kind",
@@ -70,6 +77,41 @@ Others: TypeAlias = Callable[[str], Iterable[Mapping[str, Any]]]
 
 Holds: TypeAlias = Callable[[Mapping[str, Any], Others], Iterator[Path]]
 """The paths of the objects that an object holds, each a mapping or a text that is YAML; other objects may tell which."""
+
+
+class Sharing(StrEnum):
+    """Who has the volume of a claim."""
+
+    NAMED = "named"  # whoever names the claim, in other objects too
+    OBJECT = "object"  # all pods of the object for which it is made
+    POD = "pod"  # one pod: each gets a claim of its own
+
+
+class Mount(NamedTuple):
+    """A place in a container at which it has a volume, or the ``folder`` of it; an empty folder is the whole volume."""
+
+    path: str
+    folder: str = ""
+    is_read_only: bool = False
+
+
+class Claim(NamedTuple):
+    """A PersistentVolumeClaim that pods have as a volume, by its name, or by that of the template from which it is made.
+
+    ``path`` leads to where the object names it or has its template. ``spec`` is what it asks for; empty for one that is named,
+    which is another object. ``mounts`` are the places in the containers of the pods.
+    """
+
+    name: str
+    path: Path
+    sharing: Sharing = Sharing.NAMED
+    spec: Mapping[str, Any] = {}
+    volume: str = ""
+    mounts: tuple[Mount, ...] = ()
+
+
+Claims: TypeAlias = Callable[[Mapping[str, Any], Path], Iterator[Claim]]
+"""The claims that the pods of the template at a path have beside those in their pod spec."""
 
 
 class Retry(StrEnum):
@@ -141,13 +183,13 @@ class Kind(NamedTuple):
     that a cluster may serve instead. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
     ``place`` places an object; ``None``: it passes through unchanged.
 
-    ``places`` are those of its pods, ``holds`` those of objects of other kinds inside it. ``retry`` is who makes a lost one
-    again, ``retries`` how people write that, ``mechanisms`` are its ways to go on after the end of an attempt. ``harm`` is
-    what an interruption does, where it hurts people and not the work alone. ``is_gang``: its pods run together or not at all.
-    ``may_work``: its pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that they work.
-    ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost
-    nothing; without it, an eviction counts as a failure. ``makes_pods_later``: after some have failed, its controller waits
-    before it makes the next.
+    ``places`` are those of its pods, ``holds`` those of objects of other kinds inside it. ``claims`` are those of the object.
+    ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms`` are its ways to go on after the
+    end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the work alone. ``is_gang``: its
+    pods run together or not at all. ``may_work``: its pods serve, unless the label ``spotwright.dev/role: worker`` or a policy
+    of its own says that they work. ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted`` is what an
+    eviction costs, where it may cost nothing; without it, an eviction counts as a failure. ``makes_pods_later``: after some
+    have failed, its controller waits before it makes the next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -174,6 +216,7 @@ class Kind(NamedTuple):
     place: PlaceObject | None = None
     places: tuple[PodPlace, ...] = ()
     holds: Holds | None = None
+    claims: Claims | None = None
     retry: Retry = Retry.OTHER
     retries: RetryFields = _NO_FIELDS
     mechanisms: tuple[Mechanism, ...] = ()
@@ -261,6 +304,50 @@ def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Pa
     elif isinstance(value, dict | list):
         for key, child in value.items() if isinstance(value, dict) else enumerate(value):
             yield from matching(child, rest, (*path, key))
+
+
+def claims_in(data: Any, path: Path) -> Iterator[Claim]:
+    """The claims in a list of volumes, as pods have it, at a path of an object."""
+    for index, volume in _mappings(data, path):
+        name = value_at(volume, ("persistentVolumeClaim", "claimName"))
+        own = value_at(volume, ("ephemeral", "volumeClaimTemplate", "spec"))
+        label = str(volume.get("name"))
+        if isinstance(name, str):
+            yield Claim(name, (*path, index, "persistentVolumeClaim"), volume=label)
+        elif isinstance(own, dict):
+            yield Claim(label, (*path, index, "ephemeral"), Sharing.POD, own, label)
+
+
+def claims_made(data: Any, path: Path, sharing: Sharing) -> Iterator[Claim]:
+    """The claims in a list of templates of claims (``volumeClaimTemplates``) at a path of an object."""
+    for index, template in _mappings(data, path):
+        name, spec = str(value_at(template, ("metadata", "name"))), template.get("spec")
+        yield Claim(name, (*path, index), sharing, spec if isinstance(spec, dict) else {}, name)
+
+
+def mounts_in(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The mounts of volumes in containers, anywhere in a pod spec or what holds its fields."""
+    if isinstance(value, dict):
+        mounts = value.get("volumeMounts")
+        yield from (one for one in (mounts if isinstance(mounts, list) else ()) if isinstance(one, dict))
+        value = list(value.values())
+    for one in value if isinstance(value, list) else ():
+        if isinstance(one, dict | list):
+            yield from mounts_in(one)
+
+
+def claims_of_each(path: str) -> Claims:
+    """What each pod of a kind gets that has templates of claims at this path."""
+
+    def claims(data: Mapping[str, Any], _pods: Path) -> Iterator[Claim]:
+        yield from claims_made(data, _steps(path), Sharing.POD)
+
+    return claims
+
+
+def _mappings(data: Any, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    items = value_at(data, path)
+    return ((index, one) for index, one in enumerate(items if isinstance(items, list) else ()) if isinstance(one, dict))
 
 
 def one_pod(_data: Mapping[str, Any], _path: Path) -> int:

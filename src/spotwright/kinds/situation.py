@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.kinds.katib import documents_in
-from spotwright.kinds.kind import Others, PodPlace, kind_of, matching
+from spotwright.kinds.kind import Claim, Mount, Others, PodPlace, claims_in, kind_of, matching, mounts_in
 from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_above, template_of
 from spotwright.placing.documents import Document, Path
-from spotwright.placing.patch import value_at
+from spotwright.placing.patch import data_document, value_at
 
-__all__ = ["HeldObject", "PodGroup", "held_objects", "pod_groups"]
+__all__ = ["HeldObject", "PodGroup", "held_objects", "mounted_claims", "pod_claims", "pod_groups"]
 
 
 class PodGroup(NamedTuple):
@@ -37,11 +37,10 @@ class PodGroup(NamedTuple):
         return (*self.path, "spec") if self.place.form == "T" else self.path
 
 
-def pod_groups(data: Mapping[str, Any], path: Path = (), pod_paths: Sequence[Path] = ()) -> Iterator[PodGroup]:
+def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Iterator[PodGroup]:
     """The pods of an object by their templates, in the order of its record, then those at ``pod_paths``, as users name them.
 
-    None of a kind that is not known and has no such path. ``path`` is where the object stands, and is put before the paths.
-    Objects inside it are asked by themselves: :func:`held_objects`.
+    None of a kind that is not known and has no such path. Objects inside it are asked by themselves: :func:`held_objects`.
     """
     api_version, name = str(data.get("apiVersion") or ""), str(data.get("kind") or "")
     kind, known = kind_of(api_version, name), set()
@@ -51,12 +50,43 @@ def pod_groups(data: Mapping[str, Any], path: Path = (), pod_paths: Sequence[Pat
                 at_once = None if place.at_once is None else place.at_once(data, at)
                 group = PodGroup(place, at, at_once, kind.is_gang)
                 known.add(group.spec)
-                yield group._replace(path=(*path, *at))
+                yield group
     for spec in find_pod_specs(data, pod_paths, may_be_partial=kind.place is None) if pod_paths else ():
         if spec not in known:
             template = template_of(spec)
             place = PodPlace((), "S" if template is None else "T", duty_of_named(api_version, name))
-            yield PodGroup(place, (*path, *(spec if template is None else template)), replicas_above(data, spec), False)
+            yield PodGroup(place, spec if template is None else template, replicas_above(data, spec), False)
+
+
+def pod_claims(data: Mapping[str, Any], group: PodGroup) -> list[Claim]:
+    """The claims that the pods of a group have as volumes, with the places at which their containers mount them.
+
+    Whether the claim is there, and how it may be mounted, another object tells where the claim is named.
+    """
+    kind = kind_of(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
+    of_object = kind.claims(data, group.path) if kind.claims is not None else ()
+    mounts = list(mounts_in(value_at(data, group.spec)))
+    claims = [*claims_in(data, (*group.spec, "volumes")), *of_object]
+    return [one if one.mounts else one._replace(mounts=tuple(_mounts(mounts, one.volume))) for one in claims]
+
+
+def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]:
+    for one in mounts:
+        if one.get("name") == volume:
+            folder = one.get("subPath") or one.get("subPathExpr") or ""
+            yield Mount(str(one.get("mountPath")), str(folder), one.get("readOnly") is True)
+
+
+def mounted_claims(data: Mapping[str, Any]) -> Iterator[Claim]:
+    """The claims that pods of an object have, and those of the objects that it holds."""
+    return _mounted(data_document(data, ""), (), data)
+
+
+def _mounted(document: Document, base: Path, value: Mapping[str, Any]) -> Iterator[Claim]:
+    for group in pod_groups(value):
+        yield from pod_claims(value, group)
+    for held in held_objects(document, base, value):
+        yield from _mounted(held.document, held.base, held.value)
 
 
 class HeldObject(NamedTuple):

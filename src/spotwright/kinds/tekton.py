@@ -29,12 +29,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Reads, RetryFields, one_pod, pods_at
+from spotwright.kinds.kind import Claim, Kind, Mount, Reads, RetryFields, Sharing, one_pod, pods_at
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.environment import AttemptIdentity, attempt_variables
 from spotwright.placing.merging import place_merged, write
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import METADATA, POD, TEXT, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, add_shields
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
@@ -345,10 +346,21 @@ def _settle_retries(ctx: PlaceContext, at: Path | None, placed: Placed) -> None:
 
 def _has_volumes(ctx: PlaceContext) -> bool:
     """Whether tasks may share a volume, so that the affinity assistant brings them to one node."""
-    spaces = ctx.get("spec", "workspaces") or ()
-    return any(
-        isinstance(one, dict) and {"persistentVolumeClaim", "volumeClaimTemplate"} & one.keys() for one in spaces
-    )
+    return any(True for _ in _claims(ctx.get(), ()))
+
+
+def _claims(data: Mapping[str, Any], _path: Path) -> Iterator[Claim]:
+    """The claims of a run's workspaces: those that it names, and those that are made for it, which all its tasks share."""
+    spaces = value_at(data, ("spec", "workspaces"))
+    for index, space in enumerate(spaces if isinstance(spaces, list) else ()):
+        at, name = ("spec", "workspaces", index), value_at(space, ("persistentVolumeClaim", "claimName"))
+        mount = Mount(f"/workspace/{value_at(space, ('name',))}", str(value_at(space, ("subPath",)) or ""))
+        if value_at(space, ("persistentVolumeClaim",)) is not None:
+            yield Claim(str(name), (*at, "persistentVolumeClaim"), mounts=(mount,))
+        elif value_at(space, ("volumeClaimTemplate",)) is not None:
+            own = value_at(space, ("volumeClaimTemplate", "spec"))
+            spec = own if isinstance(own, dict) else {}
+            yield Claim(str(space.get("name")), (*at, "volumeClaimTemplate"), Sharing.OBJECT, spec, mounts=(mount,))
 
 
 def _is_required(placed: Placed) -> bool:
@@ -432,6 +444,7 @@ KINDS = (
             pods_at("spec.podTemplate", "H"),  # of v1beta1
             pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", inherits="spec.podTemplate"),
         ),
+        claims=_claims,
         makes=("TaskRun",),
         top=("spec", "pipelineSpec"),
         page="tekton",
@@ -443,6 +456,7 @@ KINDS = (
         leaves_pods=True,
         place=_place_task_run,
         places=(pods_at("spec.podTemplate", "H", at_once=one_pod),),
+        claims=_claims,
         retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
     ),
     _kind(name="Pipeline", may_change=True, place=_place_pipeline, retries=_retries("spec")),

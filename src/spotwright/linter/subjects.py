@@ -17,8 +17,8 @@ from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
-from spotwright.kinds.kind import Kind, Retry, kind_of
-from spotwright.kinds.situation import PodGroup, held_objects, pod_groups
+from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
+from spotwright.kinds.situation import PodGroup, held_objects, pod_claims, pod_groups
 from spotwright.kinds.spark import selector_of
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
@@ -398,7 +398,8 @@ class Pods:
 
     ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
     ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``at_once`` is that of
-    :class:`~spotwright.kinds.situation.PodGroup`.
+    :class:`~spotwright.kinds.situation.PodGroup`, ``claims`` those of :func:`~spotwright.kinds.situation.pod_claims`, with paths
+    from the owner.
     """
 
     document: Source
@@ -418,6 +419,7 @@ class Pods:
     where: Mapping[str, Path] | None = None
     is_placed: bool = False
     at_once: int | None = None
+    claims: tuple[Claim, ...] = ()
 
     @property
     def are_several(self) -> bool:
@@ -535,7 +537,7 @@ def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestEr
     if owner.group == "argoproj.io":
         yield from _argo(owner, settings)
         return
-    for group in pod_groups(owner.value, (), settings.pod_paths):
+    for group in pod_groups(owner.value, settings.pod_paths):
         found = _read(owner, group, record.retry, settings)
         if found is not None:
             yield found
@@ -580,6 +582,7 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         moved or None,
         is_placed=owner.is_placed,
         at_once=group.at_once,
+        claims=tuple(pod_claims(owner.value, group)),
     )
 
 
@@ -710,6 +713,7 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             where=where,
             is_placed=owner.is_placed,
             at_once=group.at_once,
+            claims=tuple(pod_claims(owner.value, group)),
         )
 
 

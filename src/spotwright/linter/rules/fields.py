@@ -400,7 +400,7 @@ def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
 
 def _unknown_kind(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Pods of a kind of which nothing is known, so that no rule has looked at them."""
-    if subject.record.is_known or any(True for _ in pod_groups(subject.value, (), settings.pod_paths)):
+    if subject.record.is_known or any(True for _ in pod_groups(subject.value, settings.pod_paths)):
         return
     for path in likely_pods(subject.value) if subject.kind and subject.api_version else ():
         text = f"{subject.label} ({subject.api_version}): its kind is not known, so its pods were not checked"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds.label_values import RENAMED
 from spotwright.clouds.providers import ZONE, is_accelerator, labels_by_zone
-from spotwright.kinds.kind import Retry
+from spotwright.kinds.kind import Retry, Sharing
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.rules.selectors import excluding
 from spotwright.linter.settings import Settings
@@ -55,14 +55,12 @@ _NODE_LOCAL = {"emptyDir": "an emptyDir, which goes with the pod", "hostPath": "
 _MOUNTS_LIKELY = re.compile(r"^/(?:$|proc|sys|dev)")
 
 
-_BY_NAME = ("persistentVolumeClaim", "volumeClaimName")  # claims that others may mount too
-
-
 class _Claim(NamedTuple):
     """A claim that pods mount: where, its name, and what it asks for, as far as the file has it."""
 
     path: Path
     name: str
+    sharing: Sharing
     spec: Shape
 
     @property
@@ -81,23 +79,11 @@ def _claims(pods: Pods) -> Iterator[_Claim]:
     owner = pods.owner
     if owner is None:
         return
-    for path, volume in pods.volumes:
-        name = mapping_of(volume.get("persistentVolumeClaim")).get("claimName")
-        claim = owner.find("PersistentVolumeClaim", name) if isinstance(name, str) else None
-        if claim is not None:
-            yield _Claim((*path, "persistentVolumeClaim"), claim.name, claim.mapping("spec"))
-        inline = mapping_at(volume, "ephemeral", "volumeClaimTemplate", "spec")
-        if inline:
-            yield _Claim((*path, "ephemeral"), str(volume.get("name")), inline)
-    for top in (("spec",), ("spec", "workflowSpec")):
-        for index, template in enumerate(owner.items(*top, "volumeClaimTemplates")):
-            name = str(mapping_at(template, "metadata").get("name"))
-            yield _Claim(owner.at(*top, "volumeClaimTemplates", index), name, mapping_at(template, "spec"))
-    for index, volume in enumerate(owner.items("spec", "volumes") if owner.group == "batch.volcano.sh" else ()):
-        name = mapping_of(volume).get("volumeClaimName")  # of a Job of Volcano, whose tasks all mount it
-        claim = owner.find("PersistentVolumeClaim", name) if isinstance(name, str) else None
-        if claim is not None:
-            yield _Claim(owner.at("spec", "volumes", index, "volumeClaimName"), claim.name, claim.mapping("spec"))
+    for one in pods.claims:
+        named = owner.find("PersistentVolumeClaim", one.name) if one.sharing is Sharing.NAMED else None
+        spec = one.spec if named is None else named.mapping("spec")
+        if named is not None or spec:
+            yield _Claim(owner.at(*one.path), one.name, one.sharing, spec)
 
 
 def _volume_of(pods: Pods, claim: _Claim) -> KubeObject | None:
@@ -117,7 +103,7 @@ def _zonal(pods: Pods, settings: Settings) -> Iterator[Problem]:
             if name in volume:
                 yield Problem((*path, name), f"{pods.label} mounts {words}, which exists in one zone")
     for claim in _claims(pods):
-        if claim.is_of_one_node and claim.path[-1] in _BY_NAME:
+        if claim.is_of_one_node and claim.sharing is Sharing.NAMED:
             text = (
                 f"{pods.label} mounts the claim {claim.name}, whose volume one node at a time can have (ReadWriteOnce)"
             )
@@ -222,7 +208,7 @@ def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Proble
     users: dict[str, list[tuple[Pods, _Claim]]] = {}
     for one in pods:
         for claim in _claims(one):
-            if claim.is_of_one_node and claim.path[-1] in _BY_NAME:
+            if claim.is_of_one_node and claim.sharing is not Sharing.POD:
                 users.setdefault(claim.name, []).append((one, claim))
     for name, found in users.items():
         claim = found[0][1]
