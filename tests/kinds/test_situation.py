@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests import plain_yaml
 from tests.linter.linting import found_in
 from tests.placing.placed import FILE, PREFER, SHARED, a_config, at_path
@@ -17,7 +20,7 @@ from spotwright import config
 from spotwright.errors import InputError
 from spotwright.kinds.katib import parse_marked
 from spotwright.kinds.kind import Mount, Sharing, all_kinds
-from spotwright.kinds.situation import mounted_claims, pod_claims, pod_groups
+from spotwright.kinds.situation import mounted_claims, pod_claims, pod_groups, run_together
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.linter.linting import lint_text
 from spotwright.linter.settings import settings_of
@@ -215,9 +218,45 @@ def test_a_claim_of_one_pod_is_too_few_for_the_workers_of_every_kind() -> None:
             {"leaderWorkerTemplate": {"size": 3, "workerTemplate": template}},
         ),
         of("ray.io/v1", "RayCluster", {"workerGroupSpecs": [{"groupName": "w", "replicas": 2, "template": template}]}),
+        a_step_with_claim(pod["volumes"], [[A_LOOP]]),
+        a_step_with_claim(pod["volumes"], [[step("1"), step("2")]]),
+        of("keda.sh/v1alpha1", "ScaledJob", {"jobTargetRef": {"template": template}}),
+        of(
+            "workload.codeflare.dev/v1beta2",
+            "AppWrapper",
+            {"components": [{"template": of("batch/v1", "Job", {"parallelism": 2, "template": template})}]},
+        ),
     ):
         found = found_in(CLAIM + plain_yaml.dump_all([data]))
         assert "claim-of-one-node-shared" in {one.rule for one in found}, data["kind"]
+
+
+def a_step_with_claim(volumes: Any, steps: Any) -> dict[str, Any]:
+    work = {"name": "a", "container": {"image": "i", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}}
+    return a_workflow({}, volumes=volumes, templates=[{"name": "main", "steps": steps}, work])
+
+
+def test_steps_that_follow_each_other_may_have_one_claim() -> None:
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    found = found_in(CLAIM + plain_yaml.dump_all([a_step_with_claim(volumes, [[step("1")], [step("2")]])]))
+    assert "claim-of-one-node-shared" not in {one.rule for one in found}
+
+
+@given(st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=7))
+def test_of_tasks_as_many_are_there_at_one_time_as_none_of_which_waits_for_another(after: list[set[int]]) -> None:
+    needs = {index: {one for one in some if one < index} for index, some in enumerate(after)}
+    for some in needs.values():  # in the order of the list, so that what a task waits for is whole already
+        some |= {far for one in some for far in needs[one]}
+    tasks = [
+        step(str(index), dependencies=[str(one) for one in some if one < index]) for index, some in enumerate(after)
+    ]
+    group, _ = pod_groups(a_workflow({"dag": {"tasks": tasks}}))
+
+    def are_free(some: tuple[int, ...]) -> bool:
+        return all(a not in needs[b] and b not in needs[a] for a, b in combinations(some, 2))
+
+    sizes = [size for size in range(1, len(after) + 1) if any(map(are_free, combinations(needs, size)))]
+    assert group.at_once == max(sizes)
 
 
 @pytest.mark.parametrize(
@@ -230,8 +269,11 @@ def test_an_object_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> Non
             {"template": odd},
             {"replicatedJobs": [odd]},
             {"template": {"spec": {"replicatedJobs": [{"template": odd}]}}},
+            {"templates": [odd, {"steps": odd}, {"steps": [odd]}, {"dag": {"tasks": odd}}], "entrypoint": odd},
+            {"pipelineSpec": {"tasks": odd}, "taskRunSpecs": odd, "workspaces": odd, "volumes": odd},
+            {"tasks": [{"template": odd}], "volumes": [odd], "parallelism": odd, "hooks": odd},
         ):
-            list(pod_groups({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec}))
+            list(mounted_claims({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec}))
 
 
 FIELDS = {"affinity", "terminationGracePeriodSeconds", "tolerations"}
@@ -473,3 +515,118 @@ def test_the_claims_of_objects_inside_another_are_mounted_too() -> None:
     inner = {**of("batch/v1", "Job", {"template": {"spec": MOUNTED}}), "kind": "Job"}
     outer = of("workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [{"template": inner}]})
     assert [one.name for one in mounted_claims(outer)] == ["data", "scratch"]
+
+
+def a_workflow(main: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A workflow whose entrypoint is ``main``, with two templates of one container each."""
+    steps = [{"name": name, "container": {}} for name in ("a", "b")]
+    return of(
+        "argoproj.io/v1alpha1",
+        "Workflow",
+        {"entrypoint": "main", "templates": [{"name": "main", **main}, *steps], **spec},
+    )
+
+
+def step(name: str, template: str = "a", **more: Any) -> dict[str, Any]:
+    return {"name": name, "template": template, **more}
+
+
+A_LOOP = step("1", withItems=[1, 2, 3])
+WORKFLOWS: dict[str, tuple[dict[str, Any], list[int | None], bool | None]] = {
+    "steps beside each other": (a_workflow({"steps": [[step("1"), step("2", "b")]]}), [1, 1], True),
+    "steps one after the other": (a_workflow({"steps": [[step("1")], [step("2", "b")]]}), [1, 1], False),
+    "the same template twice": (a_workflow({"steps": [[step("1"), step("2")], [step("3", "b")]]}), [2, 1], False),
+    "one after the other": (a_workflow({"steps": [[step("1")], [step("2")]]}), [1, None], None),
+    "a loop": (a_workflow({"steps": [[A_LOOP, step("2", "b")]]}), [3, 1], True),
+    "a loop with a limit": (a_workflow({"parallelism": 2, "steps": [[A_LOOP]]}), [2, None], None),
+    "a loop one by one": (a_workflow({"parallelism": 1, "steps": [[A_LOOP, step("2", "b")]]}), [1, 1], False),
+    "a limit of the workflow": (a_workflow({"steps": [[A_LOOP, step("2", "b")]]}, parallelism=2), [2, 1], True),
+    "a workflow one by one": (a_workflow({"steps": [[A_LOOP, step("2", "b")]]}, parallelism=1), [1, 1], False),
+    "items of the run": (a_workflow({"steps": [[step("1", withParam="{{x}}"), step("2", "b")]]}), [None, 1], True),
+    "a sequence": (a_workflow({"steps": [[step("1", withSequence={"count": "4"})]]}), [4, None], None),
+    "a sequence of the run": (a_workflow({"steps": [[step("1", withSequence={"end": "{{n}}"})]]}), [None, None], None),
+    "tasks": (
+        a_workflow(
+            {"dag": {"tasks": [step("1"), step("2", dependencies=["1"]), step("3", "b", depends="2 || 1.Failed")]}}
+        ),
+        [1, 1],
+        False,
+    ),
+    "tasks beside each other": (
+        a_workflow({"dag": {"tasks": [step("1"), step("2", depends="1"), step("3", "b", depends="1")]}}),
+        [1, 1],
+        True,
+    ),
+    "of four tasks": (
+        a_workflow(
+            {"dag": {"tasks": [step("1"), step("2", depends="1"), step("3", depends="1"), step("4", depends="2 && 3")]}}
+        ),
+        [2, None],
+        None,
+    ),
+    "branches": (a_workflow({"steps": [[step("1", when="x"), step("2", "b", when="!x")]]}), [1, 1], None),
+    "an exit handler": (a_workflow({"steps": [[step("1")]]}, onExit="b"), [1, 1], False),
+    "a hook": (a_workflow({"steps": [[step("1", hooks={"exit": {"template": "b"}})]]}), [1, None], None),
+    "a workflow that calls itself": (a_workflow({"steps": [[step("1"), step("2", "main")]]}), [None, None], None),
+    "no entrypoint": (a_workflow({"steps": [[step("1")]]}, entrypoint="{{x}}"), [None, None], None),
+    "iterations of two steps": (
+        a_workflow(
+            {"steps": [[step("all", "each", withItems=[1, 2])]]},
+            templates=[
+                {"name": "main", "steps": [[step("all", "each", withItems=[1, 2])]]},
+                {"name": "a", "container": {}},
+                {"name": "b", "container": {}},
+                {"name": "each", "steps": [[step("1")], [step("2", "b")], [step("3")]]},
+            ],
+        ),
+        [2, 2],
+        True,
+    ),
+    "a daemon": (
+        a_workflow(
+            {},
+            templates=[
+                {"name": "main", "steps": [[step("1")], [step("2", "b")]]},
+                {"name": "a", "daemon": True, "container": {}},
+                {"name": "b", "container": {}},
+            ],
+        ),
+        [1, 1],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_steps_are_there_at_one_time_unless_they_follow_each_other(name: str) -> None:
+    data, counts, together = WORKFLOWS[name]
+    one, other = pod_groups(data)
+    assert [one.at_once, other.at_once] == counts
+    assert run_together(one, other) is together
+    assert run_together(other, one) is together
+
+
+def test_replicated_jobs_that_wait_for_the_completion_of_others_are_not_there_with_them() -> None:
+    after = {"dependsOn": [{"name": "l", "status": "Complete"}]}
+    jobs: list[dict[str, Any]] = [
+        {"name": "l", "template": a_job()},
+        {"name": "w", "template": a_job(), **after},
+        {"name": "x", "template": a_job()},
+    ]
+    first, second, third = pod_groups(of("jobset.x-k8s.io/v1alpha2", "JobSet", a_set(*jobs)))
+    assert run_together(first, second) is False
+    assert run_together(second, third) is True
+
+
+def test_tasks_of_a_pipeline_run_are_there_at_one_time_unless_they_follow_each_other() -> None:
+    matrix = {"params": [{"name": name, "value": ["1", "2"]} for name in ("x", "y")]}
+    tasks = [
+        {"name": "a"},
+        {"name": "b", "runAfter": ["a"], "matrix": matrix},
+        {"name": "c", "params": [{"name": "x", "value": "$(tasks.b.results.y)"}]},
+    ]
+    own: list[Any] = [{"pipelineTaskName": name, "podTemplate": {"nodeSelector": {}}} for name in ("b", "c")]
+    spec = {"taskRunTemplate": {"podTemplate": {"x": 1}}, "taskRunSpecs": own, "pipelineSpec": {"tasks": tasks}}
+    first, second, third = pod_groups(of("tekton.dev/v1", "PipelineRun", spec))
+    assert [one.at_once for one in (first, second, third)] == [1, 4, 1]
+    assert {run_together(a, b) for a, b in ((first, second), (second, third), (first, third))} == {False}

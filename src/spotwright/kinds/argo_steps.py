@@ -50,6 +50,7 @@ __all__ = [
     "effective",
     "from_attempt",
     "has_pods",
+    "hooked",
     "own_retries",
     "read_patch",
     "sends_object",
@@ -235,11 +236,11 @@ def _reason(ctx: PlaceContext, path: Path, kind: str) -> str:
 def _exit_handlers(ctx: PlaceContext, spec: Path) -> set[str]:
     """The names of the templates that exit handlers and lifecycle hooks run, and of all templates that those call."""
     callees: dict[str, set[str]] = {}
-    begin = {str(ctx.editor.get((*spec, "onExit")))} | _hooked(ctx.editor.get((*spec, "hooks")))
+    begin = {str(ctx.editor.get((*spec, "onExit")))} | hooked(ctx.editor.get((*spec, "hooks")))
     for call in walk_calls(ctx, spec):
         caller = str(ctx.editor.get((*call.caller, "name")))
         callees.setdefault(caller, set()).add(str(call.step.get("template")))
-        begin |= {str(call.step.get("onExit"))} | _hooked(call.step.get("hooks"))
+        begin |= {str(call.step.get("onExit"))} | hooked(call.step.get("hooks"))
     reached: set[str] = set()
     while begin:
         name = begin.pop()
@@ -249,7 +250,8 @@ def _exit_handlers(ctx: PlaceContext, spec: Path) -> set[str]:
     return reached
 
 
-def _hooked(hooks: Any) -> set[str]:
+def hooked(hooks: Any) -> set[str]:
+    """The names of the templates that lifecycle hooks run."""
     values = hooks.values() if isinstance(hooks, dict) else ()
     return {str(hook.get("template")) for hook in values if isinstance(hook, dict)}
 

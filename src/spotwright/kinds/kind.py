@@ -23,17 +23,22 @@ from spotwright.placing.pods import Duty
 from spotwright.placing.retries import whole_number
 
 __all__ = [
+    "Call",
     "Claim",
+    "Count",
     "Kind",
     "Mount",
+    "Order",
     "PlaceObject",
     "PodPlace",
     "Reads",
     "Retry",
     "RetryFields",
+    "Run",
     "Sharing",
     "Words",
     "all_kinds",
+    "calls_after",
     "claims_in",
     "claims_made",
     "claims_of_each",
@@ -110,6 +115,40 @@ class Claim(NamedTuple):
     mounts: tuple[Mount, ...] = ()
 
 
+class Call(NamedTuple):
+    """A step on the way to pods: a task of a DAG, a step, a replicated job. ``where`` is the list in which it has its ``name``.
+
+    ``after`` are the names in that list which have ended before it begins. ``is_conditional``: it may not run at all. ``times``
+    is how often it runs at one time; ``None``: the object does not tell it.
+    """
+
+    where: Path
+    name: str
+    after: frozenset[str] = frozenset()
+    is_conditional: bool = False
+    times: int | None = 1
+
+
+class Run(NamedTuple):
+    """One way by which an object comes to pods of a template: the calls, outermost first.
+
+    ``times`` is how many pods it makes at one time, in all iterations of loops; ``None``: the object does not tell it.
+    """
+
+    calls: tuple[Call, ...]
+    times: int | None
+
+
+class Order(NamedTuple):
+    """In what order an object makes its pods: the runs of each template by its path, none where that is not known.
+
+    ``limit`` is the most pods of the object at one time; ``None`` without a limit.
+    """
+
+    runs: Mapping[Path, Sequence[Run]]
+    limit: int | None = None
+
+
 Claims: TypeAlias = Callable[[Mapping[str, Any], Path], Iterator[Claim]]
 """The claims that the pods of the template at a path have beside those in their pod spec."""
 
@@ -183,13 +222,14 @@ class Kind(NamedTuple):
     that a cluster may serve instead. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
     ``place`` places an object; ``None``: it passes through unchanged.
 
-    ``places`` are those of its pods, ``holds`` those of objects of other kinds inside it. ``claims`` are those of the object.
-    ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms`` are its ways to go on after the
-    end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the work alone. ``is_gang``: its
-    pods run together or not at all. ``may_work``: its pods serve, unless the label ``spotwright.dev/role: worker`` or a policy
-    of its own says that they work. ``is_of_nodes``: it describes nodes and has no pods. ``why_not_evicted`` is what an
-    eviction costs, where it may cost nothing; without it, an eviction counts as a failure. ``makes_pods_later``: after some
-    have failed, its controller waits before it makes the next.
+    ``places`` are those of its pods, ``holds`` those of objects of other kinds inside it. ``claims`` are those of the object,
+    ``order`` is that of its pods; without it all are there at one time. ``retry`` is who makes a lost one again, ``retries``
+    how people write that, ``mechanisms`` are its ways to go on after the end of an attempt. ``harm`` is what an interruption
+    does, where it hurts people and not the work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its
+    pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``:
+    it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it,
+    an eviction counts as a failure. ``makes_pods_later``: after some have failed, its controller waits before it makes the
+    next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -217,6 +257,7 @@ class Kind(NamedTuple):
     places: tuple[PodPlace, ...] = ()
     holds: Holds | None = None
     claims: Claims | None = None
+    order: Callable[[Mapping[str, Any]], Order] | None = None
     retry: Retry = Retry.OTHER
     retries: RetryFields = _NO_FIELDS
     mechanisms: tuple[Mechanism, ...] = ()
@@ -304,6 +345,23 @@ def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Pa
     elif isinstance(value, dict | list):
         for key, child in value.items() if isinstance(value, dict) else enumerate(value):
             yield from matching(child, rest, (*path, key))
+
+
+def calls_after(
+    where: Path, after: Mapping[str, Iterable[str]], stay: Iterable[str] = (), conditional: Iterable[str] = ()
+) -> dict[str, Call]:
+    """The calls of a list by their names, each behind all before it. ``stay`` are those that do not end by themselves."""
+    calls = {}
+    for name in after:
+        before: set[str] = set()
+        waiting = list(after[name])
+        while waiting:
+            one = waiting.pop()
+            if one in after and one not in before:
+                before.add(one)
+                waiting += after[one]
+        calls[name] = Call(where, name, frozenset(before - set(stay) - {name}), name in set(conditional))
+    return calls
 
 
 def claims_in(data: Any, path: Path) -> Iterator[Claim]:

@@ -8,28 +8,32 @@ not known, and never guessed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from spotwright.kinds.katib import documents_in
-from spotwright.kinds.kind import Claim, Mount, Others, PodPlace, claims_in, kind_of, matching, mounts_in
+from spotwright.kinds.kind import Claim, Mount, Others, PodPlace, Run, claims_in, kind_of, matching, mounts_in, product
 from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_above, template_of
 from spotwright.placing.documents import Document, Path
 from spotwright.placing.patch import data_document, value_at
 
-__all__ = ["HeldObject", "PodGroup", "held_objects", "mounted_claims", "pod_claims", "pod_groups"]
+__all__ = ["HeldObject", "PodGroup", "held_objects", "mounted_claims", "pod_claims", "pod_groups", "run_together"]
 
 
 class PodGroup(NamedTuple):
     """The pods of one template. ``path`` leads to the template or the holder, as ``place.form`` says.
 
     ``at_once`` is the most pods that there are at one time; ``None``: the object does not tell it. ``is_gang``: they and the
-    other groups of the object run together or not at all.
+    other groups of the object run together or not at all. ``runs`` are the ways by which the object comes to them, none
+    where that is not known. ``limit`` is the most pods of the object at one time, if it has a limit.
     """
 
     place: PodPlace
     path: Path
     at_once: int | None
-    is_gang: bool
+    is_gang: bool = False
+    runs: tuple[Run, ...] = ()
+    limit: int | None = None
 
     @property
     def spec(self) -> Path:
@@ -44,18 +48,81 @@ def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Itera
     """
     api_version, name = str(data.get("apiVersion") or ""), str(data.get("kind") or "")
     kind, known = kind_of(api_version, name), set()
+    order = kind.order(data) if kind.order is not None else None
     for place in kind.places:
         for at in matching(data, place.steps):
             if place.is_there is None or place.is_there(value_at(data, at)):
                 at_once = None if place.at_once is None else place.at_once(data, at)
-                group = PodGroup(place, at, at_once, kind.is_gang)
+                runs = (Run((), at_once),) if order is None else tuple(order.runs.get(at, ()))
+                limit = None if order is None else order.limit
+                group = PodGroup(place, at, _most(runs, limit), kind.is_gang, runs, limit)
                 known.add(group.spec)
                 yield group
     for spec in find_pod_specs(data, pod_paths, may_be_partial=kind.place is None) if pod_paths else ():
         if spec not in known:
             template = template_of(spec)
             place = PodPlace((), "S" if template is None else "T", duty_of_named(api_version, name))
-            yield PodGroup(place, spec if template is None else template, replicas_above(data, spec), False)
+            at_once = replicas_above(data, spec)
+            yield PodGroup(place, spec if template is None else template, at_once, runs=(Run((), at_once),))
+
+
+def run_together(one: PodGroup, other: PodGroup) -> bool | None:
+    """Whether there are pods of two groups of an object at one time; ``None``: the object does not tell it."""
+    if not one.runs or not other.runs:
+        return None
+    if 1 in (one.limit, other.limit):
+        return False
+    found = {_meet(a, b, across=True) for a in one.runs for b in other.runs}
+    return True if True in found else None if None in found else False
+
+
+def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
+    """Whether two runs are there at one time: they are not where the first calls in which they differ follow each other.
+
+    ``across``: or in two iterations of a loop around both.
+    """
+    pairs = list(zip(one.calls, other.calls, strict=False))
+    same = next((depth for depth, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    if same == len(pairs):
+        return True
+    a, b = pairs[same]
+    if a.where != b.where:
+        return None
+    if a.name in b.after or b.name in a.after:
+        around = product(*(call.times for call in one.calls[:same])) if across else 1
+        return None if around is None else around > 1
+    return None if a.is_conditional and b.is_conditional else True
+
+
+_MOST_COMPARED = 12  # runs of one template, of which every choice is looked at
+
+
+def _most(runs: Sequence[Run], limit: int | None) -> int | None:
+    """The most pods of these runs at one time; ``None`` where it is not known."""
+    if not runs or any(run.times is None for run in runs):
+        return None
+    meet = {(a, b): _meet(runs[a], runs[b]) for a, b in combinations(range(len(runs)), 2)}
+    times = [run.times or 0 for run in runs]
+    if None in meet.values():
+        return None
+    if False not in meet.values():
+        most = sum(times)
+    elif True not in meet.values():
+        most = max(times)
+    elif len(runs) > _MOST_COMPARED:
+        return None
+    else:
+        most = _heaviest(list(range(len(runs))), times, meet)
+    return most if limit is None else min(most, limit)
+
+
+def _heaviest(among: Sequence[int], times: Sequence[int], meet: Mapping[tuple[int, int], bool | None]) -> int:
+    """The most pods of runs of which every two meet."""
+    if not among:
+        return 0
+    first, rest = among[0], among[1:]
+    beside = [one for one in rest if meet[first, one]]
+    return max(_heaviest(rest, times, meet), times[first] + _heaviest(beside, times, meet))
 
 
 def pod_claims(data: Mapping[str, Any], group: PodGroup) -> list[Claim]:

@@ -24,12 +24,28 @@ documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import Claim, Kind, Mount, Reads, RetryFields, Sharing, one_pod, pods_at
+from spotwright.kinds.kind import (
+    Claim,
+    Kind,
+    Mount,
+    Order,
+    Reads,
+    RetryFields,
+    Run,
+    Sharing,
+    calls_after,
+    one_pod,
+    pods_at,
+    product,
+)
+from spotwright.kube.object_fields import mappings
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
@@ -407,6 +423,55 @@ def _place_pipeline(ctx: PlaceContext) -> None:
             _settle_retries(ctx, task.at, placed)
 
 
+def _order(data: Mapping[str, Any]) -> Order:
+    """The tasks of a run's own pipeline by the pod template that they have; not known where the pipeline is another object.
+
+    A task follows those that it names in ``runAfter`` and those whose results it takes, the last ones follow all. Source:
+    Tekton's documentation, "Pipelines" ("Configuring the Task execution order", "Adding Finally to the Pipeline") and "Matrix".
+    """
+    where = ("spec", "pipelineSpec")
+    tasks, last = (
+        {str(one.get("name")): one for one in mappings(value_at(data, (*where, name)))} for name in ("tasks", "finally")
+    )
+    after = {name: [*_named_in(task), *_RESULT.findall(json.dumps(task, default=str))] for name, task in tasks.items()}
+    after |= {name: list(tasks) for name in last}
+    conditional = [name for name, task in (tasks | last).items() if task.get("when") is not None]
+    calls = calls_after(where, after, (), conditional)
+    own: dict[str, Path] = {}
+    for kind, holder in (("podTemplate", ("taskRunTemplate", "podTemplate")), ("taskPodTemplate", ("podTemplate",))):
+        for index, one in enumerate(mappings(value_at(data, ("spec", "taskRunSpecs")))):
+            if one.get(kind) is not None:
+                own[str(one.get("pipelineTaskName"))] = ("spec", "taskRunSpecs", index, kind)
+        own |= {name: ("spec", *holder) for name in calls if name not in own and value_at(data, ("spec", *holder))}
+    runs: dict[Path, list[Run]] = {}
+    for name, task in (tasks | last).items():
+        if name in own:
+            times = _times(task)
+            runs.setdefault(own[name], []).append(Run((calls[name]._replace(times=times),), times))
+    return Order(runs)
+
+
+_RESULT = re.compile(r"\$\(tasks\.([\w-]+)\.")
+
+
+def _named_in(task: Mapping[str, Any]) -> list[str]:
+    given = task.get("runAfter")
+    return [str(name) for name in given] if isinstance(given, list) else []
+
+
+def _times(task: Mapping[str, Any]) -> int | None:
+    """How many runs of a task its matrix makes; ``None`` where a run tells it, or combinations are added to others."""
+    matrix = task.get("matrix")
+    if matrix is None:
+        return 1
+    params = mappings(value_at(matrix, ("params",)))
+    added = value_at(matrix, ("include",))
+    if not params or added:
+        return len(added) if isinstance(added, list) and not params else None
+    lengths = [len(value) if isinstance(value := one.get("value"), list) else None for one in params]
+    return product(*lengths)
+
+
 def _pipeline_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The Pipeline to which a PipelineRun refers."""
     pipeline = spec.get("pipelineRef")
@@ -445,6 +510,7 @@ KINDS = (
             pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", inherits="spec.podTemplate"),
         ),
         claims=_claims,
+        order=_order,
         makes=("TaskRun",),
         top=("spec", "pipelineSpec"),
         page="tekton",

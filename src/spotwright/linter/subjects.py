@@ -397,8 +397,8 @@ class Pods:
     """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` those of the parts of a holder.
 
     ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
-    ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``at_once`` is that of
-    :class:`~spotwright.kinds.situation.PodGroup`, ``claims`` those of :func:`~spotwright.kinds.situation.pod_claims`, with paths
+    ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``group`` has how
+    many there are and in what order, ``claims`` those of :func:`~spotwright.kinds.situation.pod_claims`, with paths
     from the owner.
     """
 
@@ -418,13 +418,13 @@ class Pods:
     job: Path | None = None
     where: Mapping[str, Path] | None = None
     is_placed: bool = False
-    at_once: int | None = None
+    group: PodGroup | None = None
     claims: tuple[Claim, ...] = ()
 
     @property
     def are_several(self) -> bool:
         """Whether the object says that several of them are there at once."""
-        return self.at_once is not None and self.at_once > 1
+        return self.group is not None and (self.group.at_once or 0) > 1
 
     @property
     def on_spot(self) -> bool:
@@ -458,7 +458,8 @@ class Pods:
         try:
             if self.form == "K":
                 return read_resources(mapping_at(self.containers[0].value, "resources"))[0]
-            return pod_requests({"containers": [one.value for one in self.containers]})
+            given = self.value.get("initContainers")
+            return pod_requests({"containers": [one.value for one in self.containers], "initContainers": given})
         except (ValueError, TypeError, AttributeError, IndexError):
             return {}
 
@@ -581,7 +582,7 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         owner.at(*path[:-1]) if place.job else None,
         moved or None,
         is_placed=owner.is_placed,
-        at_once=group.at_once,
+        group=group,
         claims=tuple(pod_claims(owner.value, group)),
     )
 
@@ -712,7 +713,7 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             tuple(found),
             where=where,
             is_placed=owner.is_placed,
-            at_once=group.at_once,
+            group=group,
             claims=tuple(pod_claims(owner.value, group)),
         )
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from spotwright.clouds.label_values import RENAMED
 from spotwright.clouds.providers import ZONE, is_accelerator, labels_by_zone
 from spotwright.kinds.kind import Retry, Sharing
+from spotwright.kinds.situation import run_together
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.rules.selectors import excluding
 from spotwright.linter.settings import Settings
@@ -35,7 +36,6 @@ from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Expression
 from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.documents import Path
-from spotwright.placing.pod_spec import pod_requests
 from spotwright.placing.pods import Duty
 
 __all__ = ["RULES", "has_checkpoint"]
@@ -202,8 +202,6 @@ _SHAREABLE = re.compile(r"nfs|efs|azurefile|filestore|fsx|lustre|cephfs|gluster|
 
 def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Claims of one node, or of one pod, that several pods mount which cannot be on one node."""
-    if subject.group == "argoproj.io":
-        return  # steps may follow each other
     pods = [one for one in pods_of(subject, settings) if isinstance(one, Pods)]
     users: dict[str, list[tuple[Pods, _Claim]]] = {}
     for one in pods:
@@ -223,15 +221,15 @@ def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Proble
 def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
     """Why the pods cannot have the volume together, in words; empty if they may be able to."""
     several = [one for one in users if one.are_several]
-    if len(users) < 2 and not several:
+    others = [(one, other) for one, other in combinations(users, 2) if _meet(one, other)]
+    if not others and not several:
         return ""
     if claim.modes == {"ReadWriteOncePod"}:
         return "one pod has its volume, and the others wait"
     for one in several:
         if _keeps_apart(one):
             return f"each {_named(one)} keeps the others off its node, and one node has the volume"
-    pairs = [*combinations(users, 2), *((one, one) for one in several)]
-    for one, other in pairs:
+    for one, other in [*others, *((one, one) for one in several)]:
         if one is not other:
             both = [[*a, *b] for a in alternatives(one.constraints) for b in alternatives(other.constraints)]
             reasons = [excluding(given, settings) for given in both]
@@ -248,6 +246,11 @@ def _named(pods: Pods) -> str:
     return pods.role or "pod"
 
 
+def _meet(one: Pods, other: Pods) -> bool:
+    """Whether pods of two templates of an object are there at one time, as far as it tells."""
+    return one.group is not None and other.group is not None and run_together(one.group, other.group) is True
+
+
 def _keeps_apart(pods: Pods) -> bool:
     """Whether the pods of a template refuse to be on one node."""
     labels = mapping_at(pods.metadata, "labels")
@@ -261,10 +264,7 @@ def _keeps_apart(pods: Pods) -> bool:
 
 def _too_much(one: Pods, other: Pods, settings: Settings) -> str:
     """A resource of which no node that admits both has enough for both; empty if there is none, or nodes are not described."""
-    try:
-        wanted, more = pod_requests(one.value), pod_requests(other.value)
-    except ValueError:
-        return ""
+    wanted, more = one.requests, other.requests
     admitting = [
         pool for pool in settings.pools.values() if admits(pool, one.constraints) and admits(pool, other.constraints)
     ]
