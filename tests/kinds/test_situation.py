@@ -519,7 +519,7 @@ def test_the_claims_of_objects_inside_another_are_mounted_too() -> None:
 
 def a_workflow(main: dict[str, Any], **spec: Any) -> dict[str, Any]:
     """A workflow whose entrypoint is ``main``, with two templates of one container each."""
-    steps = [{"name": name, "container": {}} for name in ("a", "b")]
+    steps: list[dict[str, Any]] = [{"name": name, "container": {}} for name in ("a", "b")]
     return of(
         "argoproj.io/v1alpha1",
         "Workflow",
