@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spotwright.placing.pod_change import OWN_ANNOTATION, PodChange, ours_in, with_terms, without_conditions
+from spotwright.kube.pod import PREFERRED, TERMS
+from spotwright.placing.patch import Editor, data_document, value_at
+from spotwright.placing.pod_change import (
+    OWN_ANNOTATION,
+    ContainerChange,
+    PodChange,
+    ours_in,
+    with_terms,
+    without_conditions,
+    without_preferences,
+    write,
+)
 
 Term = dict[str, Any]
 
@@ -61,14 +74,10 @@ def test_what_was_added_is_taken_out_and_what_its_author_wrote_stays(
     change = PodChange(required=tuple(required), any_of=tuple(one for one in any_of if one not in required))
     edits = change.terms(present)
     after = [*map(dict, edits.more), *with_terms(present, change)[: len(present)]]  # as a file has them
-    own = change.own_in(present)
+    own = change.own_in(a_spec(present))
     pod = {
         "metadata": {"annotations": {OWN_ANNOTATION: json.dumps(own)} if own else {}},
-        "spec": {
-            "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": after}}
-            }
-        },
+        "spec": a_spec(after),
     }
     left = without_conditions(after, ours_in(pod, (*change.required, *change.any_of)))
 
@@ -85,5 +94,75 @@ def test_a_condition_that_came_with_a_review_is_taken_out_by_its_record() -> Non
 
 
 def test_a_condition_that_is_only_wished_beside_its_author_s_is_noted_as_the_author_s() -> None:
-    assert PodChange(preferred=(X,), is_wish=True).own_in([term(A), term(X)]) == {"1": ["x"]}
-    assert PodChange(preferred=(X,)).own_in([term(X)]) == {}
+    assert PodChange(preferred=(X,), is_wish=True).own_in(a_spec([term(A), term(X)])) == {"1": ["x"]}
+    assert PodChange(preferred=(X,)).own_in(a_spec([term(X)])) == {}
+
+
+def test_a_preference_of_the_author_s_stays_where_a_requirement_takes_the_place_of_ours() -> None:
+    change = PodChange(preferred=(X, Y))
+    author_s = PodChange(preferred=(X,)).preferences
+    spec = a_spec([term(A)], author_s)
+    own = change.own_in(spec)
+    assert own == {"preferred": ["x"]}
+    pod = {"metadata": {"annotations": {OWN_ANNOTATION: json.dumps(own)}}, "spec": written(spec, change)}
+    assert value_at(pod["spec"], PREFERRED) == change.preferences
+    assert value_at(without_preferences(pod["spec"], pod, change.preferred), PREFERRED) == author_s
+    del pod["metadata"]
+    assert value_at(without_preferences(pod["spec"], pod, change.preferred), PREFERRED) is None
+
+
+def test_a_container_gets_its_part_and_keeps_what_it_has() -> None:
+    container = {"name": "main", "command": ["sh", "-c", "train"], "env": [{"name": "A", "value": "1"}]}
+    lifecycle = {"postStart": {"sleep": {"seconds": 1}}}
+    spec = {"containers": [{"name": "other"}, {**container, "lifecycle": lifecycle}]}
+    hook = {"sleep": {"seconds": 2}}
+    first = PodChange(containers={1: ContainerChange(({"name": "A", "value": "2"}, {"name": "B", "value": "3"}))})
+    second = PodChange(
+        containers={
+            1: ContainerChange((), ({"name": "v", "mountPath": "/v"},), hook, {("command", 2): "set -e; train"})
+        },
+        volumes=({"name": "v", "emptyDir": {}},),
+        image_pull_secrets=("key",),
+    )
+    assert written(spec, first | second) == {
+        "containers": [
+            {"name": "other"},
+            {
+                "name": "main",
+                "command": ["sh", "-c", "set -e; train"],
+                "env": [{"name": "A", "value": "2"}, {"name": "B", "value": "3"}],
+                "lifecycle": {**lifecycle, "preStop": hook},
+                "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            },
+        ],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "imagePullSecrets": [{"name": "key"}],
+    }
+
+
+def test_two_changes_are_written_as_one_after_the_other() -> None:
+    one = PodChange(
+        required=(X,), grace_period=20, labels={"a": "1"}, containers={0: ContainerChange(({"name": "A"},))}
+    )
+    other = PodChange(
+        tolerations=({"key": "t"},),
+        grace_period=30,
+        labels={"a": "2", "b": "2"},
+        containers={0: ContainerChange(({"name": "B"},))},
+    )
+    both = one | other
+    assert (both.grace_period, both.labels) == (20, {"a": "1", "b": "2"})
+    spec = {"containers": [{"name": "main"}]}
+    assert written(spec, both) == written(written(spec, one), replace(other, grace_period=None))
+
+
+def a_spec(required: list[Term], preferred: list[Term] | None = None) -> dict[str, Any]:
+    affinity = {str(TERMS[2]): {TERMS[3]: required}, str(PREFERRED[2]): preferred}
+    return {"affinity": {"nodeAffinity": affinity}}
+
+
+def written(spec: Mapping[str, Any], change: PodChange) -> dict[str, Any]:
+    editor = Editor(data_document({"spec": spec}, "Pod p"))
+    write(editor, ("spec",), change)
+    after: dict[str, Any] = editor.data["spec"]
+    return after

@@ -28,7 +28,7 @@ from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
 from spotwright.kinds.kind import kind_of
 from spotwright.kube.object_fields import controller_of
-from spotwright.kube.pod import PREFERRED, TERMS
+from spotwright.kube.pod import TERMS
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_quantity
@@ -36,9 +36,17 @@ from spotwright.notices.pod_hook import FOLDER_VARIABLE, NOTICE, SAVER
 from spotwright.placing.affinity import Expression, attraction, rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
 from spotwright.placing.documents import References
-from spotwright.placing.environment import NOTICE_PORT, add_library_to_pod
-from spotwright.placing.patch import Editor, Steps, clone, data_document, replacing, value_at
-from spotwright.placing.pod_change import PodChange, grace_period_of, ours_in, without_conditions, write
+from spotwright.placing.environment import NOTICE_PORT, library_of_pod
+from spotwright.placing.patch import Editor, Steps, data_document, replacing, value_at
+from spotwright.placing.pod_change import (
+    ContainerChange,
+    PodChange,
+    grace_period_of,
+    ours_in,
+    without_conditions,
+    without_preferences,
+    write,
+)
 from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.pods import shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
@@ -57,8 +65,8 @@ __all__ = [
     "Admission",
     "PodFacts",
     "RefusalPods",
-    "add_grace",
     "admit_pod",
+    "grace_hook",
     "hook_script",
     "refused_pod",
     "task_of",
@@ -317,19 +325,18 @@ def hook_script(seconds: int, folder: str = FOLDER) -> str:
     return _PRE_STOP_SCRIPT.format(folder=folder, seconds=seconds, notice=NOTICE, saver=SAVER)
 
 
-def add_grace(spec: dict[str, Any], data: Mapping[str, Any]) -> list[str]:
-    """Add the hook, its folder and its variables to the containers of a pod's ``spec`` that run a task's code.
+def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, list[str]]:
+    """The hook, its folder and its variables for the containers of a pod that run a task's code, and warnings.
 
     Pods of Argo get it; those of Katib's trials, whose shell passes no SIGTERM on; and those of a gang: after SIGTERM a launcher
-    ends its ranks before all have saved one step. Returns
-    the warnings: a container with a preStop hook of its user's keeps it, and has no time before SIGTERM. A pod whose grace period
-    is not longer than :data:`MARGIN` gets nothing.
+    ends its ranks before all have saved one step. A container with a preStop hook of its user's keeps it, and has no time before
+    SIGTERM. A pod whose ``grace_period``, in seconds, is not longer than :data:`MARGIN` gets nothing.
     """
-    seconds = int(spec.get("terminationGracePeriodSeconds") or 0) - MARGIN
+    spec, seconds = data["spec"], grace_period - MARGIN
     if not _ends_early(data) or seconds <= 0 or _is_windows(spec):
-        return []
-    warnings: list[str] = []
-    for container in spec.get("containers") or ():
+        return PodChange(), []
+    changes, warnings = {}, []
+    for index, container in enumerate(spec.get("containers") or ()):
         if "SPOTWRIGHT_TASK" not in _names(container.get("env")) or _VOLUME in _names(container.get("volumeMounts")):
             continue
         if value_at(container, ("lifecycle", "preStop")):
@@ -337,10 +344,9 @@ def add_grace(spec: dict[str, Any], data: Mapping[str, Any]) -> list[str]:
                 f"container {container.get('name')} keeps its own preStop hook: its code has no time to save before SIGTERM"
             )
             continue
-        _add_hook(container, seconds)
-        if _VOLUME not in _names(spec.get("volumes")):
-            spec["volumes"] = [*(spec.get("volumes") or ()), {"name": _VOLUME, "emptyDir": {}}]
-    return warnings
+        changes[index] = _hook(container, seconds)
+    is_new = changes and _VOLUME not in _names(spec.get("volumes"))
+    return PodChange(containers=changes, volumes=({"name": _VOLUME, "emptyDir": {}},) if is_new else ()), warnings
 
 
 def _ends_early(data: Mapping[str, Any]) -> bool:
@@ -350,19 +356,18 @@ def _ends_early(data: Mapping[str, Any]) -> bool:
     return not _OF_GANGS.isdisjoint(value_at(data, ("metadata", "labels")) or {})
 
 
-def _add_hook(container: dict[str, Any], seconds: int) -> None:
-    """Add the hook to a container. A subPath gives each container of the pod a folder of its own, with the volume's mode 0777."""
-    name = str(container.get("name"))
-    container["lifecycle"] = {
-        **(container.get("lifecycle") or {}),
-        "preStop": {"exec": {"command": ["sh", "-c", hook_script(seconds)]}},
-    }
-    mount = {"name": _VOLUME, "mountPath": FOLDER, "subPath": name}
-    container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+def _hook(container: Mapping[str, Any], seconds: int) -> ContainerChange:
+    """The hook of a container. A subPath gives each container of the pod a folder of its own, with the volume's mode 0777."""
+    mount = {"name": _VOLUME, "mountPath": FOLDER, "subPath": str(container.get("name"))}
     variables = {FOLDER_VARIABLE: FOLDER, "SPOTWRIGHT_NOTICE_FILE": f"{FOLDER}/{NOTICE}"}
+    hook = {"exec": {"command": ["sh", "-c", hook_script(seconds)]}}
+    return ContainerChange(_missing(container, variables), (mount,), hook)
+
+
+def _missing(container: Mapping[str, Any], variables: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+    """The variables that a container does not have."""
     given = _names(container.get("env"))
-    new = [{"name": key, "value": value} for key, value in variables.items() if key not in given]
-    container["env"] = [*(container.get("env") or ()), *new]
+    return tuple({"name": name, "value": value} for name, value in variables.items() if name not in given)
 
 
 def _is_windows(spec: Mapping[str, Any]) -> bool:
@@ -492,20 +497,21 @@ def admit_pod(
         if not facts.keep(Admission((), is_refused=True, why=decided.refusal[:_LONGEST], number=decided.number)):
             return Outcome(_NOT_KNOWN)
         return Outcome("pod is refused", _replacing(data, refused, marks))
-    chosen = _with_gang(_chosen(data, decided, policy, ladder, config, facts), ladder, facts)
+    pod = _Pod(data, config, policy, ladder, _is_queued(data))
+    chosen = _with_gang(_chosen(pod, decided, facts), ladder, facts)
     why = (
         decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
     )  # no rung was chosen for it
     late = _LATE if facts.is_late else ""
     why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries, late]))
     marks = _marks(decided, why, facts)
-    pools = () if _is_queued(data) else chosen.pools(ladder)
-    pin = _pin(data, config, policy, ladder, chosen)
+    pools = () if pod.is_queued else chosen.pools(ladder)
+    pin = _pin(pod, chosen)
     pinned = pin.terms(value_at(data, ("spec", *TERMS)) or ())
     kept = Admission(pools, chosen.is_open, False, why[:_LONGEST], decided.number, pinned.conditions)
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
-    patch, warnings = _precise(data, config, policy, ladder, decided, chosen, pin, marks)
+    patch, warnings = _precise(pod, decided, chosen, pin, marks)
     if not facts.keep(kept):
         return Outcome(_NOT_KNOWN)
     return Outcome("pod is admitted", patch, as_warnings(warnings))
@@ -568,6 +574,16 @@ def _marks(decided: NextAttempt, why: str, facts: PodFacts) -> dict[str, str]:
     return {**marks, ADMISSION_ANNOTATION: facts.token} if facts.token else marks
 
 
+class _Pod(NamedTuple):
+    """A pod that is made precise. ``is_queued``: Kueue admits it, so its flavor is its rung."""
+
+    data: Mapping[str, Any]
+    config: Config
+    policy: Policy
+    ladder: Ladder
+    is_queued: bool
+
+
 class _Chosen(NamedTuple):
     """The rungs that a pod is admitted for, by their indexes: one, or several that it is open to. ``why`` is a clause."""
 
@@ -582,16 +598,15 @@ class _Chosen(NamedTuple):
         return tuple(name for index in self.rungs for name in ladder.rungs[index].pools)
 
 
-def _chosen(
-    data: Mapping[str, Any], decided: NextAttempt, policy: Policy, ladder: Ladder, config: Config, facts: PodFacts
-) -> _Chosen:
+def _chosen(pod: _Pod, decided: NextAttempt, facts: PodFacts) -> _Chosen:
     """The rung that was decided, or all that the attempt may use now.
 
     It is open to them where something else keeps the order of their pools, unless an interruption or a wait in vain has decided
     about its rung; and always where nobody takes it back from a pool that cannot grow: there it would wait for ever.
     """
-    pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, policy, ladder)
-    if len(allowed) < 2 or ladder.undecided or _is_queued(data):
+    ladder, every = pod.ladder, pod.config.pools
+    pinned, allowed = _Chosen((decided.rung,)), allowed_rungs(decided.spent, pod.policy, ladder)
+    if len(allowed) < 2 or ladder.undecided or pod.is_queued:
         return pinned
     if facts.stays:
         return _Chosen(
@@ -599,8 +614,7 @@ def _chosen(
         )
     if not decided.is_first:
         return pinned
-    pools = [config.pools[name] for name in _Chosen(allowed).pools(ladder)]
-    order = order_of(pools, config.pools, facts.autoscalers)
+    order = order_of([every[name] for name in _Chosen(allowed).pools(ladder)], every, facts.autoscalers)
     if order.kept:
         return _Chosen(allowed, f"open to {_count(allowed, ladder)}: {order.why}")
     return pinned._replace(why=f"on {', '.join(pinned.pools(ladder))} alone: {order.why}")
@@ -622,35 +636,33 @@ def _with_gang(chosen: _Chosen, ladder: Ladder, facts: PodFacts) -> _Chosen:
 
 
 def _precise(
-    data: Mapping[str, Any],
-    config: Config,
-    policy: Policy,
-    ladder: Ladder,
-    decided: NextAttempt,
-    chosen: _Chosen,
-    pin: PodChange,
-    marks: Mapping[str, str],
+    pod: _Pod, decided: NextAttempt, chosen: _Chosen, pin: PodChange, marks: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
-    used = [config.pools[name] for name in chosen.pools(ladder)]
-    editor = Editor(
-        data_document(
-            {**data, "spec": without_defaults(data)["spec"] if pin.grace_period is not None else data["spec"]}, ""
-        )
-    )
-    write(editor, ("spec",), pin)
-    spec = clone(dict(editor.data["spec"]))
+    data, pools = pod.data, pod.config.pools
+    used = [pools[name] for name in chosen.pools(pod.ladder)]
+    own = data["spec"] if pin.grace_period is None else without_defaults(data)["spec"]
+    grace = own.get(_GRACE) if pin.grace_period is None else pin.grace_period
+    hook, warnings = grace_hook(data, int(grace or 0))
+    change = pin | _of_attempt(data, decided, used, grace) | _library(data, pod.config, pod.policy) | hook
+    editor = Editor(data_document({**data, "spec": own}, ""))
+    write(editor, ("spec",), change)
+    spec = editor.data["spec"]
     if pin.required:
-        _without_preference(spec, config, policy, ladder)
-    if not _is_queued(data):
+        every = [pools[name] for rung in pod.ladder.rungs for name in rung.pools]
+        spec = without_preferences(spec, data, attraction(pod.policy, every, pools).preferred)
+    if not pod.is_queued:
         marks = {**marks, RUNG_ANNOTATION: ",".join(pool.name for pool in used)}
-    _set_variables(spec, data, decided, used)
-    variables = {name for container in spec.get("containers") or () for name in _names(container.get("env"))}
-    if RUN_LABEL in (value_at(data, ("metadata", "labels")) or {}) and "SPOTWRIGHT_TASK" in variables:
-        keeps_checkpoints = policy.checkpoint is not None or "SPOTWRIGHT_CHECKPOINT" in variables
-        add_library_to_pod(spec, config.target, keeps_checkpoints=keeps_checkpoints)
-    warnings = add_grace(spec, data)
     return _replacing(data, {**data, "spec": spec}, marks), warnings
+
+
+def _library(data: Mapping[str, Any], config: Config, policy: Policy) -> PodChange:
+    """The library for a pod that KFP has made of a task's code."""
+    variables = {name for one in data["spec"].get("containers") or () for name in _names(one.get("env"))}
+    if RUN_LABEL not in (value_at(data, ("metadata", "labels")) or {}) or "SPOTWRIGHT_TASK" not in variables:
+        return PodChange()
+    keeps_checkpoints = policy.checkpoint is not None or "SPOTWRIGHT_CHECKPOINT" in variables
+    return library_of_pod(data["spec"], config.target, keeps_checkpoints=keeps_checkpoints)
 
 
 def _is_queued(data: Mapping[str, Any]) -> bool:
@@ -662,53 +674,38 @@ def _is_queued(data: Mapping[str, Any]) -> bool:
     )
 
 
-def _pin(data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder, chosen: _Chosen) -> PodChange:
+def _pin(pod: _Pod, chosen: _Chosen) -> PodChange:
     """The change of a pod for its rung: as placement's for all rungs, with the pools of this one alone."""
+    ladder, every = pod.ladder, pod.config.pools
     rungs = tuple(ladder.rungs[index] for index in chosen.rungs)
-    used = [config.pools[name] for name in chosen.pools(ladder)]
-    is_free = _is_queued(data) or ladder.undecided or len(rungs) == len(ladder.rungs)
-    is_default = value_at(without_defaults(data), ("spec", _GRACE)) is None
+    used = [every[name] for name in chosen.pools(ladder)]
+    is_free = pod.is_queued or ladder.undecided or len(rungs) == len(ladder.rungs)
+    is_default = value_at(without_defaults(pod.data), ("spec", _GRACE)) is None
     return PodChange(
         tolerations=tuple(tolerations_of(Ladder(rungs, ladder.refusals))),
-        required=() if is_free else tuple(rung_conditions(used, config.pools)),
-        grace_period=grace_period_of(policy, shortest_notice(used)) if is_default else None,
+        required=() if is_free else tuple(rung_conditions(used, every)),
+        grace_period=grace_period_of(pod.policy, shortest_notice(used)) if is_default else None,
     )
 
 
-def _without_preference(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder) -> None:
-    """Remove the preference for spot that placement has written: a requirement stands in its place."""
-    affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
-    every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
-    ours = PodChange(preferred=attraction(policy, every, config.pools).preferred).preferences
-    preferred = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
-    if preferred:
-        affinity[str(PREFERRED[-1])] = preferred
-    spec["affinity"] = {**(spec.get("affinity") or {}), "nodeAffinity": affinity}
-
-
-def _set_variables(spec: dict[str, Any], data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool]) -> None:
-    """Add the variables that depend on the attempt to every container that has those of its task.
+def _of_attempt(data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool], grace: object) -> PodChange:
+    """The variables that depend on the attempt, for every container that has those of its task.
 
     SPOTWRIGHT_GRACE is left out where Argo ends the code within a second of SIGTERM, whatever the grace period.
     """
     values = {"SPOTWRIGHT_ATTEMPT": str(decided.number)}
     if len({pool.notice for pool in used}) == 1:
         values["SPOTWRIGHT_NOTICE"] = f"{used[0].notice if used[0].is_spot else 0:g}"
-    is_of_argo = "workflows.argoproj.io/node-name" in (value_at(data, ("metadata", "annotations")) or {})
-    grace = spec.get(_GRACE)
-    if grace is not None and not is_of_argo:
+    if grace is not None and _NODE_NAME not in (value_at(data, ("metadata", "annotations")) or {}):
         values["SPOTWRIGHT_GRACE"] = str(grace)
-    for container in spec.get("containers") or ():
-        variables = container.get("env") or []
-        names = {variable.get("name") for variable in variables}
+    changes = {}
+    for index, container in enumerate(data["spec"].get("containers") or ()):
+        names = _names(container.get("env"))
         if "SPOTWRIGHT_TASK" not in names:
             continue
-        kept = [one for one in variables if not (one.get("name") == "SPOTWRIGHT_ATTEMPT" and "valueFrom" in one)]
-        present = {variable.get("name") for variable in kept}
-        new = dict(values)
-        if "SPOTWRIGHT_HOST" in names:
-            new["SPOTWRIGHT_NOTICE_URL"] = f"http://$(SPOTWRIGHT_HOST):{NOTICE_PORT}/notice"
-        container["env"] = [*kept, *({"name": name, "value": new[name]} for name in new if name not in present)]
+        url = {"SPOTWRIGHT_NOTICE_URL": f"http://$(SPOTWRIGHT_HOST):{NOTICE_PORT}/notice"}
+        changes[index] = ContainerChange(_missing(container, {**values, **(url if "SPOTWRIGHT_HOST" in names else {})}))
+    return PodChange(containers=changes)
 
 
 def _replacing(data: Mapping[str, Any], after: Mapping[str, Any], marks: Mapping[str, str]) -> list[dict[str, Any]]:

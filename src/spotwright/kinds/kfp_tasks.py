@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright.clouds import providers
@@ -38,10 +38,10 @@ from spotwright.placing.context import QUEUE_LABEL, Group, Level, PlaceContext
 from spotwright.placing.document_pair import EXECUTORS
 from spotwright.placing.documents import Path
 from spotwright.placing.environment import CHECKPOINT_PATH
-from spotwright.placing.patch import value_at
-from spotwright.placing.pod_change import PodChange
+from spotwright.placing.patch import Editor, value_at
+from spotwright.placing.pod_change import ContainerChange, PodChange, write_metadata
 from spotwright.placing.pod_spec import TEXT, check, tell_assumptions
-from spotwright.placing.pods import Placed, add_pod_metadata, change_of, note_own, warn_of_preference
+from spotwright.placing.pods import Placed, change_of, metadata_change, own_conditions, warn_of_preference
 from spotwright.placing.retries import write_unless_set
 from spotwright.scheduling.ladder import Work
 
@@ -556,70 +556,86 @@ def place_executor(
 
     ``later`` are required conditions that depend on the number of the attempt.
     """
-    policy, editor = placed.policy, ctx.editor
-    settings = paths.settings(tasks[0].label)
+    policy, settings, editor = placed.policy, paths.settings(tasks[0].label), ctx.editor
+    container = (*paths.executor(tasks[0].label), "container")
     if ctx.writes(Group.PLACEMENT):
-        _write_placement(ctx, paths, tasks[0], placed, later)
+        _write_settings(editor, settings, container, _placement(ctx, paths, tasks[0], placed, later))
     if ctx.writes(Group.RETRIES) and policy.timeout is not None and editor.get((*settings, _DEADLINE)) is None:
         editor.add((*settings, _DEADLINE), str(math.ceil(policy.timeout)))
     if ctx.writes(Group.CHECKPOINT):
-        _add_environment(ctx, paths, tasks, policy.checkpoint)
+        _write_settings(editor, settings, container, _environment(ctx, settings, container, tasks, policy.checkpoint))
 
 
 _DEADLINE = "activeDeadlineSeconds"
 
 
-def _write_placement(
+def _placement(
     ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, placed: Placed, later: Sequence[Expression]
-) -> None:
-    """Write what brings the pods of an executor to their pools and keeps autoscalers from moving them."""
+) -> PodChange:
+    """What brings the pods of an executor to their pools and keeps autoscalers from moving them."""
     settings = paths.settings(task.label)
-    work = read_work(ctx, paths, task.label)  # before the additions
-    queue = queue_of(ctx, settings)
-    change = change_of(ctx, settings, placed, work, queue=queue, later=later)
-    _write_change(ctx, settings, change)
+    work = read_work(ctx, paths, task.label)
+    change = change_of(ctx, settings, placed, work, queue=queue_of(ctx, settings), later=later)
     if change.preferred:
         used = [ctx.config.pools[name] for name in placed.report.pools]
         warn_of_preference(ctx, (*paths.pipeline, "pipelineInfo"), "tasks that prefer spot", used)
-    add_pod_metadata(ctx, (*settings, "podMetadata"), placed)
-    names = {str(name) for name in _names(ctx, (*settings, "imagePullSecret"), "secretName", "secretNameParameter")}
-    secrets = [named_constant("secretName", name) for name in placed.policy.image_pull_secrets if name not in names]
-    ctx.editor.extend((*settings, "imagePullSecret"), secrets)
+    metadata = (*settings, "podMetadata")
+    spec = pod_fields(ctx.editor.get(settings) or {}).spec
+    change |= own_conditions(ctx, metadata, change, spec) | metadata_change(ctx, metadata, placed)
+    return replace(change, image_pull_secrets=tuple(placed.policy.image_pull_secrets))
 
 
-def _write_change(ctx: PlaceContext, settings: Path, change: PodChange) -> None:
-    """Write the change of a pod into the settings by which the backend makes it: a term is an entry of affinity there."""
-    fields = pod_fields(ctx.editor.get(settings) or {})
-    present = mappings(value_at(fields.spec, TERMS))
-    edits = change.terms(present)
-    ctx.editor.extend((*settings, "tolerations"), change.tolerations)
+def _write_settings(editor: Editor, settings: Path, container: Path, change: PodChange) -> None:
+    """Write the change of a pod into the settings by which the backend makes it, and into its container.
+
+    A term is an entry of affinity there, and a variable from a field of the pod stands among the settings.
+    """
+    fields = pod_fields(editor.get(settings) or {})
+    edits = change.terms(mappings(value_at(fields.spec, TERMS)))
+    editor.extend((*settings, "tolerations"), change.tolerations)
     for index, added in enumerate(edits.added):
         if added:
-            ctx.editor.extend((*settings, *fields.path((*TERMS, index)), "matchExpressions"), added)
+            editor.extend((*settings, *fields.path((*TERMS, index)), "matchExpressions"), added)
     wishes = [{"matchExpressions": [wish], "weight": 100} for wish in change.preferred]
-    ctx.editor.extend((*settings, "nodeAffinity"), [*edits.more, *wishes])
-    note_own(ctx, (*settings, "podMetadata"), change.own_in(present))
+    editor.extend((*settings, "nodeAffinity"), [*edits.more, *wishes])
+    write_metadata(editor, (*settings, "podMetadata"), change)
+    at = (*settings, "imagePullSecret")
+    have = set(map(str, _names(editor, at, "secretName", "secretNameParameter")))
+    secrets = [named_constant("secretName", name) for name in change.image_pull_secrets if name not in have]
+    if secrets:
+        editor.extend(at, secrets)
+    claims = {one["name"]: one["persistentVolumeClaim"]["claimName"] for one in change.volumes}
+    for each in change.containers.values():
+        for mount in each.mounts:
+            claim = named_constant("constant", claims[mount["name"]], "pvcNameParameter")
+            editor.extend((*settings, "pvcMount"), [{"mountPath": mount["mountPath"], **claim}])
+        texts = [one for one in each.variables if "valueFrom" not in one]
+        by_field = [one for one in each.variables if "valueFrom" in one]
+        editor.extend((*container, "env"), texts)
+        more = [{"name": one["name"], "fieldPath": one["valueFrom"]["fieldRef"]["fieldPath"]} for one in by_field]
+        editor.extend((*settings, "fieldPathAsEnv"), more)
 
 
-def _add_environment(
-    ctx: PlaceContext, paths: PipelinePaths, tasks: Sequence[CompiledTask], checkpoint: str | None
-) -> None:
-    """Add the variables of every attempt, except the URL of the notice: nothing can put the host's address into a value here."""
-    settings, container = paths.settings(tasks[0].label), (*paths.executor(tasks[0].label), "container")
-    env = {str(name) for name in _names(ctx, (*container, "env"), "name")}
-    fields = {str(name) for name in _names(ctx, (*settings, "fieldPathAsEnv"), "name")}
+def _environment(
+    ctx: PlaceContext, settings: Path, container: Path, tasks: Sequence[CompiledTask], checkpoint: str | None
+) -> PodChange:
+    """The variables of every attempt, except the URL of the notice: nothing can put the host's address into a value here."""
+    taken = {str(name) for name in _names(ctx.editor, (*container, "env"), "name")}
+    taken |= {str(name) for name in _names(ctx.editor, (*settings, "fieldPathAsEnv"), "name")}
     identity = identity_of(tasks)
     work = identity["work"]
     values = {"SPOTWRIGHT_TASK": work}
     if identity["index"]:
         values["SPOTWRIGHT_INDEX"] = _NODE
+    change = PodChange()
     if checkpoint is not None:
-        place = f"{_folder(ctx, settings, checkpoint)}/{_RUN}/{work}"
+        folder, change = _folder(ctx, settings, checkpoint)
+        place = f"{folder}/{_RUN}/{work}"
         values["SPOTWRIGHT_CHECKPOINT"] = f"{place}/{_NODE}" if identity["index"] else place
-    new = [{"name": name, "value": value} for name, value in values.items() if name not in env | fields]
-    ctx.editor.extend((*container, "env"), new)
-    more = [{"name": name, "fieldPath": path} for name, path in _BY_FIELD.items() if name not in env | fields]
-    ctx.editor.extend((*settings, "fieldPathAsEnv"), more)
+    variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items()]
+    variables += [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _BY_FIELD.items()]
+    new = ContainerChange(tuple(one for one in variables if one["name"] not in taken))
+    return change | PodChange(containers={0: new})
 
 
 def identity_of(tasks: Sequence[CompiledTask]) -> dict[str, str]:
@@ -632,17 +648,17 @@ def identity_of(tasks: Sequence[CompiledTask]) -> dict[str, str]:
     return {"work": work, "run": _BY_FIELD["SPOTWRIGHT_RUN"], "index": _NODE if several else ""}
 
 
-def _folder(ctx: PlaceContext, settings: Path, checkpoint: str) -> str:
-    """The folder of the checkpoints in the container; a claim is mounted if it is not yet."""
+def _folder(ctx: PlaceContext, settings: Path, checkpoint: str) -> tuple[str, PodChange]:
+    """The folder of the checkpoints in the container, and the mount of the claim if it is not mounted yet."""
     if not checkpoint.startswith(_PVC):
-        return checkpoint.rstrip("/")
+        return checkpoint.rstrip("/"), PodChange()
     claim, _, below = checkpoint.removeprefix(_PVC).strip("/").partition("/")
-    at = (*settings, "pvcMount")
-    for mount in ctx.editor.get(at) or ():
+    for mount in ctx.editor.get((*settings, "pvcMount")) or ():
         if claim in _named(mount, "constant", "pvcNameParameter"):
-            return f"{str(mount.get('mountPath')).rstrip('/')}/{below}".rstrip("/")
-    ctx.editor.extend(at, [{"mountPath": CHECKPOINT_PATH, **named_constant("constant", claim, "pvcNameParameter")}])
-    return f"{CHECKPOINT_PATH}/{below}".rstrip("/")
+            return f"{str(mount.get('mountPath')).rstrip('/')}/{below}".rstrip("/"), PodChange()
+    mounted = ContainerChange(mounts=({"name": claim, "mountPath": CHECKPOINT_PATH},))
+    volume = {"name": claim, "persistentVolumeClaim": {"claimName": claim}}
+    return f"{CHECKPOINT_PATH}/{below}".rstrip("/"), PodChange(containers={0: mounted}, volumes=(volume,))
 
 
 def named_constant(name: str, value: str, parameter: str = "secretNameParameter") -> dict[str, Any]:
@@ -650,8 +666,8 @@ def named_constant(name: str, value: str, parameter: str = "secretNameParameter"
     return {name: value, parameter: {"runtimeValue": {"constant": value}}}
 
 
-def _names(ctx: PlaceContext, path: Path, *fields: str) -> Iterator[Any]:
-    entries = ctx.editor.get(path)
+def _names(editor: Editor, path: Path, *fields: str) -> Iterator[Any]:
+    entries = editor.get(path)
     for entry in entries if isinstance(entries, list) else ():
         yield from _named(entry, *fields)
 

@@ -34,8 +34,9 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Mechanism, in_object, nothing, waits
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.patch import value_at
+from spotwright.placing.pod_change import write_metadata
 from spotwright.placing.pod_spec import POD, TEMPLATE, TEXT, check, refuse_misplaced
-from spotwright.placing.pods import Duty, Placed, Role, add_pod_metadata
+from spotwright.placing.pods import Duty, Placed, Role, metadata_change
 from spotwright.placing.retries import counting_text, no_interruption_text, whole_number, write_unless_set
 
 __all__ = ["KINDS", "selector_of"]
@@ -166,7 +167,7 @@ def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
         placed, after = place_merged(ctx, role, before, places)
         _write_role(ctx, at, path, before, after)
         if placed.policy.spot is not None and ctx.writes(Group.PLACEMENT):
-            add_pod_metadata(ctx, path, placed)
+            write_metadata(ctx.editor, path, metadata_change(ctx, path, placed))
             ctx.add_finding(Level.NOTE, ctx.at("kind"), _WEBHOOK)
         return placed
     pod = own["template"].get("spec") or {}

@@ -52,8 +52,9 @@ from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism,
 from spotwright.placing.environment import AttemptIdentity, attempt_variables
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.patch import value_at
+from spotwright.placing.pod_change import write_metadata
 from spotwright.placing.pod_spec import METADATA, POD, TEXT, check, refuse_misplaced
-from spotwright.placing.pods import Placed, Role, add_shields
+from spotwright.placing.pods import Placed, Role, shield_change
 from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
 
 __all__ = ["KINDS"]
@@ -388,7 +389,8 @@ def _shield(ctx: PlaceContext, members: Sequence[Placed]) -> None:
     """Keep autoscalers from moving the pods of a run, which have its annotations."""
     if ctx.writes(Group.PLACEMENT) and any(member.policy.spot is not None for member in members):
         check(ctx, ctx.at("metadata"), METADATA)
-        add_shields(ctx, ctx.at("metadata"), ctx.name)
+        at = ctx.at("metadata")
+        write_metadata(ctx.editor, at, shield_change(ctx, at, ctx.name))
 
 
 def _place_task_run(ctx: PlaceContext) -> None:

@@ -1,4 +1,4 @@
-"""Adds the environment that every attempt has: run, task, attempt, notice and checkpoint.
+"""The environment that every attempt has: run, task, attempt, notice and checkpoint, and the library that saves.
 
 The values come from fields of the pod, so that runs, indexes and attempts of one template differ. Pods that start torchrun get
 one variable of PyTorch's more, so that a lost node can be replaced. All attempts of one piece of
@@ -26,6 +26,7 @@ from spotwright.checkpoint_file import (
 from spotwright.clouds.providers import is_accelerator
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import Path
+from spotwright.placing.pod_change import ContainerChange, PodChange
 
 __all__ = [
     "CHECKPOINT_PATH",
@@ -41,14 +42,14 @@ __all__ = [
     "WAYS",
     "AttemptIdentity",
     "Delivery",
-    "add_environment",
-    "add_library",
-    "add_library_to_pod",
     "attempt_variables",
     "c10d_endpoint",
     "delivery",
+    "environment_change",
     "installs_spotwright",
+    "library_change",
     "library_lines",
+    "library_of_pod",
     "needs_place",
     "restarts_ranks",
     "starts_executor",
@@ -116,26 +117,26 @@ _BY_AGENT = "WORKER_COMMAND"  # jobset v0.12, cmd/in-place-restart-agent
 _OF_TORCHRUN = "PET_"  # the beginning of the variables from which torchrun takes its options
 
 
-def add_environment(ctx: PlaceContext, spec: Path, identity: AttemptIdentity, checkpoint: str | None) -> None:
-    """Add the variables to the containers of a pod spec that do its work, and the volume of the checkpoint. Existing ones stay.
+def environment_change(spec: Mapping[str, Any], identity: AttemptIdentity, checkpoint: str | None) -> PodChange:
+    """The variables of the containers of a pod spec that do its work, and the volume of the checkpoint. Existing ones stay.
 
     So do an existing mount at the checkpoint's path and an existing volume of its name, because the API server refuses a second
     one: a JobSet that Trainer makes of a placed runtime has both, with the runtime's name in the folder.
     """
     place, claim, mount = _checkpoint(identity, checkpoint)
-    variables, mounted = list(_variables(identity, place)), False
-    containers = ctx.editor.get((*spec, "containers")) or ()
+    variables, changes = list(_variables(identity, place)), {}
+    containers = spec.get("containers") or ()
     for index in working_containers(containers):
-        container, path = containers[index], (*spec, "containers", index)
-        names = {item.get("name") for item in container.get("env") or () if isinstance(item, dict)}
+        container = containers[index]
+        names = {one.get("name") for one in _variables_of(container)}
         wanted = [*variables, TORCHRUN_VARIABLE] if identity.is_elastic or starts_torchrun(container) else variables
-        ctx.editor.extend((*path, "env"), [item for item in wanted if item["name"] not in names])
-        if claim and not _has(container.get("volumeMounts"), "mountPath", CHECKPOINT_PATH):
-            ctx.editor.extend((*path, "volumeMounts"), [mount])
-            mounted = True
-    if mounted and not _has(ctx.editor.get((*spec, "volumes")), "name", _VOLUME):
-        volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": claim}}
-        ctx.editor.extend((*spec, "volumes"), [volume])
+        is_mounted = not claim or _has(container.get("volumeMounts"), "mountPath", CHECKPOINT_PATH)
+        new = tuple(one for one in wanted if one["name"] not in names)
+        changes[index] = ContainerChange(new, () if is_mounted else (mount,))
+    mounts = any(change.mounts for change in changes.values())
+    volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": claim}}
+    volumes = (volume,) if mounts and not _has(spec.get("volumes"), "name", _VOLUME) else ()
+    return PodChange(containers=changes, volumes=volumes)
 
 
 _OF_WORK = frozenset({"jax", "main", "mpi", "node", "paddle", "pytorch", "tensorflow", "trainer", "xgboost"})
@@ -312,6 +313,8 @@ MAKE_CONFIG_MAP = "spotwright checkpoint-file --config-map | kubectl -n NAMESPAC
 """What makes the ConfigMap that all pods of a namespace mount."""
 
 _LIBRARY_VOLUME = "spotwright-library"
+_MOUNT: Mapping[str, Any] = {"name": _LIBRARY_VOLUME, "mountPath": LIBRARY_MOUNT, "readOnly": True}
+_FILE = f"{LIBRARY_MOUNT}/{FILE_NAME}"
 
 
 class Delivery(StrEnum):
@@ -346,8 +349,10 @@ def needs_place(text: str) -> bool:
     return imports_spotwright(text) and _WITHOUT_PLACE.search(text) is not None
 
 
-def add_library(ctx: PlaceContext, spec: Path, role: str, checkpoint: str | None, *, is_asked: bool = True) -> None:
-    """Bring the library to the containers of a pod that has a place for checkpoints, or imports the library visibly.
+def library_change(
+    ctx: PlaceContext, spec: Path, role: str, checkpoint: str | None, *, is_asked: bool = True
+) -> PodChange:
+    """The library for the containers of a pod that has a place for checkpoints, or imports the library visibly.
 
     ``is_asked``: the workload's own policy names the place. A pod that has it by default alone, and whose code may need no
     library, does not wait for a ConfigMap that its namespace lacks.
@@ -358,15 +363,18 @@ def add_library(ctx: PlaceContext, spec: Path, role: str, checkpoint: str | None
     if checkpoint is None and any(needs_place(_text(container)) for container in containers):
         ctx.add_finding(Level.WARNING, (*spec, "containers"), f"{role}: {NO_PLACE}")
     if how in (Delivery.EMBEDDED, Delivery.CONFIG_MAP, Delivery.PATH) and (visible or checkpoint is not None):
-        path = value if how is Delivery.PATH else f"{LIBRARY_MOUNT}/{FILE_NAME}"
-        if _set_python_path(ctx, spec, role, path) and how is not Delivery.PATH:
-            is_shared = how is Delivery.CONFIG_MAP or ctx.options.has_webhook  # it can put no object before this one
-            _mount(ctx, spec, role, is_shared=is_shared, is_optional=not (visible or is_asked))
-    elif visible and how in (None, Delivery.PIP):
+        path = value if how is Delivery.PATH else _FILE
+        change = _with_python_path(ctx, spec, role, path)
+        if change is None or how is Delivery.PATH:
+            return change or PodChange()
+        is_shared = how is Delivery.CONFIG_MAP or ctx.options.has_webhook  # it can put no object before this one
+        return change | _mounted(ctx, spec, role, is_shared=is_shared, is_optional=not (visible or is_asked))
+    if visible and how in (None, Delivery.PIP):
         cause = "" if how is None else "; target.package is installed in KFP components only"
         text = f"{role}: its command imports spotwright.checkpoint, and its image must have it{cause}: "
         text += f"{WAYS}, or let a ConfigMap bring it (package: embedded)"
         ctx.add_finding(Level.WARNING, (*spec, "containers"), text)
+    return PodChange()
 
 
 def _lacks_library(text: str) -> bool:
@@ -389,69 +397,65 @@ def _variables_of(container: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield from (one for one in given if isinstance(one, dict)) if isinstance(given, list) else ()
 
 
-def _set_python_path(ctx: PlaceContext, spec: Path, role: str, path: str) -> bool:
-    """Add the variable to every working container that lacks it. False where one has another value: what users wrote stays."""
+def _with_python_path(ctx: PlaceContext, spec: Path, role: str, path: str) -> PodChange | None:
+    """The variable for every working container that lacks it. ``None`` where one has another value: what users wrote stays."""
     containers = ctx.editor.get((*spec, "containers")) or ()
     values = {index: _python_path(containers[index]) for index in working_containers(containers)}
     for index, value in values.items():
         if value is not None and path not in value.split(":"):
             text = f"{role}: PYTHONPATH is set, so the checkpoint library is not added: append :{path} to its value"
             ctx.add_finding(Level.WARNING, (*spec, "containers", index, "env"), text)
-            return False
-    for index, value in values.items():
-        if value is None:
-            ctx.editor.extend((*spec, "containers", index, "env"), [{"name": "PYTHONPATH", "value": path}])
-    return True
+            return None
+    variable = ContainerChange(({"name": "PYTHONPATH", "value": path},))
+    return PodChange(containers={index: variable for index, value in values.items() if value is None})
 
 
-def _python_path(container: Any) -> str | None:
+def _python_path(container: Mapping[str, Any]) -> str | None:
     """The value of the variable in a container's env, as far as it stands there; ``None`` without the variable."""
-    for item in container.get("env") or ():
-        if isinstance(item, dict) and item.get("name") == "PYTHONPATH":
-            return str(item.get("value", ""))
-    return None
+    given = (str(one.get("value", "")) for one in _variables_of(container) if one.get("name") == "PYTHONPATH")
+    return next(given, None)
 
 
-def library_mount() -> dict[str, Any]:
-    """The mount of the library in a container."""
-    return {"name": _LIBRARY_VOLUME, "mountPath": LIBRARY_MOUNT, "readOnly": True}
-
-
-def library_volume(name: str, *, is_optional: bool) -> dict[str, Any]:
+def _library_volume(name: str, *, is_optional: bool) -> dict[str, Any]:
     """The volume with the library, from the ConfigMap of this name. Where it is optional, a pod starts without it."""
     source: dict[str, Any] = {"name": name, **({"optional": True} if is_optional else {})}
     return {"name": _LIBRARY_VOLUME, "configMap": source}
 
 
-def has_library_volume(spec: Mapping[str, Any]) -> bool:
+def _has_library(spec: Mapping[str, Any]) -> bool:
     """Whether a pod mounts the library already."""
     return _has(spec.get("volumes"), "name", _LIBRARY_VOLUME)
 
 
-def add_library_to_pod(spec: dict[str, Any], target: Mapping[str, str], *, keeps_checkpoints: bool) -> None:
-    """Bring the library to a pod that KFP has made of a component, if its command imports it, or if it keeps checkpoints.
+def library_of_pod(spec: Mapping[str, Any], target: Mapping[str, str], *, keeps_checkpoints: bool) -> PodChange:
+    """The library for a pod that KFP has made of a component, if its command imports it, or if it keeps checkpoints.
 
     It comes from the ConfigMap of the namespace, in a mount for which the pod never waits, unless ``target.package`` names
     another way. Where the command is a shell script, lines in front of it keep the ``PYTHONPATH`` of the image.
     """
     how, value = delivery(target)
-    containers = spec.get("containers") or ()
-    for index in working_containers(containers) if how is not Delivery.IMAGE and not has_library_volume(spec) else ():
+    if how is Delivery.IMAGE or _has_library(spec):
+        return PodChange()
+    containers, changes = spec.get("containers") or (), {}
+    for index in working_containers(containers):
         container, text = containers[index], _text(containers[index])
         has_it = installs_spotwright(text) or FILE_NAME in text
         if has_it or not (keeps_checkpoints or imports_spotwright(text)):
             continue
-        path = value if how is Delivery.PATH else f"{LIBRARY_MOUNT}/{FILE_NAME}"
-        if not _prepend(container, library_lines(how or Delivery.CONFIG_MAP, value)) and how is not Delivery.PIP:
-            _add_python_path(container, path)
-        if how not in (Delivery.PATH, Delivery.PIP):
-            container["volumeMounts"] = [*(container.get("volumeMounts") or ()), library_mount()]
-            if not has_library_volume(spec):
-                spec["volumes"] = [*(spec.get("volumes") or ()), library_volume(config_map_name(), is_optional=True)]
+        words = _first_lines(container, library_lines(how or Delivery.CONFIG_MAP, value))
+        takes_variable = not words and how is not Delivery.PIP
+        variables = _longer_python_path(container, value if how is Delivery.PATH else _FILE) if takes_variable else ()
+        changes[index] = ContainerChange(
+            variables, () if how in (Delivery.PATH, Delivery.PIP) else (_MOUNT,), None, words
+        )
+    is_mounted = any(change.mounts for change in changes.values())
+    return PodChange(
+        containers=changes, volumes=(_library_volume(config_map_name(), is_optional=True),) if is_mounted else ()
+    )
 
 
-def _prepend(container: dict[str, Any], lines: str) -> bool:
-    """Put lines in front of the script that starts KFP's executor, or of the first script; false if the command has none."""
+def _first_lines(container: Mapping[str, Any], lines: str) -> dict[Path, str]:
+    """The script that starts KFP's executor, or else the first script, with lines in front; none if the command has none."""
     scripts = [
         (field, number)
         for field in ("command", "args")
@@ -459,32 +463,20 @@ def _prepend(container: dict[str, Any], lines: str) -> bool:
         if isinstance(part, str)
         and (starts_executor(part) or (number > 1 and _is_shell(*container[field][number - 2 : number])))
     ]
-    found = next(
-        (each for each in scripts if starts_executor(container[each[0]][each[1]])), scripts[0] if scripts else None
-    )
-    if found is None:
-        return False
-    field, number = found
-    words = list(container[field])
-    words[number] = lines + words[number]
-    container[field] = words
-    return True
+    executors = (one for one in scripts if starts_executor(container[one[0]][one[1]]))
+    found = next(executors, scripts[0] if scripts else None)
+    return {} if found is None else {found: lines + container[found[0]][found[1]]}
 
 
 def _is_shell(program: object, option: object) -> bool:
     return str(program).rpartition("/")[2] in _SHELLS and str(option)[:1] == "-" and "c" in str(option)[1:4]
 
 
-def _add_python_path(container: dict[str, Any], path: str) -> None:
-    """Add a path to the variable, after what it has. One that is read from elsewhere stays."""
-    env = list(container.get("env") or ())
-    given = next((number for number, one in enumerate(env) if one.get("name") == "PYTHONPATH"), None)
-    if given is None:
-        container["env"] = [*env, {"name": "PYTHONPATH", "value": path}]
-    elif "valueFrom" not in env[given]:
-        own = str(env[given].get("value") or "")
-        env[given] = {"name": "PYTHONPATH", "value": f"{own}:{path}" if own else path}
-        container["env"] = env
+def _longer_python_path(container: Mapping[str, Any], path: str) -> tuple[dict[str, str], ...]:
+    """The variable with a path after what it has; nothing where it is read from elsewhere."""
+    given = next((one for one in _variables_of(container) if one.get("name") == "PYTHONPATH"), {})
+    own = str(given.get("value") or "")
+    return () if "valueFrom" in given else ({"name": "PYTHONPATH", "value": f"{own}:{path}" if own else path},)
 
 
 def starts_executor(text: str) -> bool:
@@ -499,31 +491,30 @@ def library_lines(how: Delivery, value: str, options: Sequence[str] = ()) -> str
     if how is Delivery.PIP:
         pip = "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location --no-deps"
         return " ".join([pip, *options, shlex.quote(value)]) + "\n"
-    return _MOUNTED
+    return _MOUNTED_LINES
 
 
 _STARTS_EXECUTOR = re.compile(r"-m\s+kfp(?:\.\w+)*\.executor_main\b")
 _SHELLS = frozenset({"ash", "bash", "dash", "sh"})
-_MOUNTED = f"""\
+_MOUNTED_LINES = f"""\
 if ! python3 -c 'import spotwright.checkpoint' 2>/dev/null; then
-export PYTHONPATH="{LIBRARY_MOUNT}/{FILE_NAME}${{PYTHONPATH:+:$PYTHONPATH}}"
+export PYTHONPATH="{_FILE}${{PYTHONPATH:+:$PYTHONPATH}}"
 fi
 """
 
 
-def _mount(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool, is_optional: bool) -> None:
-    """Mount the object's own ConfigMap in each working container, and put it before the object; or mount that of the namespace.
+def _mounted(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool, is_optional: bool) -> PodChange:
+    """The object's own ConfigMap in each working container, put before the object; or that of the namespace.
 
     The own one is named by a digest of the library and of the object's kind and name, so that deleting the objects of one file
     takes the library from no other object.
     """
-    if has_library_volume(ctx.editor.get(spec)):
-        return  # placed before, by a runtime's or an owner's ConfigMap; a second mount at one path is refused
+    if _has_library(ctx.editor.get(spec)):
+        return (
+            PodChange()
+        )  # placed before, by a runtime's or an owner's ConfigMap; a second mount at one path is refused
     object_ = config_map() if is_shared else _own_config_map(ctx)
     name = object_["metadata"]["name"]
-    for index in working_containers(ctx.editor.get((*spec, "containers")) or ()):
-        ctx.editor.extend((*spec, "containers", index, "volumeMounts"), [library_mount()])
-    ctx.editor.extend((*spec, "volumes"), [library_volume(name, is_optional=is_optional and is_shared)])
     path_variable = "through PYTHONPATH; if an image sets PYTHONPATH itself, repeat its value in the container's env"
     if is_shared:
         text = (
@@ -541,6 +532,9 @@ def _mount(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool, is_opti
         ctx.add_finding(
             Level.NOTE, (), f"the ConfigMap {name} brings spotwright.checkpoint to the pods, {path_variable}"
         )
+    indexes = working_containers(ctx.editor.get((*spec, "containers")) or ())
+    volume = _library_volume(name, is_optional=is_optional and is_shared)
+    return PodChange(containers=dict.fromkeys(indexes, ContainerChange(mounts=(_MOUNT,))), volumes=(volume,))
 
 
 def _own_config_map(ctx: PlaceContext) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What placement adds to a pod so that it runs on its pools: one value for files, live objects and compiled pipelines.
+"""What a pod gets so that it runs on its pools and saves its work: one value for files, live objects and compiled pipelines.
 
 It is made by functions that look at a policy and its pools, and each form of a pod only has a place for every part of it. Terms
 of node affinity are alternatives, so a condition comes into each of them; a term without one matches no node, and stays so. What
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from spotwright.kube.object_fields import mapping, mappings
@@ -22,6 +22,7 @@ from spotwright.placing.patch import Editor, value_at
 
 __all__ = [
     "OWN_ANNOTATION",
+    "ContainerChange",
     "PodChange",
     "TermEdits",
     "grace_period_of",
@@ -29,14 +30,18 @@ __all__ = [
     "ours_in",
     "with_terms",
     "without_conditions",
+    "without_preferences",
     "write",
+    "write_metadata",
 ]
 
 OWN_ANNOTATION = "spotwright.dev/own"
 """On pods whose author had written a condition that placement adds too: which ones are the author's, as JSON.
 
-``{"0": ["KEY"]}``: in the first required term, the condition on the label ``KEY``.
+``{"0": ["KEY"], "preferred": ["KEY"]}``: in the first required term, the condition on the label ``KEY``; and the preference
+for it.
 """
+_PREFERRED = "preferred"
 
 _LONGEST_OWN = 4096  # characters of the annotation that are read: whoever makes a pod writes it
 _RESERVE = 5  # seconds of the notice that are left for the kubelet after the grace period
@@ -55,11 +60,35 @@ class TermEdits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerChange:
+    """What one container of a pod gets: variables, mounts, a preStop hook, and other words of its command.
+
+    A variable takes the place of the one that has its name. ``words`` has texts by their places: ``("command", 2)``.
+    """
+
+    variables: tuple[Mapping[str, Any], ...] = ()
+    mounts: tuple[Mapping[str, Any], ...] = ()
+    pre_stop: Mapping[str, Any] | None = None
+    words: Mapping[Path, str] = field(default_factory=dict)
+
+    def __or__(self, other: ContainerChange) -> ContainerChange:
+        """Both changes."""
+        return ContainerChange(
+            (*self.variables, *other.variables),
+            (*self.mounts, *other.mounts),
+            self.pre_stop or other.pre_stop,
+            {**self.words, **other.words},
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PodChange:
-    """What a pod gets: tolerations, node affinity, and a grace period in whole seconds (``None``: it keeps its own).
+    """What a pod gets: where it may run, how long it may take to end, what its containers get, and what is said of it.
 
     ``required`` must all hold, and of ``any_of`` one, beside each alternative of the pod's own. ``preferred`` are preferences of
     the greatest weight. ``is_wish``: they stand for what would be required, if only the run did not decide where pods go.
+    ``grace_period`` is in whole seconds (``None``: the pod keeps its own). ``containers`` are changed by their index. Of
+    ``labels`` and ``annotations`` a pod gets those that it lacks.
     """
 
     tolerations: tuple[Mapping[str, str], ...] = ()
@@ -68,6 +97,29 @@ class PodChange:
     preferred: tuple[Expression, ...] = ()
     grace_period: int | None = None
     is_wish: bool = False
+    containers: Mapping[int, ContainerChange] = field(default_factory=dict)
+    volumes: tuple[Mapping[str, Any], ...] = ()
+    image_pull_secrets: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def __or__(self, other: PodChange) -> PodChange:
+        """Both changes; where only one can hold, the first."""
+        indexes = dict.fromkeys([*self.containers, *other.containers])
+        nothing = ContainerChange()
+        return PodChange(
+            (*self.tolerations, *other.tolerations),
+            (*self.required, *other.required),
+            (*self.any_of, *other.any_of),
+            (*self.preferred, *other.preferred),
+            other.grace_period if self.grace_period is None else self.grace_period,
+            self.is_wish or other.is_wish,
+            {one: self.containers.get(one, nothing) | other.containers.get(one, nothing) for one in indexes},
+            (*self.volumes, *other.volumes),
+            (*self.image_pull_secrets, *other.image_pull_secrets),
+            {**self.labels, **other.labels, **self.labels},
+            {**self.annotations, **other.annotations, **self.annotations},
+        )
 
     def terms(self, present: Sequence[Mapping[str, Any]]) -> TermEdits:
         """The edits of the required terms that are ``present``; a condition that a term has already is not added to it."""
@@ -85,8 +137,9 @@ class PodChange:
         """The preferred terms."""
         return [{"weight": 100, "preference": {"matchExpressions": [one]}} for one in self.preferred]
 
-    def own_in(self, present: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-        """The conditions of the pod's author that equal ours, by the index of their term once the change was written."""
+    def own_in(self, spec: Mapping[str, Any]) -> dict[str, list[str]]:
+        """The conditions in a pod spec that equal ours and are its author's, as :data:`OWN_ANNOTATION` has them."""
+        present = value_at(spec, TERMS) or ()
         ours = (*self.required, *self.any_of, *(self.preferred if self.is_wish else ()))
         copies = [
             term for _ in self.any_of[1:] for term in present if can_match(term)
@@ -95,15 +148,18 @@ class PodChange:
             str(index): [str(one["key"]) for one in ours if one in (term.get("matchExpressions") or ())]
             for index, term in enumerate([*copies, *present])
         }
+        wishes = value_at(spec, PREFERRED) or ()
+        found[_PREFERRED] = [
+            str(one["key"]) for one, wish in zip(self.preferred, self.preferences, strict=True) if wish in wishes
+        ]
         return {index: keys for index, keys in found.items() if keys}
 
 
-def write(editor: Editor, spec: Path, change: PodChange) -> None:
-    """Write a change into the pod spec at a path of a document, or of a live object."""
+def write(editor: Editor, spec: Path, change: PodChange, metadata: Path | None = None) -> None:
+    """Write a change into the pod spec at a path of a document, or of a live object, and into the ``metadata`` of its pods."""
     editor.extend((*spec, "tolerations"), change.tolerations)
     at = (*spec, *TERMS)
-    present = editor.get(at) or ()
-    edits = change.terms(present)
+    edits = change.terms(editor.get(at) or ())
     for index, added in enumerate(edits.added):
         if added:
             editor.extend((*at, index, "matchExpressions"), added)
@@ -111,6 +167,49 @@ def write(editor: Editor, spec: Path, change: PodChange) -> None:
     editor.extend((*spec, *PREFERRED), change.preferences)
     if change.grace_period is not None:
         editor.add((*spec, "terminationGracePeriodSeconds"), change.grace_period)
+    for index, container in change.containers.items():
+        _write_container(editor, (*spec, "containers", index), container)
+    if change.volumes:
+        editor.extend((*spec, "volumes"), change.volumes)
+    if change.image_pull_secrets:
+        editor.extend((*spec, "imagePullSecrets"), [{"name": name} for name in change.image_pull_secrets])
+    if metadata is not None:
+        write_metadata(editor, metadata, change)
+
+
+def _write_container(editor: Editor, at: Path, change: ContainerChange) -> None:
+    env = enumerate(editor.get((*at, "env")) or ())
+    given = {one.get("name"): index for index, one in env if isinstance(one, dict)}
+    for one in change.variables:
+        if one["name"] in given:
+            editor.replace((*at, "env", given[one["name"]]), one)
+    editor.extend((*at, "env"), [one for one in change.variables if one["name"] not in given])
+    if change.mounts:
+        editor.extend((*at, "volumeMounts"), change.mounts)
+    if change.pre_stop is not None:
+        editor.add((*at, "lifecycle", "preStop"), change.pre_stop)
+    for path, text in change.words.items():
+        editor.replace((*at, *path), text)
+
+
+def write_metadata(editor: Editor, metadata: Path, change: PodChange) -> None:
+    """Write the labels and annotations that are missing in the metadata at a path."""
+    wanted = {"labels": change.labels, "annotations": change.annotations}
+    _add_missing(editor, metadata, {name: values for name, values in wanted.items() if values})
+
+
+def _add_missing(editor: Editor, path: Path, values: Mapping[str, Any]) -> None:
+    """Add the keys of a nested mapping that are missing at a path; the user's own values stay."""
+    present = editor.get(path)
+    if present is None:
+        if values:
+            editor.add(path, values)
+        return
+    for key, value in values.items():
+        if isinstance(value, dict):
+            _add_missing(editor, (*path, key), value)
+        elif present.get(key) is None:
+            editor.add((*path, key), value)
 
 
 def with_terms(present: Sequence[Mapping[str, Any]], change: PodChange) -> list[dict[str, Any]]:
@@ -143,8 +242,8 @@ def without_conditions(
     return left
 
 
-def _own_conditions(pod: Mapping[str, Any]) -> Mapping[int, frozenset[str]]:
-    """The conditions of a placed pod that equal ours and are its author's: the keys of their labels, by the index of their term.
+def _own_conditions(pod: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
+    """The conditions of a placed pod that equal ours and are its author's: the keys of their labels, as they were noted.
 
     An annotation that is not ours says nothing: it is written by whoever makes the pod, and decides about that pod alone.
     """
@@ -155,18 +254,32 @@ def _own_conditions(pod: Mapping[str, Any]) -> Mapping[int, frozenset[str]]:
         given = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return {
-        int(index): frozenset(key for key in keys if isinstance(key, str))
-        for index, keys in mapping(given).items()
-        if index.isdecimal() and isinstance(keys, list)
-    }
+    lists = ((index, keys) for index, keys in mapping(given).items() if isinstance(keys, list))
+    return {index: frozenset(key for key in keys if isinstance(key, str)) for index, keys in lists}
+
+
+def without_preferences(
+    spec: Mapping[str, Any], pod: Mapping[str, Any], preferred: Iterable[Expression]
+) -> dict[str, Any]:
+    """The spec of a placed pod without the preferences that placement has added, of those that it adds to such pods."""
+    own = _own_conditions(pod).get(_PREFERRED, ())
+    ours = PodChange(preferred=tuple(one for one in preferred if one["key"] not in own)).preferences
+    affinity = dict(mapping(mapping(spec.get("affinity")).get("nodeAffinity")))
+    kept = [term for term in affinity.pop(str(PREFERRED[-1]), None) or () if term not in ours]
+    if kept:
+        affinity[str(PREFERRED[-1])] = kept
+    return {**spec, "affinity": {**mapping(spec.get("affinity")), "nodeAffinity": affinity}}
 
 
 def ours_in(pod: Mapping[str, Any], placed: Iterable[Expression]) -> list[list[Expression]]:
     """The conditions of each required term of a pod that placement has added, of those that it adds to such pods."""
     own, every = _own_conditions(pod), list(placed)
     return [
-        [one for one in every if one in (term.get("matchExpressions") or ()) and one["key"] not in own.get(index, ())]
+        [
+            one
+            for one in every
+            if one in (term.get("matchExpressions") or ()) and one["key"] not in own.get(str(index), ())
+        ]
         for index, term in enumerate(mappings(value_at(pod, ("spec", *TERMS))))
     ]
 

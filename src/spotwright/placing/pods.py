@@ -34,7 +34,7 @@ from spotwright.placing.context import (
     RoleReport,
 )
 from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
-from spotwright.placing.environment import AttemptIdentity, add_environment, add_library, torchrun_words
+from spotwright.placing.environment import AttemptIdentity, environment_change, library_change, torchrun_words
 from spotwright.placing.kueue_flavors import ClusterQueue, Flavor, QueueFiles, exclusion, refusal
 from spotwright.placing.pod_change import OWN_ANNOTATION, PodChange, grace_period_of, write
 from spotwright.placing.pod_spec import METADATA, POD, check, read_constraints, read_requests, refuse_scheduling
@@ -45,15 +45,15 @@ __all__ = [
     "Duty",
     "Placed",
     "Role",
-    "add_pod_metadata",
-    "add_shields",
     "change_of",
     "conflicting_path",
+    "metadata_change",
     "no_pool_fits",
-    "note_own",
+    "own_conditions",
     "place_pod",
     "queue_of",
     "settle_queue",
+    "shield_change",
     "shields",
     "shortest_notice",
     "tolerations_of",
@@ -181,17 +181,16 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
         ctx.add_finding(Level.WARNING, (*role.spec, "nodeName"), text)
     placed = Placed(policy, ladder, report)
     _tell_lowered(ctx, role, policy)
-    if ctx.writes(Group.PLACEMENT):
-        _write_placement(ctx, role, placed, work)
+    change = _placement(ctx, role, placed, work) if ctx.writes(Group.PLACEMENT) else PodChange()
     if ctx.writes(Group.CHECKPOINT) and not role.holder:
         identity = AttemptIdentity(role.path, role.work or role.path, role.run, role.index, role.is_elastic)
-        add_environment(ctx, role.spec, identity, policy.checkpoint)
-        report.torchrun = torchrun_words(
-            ctx.editor.get((*role.spec, "containers")) or (), is_elastic=identity.is_elastic
-        )
-        add_library(ctx, role.spec, role.name, policy.checkpoint, is_asked=ctx.asks_itself(role.path, "checkpoint"))
-    if ctx.writes(Group.PLACEMENT):
-        _write_marks(ctx, role, placed)
+        change |= environment_change(ctx.editor.get(role.spec), identity, policy.checkpoint)
+        is_asked = ctx.asks_itself(role.path, "checkpoint")
+        change |= library_change(ctx, role.spec, role.name, policy.checkpoint, is_asked=is_asked)
+    write(ctx.editor, role.spec, change, None if role.template is None else (*role.template, "metadata"))
+    if ctx.writes(Group.CHECKPOINT) and not role.holder:
+        containers = ctx.editor.get((*role.spec, "containers")) or ()
+        report.torchrun = torchrun_words(containers, is_elastic=role.is_elastic)
     return placed
 
 
@@ -218,8 +217,8 @@ def _check(ctx: PlaceContext, role: Role) -> None:
         check(ctx, (*role.template, "metadata"), METADATA)
 
 
-def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
-    """Write what brings the pods to their pools, and the grace period within the notice."""
+def _placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> PodChange:
+    """What brings the pods to their pools and keeps them there, the grace period within the notice, and the policy."""
     queue = "" if role.is_inherited else _queue_of_role(ctx, role)
     also = placed.ladder.idle if role.is_inherited else ()
     change = change_of(
@@ -229,27 +228,21 @@ def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) 
         used = [ctx.config.pools[name] for name in (*placed.report.pools, *also)]
         warn_of_preference(ctx, role.spec, role.name, used)
     if not role.holder:
-        change = replace(change, grace_period=_limited_grace(ctx, role, placed))
-    own = change.own_in(ctx.editor.get((*role.spec, *TERMS)) or ())
-    write(ctx.editor, role.spec, change)
-    if own and role.template is not None:
-        note_own(ctx, (*role.template, "metadata"), own)
+        secrets = tuple(placed.policy.image_pull_secrets)
+        change = replace(change, grace_period=_limited_grace(ctx, role, placed), image_pull_secrets=secrets)
+    if role.template is None:
+        return change
+    metadata = (*role.template, "metadata")
+    change |= own_conditions(ctx, metadata, change, ctx.editor.get(role.spec) or {})
+    return change | metadata_change(ctx, metadata, placed, role.duty)
 
 
-def note_own(ctx: PlaceContext, metadata: Path, own: Mapping[str, Any]) -> None:
-    """Note in the metadata of pods which of the conditions that equal ours are their author's, where they are placed first."""
-    annotations = ctx.editor.get((*metadata, "annotations")) or {}
-    if own and POLICY_ANNOTATION not in annotations:
-        _add_missing(ctx, metadata, {"annotations": {OWN_ANNOTATION: json.dumps(own, separators=(",", ":"))}})
-
-
-def _write_marks(ctx: PlaceContext, role: Role, placed: Placed) -> None:
-    """Write the secrets for the images, the policy, and the annotations that keep autoscalers from moving the pods."""
-    if not role.holder:
-        secrets = [{"name": name} for name in placed.policy.image_pull_secrets]
-        ctx.editor.extend((*role.spec, "imagePullSecrets"), secrets)
-    if role.template is not None:
-        add_pod_metadata(ctx, (*role.template, "metadata"), placed, role.duty)
+def own_conditions(ctx: PlaceContext, metadata: Path, change: PodChange, spec: Mapping[str, Any]) -> PodChange:
+    """The note of which conditions in a pod spec are its author's although they equal ours, where pods are placed first."""
+    own, annotations = change.own_in(spec), ctx.editor.get((*metadata, "annotations")) or {}
+    if not own or POLICY_ANNOTATION in annotations:
+        return PodChange()
+    return PodChange(annotations={OWN_ANNOTATION: json.dumps(own, separators=(",", ":"))})
 
 
 def queue_of(ctx: PlaceContext, metadata: Any) -> str:
@@ -457,15 +450,15 @@ def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float |
     return min(map(providers.notice_of_pods, spot), default=None)
 
 
-def add_pod_metadata(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Duty = Duty.WORKER) -> None:
-    """Add the label, the policy and the shields to the pods whose metadata are at this path."""
+def metadata_change(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Duty = Duty.WORKER) -> PodChange:
+    """The label, the policy and the shields of the pods whose metadata are at this path."""
     check(ctx, metadata, METADATA)
     spot = str(placed.policy.spot)
     text = _policy_text(spot, placed.policy.max_interruptions, placed.policy.retries)
     if ctx.options.has_webhook:  # it decides about each pod by what the pod carries
         text = json.dumps({**json.loads(text), **_of_attempts(placed.policy)}, separators=(",", ":"))
-    _add_missing(ctx, metadata, {"labels": {SPOT_LABEL: spot}, "annotations": {POLICY_ANNOTATION: text}})
-    add_shields(ctx, metadata, placed.report.policy_path, duty)
+    change = PodChange(labels={SPOT_LABEL: spot}, annotations={POLICY_ANNOTATION: text})
+    return change | shield_change(ctx, metadata, placed.report.policy_path, duty)
 
 
 _SAFE_TO_EVICT, _DO_NOT_DISRUPT = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
@@ -503,8 +496,8 @@ def _is_made_by_karpenter(pool: Pool) -> bool:
     return not providers.of(pool).has_groups or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
 
 
-def add_shields(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.WORKER) -> None:
-    """Add the :func:`shields` of the pods of ``name`` to the metadata at this path. What the user says stays, with a warning."""
+def shield_change(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.WORKER) -> PodChange:
+    """The :func:`shields` of the pods of ``name``, whose metadata are at this path. What the user says stays, with a warning."""
     wanted = shields(duty, ctx.config.target, ctx.config.pools.values())
     given = ctx.editor.get((*metadata, "annotations")) or {}
     for key, value in wanted.items():
@@ -512,8 +505,7 @@ def add_shields(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.
         if own is not None and own != value:
             text = f'{name}: its own {key}: "{own}" stays, so the autoscaler may move it while it works, to save a node'
             ctx.add_finding(Level.WARNING, (*metadata, "annotations", key), f'{text}; write "{value}"')
-    if wanted:
-        _add_missing(ctx, metadata, {"annotations": wanted})
+    return PodChange(annotations=wanted)
 
 
 def _of_attempts(policy: Policy) -> dict[str, Any]:
@@ -538,16 +530,3 @@ def _policy_text(spot: str, interruptions: int, retries: int) -> str:
     """The policy as JSON for the annotation."""
     policy = {"spot": spot, "interruptions": {"max": interruptions}, "errors": {"retries": retries}}
     return json.dumps(policy, separators=(",", ":"))
-
-
-def _add_missing(ctx: PlaceContext, path: Path, values: Mapping[str, Any]) -> None:
-    """Add the keys of a nested mapping that are missing at a path; the user's own values stay."""
-    present = ctx.editor.get(path)
-    if present is None:
-        ctx.editor.add(path, values)
-        return
-    for key, value in values.items():
-        if isinstance(value, dict):
-            _add_missing(ctx, (*path, key), value)
-        elif present.get(key) is None:
-            ctx.editor.add((*path, key), value)
