@@ -20,12 +20,13 @@ from spotwright import config
 from spotwright.errors import InputError
 from spotwright.kinds.katib import parse_marked
 from spotwright.kinds.kind import Mount, Sharing, all_kinds
-from spotwright.kinds.situation import mounted_claims, pod_claims, pod_groups, run_together
+from spotwright.kinds.situation import mounted_claims, pipeline_groups, pod_claims, pod_groups, run_together
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.linter.linting import lint_text
 from spotwright.linter.settings import settings_of
 from spotwright.linter.subjects import FileObjects, KubeObject, objects_in, with_inner
 from spotwright.manifests.files import is_added, place_text
+from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import Document, References, parse
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -313,11 +314,13 @@ def assert_named(text: str, placed: str, beside: str = "") -> int:
     objects = FileObjects()
     for document in parse(beside, "beside.yaml"):
         list(objects_in(document, objects))
-    documents, found = [one for one in parse(placed, FILE) if not is_added(one)], 0
+    documents, found = [one for one in objects_of(parse(placed, FILE)) if not is_added(one)], 0
     tops = [list(objects_in(one, objects)) for one in documents]
-    for old, new, outers in zip(parse(text, FILE), documents, tops, strict=True):
+    for old, new, outers in zip(objects_of(parse(text, FILE)), documents, tops, strict=True):
         held = [one for outer in outers for one in with_inner(outer)]
         named = {(one.document.text, one.at(*group.spec)) for one in held for group in pod_groups(one.value)}
+        if isinstance(new, PipelinePair):
+            named = {(new.text, group.spec) for group in pipeline_groups(new.get(()))}
         edited = set(edited_specs(old, new, held))
         lost = [(text, path) for text, path in edited - named if (text, outside_of_template(path)) not in named]
         assert not lost, new.get(("kind",), "")
@@ -331,10 +334,9 @@ def outside_of_template(path: Any) -> Any:
 
 
 WITHOUT_PODS = {"resourceflavor"}
-OF_PIPELINES = {"kfp", "kfp-platforms"}
 
 
-@pytest.mark.parametrize("name", sorted({path.name for path in GOLDEN.iterdir()} - OF_PIPELINES))
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))
 def test_the_situation_names_every_pod_spec_that_is_edited_in_the_golden_files(name: str) -> None:
     beside, (text, placed) = (
         GOLDEN / name / "with.yaml",
@@ -357,8 +359,7 @@ def test_the_situation_names_every_pod_spec_that_is_edited_in_manifests_of_other
         text = path.read_text()
         with suppress(InputError):
             placed = place_text(text, FILE, settings, references).text
-            if "pipelineInfo" not in text:
-                found += assert_named(text, placed)
+            found += assert_named(text, placed)
     assert found > 80
 
 
@@ -630,3 +631,51 @@ def test_tasks_of_a_pipeline_run_are_there_at_one_time_unless_they_follow_each_o
     first, second, third = pod_groups(of("tekton.dev/v1", "PipelineRun", spec))
     assert [one.at_once for one in (first, second, third)] == [1, 4, 1]
     assert {run_together(a, b) for a, b in ((first, second), (second, third), (first, third))} == {False}
+
+
+def a_pipeline(**tasks: Any) -> Any:
+    """A compiled pipeline with a task of each name; its components are ``work``, ``more`` and a DAG around ``work``."""
+    leaves = {name: {"executorLabel": f"exec-{name}"} for name in ("work", "more")}
+    inside = {
+        "root": {"dag": {"tasks": tasks}},
+        "components": {**leaves, "loop": {"dag": {"tasks": {"in": a_task("work")}}}},
+    }
+    executors = {f"exec-{name}": {"container": {"image": "i"}} for name in leaves}
+    mount = {"mountPath": "/data", "pvcNameParameter": {"runtimeValue": {"constant": "data"}}}
+    settings = {"exec-work": {"pvcMount": [mount, {"mountPath": "/x", "taskOutputParameter": {}}]}}
+    platforms = {"kubernetes": {"deploymentSpec": {"executors": settings}}}
+    return [{**inside, "deploymentSpec": {"executors": executors}}, {"platforms": platforms}]
+
+
+def a_task(component: str, *after: str, items: Any = None, limit: int = 0) -> dict[str, Any]:
+    task: dict[str, Any] = {"componentRef": {"name": component}, "dependentTasks": list(after)}
+    if items is not None:
+        task |= {"parameterIterator": {"items": items}, "iteratorPolicy": {"parallelismLimit": limit}}
+    return task
+
+
+ITEMS = {"raw": "[1, 2, 3]"}
+PIPELINES: list[tuple[Any, list[int | None], bool | None]] = [
+    (a_pipeline(a=a_task("work"), b=a_task("more")), [1, 1], True),
+    (a_pipeline(a=a_task("work"), b=a_task("more", "a")), [1, 1], False),
+    (a_pipeline(a=a_task("loop", items=ITEMS), b=a_task("more")), [3, 1], True),
+    (a_pipeline(a=a_task("loop", items=ITEMS, limit=2), b=a_task("more", "a")), [2, 1], False),
+    (a_pipeline(a=a_task("loop", items={"inputParameter": "x"}), b=a_task("more")), [None, 1], True),
+    (a_pipeline(a=a_task("work"), b=a_task("work", "a"), c=a_task("work", "a")), [2, None], None),
+    (a_pipeline(a=a_task("work"), b=a_task("nowhere")), [1, None], None),
+]
+
+
+@pytest.mark.parametrize(("pair", "counts", "together"), PIPELINES)
+def test_executors_of_a_pipeline_are_there_at_one_time_unless_their_tasks_follow_each_other(
+    pair: Any, counts: list[int | None], together: bool | None
+) -> None:
+    one, other = pipeline_groups(pair)
+    assert [one.at_once, other.at_once] == counts
+    assert run_together(one, other) is together
+    assert [(claim.name, claim.mounts) for claim in pod_claims(pair, one)] == [("data", (Mount("/data"),))]
+
+
+@pytest.mark.parametrize("odd", [None, "x", 1, [], [None], [{}, {}], [{"root": 1}], [a_pipeline()[0], "x"]], ids=repr)
+def test_a_pipeline_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> None:
+    assert {(one.at_once, *pod_claims(odd, one)) for one in pipeline_groups(odd)} <= {(None,)}

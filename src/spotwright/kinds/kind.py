@@ -174,7 +174,7 @@ class Reads(StrEnum):
 
 
 class PodPlace(NamedTuple):
-    """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S or H.
+    """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S, H or K.
 
     ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``inherits`` is the path of the holder
     whose fields hold where this one lacks them. ``at_once`` counts the pods of the template that there are at one time.

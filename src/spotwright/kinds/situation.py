@@ -7,17 +7,44 @@ not known, and never guessed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from spotwright.kfp.compiled import IrError, require_size
 from spotwright.kinds.katib import documents_in
-from spotwright.kinds.kind import Claim, Mount, Others, PodPlace, Run, claims_in, kind_of, matching, mounts_in, product
+from spotwright.kinds.kind import (
+    Call,
+    Claim,
+    Mount,
+    Others,
+    PodPlace,
+    Run,
+    calls_after,
+    claims_in,
+    kind_of,
+    matching,
+    mounts_in,
+    product,
+)
 from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_above, template_of
+from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS
 from spotwright.placing.documents import Document, Path
 from spotwright.placing.patch import data_document, value_at
+from spotwright.placing.retries import whole_number
 
-__all__ = ["HeldObject", "PodGroup", "held_objects", "mounted_claims", "pod_claims", "pod_groups", "run_together"]
+__all__ = [
+    "HeldObject",
+    "PodGroup",
+    "held_objects",
+    "mounted_claims",
+    "pipeline_groups",
+    "pod_claims",
+    "pod_groups",
+    "run_together",
+]
 
 
 class PodGroup(NamedTuple):
@@ -66,9 +93,67 @@ def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Itera
             yield PodGroup(place, spec if template is None else template, at_once, runs=(Run((), at_once),))
 
 
+def pipeline_groups(pair: Any) -> Iterator[PodGroup]:
+    """The pods of a compiled pipeline by their executors, in the order of the document; ``pair`` has its two documents.
+
+    The form of their places is ``K``: the path leads to the Kubernetes settings of the executor, which may not be there.
+    """
+    runs: dict[str, list[Run]] = {}
+    ir = value_at(pair, PIPELINE)
+    if not isinstance(ir, dict):
+        return
+    with suppress(IrError):  # its order is not known; place refuses it
+        require_size(ir)
+        _unfold(ir, ("root",), (), 1, runs)
+    executors = value_at(ir, ("deploymentSpec", "executors"))
+    for label, executor in executors.items() if isinstance(executors, dict) else ():
+        if value_at(executor, ("container",)):
+            found = tuple(runs.get(label, ()))
+            yield PodGroup(_EXECUTOR, (*PLATFORMS, *EXECUTORS, label), _most(found, None), runs=found)
+
+
+_EXECUTOR = PodPlace((), "K")
+
+
+def _unfold(ir: Any, keys: Path, calls: tuple[Call, ...], times: int | None, runs: dict[str, list[Run]]) -> None:
+    """Add the runs of each executor in the DAG of a component. Source: kubeflow/pipelines, ``pipeline_spec.proto``."""
+    given = value_at(ir, (*keys, "dag", "tasks"))
+    tasks = {name: task for name, task in given.items() if isinstance(task, dict)} if isinstance(given, dict) else {}
+    conditional = [name for name, task in tasks.items() if value_at(task, ("triggerPolicy", "condition"))]
+    after = {name: _texts(task.get("dependentTasks")) for name, task in tasks.items()}
+    for name, call in calls_after(keys, after, (), conditional).items():
+        count = _iterations(tasks[name])
+        component = str(value_at(tasks[name], ("componentRef", "name")))
+        made, inner = product(times, count), (*calls, call._replace(times=count))
+        if value_at(ir, ("components", component, "dag")) is not None:
+            _unfold(ir, ("components", component), inner, made, runs)
+        else:
+            label = str(value_at(ir, ("components", component, "executorLabel")))
+            runs.setdefault(label, []).append(Run(inner, made))
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def _iterations(task: Mapping[str, Any]) -> int | None:
+    """How many iterations of a task run at one time; ``None`` where its items come with the run."""
+    iterator = task.get("parameterIterator") or task.get("artifactIterator")
+    if iterator is None:
+        return 1
+    limit = whole_number(value_at(task, ("iteratorPolicy", "parallelismLimit")), 0)
+    try:
+        items = json.loads(str(value_at(iterator, ("items", "raw"))))
+    except ValueError:
+        return None
+    if not isinstance(items, list) or limit is None:
+        return None
+    return min(len(items), limit or len(items))
+
+
 def run_together(one: PodGroup, other: PodGroup) -> bool | None:
     """Whether there are pods of two groups of an object at one time; ``None``: the object does not tell it."""
-    if not one.runs or not other.runs:
+    if not one.runs or not other.runs or len(one.runs) * len(other.runs) > _MOST_RUNS**2:
         return None
     if 1 in (one.limit, other.limit):
         return False
@@ -94,12 +179,13 @@ def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
     return None if a.is_conditional and b.is_conditional else True
 
 
+_MOST_RUNS = 256  # of one template; of more it is not told
 _MOST_COMPARED = 12  # runs of one template, of which every choice is looked at
 
 
 def _most(runs: Sequence[Run], limit: int | None) -> int | None:
     """The most pods of these runs at one time; ``None`` where it is not known."""
-    if not runs or any(run.times is None for run in runs):
+    if not runs or len(runs) > _MOST_RUNS or any(run.times is None for run in runs):
         return None
     meet = {(a, b): _meet(runs[a], runs[b]) for a, b in combinations(range(len(runs)), 2)}
     times = [run.times or 0 for run in runs]
@@ -125,16 +211,29 @@ def _heaviest(among: Sequence[int], times: Sequence[int], meet: Mapping[tuple[in
     return max(_heaviest(rest, times, meet), times[first] + _heaviest(beside, times, meet))
 
 
-def pod_claims(data: Mapping[str, Any], group: PodGroup) -> list[Claim]:
+def pod_claims(data: Any, group: PodGroup) -> list[Claim]:
     """The claims that the pods of a group have as volumes, with the places at which their containers mount them.
 
-    Whether the claim is there, and how it may be mounted, another object tells where the claim is named.
+    ``data`` is the object, or the pair of a compiled pipeline. Whether the claim is there, and how it may be mounted, another
+    object tells where the claim is named.
     """
+    if group.place.form == "K":
+        return list(_claims_of_executor(data, group.path))
     kind = kind_of(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
     of_object = kind.claims(data, group.path) if kind.claims is not None else ()
     mounts = list(mounts_in(value_at(data, group.spec)))
     claims = [*claims_in(data, (*group.spec, "volumes")), *of_object]
     return [one if one.mounts else one._replace(mounts=tuple(_mounts(mounts, one.volume))) for one in claims]
+
+
+def _claims_of_executor(pair: Any, settings: Path) -> Iterator[Claim]:
+    """The claims that an executor mounts by a name that the pipeline says; other names come with the run."""
+    mounts = value_at(pair, (*settings, "pvcMount"))
+    for index, mount in enumerate(mounts if isinstance(mounts, list) else ()):
+        name = value_at(mount, ("pvcNameParameter", "runtimeValue", "constant"), value_at(mount, ("constant",)))
+        if isinstance(name, str):
+            place = Mount(str(mount.get("mountPath")), str(mount.get("subPath") or ""))
+            yield Claim(name, (*settings, "pvcMount", index), mounts=(place,))
 
 
 def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]:

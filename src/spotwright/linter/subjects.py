@@ -18,7 +18,7 @@ from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
-from spotwright.kinds.situation import PodGroup, held_objects, pod_claims, pod_groups
+from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
 from spotwright.kinds.spark import selector_of
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
@@ -800,10 +800,10 @@ def pipeline_of(pair: PipelinePair) -> Pipeline:
 
 def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
     """The pods of each executor, with its settings in the place of a pod spec."""
-    for label, executor in pipeline.executors.items():
-        container = mapping_at(executor, "container")
-        if not container:
-            continue
+    pair = [pipeline.value, {"platforms": pipeline.platforms}]
+    for group in pipeline_groups(pair):
+        label = str(group.path[-1])
+        container = mapping_at(pipeline.executors, label, "container")
         value = mapping_at(pipeline.platforms, *EXECUTORS, label)
         try:
             if runtime_field(value):
@@ -826,6 +826,8 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
             reach_of(constraints, settings),
             (Container(path, _words(container)),),
             is_placed=pipeline.is_placed,
+            group=group if isinstance(pipeline.document, PipelinePair) else None,  # Python does not tell the order
+            claims=tuple(pod_claims(pair, group)),
         )
 
 
