@@ -28,6 +28,7 @@ from spotwright.linter.subjects import FileObjects, KubeObject, objects_in, with
 from spotwright.manifests.files import is_added, place_text
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import Document, References, parse
+from spotwright.pools.ground import PodWork, pod_works
 
 GOLDEN = Path(__file__).parent / "golden"
 POD = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
@@ -679,3 +680,10 @@ def test_executors_of_a_pipeline_are_there_at_one_time_unless_their_tasks_follow
 @pytest.mark.parametrize("odd", [None, "x", 1, [], [None], [{}, {}], [{"root": 1}], [a_pipeline()[0], "x"]], ids=repr)
 def test_a_pipeline_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> None:
     assert {(one.at_once, *pod_claims(odd, one)) for one in pipeline_groups(odd)} <= {(None,)}
+
+
+@pytest.mark.parametrize("holder", sorted(HOLDERS.keys() - {"a ConfigMap"}))
+def test_the_check_of_pools_sees_the_pods_of_an_object_inside_another(holder: str) -> None:
+    [work] = [one for data in plain_yaml.load_all(HOLDERS[holder]) for one in pod_works(data, FILE)]
+    assert isinstance(work, PodWork)
+    assert work.constraints.selector == {"kubernetes.azure.com/scalesetpriority": "spot"}

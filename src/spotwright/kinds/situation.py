@@ -40,6 +40,7 @@ __all__ = [
     "PodGroup",
     "held_objects",
     "mounted_claims",
+    "objects_within",
     "pipeline_groups",
     "pod_claims",
     "pod_groups",
@@ -245,14 +246,9 @@ def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]
 
 def mounted_claims(data: Mapping[str, Any]) -> Iterator[Claim]:
     """The claims that pods of an object have, and those of the objects that it holds."""
-    return _mounted(data_document(data, ""), (), data)
-
-
-def _mounted(document: Document, base: Path, value: Mapping[str, Any]) -> Iterator[Claim]:
-    for group in pod_groups(value):
-        yield from pod_claims(value, group)
-    for held in held_objects(document, base, value):
-        yield from _mounted(held.document, held.base, held.value)
+    for value in (data, *(held.value for held in objects_within(data_document(data, ""), (), data))):
+        for group in pod_groups(value):
+            yield from pod_claims(value, group)
 
 
 class HeldObject(NamedTuple):
@@ -283,6 +279,15 @@ def held_objects(
             for each in documents_in(document, at, inner):
                 if isinstance(one := each.get(()), dict):
                     yield HeldObject(at, each, (), one)
+
+
+def objects_within(
+    document: Document, base: Path, value: Mapping[str, Any], others: Others | None = None
+) -> Iterator[HeldObject]:
+    """The objects inside the object at a path of a document, at any depth, as :func:`held_objects` gives them."""
+    for held in held_objects(document, base, value, others):
+        yield held
+        yield from objects_within(held.document, held.base, held.value, others)
 
 
 def _no_others(_kind: str) -> Iterable[Mapping[str, Any]]:

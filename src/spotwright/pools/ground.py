@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -20,11 +21,13 @@ from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.config import Config
 from spotwright.errors import InputError
+from spotwright.kinds.situation import objects_within
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.placing.documents import ManifestError, Path, parse, show
+from spotwright.placing.patch import data_document
 from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_requests
 from spotwright.pools.autoscaler_config_maps import priorities_of, status_of
 from spotwright.pools.node_pool_files import TOOLS, is_listing
@@ -461,10 +464,19 @@ def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | No
 def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
     """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow.
 
-    In place of a pod that cannot be read there is a finding, with the field.
+    So are those of a manifest that is a text in the object. In place of a pod that cannot be read there is a finding, with the
+    field.
     """
     if not isinstance(document, Mapping):
         return
+    yield from _works_of(document, file)
+    with suppress(ManifestError):  # a text that is no YAML, which place refuses
+        for held in objects_within(data_document(document, file), (), document):
+            if held.base == ():  # it stands in a text; one that is a mapping was found already
+                yield from _works_of(held.value, file)
+
+
+def _works_of(document: Mapping[str, Any], file: str) -> Iterator[PodWork | Finding]:
     kind = str(document.get("kind") or "object")
     metadata = document.get("metadata")
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
