@@ -44,7 +44,6 @@ from spotwright.kinds.kind import (
     Claim,
     Kind,
     Order,
-    Others,
     PlaceObject,
     Reads,
     Retry,
@@ -60,6 +59,7 @@ from spotwright.kinds.kind import (
     pods_at,
     product,
 )
+from spotwright.kube.admission import Others
 from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext

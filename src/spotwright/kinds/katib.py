@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import Kind, Others, Reads, Retry, holds_at, kind_of
+from spotwright.kinds.kind import Kind, Reads, Retry, holds_at, kind_of
+from spotwright.kube.admission import Others
 from spotwright.placing.context import Level, PlaceContext, RoleReport, name_of
 from spotwright.placing.documents import Document, Path, parse, show
 from spotwright.placing.patch import Edit, Editor, Splice, is_same, value_at

@@ -15,6 +15,7 @@ from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
+from spotwright.kube.admission import Others
 from spotwright.placing.context import PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -74,10 +75,6 @@ WhyNotEvicted: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], str]
 
 Count: TypeAlias = Callable[[Mapping[str, Any], Path], int | None]
 """The most pods at one time of the template at a path of an object; ``None`` where the object does not tell it."""
-
-
-Others: TypeAlias = Callable[[str], Iterable[Mapping[str, Any]]]
-"""The objects of a kind among the given files."""
 
 
 Holds: TypeAlias = Callable[[Mapping[str, Any], Others], Iterator[Path]]

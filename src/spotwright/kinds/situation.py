@@ -19,7 +19,6 @@ from spotwright.kinds.kind import (
     Call,
     Claim,
     Mount,
-    Others,
     PodPlace,
     Run,
     calls_after,
@@ -30,6 +29,7 @@ from spotwright.kinds.kind import (
     product,
 )
 from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_above, template_of
+from spotwright.kube.admission import Others, no_others
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS
 from spotwright.placing.documents import Document, Path
 from spotwright.placing.patch import data_document, value_at
@@ -264,14 +264,14 @@ class HeldObject(NamedTuple):
 
 
 def held_objects(
-    document: Document, base: Path, value: Mapping[str, Any], others: Others | None = None
+    document: Document, base: Path, value: Mapping[str, Any], others: Others = no_others
 ) -> Iterator[HeldObject]:
     """The objects inside the object at a path of a document: a trial, a manifest in a step, the parts of an AppWrapper.
 
     ``others`` has the objects beside it, by default none. Raises :class:`ManifestError` for a text that is no YAML.
     """
     holds = kind_of(str(value.get("apiVersion") or ""), str(value.get("kind") or "")).holds
-    for path in holds(value, others or _no_others) if holds is not None else ():
+    for path in holds(value, others) if holds is not None else ():
         inner, at = value_at(value, path), (*base, *path)
         if isinstance(inner, dict):
             yield HeldObject(at, document, at, inner)
@@ -282,13 +282,9 @@ def held_objects(
 
 
 def objects_within(
-    document: Document, base: Path, value: Mapping[str, Any], others: Others | None = None
+    document: Document, base: Path, value: Mapping[str, Any], others: Others = no_others
 ) -> Iterator[HeldObject]:
     """The objects inside the object at a path of a document, at any depth, as :func:`held_objects` gives them."""
     for held in held_objects(document, base, value, others):
         yield held
         yield from objects_within(held.document, held.base, held.value, others)
-
-
-def _no_others(_kind: str) -> Iterable[Mapping[str, Any]]:
-    return ()

@@ -20,6 +20,7 @@ from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
 from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
 from spotwright.kinds.spark import selector_of
+from spotwright.kube.admission import admitted
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
@@ -458,8 +459,11 @@ class Pods:
         try:
             if self.form == "K":
                 return read_resources(mapping_at(self.containers[0].value, "resources"))[0]
-            given = self.value.get("initContainers")
-            return pod_requests({"containers": [one.value for one in self.containers], "initContainers": given})
+            pod = {name: self.value.get(name) for name in ("initContainers", "overhead", "runtimeClassName")}
+            pod["containers"] = [one.value for one in self.containers]
+            if self.owner is None:
+                return pod_requests(pod)
+            return pod_requests(admitted(pod, self.owner.namespace, self.owner.beside.of_kind))
         except (ValueError, TypeError, AttributeError, IndexError):
             return {}
 
@@ -561,7 +565,7 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
         check_value(owner.document, owner.at(*path, "metadata"), metadata, METADATA)
-        constraints = scheduling_of(value)
+        constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
     except ManifestError as error:
         return error
     role = _role(owner, path)
@@ -687,7 +691,7 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             check_value(
                 owner.document, owner.at(*here), value, {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
             )
-            constraints = scheduling_of(value)
+            constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
         except ManifestError as error:
             yield error
             continue

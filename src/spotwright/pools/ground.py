@@ -22,6 +22,7 @@ from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.situation import objects_within
+from spotwright.kube.admission import ADMITTING, Others, admitted, no_others
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
@@ -139,7 +140,7 @@ class Objects:
 
     ``config_maps`` are those of the cluster autoscaler by name, each with where it stands; ``no_config_maps`` says why a cluster
     does not show them. ``has_all``: one that is not among them is not in the cluster. ``is_empty``: there is a list without
-    objects, as kubectl writes it for a cluster without nodes.
+    objects, as kubectl writes it for a cluster without nodes. ``admitting`` are those that say what a cluster adds to pods.
     """
 
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
@@ -155,6 +156,11 @@ class Objects:
     no_config_maps: str = ""
     has_all: bool = False
     is_empty: bool = False
+    admitting: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def of_kind(self, kind: str) -> Iterator[Mapping[str, Any]]:
+        """The objects of a kind that say what a cluster adds to pods."""
+        return (one for one in self.admitting if one.get("kind") == kind)
 
     @property
     def knows_nodes(self) -> bool:
@@ -265,6 +271,8 @@ def add_object(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
     False for any other object. Raises :class:`InputError`.
     """
     kind = one.get("kind")
+    if kind in ADMITTING:
+        objects.admitting.append(one)
     settings = one if kind == "KubeletConfiguration" else one.get("kubeletconfig")
     if kind == "Node":
         objects.nodes.append(_checked(one, NODE, f"{name}: node {len(objects.nodes) + 1}"))
@@ -418,7 +426,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
     for node in objects.nodes:
         pool = providers.pool_of(labels_of(node), config.pools) or _named_by(labels_of(node), config.pools)
         (strangers if pool is None else members[pool.name]).append(node)
-    both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "")), *found]
+    both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "", objects.of_kind)), *found]
     works = [one for one in both if isinstance(one, PodWork)]
     autoscalers, unread = _autoscalers(objects)
     return Ground(
@@ -461,22 +469,22 @@ def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | No
     return None
 
 
-def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
+def pod_works(document: Any, file: str, others: Others = no_others) -> Iterator[PodWork | Finding]:
     """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow.
 
     So are those of a manifest that is a text in the object. In place of a pod that cannot be read there is a finding, with the
-    field.
+    field. ``others`` has the objects that say what the cluster adds to pods.
     """
     if not isinstance(document, Mapping):
         return
-    yield from _works_of(document, file)
+    yield from _works_of(document, file, others)
     with suppress(ManifestError):  # a text that is no YAML, which place refuses
         for held in objects_within(data_document(document, file), (), document):
             if held.base == ():  # it stands in a text; one that is a mapping was found already
-                yield from _works_of(held.value, file)
+                yield from _works_of(held.value, file, others)
 
 
-def _works_of(document: Mapping[str, Any], file: str) -> Iterator[PodWork | Finding]:
+def _works_of(document: Mapping[str, Any], file: str, others: Others) -> Iterator[PodWork | Finding]:
     kind = str(document.get("kind") or "object")
     metadata = document.get("metadata")
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
@@ -486,7 +494,9 @@ def _works_of(document: Mapping[str, Any], file: str) -> Iterator[PodWork | Find
             check_value(spec, (), spec.value, POD)
             for one in refusals_of(spec.value):
                 raise spec.problem(one.path, one.text)
-            yield PodWork(where, kind, spec.value, scheduling_of(spec.value), pod_requests(spec.value))
+            namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+            pod = admitted(spec.value, namespace, others)
+            yield PodWork(where, kind, spec.value, scheduling_of(pod), pod_requests(pod))
         except PodSpecError as error:
             yield _unread(where, spec.problem(error.path, str(error)))
         except ManifestError as error:
