@@ -105,9 +105,9 @@ def part(trace: Trace, begin: float, end: float) -> Trace:
     return trace._replace(counts=trace.counts[first:last])
 
 
-def hazards_of(traces: Sequence[Trace], tick: float = TICK) -> HazardTable:
+def hazards_of(traces: Sequence[Trace]) -> HazardTable:
     """Count the spells of recordings (:func:`spotwright.deadlines.hazards.counted`)."""
-    return counted([looks(trace, tick).tolist() for trace in traces], tick)
+    return counted([looks(trace).tolist() for trace in traces], TICK)
 
 
 def windows_of(
@@ -117,7 +117,6 @@ def windows_of(
     each: int = 30,
     tick: float = TICK,
     seed: int | None = None,
-    nodes: int = 1,
 ) -> Windows:
     """Windows of ``length`` seconds, ``each`` of every recording, as windows of one pool.
 
@@ -127,7 +126,7 @@ def windows_of(
     ticks = int(np.ceil(length / tick - 1e-9))
     columns, sources = [], []
     for index, (name, trace) in enumerate(traces.items()):
-        seen = looks(trace, tick, nodes)
+        seen = looks(trace, tick)
         columns.append(seen[_begins(name, len(seen), ticks, each, seed, index)[:, None] + np.arange(ticks)])
         sources += [name] * each
     if not columns:
@@ -136,25 +135,17 @@ def windows_of(
     return Windows(tick, up, None, ("spot",), tuple(sources))
 
 
-def pools_of(
-    traces: Mapping[str, Trace],
-    length: float,
-    *,
-    each: int = 30,
-    tick: float = TICK,
-    seed: int | None = None,
-    nodes: int = 1,
-) -> Windows:
+def pools_of(traces: Mapping[str, Trace], length: float, *, each: int = 30, seed: int | None = None) -> Windows:
     """Windows over several pools at the same moments: each recording is one pool, so that what falls together stays together."""
     if not traces:
         raise InputError("no recording was given")
-    ticks = int(np.ceil(length / tick - 1e-9))
-    seen = [looks(trace, tick, nodes) for trace in traces.values()]
+    ticks = int(np.ceil(length / TICK - 1e-9))
+    seen = [looks(trace) for trace in traces.values()]
     shortest = min(map(len, seen))
     begins = _begins(", ".join(traces), shortest, ticks, each, seed, 0)
     index = begins[None, :] + np.arange(ticks)[:, None]
     up = np.stack([states[:shortest][index] for states in seen])
-    return Windows(tick, up, None, tuple(traces), ("all",) * each)
+    return Windows(TICK, up, None, tuple(traces), ("all",) * each)
 
 
 def _begins(name: str, size: int, ticks: int, each: int, seed: int | None, index: int) -> Any:

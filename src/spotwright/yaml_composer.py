@@ -75,7 +75,6 @@ _SCALAR: Any = yaml.ScalarEvent  # the parser's events carry no useful types
 _MAPPING_END: Any = yaml.MappingEndEvent
 _SEQUENCE_END: Any = yaml.SequenceEndEvent
 _DOCUMENT_START: Any = yaml.DocumentStartEvent
-_DOCUMENT_END: Any = yaml.DocumentEndEvent
 _STREAM_END: Any = yaml.StreamEndEvent
 _PARSER: Final[Any] = yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader  # type: ignore[attr-defined]
 _TAG = "tag:yaml.org,2002:"

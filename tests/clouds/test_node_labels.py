@@ -122,6 +122,12 @@ def test_a_label_that_nobody_sets_there_is_not_met(pool: Pool, key: str) -> None
     assert refusal(pool, selecting(key, "any"), ()) == f"its node selector asks for {key}=any"
 
 
+def test_a_condition_on_the_tpus_of_a_machine_is_decided() -> None:
+    pool = replace(GKE, machine="tpu7x-standard-4t")
+    assert refusal(pool, selecting("cloud.google.com/gke-tpu-accelerator", "tpu-v6e-slice"), ()) != ""
+    assert refusal(pool, selecting("cloud.google.com/gke-tpu-accelerator", "tpu7x"), ()) == ""
+
+
 def test_what_the_configuration_says_overrides_what_the_machine_tells() -> None:
     pool = replace(GKE, labels={"cloud.google.com/gke-accelerator": "nvidia-tesla-t4"})
     assert refusal(pool, selecting("cloud.google.com/gke-accelerator", "nvidia-tesla-t4"), ()) == ""

@@ -25,7 +25,7 @@ def test_the_example_of_the_page_is_a_configuration() -> None:
 
 
 def test_every_field_of_a_pool_has_a_row() -> None:
-    set_by_the_program = {"name", "price_source", "quote"}
+    set_by_the_program = {"is_spot", "name", "price_source", "quote"}
     assert {field.name for field in POOL} | set_by_the_program == {field.name for field in dataclasses.fields(Pool)}
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.events import data_of
 
 from spotwright.engine import events as environment_events
+from spotwright.engine import fold
 from spotwright.engine.event_codec import EVENT_TYPES, Row, UnknownEvent, decode, encode
 from spotwright.engine.events import (
     AttemptAdopted,
@@ -32,7 +33,6 @@ from spotwright.engine.events import (
     RunStatus,
     TaskCached,
 )
-from spotwright.engine.fold import HANDLED
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.budgets import FollowUp
@@ -136,7 +136,7 @@ def test_every_event_class_is_listed_and_folded() -> None:
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Event) and value is not Event
     }
-    assert set(EVENT_TYPES) == classes == set(HANDLED)
+    assert set(EVENT_TYPES) == classes == set(fold._HANDLERS)
     assert len({kind.kind for kind in EVENT_TYPES}) == len(EVENT_TYPES)
 
 

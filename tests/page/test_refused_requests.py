@@ -283,8 +283,8 @@ def test_it_is_right_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_connection_without_a_request_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    assert page_server._SETTINGS["keepalive_timeout"] <= 60
-    monkeypatch.setitem(page_server._SETTINGS, "keepalive_timeout", 0.5)
+    assert page_server._LIMITS.arrival <= 60
+    monkeypatch.setattr(page_server, "_LIMITS", page_server._LIMITS._replace(arrival=0.5))
     (tmp_path / "state/runs").mkdir(parents=True)
     with serving({"state": str(tmp_path / "state")}, tmp_path / "assets") as page, page.connect() as connection:
         connection.sendall(begun)

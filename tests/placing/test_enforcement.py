@@ -12,8 +12,9 @@ from tests.placing.placed import FILE, SHARED, a_config, at_path, place
 
 from spotwright.kinds.kind import all_kinds
 from spotwright.manifests.files import PlacedFile, place_text
+from spotwright.model.policy import FIELDS
 from spotwright.placing.context import PlaceOptions
-from spotwright.placing.enforcement import PODS_ONLY, ROWS, Enforcer, Fact, Mechanism
+from spotwright.placing.enforcement import PODS_ONLY, Enforcer, Fact, Mechanism
 from spotwright.views.explanation import explanation_json, explanation_text
 
 POD = "spec: {containers: [{name: main, image: python}]}"
@@ -99,8 +100,8 @@ EVERY_WAY = list(dict.fromkeys((PODS_ONLY, *(way for kind in all_kinds().values(
 
 @pytest.mark.parametrize("mechanism", EVERY_WAY)
 def test_every_way_to_retry_has_a_fact_for_every_field_of_the_policy(mechanism: Mechanism) -> None:
-    assert set(ROWS) <= set(mechanism.facts)
-    assert set(mechanism.facts) <= {*ROWS, "errors.retries: 0"}
+    rows = {"spot: require", "spot: prefer", "spot: never", *FIELDS} - {"spot"}
+    assert rows <= set(mechanism.facts) <= {*rows, "errors.retries: 0"}
 
 
 @pytest.mark.parametrize("mechanism", EVERY_WAY)

@@ -61,7 +61,12 @@ def daemon_set(name: str, *tolerations: dict[str, Any], **spec: Any) -> dict[str
         "tolerations": list(tolerations),
         **spec,
     }
-    return {"kind": "DaemonSet", "metadata": {"name": name}, "spec": {"template": {"spec": pods}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": pods}},
+    }
 
 
 def job(*tolerations: dict[str, Any], **spec: Any) -> dict[str, Any]:

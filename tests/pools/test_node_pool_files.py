@@ -108,6 +108,7 @@ def test_accelerators_of_google_are_counted_as_a_node_offers_them() -> None:
     assert parts.settings["labels"]["cloud.google.com/gke-gpu-partition-size"] == "3g.20gb"
     shared = google("a2-highgpu-2g", accelerators=[{**gpu, "gpuSharingConfig": {"maxSharedClientsPerGpu": "8"}}])
     assert shared.settings["node"] == {"nvidia.com/gpu": 16}
+    assert google("ct5l-hightpu-8t", spot=True).settings["node"] == {"google.com/tpu": 8}
     chips = google("ct5lp-hightpu-4t", spot=True)
     assert chips.settings["node"] == {"google.com/tpu": 4}
     assert chips.settings["taints"] == ["google.com/tpu=present:NoSchedule"]
@@ -129,6 +130,7 @@ def test_the_partitions_of_a_gpu_are_made_of_as_many_gpus_as_there_were() -> Non
     ("machine", "config", "taint", "key", "value"),
     [
         ("t2a-standard-4", {}, "kubernetes.io/arch=arm64:NoSchedule", "labels", {"kubernetes.io/arch": "arm64"}),
+        ("a4x-highgpu-4g", {}, "kubernetes.io/arch=arm64:NoSchedule", "labels", {"kubernetes.io/arch": "arm64"}),
         (
             "n2-standard-4",
             {"imageType": "WINDOWS_LTSC_CONTAINERD"},

@@ -114,6 +114,21 @@ def test_zones_as_the_labels_of_nodes_have_them_are_those_of_az() -> None:
     assert "  --zones 1 2 \\" in script_of(zones=["eastus-1", "2"]).splitlines()
 
 
+@pytest.mark.parametrize(
+    ("machine", "node", "image"),
+    [
+        ("m7g.large", None, "AL2023_ARM_64_STANDARD"),
+        ("g5g.xlarge", {"nvidia.com/gpu": 1}, "AL2023_ARM_64_NVIDIA"),
+        ("g5.xlarge", {"nvidia.com/gpu": 1}, "AL2023_x86_64_NVIDIA"),
+        ("m7i.large", None, ""),
+    ],
+)
+def test_the_image_of_a_group_of_aws_fits_its_machine(machine: str, node: object, image: str) -> None:
+    request = request_for(one_pool(provider="eks", machine=machine, node=node), "spot")
+    lines = [line.strip() for line in script(request, "aws")]
+    assert [line for line in lines if "--ami-type" in line] == ([f"--ami-type {image} \\"] if image else [])
+
+
 def test_deallocate_is_warned_about() -> None:
     request = request_for(one_pool(create_flags={"eviction-policy": "Deallocate"}), "spot")
     assert "  --eviction-policy Deallocate \\" in script(request)

@@ -15,15 +15,6 @@ CORE = {"ConfigMap", "Pod", "Service"}
 
 NAMES = {kind.name for kind in all_kinds().values()} - CORE
 
-ALLOWED = {
-    ("pools/ground.py", "DaemonSet"): "it takes room on every node, whatever is placed there",
-    (
-        "views/run_text.py",
-        "Experiment",
-    ): "it shows recorded runs without a module of kinds, which would cost 25 ms of its start",
-}
-"""Comparisons that stay, each with its reason."""
-
 
 def texts_in(node: ast.expr) -> set[str]:
     """The texts that stand in an expression: itself, the items of a list, tuple or set, the keys of a dict."""
@@ -45,7 +36,7 @@ def found_in(source: Path) -> Iterator[tuple[str, int, str]]:
             if isinstance(node, ast.Dict | ast.List | ast.Set | ast.Tuple):
                 listed = texts_in(node) & NAMES
                 names = listed if len(listed) > 1 else names
-            if names and any((file, name) not in ALLOWED for name in names):
+            if names:
                 yield file, getattr(node, "lineno", 0), ", ".join(sorted(names))
 
 
@@ -62,11 +53,6 @@ def test_tables_and_comparisons_are_found_in_every_form(tmp_path: Path) -> None:
     )
 
     assert [line for _, line, _ in found_in(tmp_path)] == [1, 2, 3, 5, 6]
-
-
-def test_every_exception_is_still_one() -> None:
-    used = {(file, name) for file, name in ALLOWED if f'"{name}"' in (SOURCE / file).read_text(encoding="utf-8")}
-    assert used == ALLOWED.keys()
 
 
 def test_no_two_records_are_of_one_kind_and_no_two_runs_have_one_name() -> None:

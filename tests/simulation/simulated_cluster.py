@@ -156,7 +156,7 @@ class SimulatedCluster:
         self._expect_drain(count + 1)
 
     def _drain(self, now: float) -> None:
-        nodes = self.supply.busy_nodes()
+        nodes = [name for name, node in self.supply.nodes().items() if node.keys and node.is_schedulable]
         if not nodes:
             return
         self._drain_count += 1

@@ -69,13 +69,6 @@ def test_the_provider_may_take_a_node_that_is_being_drained() -> None:
     assert (lab.seen(Noticed), lab.seen(NodeGone)) == ([(102, "spot-1")], [(112, "spot-1")])
 
 
-def test_only_nodes_that_hold_attempts_and_stay_are_busy() -> None:
-    lab = Lab(a_pool(min_nodes=2)).submit("a", WHOLE_NODE).submit("b", WHOLE_NODE).submit("c", WHOLE_NODE).until(10)
-    assert lab.supply.busy_nodes() == ["spot-1", "spot-2", "spot-3"]
-    lab.release("b").drain("spot-3")
-    assert lab.supply.busy_nodes() == ["spot-1"]
-
-
 def test_a_drain_of_one_run_evicts_the_attempts_of_the_other_runs_too() -> None:
     lab = Lab().submit("a", run="one").submit("a", run="two").until(10).drain("spot-1")
     assert [event.key for _, event in lab.log if isinstance(event, Evicted)] == [

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from spotwright.clouds.provider import NVIDIA_GPU
 from spotwright.model.pools import Pool
 
-__all__ = ["architecture", "is_of_aws", "labels_of_aws_machine", "labels_of_azure_machine"]
+__all__ = ["architecture", "gpu_parts", "is_of_aws", "labels_of_aws_machine", "labels_of_azure_machine"]
 
 # Texts, which re compiles where they are first needed: most commands look at no machine.
 _AWS = (
@@ -31,6 +31,14 @@ def architecture(machine: str) -> str:
     if azure := re.fullmatch(_AZURE, machine):
         return "arm64" if "p" in azure["traits"] else "amd64"
     return ""
+
+
+def gpu_parts(size: str) -> int:
+    """Into how many parts of a size MIG divides a GPU, by the compute slices of the size (``3g.20gb``: 2); 1 for another text.
+
+    Source: NVIDIA, "Multi-Instance GPU User Guide": a GPU has 7 compute slices.
+    """
+    return 7 // int(size[0]) if size[:1] in tuple("1234567") else 1
 
 
 def is_of_aws(machine: str) -> bool:

@@ -21,7 +21,7 @@ from spotwright.clouds.providers import ZONE
 from spotwright.model.pools import Pool, PriceSource
 from spotwright.model.scheduling_terms import Constraints, Taint
 
-__all__ = ["SETTERS", "is_set_by_system", "known", "known_in", "refusal", "setter", "unknown"]
+__all__ = ["SETTERS", "architecture_of", "is_set_by_system", "known", "known_in", "refusal", "setter", "unknown"]
 
 
 SETTERS = (
@@ -181,8 +181,8 @@ def _derived(pool: Pool) -> dict[str, str]:
         labels |= {"topology.kubernetes.io/region": region, "failure-domain.beta.kubernetes.io/region": region}
     if pool.machine:
         labels["beta.kubernetes.io/instance-type"] = pool.machine
-    if architecture := _architecture(pool):
-        labels |= {"kubernetes.io/arch": architecture, "beta.kubernetes.io/arch": architecture}
+    if arch := architecture_of(pool):
+        labels |= {"kubernetes.io/arch": arch, "beta.kubernetes.io/arch": arch}
     derived = providers.of(pool).derived
     return labels if derived is None else {**labels, **derived(pool)}
 
@@ -202,7 +202,7 @@ def _region(pool: Pool) -> str:
     return ""
 
 
-def _architecture(pool: Pool) -> str:
+def architecture_of(pool: Pool) -> str:
     """The architecture of the pool's machine as Kubernetes names it; empty where neither its name nor its provider tells it."""
     found, arm_machines = architecture(pool.machine), providers.of(pool).arm_machines
     if found or not pool.machine or not arm_machines:

@@ -92,6 +92,7 @@ class Provider:
     """One provider. What is left out is so where nothing is assumed beyond the configuration.
 
     ``notice`` is in seconds; no provider guarantees it. Patterns are texts, which are compiled where they are needed.
+    ``has_groups``: its nodes are in groups that the cluster autoscaler may grow.
     """
 
     name: str  # in spotwright.yaml
@@ -137,6 +138,7 @@ class Provider:
     clouds: tuple[str, ...] = ()  # whose machines its nodes are
     cloud_of: Callable[[Pool], tuple[str, ...]] | None = None  # which of several clouds it can be for a pool
     arm_machines: tuple[str, ...] = ()  # how types of Arm machines begin; then all others are amd64
+    gpu_machines: tuple[str, ...] = ()  # how types of machines with accelerators begin
     metadata_service: str = ""  # of its nodes, where notices are read
     billed_by: str = ""
     gpu_driver: str = ""  # how it installs driver and device plugin of GPUs, for people; empty: the user installs them
@@ -170,6 +172,12 @@ class Provider:
     ] = ()  # texts in manifests: prefixes of labels and annotations, storage drivers, addresses of buckets
     first_pools: tuple[str, ...] = ()  # lines of a first spotwright.yaml
 
+    has_groups: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Note what is asked of every pool."""
+        object.__setattr__(self, "has_groups", self.autoscaler == CLUSTER_AUTOSCALER)
+
     @property
     def spot_labels(self) -> Mapping[str, str]:
         """The labels of the usual form of spot capacity."""
@@ -179,11 +187,6 @@ class Provider:
     def notice_of_pods(self) -> float:
         """Seconds of its notice that pods get; the kubelet keeps the others for system pods."""
         return self.notice * self.pods_share
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether its nodes are in groups that the cluster autoscaler may grow."""
-        return self.autoscaler == CLUSTER_AUTOSCALER
 
     @property
     def is_one_cloud(self) -> bool:

@@ -14,7 +14,7 @@ from spotwright.clouds.provider import AZURE, NVIDIA_GPU, Form, Label, NamingRul
 from spotwright.model.pools import GENERIC, Pool
 from spotwright.model.scheduling_terms import Taint
 
-__all__ = ["AUTOSCALERS", "COMPUTE_CLASS", "PREEMPTIBLE", "PROVIDERS", "machine_accelerator"]
+__all__ = ["AUTOSCALERS", "COMPUTE_CLASS", "PREEMPTIBLE", "PROVIDERS", "machine_accelerator", "machine_tpu"]
 
 
 _SEEN = "nodes and manifests shown in public repositories"
@@ -168,6 +168,7 @@ _AKS = Provider(
     ),
     makers={_AGENT_POOL: frozenset({"AKS"}), "kubernetes.azure.com": _AZURE},
     machines=(r"Standard_[A-Z]", _AZURE),
+    gpu_machines=("Standard_N",),
     domains=r"azure",
     clouds=(AZURE,),
     metadata_service="azure",
@@ -220,6 +221,7 @@ _TPUS = {
     "ct5lp-": "tpu-v5-lite-podslice",
     "ct5p-": "tpu-v5p-slice",
     "ct6e-": "tpu-v6e-slice",
+    "tpu7x-": "tpu7x",
 }
 
 
@@ -231,6 +233,14 @@ def machine_accelerator(machine: str) -> str:
     return next((name for prefix, name in _ACCELERATORS.items() if machine.startswith(prefix)), "")
 
 
+def machine_tpu(machine: str) -> str:
+    """GKE's name of the TPUs that come with a machine (``ct6e-standard-4t``: ``tpu-v6e-slice``); empty for a machine without any.
+
+    Source: Google Cloud, "Plan TPUs in GKE".
+    """
+    return next((name for prefix, name in _TPUS.items() if machine.startswith(prefix)), "")
+
+
 def _of_gke(pool: Pool) -> dict[str, str]:
     labels = {}
     if pool.machine:
@@ -239,7 +249,7 @@ def _of_gke(pool: Pool) -> dict[str, str]:
         labels["cloud.google.com/gke-accelerator"] = accelerator
         if count := (pool.node or {}).get(NVIDIA_GPU):
             labels["cloud.google.com/gke-accelerator-count"] = str(count)
-    if tpu := next((name for prefix, name in _TPUS.items() if pool.machine.startswith(prefix)), ""):
+    if tpu := machine_tpu(pool.machine):
         labels["cloud.google.com/gke-tpu-accelerator"] = tpu
     return labels
 

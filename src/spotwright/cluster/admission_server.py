@@ -204,7 +204,7 @@ def _object(raw: msgspec.Raw) -> dict[str, Any] | None:
         return None
     if problem := why_misshapen(data):
         raise _Unread(problem, Verdict.MISSHAPEN)
-    if _is_deep(data):
+    if text.count(b"{") + text.count(b"[") > _DEEPEST and _is_deep(data):
         raise _Unread(f"it is nested deeper than {_DEEPEST} levels")
     return dict(data)
 

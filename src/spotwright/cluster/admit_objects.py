@@ -132,15 +132,9 @@ def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """What an object says of its pods: their templates, or Tekton's; ``None`` if its kind has none of its own."""
-    return [*_pod_templates(data), *_holders(data)] or None
-
-
-def _holders(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What a run of Tekton says of its pods outside of pod templates."""
-    if str(data.get("apiVersion", "")).startswith("tekton.dev/"):
-        for group in pod_groups(data):
-            yield mapping(value_at(data, group.path))
+    """The templates of an object's pods, also those without metadata; ``None`` if its kind has none of its own."""
+    groups = [group for group in pod_groups(data) if group.path and group.place.is_template]
+    return [mapping(value_at(data, group.path)) for group in groups] or None
 
 
 def policy_of_templates(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:

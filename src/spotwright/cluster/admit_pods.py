@@ -26,8 +26,8 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_backend import RUN_LABEL
-from spotwright.kinds.kind import kind_of
-from spotwright.kube.object_fields import controller_of
+from spotwright.kinds.kind import kind_of, run_kinds
+from spotwright.kube.object_fields import ARGO_NODE, controller_of
 from spotwright.kube.pod import TERMS
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool
@@ -91,7 +91,6 @@ _LIMIT: Mapping[str, str] = {"cpu": "500m", "memory": "128Mi"}
 A quota without a LimitRange wants both of every container. They are no less than this, as a LimitRange may have a minimum, and
 as Argo's emissary, which stands in front, needs seconds to start with a tenth of that.
 """
-_ARGO_NODE = "workflows.argoproj.io/node-name"
 _ARGO_EXECUTOR = "argoexec"
 _EMISSARY_FOLDER = "/var/run/argo"
 _EMISSARY = f"{_EMISSARY_FOLDER}/{_ARGO_EXECUTOR}"
@@ -172,7 +171,7 @@ def _of_argo(
     data: Mapping[str, Any], field: str, name: str, images: Sequence[str], volumes: AbstractSet[str]
 ) -> list[dict[str, Any]]:
     """The container of a pod that Argo adds, by its name, its program and its image; with nothing in it that is the step's."""
-    if _ARGO_NODE not in ((data.get("metadata") or {}).get("annotations") or {}):
+    if ARGO_NODE not in ((data.get("metadata") or {}).get("annotations") or {}):
         return []
     known = frozenset(map(_repository, images))
     return [
@@ -297,8 +296,7 @@ MARGIN = 2
 """Seconds of the grace period that the hook leaves to SIGTERM: the least that a kubelet gives a container after its hook."""
 
 _VOLUME = "spotwright-grace"
-_NODE_NAME = "workflows.argoproj.io/node-name"
-_OF_GANGS = frozenset({"jobset.sigs.k8s.io/jobset-name", "training.kubeflow.org/job-name"})
+_OF_GANGS = frozenset(kind.pods_label for kind in run_kinds().values() if kind.is_gang) - {""}
 """Labels of the pods of JobSets and TrainJobs, and of the training operator's kinds."""
 
 # Plain POSIX sh, and `date` and `sleep` of any image with a shell.
@@ -351,7 +349,7 @@ def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, l
 
 def _ends_early(data: Mapping[str, Any]) -> bool:
     """Whether what starts a pod's code ends it at SIGTERM, or soon after, whatever the grace period."""
-    if _NODE_NAME in (value_at(data, ("metadata", "annotations")) or {}) or is_wrapped_by_katib(data):
+    if ARGO_NODE in (value_at(data, ("metadata", "annotations")) or {}) or is_wrapped_by_katib(data):
         return True
     return not _OF_GANGS.isdisjoint(value_at(data, ("metadata", "labels")) or {})
 
@@ -696,7 +694,7 @@ def _of_attempt(data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Po
     values = {"SPOTWRIGHT_ATTEMPT": str(decided.number)}
     if len({pool.notice for pool in used}) == 1:
         values["SPOTWRIGHT_NOTICE"] = f"{used[0].notice if used[0].is_spot else 0:g}"
-    if grace is not None and _NODE_NAME not in (value_at(data, ("metadata", "annotations")) or {}):
+    if grace is not None and ARGO_NODE not in (value_at(data, ("metadata", "annotations")) or {}):
         values["SPOTWRIGHT_GRACE"] = str(grace)
     changes = {}
     for index, container in enumerate(data["spec"].get("containers") or ()):

@@ -31,7 +31,7 @@ from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
 from spotwright.kinds.kind import Retry, run_kind, run_kinds
-from spotwright.kube.object_fields import controller_of, mapping, metadata
+from spotwright.kube.object_fields import ARGO_NODE, controller_of, mapping, metadata
 from spotwright.manifests.objects import place_object
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, RoleReport
 from spotwright.placing.patch import Steps
@@ -49,7 +49,6 @@ _QUEUED = "is in a queue of Kueue"
 _NO_ROLE = "its owner places no such pod"
 _OWN_FIELDS = ("apiVersion", "kind", "metadata", "spec")
 _RETRY = re.compile(r"\([0-9]{1,9}\)$")  # the number of a try, at the end of an Argo node's name
-_ARGO_NODE = "workflows.argoproj.io/node-name"
 _LONGEST_NAME = 100  # characters of a name in a sentence
 
 
@@ -133,7 +132,7 @@ def _filled_in(text: str, pod: Mapping[str, Any], root: Mapping[str, Any]) -> st
         return text.replace("{{workflow.name}}", str(metadata(root).get("name", "")))
     if "{{" not in text:
         return text
-    node = str((metadata(pod).get("annotations") or {}).get(_ARGO_NODE, ""))
+    node = str((metadata(pod).get("annotations") or {}).get(ARGO_NODE, ""))
     return hashlib.sha256(_RETRY.sub("", node).encode(errors="replace")).hexdigest()[:12]
 
 

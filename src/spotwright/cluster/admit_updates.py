@@ -43,9 +43,6 @@ from spotwright.placing.patch import Steps, json_pointer, patched, replacing
 __all__ = ["Update", "restore_object", "without_unowned_fields"]
 
 
-_EMPTY: Mapping[str, Any] = {}
-
-
 def without_unowned_fields(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The object with those fields of its spec alone that somebody has set; None if the API server does not tell."""
     managers = (data.get("metadata") or {}).get("managedFields") or ()

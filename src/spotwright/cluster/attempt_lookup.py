@@ -42,7 +42,7 @@ from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.errors import StateError
 from spotwright.graph import Dag, TaskGraph, TaskSpec
-from spotwright.kinds.kind import Retry, run_kind
+from spotwright.kinds.kind import Retry, run_kind, run_kinds
 from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, uid_of
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
@@ -274,11 +274,11 @@ def _keep(kept: OrderedDict[Any, Any], key: object, value: object, at_most: int)
 
 _WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
 _POLL = 0.02
-_RESTART = "jobset.sigs.k8s.io/restart-attempt"
 _LARGEST_LIST = 8 * 1024 * 1024  # bytes: of pods that are more together, nothing is known
 _LONGEST_PATH = 2500  # characters: Argo joins the names of all steps above one
 _VALUE = re.compile("[A-Za-z0-9][-A-Za-z0-9_.]{0,62}")  # of a label: anything else would be another selector
-_SELECTORS = ("batch.kubernetes.io/controller-uid", "workflows.argoproj.io/workflow")
+_SELECTORS = tuple(kind.pods_label for kind in run_kinds().values() if kind.pods_label and not kind.is_gang)
+"""A gang may have Jobs, and the pods of a Job are fewer."""
 
 
 class _Asked(NamedTuple):
@@ -508,9 +508,12 @@ class FactFinder:
 
 
 def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:
-    restart = str((metadata(request.data).get("labels") or {}).get(_RESTART, ""))
-    sets = [uid_of(owner) for owner in owners if run_kind(owner).retry is Retry.SET]
-    gang = f"{sets[0]}/{restart}" if sets and re.fullmatch("[0-9]{1,9}", restart) else ""
+    labels = metadata(request.data).get("labels") or {}
+    sets = [(uid_of(owner), label) for owner in owners if (label := run_kind(owner).restart_label)]
+    restarts = [
+        f"{uid}/{labels[label]}" for uid, label in sets[:1] if re.fullmatch("[0-9]{1,9}", labels.get(label, ""))
+    ]
+    gang = restarts[0] if restarts else ""
     return _Asked(request.uid, request.namespace, owners[-1], task_name(request.data, owners), gang)
 
 

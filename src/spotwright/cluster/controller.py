@@ -310,8 +310,3 @@ def _make_private(folder: Path) -> None:
         folder.chmod(0o700)
     except OSError as error:  # the root of a volume may belong to root
         _LOG.info("%s: its mode stays as it is (%s)", folder, error.strerror)
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder

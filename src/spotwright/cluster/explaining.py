@@ -36,8 +36,10 @@ from spotwright.engine.waits import NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at, is
 from spotwright.errors import InputError, UnknownRun
 from spotwright.kinds.kind import Kind, Retry, kind_of, run_kinds
 from spotwright.kube.object_fields import controller_of, metadata, seconds
+from spotwright.kube.pod import REQUIRED
 from spotwright.model.pools import Pool
 from spotwright.placing.context import QUEUE_LABEL
+from spotwright.placing.patch import value_at
 from spotwright.records.reader import RunReader
 from spotwright.scheduling.budgets import Pause
 from spotwright.views.text import after_cause, ended
@@ -325,7 +327,8 @@ def _roots(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str
     A JobSet has the name of the TrainJob that made it, and its pods say the JobSet's.
     """
     name = str(found["metadata"]["name"])
-    job_set = (found["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/jobset-name")
+    labels = found["metadata"].get("labels") or {}
+    job_set = next((labels.get(one.pods_label) for one in run_kinds().values() if one.restart_label), None)
     passed: set[tuple[str, str]] = set()
     while True:
         above = controller_of(found)
@@ -509,9 +512,7 @@ def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Itera
     """What nothing in the cluster keeps for this pod."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     is_admitted = bool((metadata.get("annotations") or {}).get(_RUNG))
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    affinity = value_at(spec, REQUIRED)
     if (metadata.get("labels") or {}).get(QUEUE_LABEL):
         yield "the rung: Kueue chooses the flavor, and with it the nodes"
     elif not is_admitted:

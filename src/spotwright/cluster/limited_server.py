@@ -1,11 +1,12 @@
-"""Listens for the controller's HTTP servers, so that no client keeps others out or fills the memory.
+"""Listens for the HTTP servers of the controller and the page, so that no client keeps others out or fills the memory.
 
-Every pod of a cluster can open connections to these ports, and aiohttp by itself accepts any number of them, waits an hour for
-the first byte, and holds as many unfinished bodies as come. Here a connection counts from the moment at which it is accepted,
-before TLS. A request has seconds to arrive. Where all places are taken, a newcomer gets that of a client that only waits: of one
-that has sent no request yet, and of the address that holds most. Where none only waits, the address that holds most gives one
-up to whoever holds less, and its own newcomers wait. So an API server, which sends whole requests at once, gets through while a
-pod holds all that it can. Bodies that are being received or answered, and answers that nobody takes, share one amount of memory.
+Every pod of a cluster can open connections to the controller's ports, and aiohttp by itself accepts any number of them, waits
+an hour for the first byte, and holds as many unfinished bodies as come. Here a connection counts from the moment at which it is
+accepted, before TLS. A request has seconds to arrive. Where all places are taken, a newcomer gets that of a client that only
+waits: of one that has sent no request yet, and of the address that holds most. Where none only waits, the address that holds
+most gives one up to whoever holds less, and its own newcomers wait. So an API server, which sends whole requests at once, gets
+through while a pod holds all that it can. Bodies that are being received or answered, and answers that nobody takes, share one
+amount of memory.
 
 One gate serves one port: :func:`serve` makes it, and handlers read bodies through :func:`read_body`.
 """
@@ -22,6 +23,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple, cast
 
@@ -42,7 +44,8 @@ class Limits(NamedTuple):
 
     ``connections`` in all; ``arrival``: seconds for a request to arrive, TLS and headers included; ``idle``: seconds between two
     requests of a connection, or for an answer to be taken; ``memory``: bytes of all bodies, of what is read in them, and of all
-    answers; ``body``: bytes of one body.
+    answers; ``body``: bytes of one body; ``large``: bytes of an answer after which its connection ends, because the buffers of a
+    TLS connection grow with the largest one and never shrink.
     """
 
     connections: int = 512
@@ -50,6 +53,7 @@ class Limits(NamedTuple):
     idle: float = 60.0
     memory: int = 64 * 1024 * 1024
     body: int = 64 * 1024
+    large: int = 64 * 1024
 
 
 class _State(Enum):
@@ -83,9 +87,7 @@ class _Connection:
 _HEAD = 256 * 1024  # bytes of headers and of what comes with them in the same moment
 _YOUNG = 0.25  # seconds in which a newcomer may send its request before its place is given to another
 _SWEEP = 0.25  # seconds between two looks at what takes too long
-_PAUSE = 0.1  # seconds until the next try where the process has no descriptor left
 _COPIES = 3  # of an answer: as it is, encrypted, and what the socket has not taken of that
-_LARGE = 64 * 1024  # bytes of an answer; the buffers of a TLS connection grow with the largest one, and never shrink
 _GATE: web.AppKey[_Gate] = web.AppKey("gate", cast("type[_Gate]", object))
 
 
@@ -342,23 +344,21 @@ class _Listener(asyncio.AbstractServer):
 class _Site(web.BaseSite):
     """A port of a runner behind a gate."""
 
-    def __init__(self, runner: web.AppRunner, gate: _Gate, host: str | None, port: int, context: Any) -> None:
+    def __init__(
+        self, runner: web.AppRunner, gate: _Gate, sockets: list[socket.socket], context: Any, make: Callable[[], Any]
+    ) -> None:
         super().__init__(runner, ssl_context=context, backlog=_BACKLOG)
-        self._gate, self._host, self._port = gate, host, port
+        self._gate, self._sockets, self._make = gate, sockets, make
 
     @property
     def name(self) -> str:
         """The address, for messages of aiohttp."""
-        return f"{'https' if self._ssl_context else 'http'}://{self._host or '*'}:{self._port}"
+        return f"{'https' if self._ssl_context else 'http'}://{self._sockets[0].getsockname()}"
 
     async def start(self) -> None:
-        """Listen. Raises :class:`OSError`."""
-        sockets = await _bound(self._gate.loop, self._host, self._port)
+        """Accept connections."""
         await super().start()
-        server = self._runner.server
-        if server is None:
-            raise RuntimeError("the runner was not set up")
-        self._server = _Listener(self._gate, sockets, self._ssl_context, server)
+        self._server = _Listener(self._gate, self._sockets, self._ssl_context, self._make)
 
 
 _BACKLOG = 512
@@ -393,32 +393,36 @@ async def _bound(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -
 async def serve(
     app: web.Application,
     *,
-    host: str | None,
-    port: int,
+    host: str | None = None,
+    port: int = 0,
+    listening: socket.socket | None = None,
     context: ssl.SSLContext | None = None,
     limits: Limits | None = None,
     shutdown_timeout: float = 1.0,
+    connection: type[web.RequestHandler] = web.RequestHandler,
 ) -> web.AppRunner:
     """Serve an application on a port; ``await runner.cleanup()`` ends it. ``host``: by default all addresses.
 
-    ``context`` makes it TLS. Raises :class:`OSError` where the port cannot be listened on.
+    ``listening`` is a socket that listens already, in place of both. ``context`` makes it TLS, ``connection`` speaks HTTP. Raises
+    :class:`OSError` where the port cannot be listened on.
     """
-    limits = limits or Limits()
-    gate = _Gate(limits, asyncio.get_running_loop())
+    limits, loop = limits or Limits(), asyncio.get_running_loop()
+    gate = _Gate(limits, loop)
     app[_GATE] = gate
     app.middlewares.insert(0, _counted)
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        shutdown_timeout=shutdown_timeout,
-        keepalive_timeout=limits.idle + limits.arrival,  # the gate ends what is idle
-        lingering_time=limits.arrival,
-        max_headers=64,
-        auto_decompress=False,  # a few bytes would become megabytes
-    )
+    runner = web.AppRunner(app, shutdown_timeout=shutdown_timeout)
     await runner.setup()
+    settings: dict[str, Any] = {
+        "access_log": None,  # an address may have a token
+        "keepalive_timeout": limits.idle + limits.arrival,  # the gate ends what is idle
+        "lingering_time": limits.arrival,
+        "max_headers": 64,
+        "auto_decompress": False,  # a few bytes would become megabytes
+    }
+    make: Callable[[], Any] = partial(connection, cast("web.Server", runner.server), loop=loop, **settings)
     try:
-        await _Site(runner, gate, host, port, context).start()
+        sockets = await _bound(loop, host, port) if listening is None else [listening]
+        await _Site(runner, gate, sockets, context, make).start()
     except OSError:
         await runner.cleanup()
         raise
@@ -443,7 +447,7 @@ async def _counted(
         body = response.body if isinstance(response, web.Response) else None
         size = len(body) if isinstance(body, bytes | bytearray) else 0
         gate.hold(connection, _COPIES * size)
-        if size > _LARGE:
+        if size > gate.limits.large:
             connection.is_large = True
             response.force_close()
         with suppress(ConnectionError):

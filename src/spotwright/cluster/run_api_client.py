@@ -354,9 +354,6 @@ def _port_of(pod: Mapping[str, Any]) -> int:
     return next((int(port["containerPort"]) for port in ports if port.get("name") == PORT_NAME), _PORT)
 
 
-_Dial = Callable[[], socket.socket]
-
-
 class RemoteRuns:
     """The runs that a controller serves to the caller."""
 
@@ -538,7 +535,7 @@ async def _config_maps(api: Api) -> tuple[list[dict[str, Any]], str]:
 
 
 async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:
-    """The DaemonSets of all namespaces, with the kind that items of a list lack; or why there are none to see.
+    """The DaemonSets of all namespaces, with the version and kind that items of a list lack; or why there are none to see.
 
     Pools can be read without them, so one who may not list them is told so. Raises :class:`ApiFailed` for anything else.
     """
@@ -548,4 +545,4 @@ async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:
         if error.status not in _NOT_FOR_US:
             raise
         return [], str(error)
-    return [{"kind": "DaemonSet", **item} for item in answer.get("items") or ()], ""
+    return [{"apiVersion": "apps/v1", "kind": "DaemonSet", **item} for item in answer.get("items") or ()], ""

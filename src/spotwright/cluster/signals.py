@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from spotwright.clouds import node_signs
 from spotwright.clouds.providers import is_spot_node
 from spotwright.kinds.kind import Retry, run_kind
-from spotwright.kube.object_fields import mapping, mappings, seconds, text
+from spotwright.kube.object_fields import ARGO_NODE_ID, mapping, mappings, seconds, text
 from spotwright.model.attempts import ContainerEnd, Signals, StatusCondition
 from spotwright.notices.early_exit import progress_in
 from spotwright.notices.notice import Notice
@@ -105,7 +105,6 @@ def events_of(events: Iterable[Mapping[str, Any]]) -> tuple[StatusCondition, ...
 
 _FAILING = ("FailureTarget", "Failed")
 _DONE = ("SuccessCriteriaMet", "Complete", "Completed", "Succeeded")
-_NODE_ID = "workflows.argoproj.io/node-id"
 _DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own time limit passed
 
 
@@ -236,7 +235,7 @@ def _was_before(time: Any, told_at: float | None) -> bool:
 
 def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
     """The word of an Argo Workflow: whether it was stopped, and the message and phase of the pod's step."""
-    node_id = text(mapping(mapping(pod.get("metadata")).get("annotations")).get(_NODE_ID))
+    node_id = text(mapping(mapping(pod.get("metadata")).get("annotations")).get(ARGO_NODE_ID))
     step = mapping(mapping(mapping(owner.get("status")).get("nodes")).get(node_id))
     message = text(step.get("message"))
     ended = how_cancelled(owner)

@@ -17,6 +17,7 @@ from spotwright.clouds import node_signs, providers
 from spotwright.cluster.autoscaler_words import AutoscalerWords
 from spotwright.cluster.signals import PodWaits, as_gone, has_not_started, is_held_up, read_pod, transition, waits_for
 from spotwright.cluster.workloads import Lineage, lineage
+from spotwright.kinds.kind import run_kinds
 from spotwright.kube.object_fields import mapping, mappings, metadata, seconds, text, uid_of
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_resource
@@ -42,7 +43,7 @@ _KEPT_EVENTS = 20  # a node
 _LONGEST_NAME, _LONGEST_TEXT = 253, 2_000  # characters: of a node's name, and of what an Event says of it
 _READ_OF_EVENT = ("reason", "firstTimestamp", "lastTimestamp", "eventTime")
 _NOTES = "spotwright.dev/"  # annotations of the node agent's Events
-_GANG = ("jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/restart-attempt")  # labels of pods that end together
+_GANGS = [(kind.pods_label, kind.restart_label) for kind in run_kinds().values() if kind.restart_label]  # end together
 _NEWS = 60.0
 """Seconds in which Kubernetes tells that a node is silent: ``node-monitor-grace-period`` (50), a look every 5, and 5 more.
 
@@ -436,8 +437,8 @@ class _GangKey(NamedTuple):
 
 def _gang_of(pod: Mapping[str, Any]) -> _GangKey | None:
     labels = mapping(metadata(pod).get("labels"))
-    name, restart = (text(labels.get(key)) for key in _GANG)
-    return _GangKey(str(metadata(pod).get("namespace", "")), name, restart) if name and restart else None
+    pairs = [(text(labels.get(name)), text(labels.get(restart))) for name, restart in _GANGS]
+    return next((_GangKey(str(metadata(pod).get("namespace", "")), *pair) for pair in pairs if all(pair)), None)
 
 
 class _OwnerKey(NamedTuple):

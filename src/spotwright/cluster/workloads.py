@@ -15,15 +15,28 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from spotwright.cluster.signals import how_shut_down
 from spotwright.engine.events import RunStatus
+from spotwright.kinds.argo_steps import strategy_at
 from spotwright.kinds.kind import Retry, may_be_run, run_kind
-from spotwright.kube.object_fields import controller_of, mapping, mappings, metadata, seconds, uid_of
+from spotwright.kube.object_fields import (
+    ARGO_NODE,
+    ARGO_NODE_ID,
+    controller_of,
+    mapping,
+    mappings,
+    metadata,
+    seconds,
+    uid_of,
+)
+from spotwright.kube.pod import REQUIRED
 from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.pools import Resources
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_change import without_conditions
 from spotwright.placing.pod_spec import PodSpecError, pod_requests
 from spotwright.placing.retries import DEFAULT_BACKOFF_LIMIT, tries_of_jobs
@@ -107,18 +120,16 @@ def is_own_run(pod: Mapping[str, Any]) -> bool:
     return controller_of(pod) is None and has_policy(labels, annotations)
 
 
-_RESTART = "jobset.sigs.k8s.io/restart-attempt"
-
-
 def gang_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], earlier: Sequence[str]) -> str:
     """The restart that a pod belongs to, as ``SET/RESTART``; empty: it begins and ends alone.
 
     ``earlier`` are the restarts of the earlier attempts of its task. A pod that its Job replaces within a restart ends for
     itself, so it is counted apart: ``SET/RESTART/2``.
     """
-    restart = mapping(metadata(pod).get("labels")).get(_RESTART)
+    labels = mapping(metadata(pod).get("labels"))
     for owner in owners:
-        if run_kind(owner).retry is Retry.SET and restart is not None:
+        restart = labels.get(run_kind(owner).restart_label)
+        if restart is not None:
             name = f"{uid_of(owner)}/{restart}"
             before = sum(each == name or each.startswith(f"{name}/") for each in earlier)
             return f"{name}/{before + 1}" if before else name
@@ -236,10 +247,6 @@ def main_container(pod: Mapping[str, Any]) -> str:
     return "main" if "main" in names else (names or [""])[0]
 
 
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()
-
-
 def requests_of(pod: Mapping[str, Any]) -> Resources:
     """The requests of a pod as its node counts them; none where they cannot be read."""
     try:
@@ -260,7 +267,6 @@ def _condition_time(status: Mapping[str, Any], kind: str, state: str = "True") -
     return None
 
 
-_NODE_ID = "workflows.argoproj.io/node-id"
 _LONGEST_LIMIT = 300  # characters of the limit of a retryStrategy, which may name a parameter
 _INPUT = re.compile(r"\{\{inputs\.parameters\.([^}]+)\}\}")
 
@@ -300,16 +306,16 @@ def retries_of_job(spec: Mapping[str, Any], owners: Sequence[Mapping[str, Any]])
 
 
 def _of_node(pod: Mapping[str, Any], workflow: Mapping[str, Any]) -> int | None:
-    node_id = str(mapping(metadata(pod).get("annotations")).get(_NODE_ID))
+    node_id = str(mapping(metadata(pod).get("annotations")).get(ARGO_NODE_ID))
     node = mapping(mapping(mapping(workflow.get("status")).get("nodes")).get(node_id))
     name = node.get("templateName") or argo_template(pod)
     if not name:
         return None
     for template in _templates(workflow):
         if template.get("name") == name:
-            default = mapping(mapping(workflow.get("spec")).get("templateDefaults")).get("retryStrategy")
-            strategy = template.get("retryStrategy", default)
-            return 0 if strategy is None else _limit(mapping(strategy), node)
+            get = partial(value_at, {**mapping(workflow.get("spec")), "template": template})
+            own = strategy_at(get, (), ("template",))
+            return 0 if own is None else _limit(mapping(get(own)), node)
     return None
 
 
@@ -351,7 +357,6 @@ def _limit(strategy: Mapping[str, Any], node: Mapping[str, Any]) -> int | None:
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 _JOB_INDEX = "jobset.sigs.k8s.io/job-index"
-_NODE_NAME = "workflows.argoproj.io/node-name"
 _ROLE, _REPLICA = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 _MPI_ROLE = (
     "training.kubeflow.org/job-role"  # of mpi-operator v2; the training operator has it for masters, beside the type
@@ -378,8 +383,8 @@ class TaskName(NamedTuple):
 def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> TaskName:
     """The task of a pod. ``owners`` are those of :func:`~spotwright.cluster.workloads.lineage`."""
     labels, annotations = (mapping(metadata(pod).get(name)) for name in ("labels", "annotations"))
-    if _NODE_NAME in annotations:
-        return workflow_task(annotations[_NODE_NAME], is_kfp=_KFP_RUN in labels)
+    if ARGO_NODE in annotations:
+        return workflow_task(annotations[ARGO_NODE], is_kfp=_KFP_RUN in labels)
     if not owners:
         name = str(metadata(pod).get("name", ""))
         return TaskName(name, name)
@@ -547,9 +552,6 @@ def _outwardness(name: str) -> tuple[int, bool]:
     return name.count("."), _TRIED.search(name) is not None
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
 def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
     """The templates that the owners of a pod hold, nearest owner first; empty where they are read off pods."""
     for owner in reversed(owners):
@@ -576,12 +578,12 @@ def template_of_pod(
 def _without_rung(pod: Mapping[str, Any], pinned: Sequence[Sequence[Mapping[str, Any]]]) -> Mapping[str, Any]:
     spec = mapping(pod.get("spec"))
     affinity = mapping(spec.get("affinity"))
-    required = mapping(mapping(affinity.get("nodeAffinity")).get(_REQUIRED))
+    required, name = mapping(value_at(spec, REQUIRED)), str(REQUIRED[-1])
     if not required or not any(pinned):
         return pod
     own = without_conditions(mappings(required.get("nodeSelectorTerms")), pinned)
-    rest = {key: value for key, value in affinity["nodeAffinity"].items() if key != _REQUIRED}
-    nodes = {**rest, _REQUIRED: {**required, "nodeSelectorTerms": own}} if own else rest
+    rest = {key: value for key, value in affinity["nodeAffinity"].items() if key != name}
+    nodes = {**rest, name: {**required, "nodeSelectorTerms": own}} if own else rest
     return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": nodes}}}
 
 

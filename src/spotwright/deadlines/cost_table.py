@@ -109,14 +109,13 @@ class CostTable(NamedTuple):
         return np.maximum(row, 0), np.clip(lost, 0, self.grid.slack).astype(np.intp), lost <= self.grid.slack
 
 
-def geometry(job: Job, tick: float | None = None, per_tick: int = _PER_TICK) -> Geometry:
-    """The grid for decisions ``tick`` seconds apart with ``per_tick`` units of work; by default about 280 to the deadline."""
-    if tick is None:
-        tick = max(job.deadline / _DECISIONS, min(_LEAST_TICK, job.deadline / 60.0), job.overhead / 4.0, DUST)
-    unit = tick / per_tick
+def geometry(job: Job) -> Geometry:
+    """The grid for about 280 decisions to the deadline."""
+    tick = max(job.deadline / _DECISIONS, min(_LEAST_TICK, job.deadline / 60.0), job.overhead / 4.0, DUST)
+    unit = tick / _PER_TICK
     ticks = math.floor(job.deadline / tick + 1e-9)
     work = math.ceil(job.work / unit - 1e-9)
-    return Geometry(tick, ticks, per_tick, work, job.overhead / unit, max(0, ticks * per_tick - work))
+    return Geometry(tick, ticks, _PER_TICK, work, job.overhead / unit, max(0, ticks * _PER_TICK - work))
 
 
 def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
@@ -128,13 +127,12 @@ def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
     return np.array(ends, np.float32).reshape(shape), np.array(ages, np.float32).reshape(shape)
 
 
-def solve(job: Job, hazards: HazardTable = SHIPPED, tick: float | None = None) -> CostTable:
+def solve(job: Job, hazards: HazardTable = SHIPPED) -> CostTable:
     """Return what every action of a job costs on average, for decisions about 280 times until the deadline.
 
-    ``tick`` are the seconds between two decisions, if others. A job whose deadline on-demand cannot meet gets a table that
-    holds no state.
+    A job whose deadline on-demand cannot meet gets a table that holds no state.
     """
-    grid = geometry(job.checked(), tick)
+    grid = geometry(job.checked())
     if grid.work + grid.overhead > grid.ticks * grid.per_tick:
         grid = grid._replace(ticks=0, slack=0)
     kept = _kept(grid)

@@ -23,7 +23,7 @@ from spotwright.engine.state import EnvironmentState, NodeState, RunState
 from spotwright.errors import StateError
 from spotwright.scheduling.estimates import newest_boots
 
-__all__ = ["HANDLED", "fold", "rare_collections", "replay"]
+__all__ = ["fold", "rare_collections", "replay"]
 
 
 def replay(plans: Sequence[Plan], events: Iterable[Event]) -> RunState:
@@ -292,6 +292,3 @@ _HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {  # each han
     ev.EnvironmentChanged: _environment_changed,
     **ATTEMPT_HANDLERS,
 }
-
-HANDLED = frozenset(_HANDLERS)
-"""The kinds of event that :func:`fold` handles: all of them, as a test holds."""

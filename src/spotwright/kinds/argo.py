@@ -34,6 +34,7 @@ from spotwright.kinds.argo_steps import (
     own_retries,
     read_patch,
     sends_object,
+    strategy_at,
     templates,
     walk_calls,
     write_deadline,
@@ -173,7 +174,7 @@ def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
         return
     other = replace(ctx, editor=Editor(source, steps=ctx.editor.steps), base=(), outer=None)
     check(other, _SPEC, WORKFLOW)
-    all_templates = templates(other, _SPEC)
+    all_templates = templates(other.editor.get, _SPEC)
     name_and_line = f"{kind} {name} ({source.file}:{source.line(('metadata',))})"
     overridden = _overridden(ctx, other, spec, all_templates) if ctx.is_input(source) else ""
     if overridden:
@@ -221,14 +222,13 @@ def _obstacle(other: PlaceContext, all_templates: Sequence[Template]) -> str:
 
 def _placed(ctx: PlaceContext, other: PlaceContext, spec: Path, template: Template) -> tuple[Placed, Any, Any]:
     """One template's pod before and after it is placed; the workflow's fields override those of the other object."""
-    pod = effective(other, _SPEC, template)
+    pod = _effective(other, _SPEC, template)
     own = {name: ctx.editor.get((*spec, name)) for name in (*_SCHEDULING, "imagePullSecrets")}
     pod = strategic(pod, {name: value for name, value in own.items() if value})
     pod["metadata"] = ctx.editor.get((*spec, "podMetadata")) or {}
     pod = strategic(pod, read_patch(ctx, (*spec, "podSpecPatch")) or read_patch(other, (*_SPEC, "podSpecPatch")))
     before = _outside(pod)
-    levels = (template.path, (*_SPEC, "templateDefaults"), _SPEC)
-    retries = own_retries(other, [(*path, "retryStrategy") for path in levels])
+    retries = own_retries(other, _SPEC, template.path)
     role = Role(template.name, f"{ctx.name}/{template.name}".lower(), spec, spec, retries=retries)
     placed, after = place_merged(ctx, role, pod)
     return placed, before, _outside(after)
@@ -255,17 +255,16 @@ def _write(
         hidden = {} if own else read_patch(other, (*_SPEC, "podSpecPatch"))  # a patch of the workflow replaces that one
         add_to_patch(ctx, (*spec, "podSpecPatch"), {**fields, **hidden})
     sentence = _workflow_retries(ctx, spec, other, source, placed)
-    for template, decisions in zip(templates(other, _SPEC), all_placed, strict=True):
+    for template, decisions in zip(templates(other.editor.get, _SPEC), all_placed, strict=True):
         report = decisions.report
         report.after_interruption, report.frozen, report.mechanism = sentence, _FROZEN, _ARGO
         report.anchor("retry", ctx.editor, spec)
-        levels = (template.path, (*_SPEC, "templateDefaults"), _SPEC)
-        own = next((path for path in levels if other.editor.get((*path, "retryStrategy")) is not None), None)
+        own = strategy_at(other.editor.get, _SPEC, template.path)
         if ctx.is_input(source):
             report.mechanism = _ARGO_TEMPLATES
         elif own is not None:
             report.mechanism = _ARGO_OWN
-            report.anchor("retry", other.editor, own)
+            report.anchor("retry", other.editor, own[:-1])
 
 
 def _deadline(
@@ -276,7 +275,7 @@ def _deadline(
     One patch applies to every pod, so nothing is written for policies with different timeouts.
     """
     defaults = (*_SPEC, "templateDefaults")
-    pairs = list(zip(templates(other, _SPEC), all_placed, strict=True))
+    pairs = list(zip(templates(other.editor.get, _SPEC), all_placed, strict=True))
     given = [anchor_given_deadline(other, template, placed, defaults) for template, placed in pairs]
     timeouts = {placed.policy.timeout for placed in all_placed}
     timeout = next(iter(timeouts))
@@ -291,19 +290,18 @@ def _deadline(
 
 def _workflow_retries(ctx: PlaceContext, spec: Path, other: PlaceContext, source: Document, placed: Placed) -> str:
     """Write a retry strategy for the workflow if it has no DAGs, which it would repeat as a whole; returns what happens."""
-    strategies = [(*template.path, "retryStrategy") for template in templates(other, _SPEC)]
-    strategies += [("spec", "templateDefaults", "retryStrategy"), ("spec", "retryStrategy")]
-    if any(other.editor.get(path) is not None for path in strategies):
+    get, at = other.editor.get, (*spec, "retryStrategy")
+    if any(strategy_at(get, _SPEC, template.path) for template in templates(get, _SPEC)):
         return "the retry strategies of its templates decide"
     if not ctx.writes(Group.RETRIES):
         return RETRIES_STAY
-    if any(True for _ in walk_calls(other, _SPEC)):
+    if any(True for _ in walk_calls(get, _SPEC)):
         if ctx.is_input(source):
             return f"the retry strategies that are written into {source.file} decide"
         text = f"an interruption ends the workflow: its retries belong to the templates, so place {source.file} too"
         ctx.add_finding(Level.WARNING, (*spec, "workflowTemplateRef"), text)
         return "the workflow ends: its templates have no retry strategy"
-    return write_retries(ctx, (*spec, "retryStrategy"), [], placed).sentence
+    return write_retries(ctx, at, None if ctx.editor.get(at) is None else at, placed).sentence
 
 
 _WORKFLOW_FIELDS = frozenset(
@@ -327,7 +325,7 @@ def _place_workflow(ctx: PlaceContext, *above: str) -> None:
     if ctx.editor.get((*spec, "workflowTemplateRef")) is not None:
         place_by_reference(ctx, spec)
         return
-    for template in templates(ctx, spec):
+    for template in templates(ctx.editor.get, spec):
         _refuse_misplaced(ctx, template)
         _place_template(ctx, spec, template)
     if ctx.writes(Group.RETRIES):
@@ -346,18 +344,17 @@ def _place_cron(ctx: PlaceContext) -> None:
 
 def _refuse_misplaced(ctx: PlaceContext, template: Template) -> None:
     refuse_misplaced(ctx, template.path, (*template.path, "podSpecPatch"), POD_FIELDS, _TEMPLATE_FIELDS)
-    for path in code_paths(ctx, template):
+    for path in code_paths(ctx.editor.get, template):
         refuse_misplaced(ctx, path, template.path, _TEMPLATE_FIELDS, {"volumes"})
         refuse_misplaced(ctx, path, (*template.path, "podSpecPatch"), POD_FIELDS, {"restartPolicy", "volumes"})
 
 
 def _place_template(ctx: PlaceContext, spec: Path, template: Template) -> None:
-    before = effective(ctx, spec, template)
+    before = _effective(ctx, spec, template)
     for patch in _patches(ctx, spec, template):
         before = strategic(before, read_patch(ctx, patch))
     task = f"{ctx.name}/{template.name}".lower()
-    strategies = [template.path, (*spec, "templateDefaults"), spec]
-    retries = own_retries(ctx, [(*path, "retryStrategy") for path in strategies])
+    retries = own_retries(ctx, spec, template.path)
     at, reason = template.path, template.on_demand_reason
     role = Role(template.name, task, at, at, reason, run=_RUN, index=_NODE, retries=retries)
     placed, after = place_merged(ctx, role, before)
@@ -381,6 +378,18 @@ def _place_template(ctx: PlaceContext, spec: Path, template: Template) -> None:
         _place_manifest(ctx, template)
 
 
+def _effective(ctx: PlaceContext, spec: Path, template: Template) -> dict[str, Any]:
+    """The pod of a template. Raises :class:`ManifestError` if callers pass down different affinities."""
+
+    def refuse(*paths: Path) -> None:
+        lines = " and ".join(str(ctx.editor.document.line(path)) for path in paths)
+        text = f"the callers of template {template.name} pass down different affinities (lines {lines}); "
+        raise ctx.problem(template.path, f"{text}give the template an affinity of its own")
+
+    pod = effective(ctx.editor.get, spec, template, argo_version(ctx.config), refuse)
+    return {**pod.spec, **({"metadata": pod.metadata} if pod.metadata else {})}
+
+
 def _patches(ctx: PlaceContext, spec: Path, template: Template) -> tuple[Path, Path]:
     """The patches of a template's pods, in order: the workflow's, then its own or else that of the defaults."""
     own = (*template.path, "podSpecPatch")
@@ -399,15 +408,14 @@ def _retries(ctx: PlaceContext, spec: Path, template: Template, placed: Placed) 
     if not ctx.writes(Group.RETRIES):
         report.after_interruption = RETRIES_STAY
         return Retries(is_retried=False, limit=0, sentence=RETRIES_STAY)
-    inherited = [(*spec, "templateDefaults", "retryStrategy"), (*spec, "retryStrategy")]
-    own = (*template.path, "retryStrategy")
-    if _loses_inline_retries(ctx, template) and not any(ctx.editor.get(path) for path in (own, *inherited)):
+    own = strategy_at(ctx.editor.get, spec, template.path)
+    if own is None and _loses_inline_retries(ctx, template):
         text = f"an inline template gets no retries: with them Argo ends the step as {_LOST_TEMPLATE}; {_inline_advice(ctx)}"
         ctx.add_finding(Level.WARNING, template.path, f"{template.name}: {text}")
         report.mechanism = _ARGO_INLINE
         report.after_interruption = "an interruption ends the step: an inline template gets no retries"
         return Retries(is_retried=False, limit=0, sentence=report.after_interruption)
-    retries = write_retries(ctx, own, inherited, placed)
+    retries = write_retries(ctx, (*template.path, "retryStrategy"), own, placed)
     report.after_interruption = retries.sentence
     if retries.own_at is not None:
         report.mechanism = _ARGO_OWN
@@ -433,7 +441,7 @@ def _loses_inline_retries(ctx: PlaceContext, template: Template) -> bool:
     Releases from 3.7.1 and 4.0.0 on do so, up to those of :data:`_KEEPS_INLINE`. Without a patch level in ``target.argo`` the
     worse is assumed. Source: argo-workflows#15051; the changes #14576, #16009 and #16007, and the tags that contain them.
     """
-    patch, version = argo_patch(ctx), argo_version(ctx)
+    patch, version = argo_patch(ctx), argo_version(ctx.config)
     if template.path[-1] != "inline" or version not in _KEEPS_INLINE:
         return False
     return patch is None or ((version, patch) != ((3, 7), 0) and patch < _KEEPS_INLINE[version])
@@ -443,7 +451,7 @@ def _inline_advice(ctx: PlaceContext) -> str:
     """The ways out for an inline template that Argo loses."""
     if argo_patch(ctx) is not None:
         return "move it to templates"
-    major, minor = argo_version(ctx)
+    major, minor = argo_version(ctx.config)
     fixed = f"{major}.{minor}.{_KEEPS_INLINE[major, minor]}"
     return f"move it to templates, or set target.argo to {fixed} if that or a later release runs, which is mended"
 
@@ -466,7 +474,7 @@ def _write_pod(
 
 def _write_code(ctx: PlaceContext, template: Template, before: dict[str, Any], after: dict[str, Any]) -> None:
     """Write the environment and the volume of the checkpoint; pods that stay on on-demand need neither."""
-    paths = code_paths(ctx, template)
+    paths = code_paths(ctx.editor.get, template)
     if paths:
         write(ctx.editor, (*template.path, "volumes"), before.get("volumes"), after.get("volumes"))
     for index, path in enumerate(paths):
@@ -494,7 +502,7 @@ def _falls_back(
     reached = retries.limit is None or retries.limit >= placed.policy.fall_back_after
     if queued or not reached or placed.ladder.undecided:
         return False
-    if argo_version(ctx) < (3, 1):
+    if argo_version(ctx.config) < (3, 1):
         text = (
             "Argo before 3.1 cannot place attempts differently: every attempt prefers spot, none is sent to on-demand"
         )
@@ -510,7 +518,7 @@ def _falls_back(
 def _report_lost_nodes(ctx: PlaceContext, spec: Path, placed: Placed) -> None:
     """Report that Argo counts no lost node: while the pod's results are incomplete, it makes the same attempt again."""
     source = "seen on Argo 3.7.3 and 4.0.5"
-    version = argo_version(ctx)
+    version = argo_version(ctx.config)
     if version not in ((3, 7), (4, 0)):
         source += f"; assumed for {version[0]}.{version[1]} too"
     placed.report.after_interruption += f"; a lost node: the same attempt again, not counted ({source})"
@@ -537,7 +545,7 @@ def _place_manifest(ctx: PlaceContext, template: Template) -> None:
 
 def _report_outer_retries(ctx: PlaceContext, spec: Path) -> None:
     """Report retries of templates without pods: each of them starts all steps again, with all their retries (seen on 3.7.3)."""
-    for caller in dict.fromkeys(call.caller for call in walk_calls(ctx, spec)):
+    for caller in dict.fromkeys(call.caller for call in walk_calls(ctx.editor.get, spec)):
         strategy = ctx.editor.get((*caller, "retryStrategy"))
         if isinstance(strategy, dict):
             name, limit = ctx.editor.get((*caller, "name")), strategy.get("limit", "no limit")
@@ -549,7 +557,7 @@ def _report_outer_retries(ctx: PlaceContext, spec: Path) -> None:
 
 def _report_references(ctx: PlaceContext, spec: Path) -> None:
     """Report references to templates of other objects that were not given; they are placed in those objects."""
-    for call in walk_calls(ctx, spec):
+    for call in walk_calls(ctx.editor.get, spec):
         reference = call.step.get("templateRef")
         if not isinstance(reference, dict):
             continue
@@ -774,6 +782,7 @@ KINDS = (
         page="argo",
         page_of_retries="",
         short_name="wf",
+        pods_label="workflows.argoproj.io/workflow",
         why_not_evicted=lambda _: "",
     ),
     _kind("CronWorkflow", spec="spec.workflowSpec", place=_place_cron, may_change=True),

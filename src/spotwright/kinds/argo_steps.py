@@ -15,13 +15,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
+from spotwright.config import Config
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.katib import parse_marked
+from spotwright.kinds.kind import PodLevels
+from spotwright.kube.object_fields import mapping
 from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Backoff, Policy
 from spotwright.placing.affinity import conditions_from_attempt
@@ -54,6 +57,7 @@ __all__ = [
     "own_retries",
     "read_patch",
     "sends_object",
+    "strategy_at",
     "templates",
     "walk_calls",
     "write_deadline",
@@ -113,6 +117,9 @@ _SENDS = ("create", "apply", "replace")  # actions of a resource template that s
 _NEWEST = (4, 0)
 _PATCH_AT = 2
 
+Get: TypeAlias = Callable[[Path], Any]
+"""The value at a path of a document; ``None`` where there is none."""
+
 
 TEMPLATES = ("templates.*", "templates.*.steps.*.*.inline", "templates.*.dag.tasks.*.inline")
 """Where the templates of a workflow stand, below its ``spec``: those with a name, and those inside of a step or a task."""
@@ -155,9 +162,9 @@ class _Call:
     step: Mapping[str, Any]
 
 
-def argo_version(ctx: PlaceContext) -> tuple[int, int]:
+def argo_version(config: Config) -> tuple[int, int]:
     """The version of Argo for which the manifests are: ``target.argo``, else the newest known."""
-    parts = str(ctx.config.target.get("argo", "")).removeprefix("v").split(".")
+    parts = str(config.target.get("argo", "")).removeprefix("v").split(".")
     if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
         return int(parts[0]), int(parts[1])
     return _NEWEST
@@ -169,16 +176,16 @@ def argo_patch(ctx: PlaceContext) -> int | None:
     return int(parts[2]) if len(parts) > _PATCH_AT and parts[2].isdigit() else None
 
 
-def templates(ctx: PlaceContext, spec: Path) -> list[Template]:
+def templates(get: Get, spec: Path) -> list[Template]:
     """Every template of a workflow's ``spec`` that has pods, inline ones included."""
-    all_templates = list(_templates(ctx, spec))
+    all_templates = list(_templates(get, spec))
     by_name = {template.name: template for template in all_templates}
-    for call in walk_calls(ctx, spec):
+    for call in walk_calls(get, spec):
         called = by_name.get(str(call.step.get("template")))
         if called is not None and call.caller not in called.callers:
             called.callers.append(call.caller)
-    entry = ctx.editor.get((*spec, "entrypoint"))
-    handlers = _exit_handlers(ctx, spec)
+    entry = get((*spec, "entrypoint"))
+    handlers = _exit_handlers(get, spec)
     for template in all_templates:
         template.is_entry = not template.callers or template.name == entry
         if template.name in handlers:
@@ -186,40 +193,40 @@ def templates(ctx: PlaceContext, spec: Path) -> list[Template]:
     return all_templates
 
 
-def walk_calls(ctx: PlaceContext, spec: Path) -> Iterator[_Call]:
+def walk_calls(get: Get, spec: Path) -> Iterator[_Call]:
     """Every step and task of the workflow, in the order of the file."""
-    for index in range(_length(ctx, (*spec, "templates"))):
-        yield from _calls_of(ctx, (*spec, "templates", index))
+    for index in range(_length(get, (*spec, "templates"))):
+        yield from _calls_of(get, (*spec, "templates", index))
 
 
-def _calls_of(ctx: PlaceContext, caller: Path) -> Iterator[_Call]:
-    places = [(*caller, "dag", "tasks", task) for task in range(_length(ctx, (*caller, "dag", "tasks")))]
-    for group in range(_length(ctx, (*caller, "steps"))):
+def _calls_of(get: Get, caller: Path) -> Iterator[_Call]:
+    places = [(*caller, "dag", "tasks", task) for task in range(_length(get, (*caller, "dag", "tasks")))]
+    for group in range(_length(get, (*caller, "steps"))):
         row = (*caller, "steps", group)
-        places += [(*row, step) for step in range(_length(ctx, row))]
+        places += [(*row, step) for step in range(_length(get, row))]
     for place in places:
-        step = ctx.editor.get(place)
+        step = get(place)
         if isinstance(step, dict):
             yield _Call(caller, place, step)
 
 
-def _templates(ctx: PlaceContext, spec: Path) -> Iterator[Template]:
-    for index in range(_length(ctx, (*spec, "templates"))):
+def _templates(get: Get, spec: Path) -> Iterator[Template]:
+    for index in range(_length(get, (*spec, "templates"))):
         path = (*spec, "templates", index)
-        name = str(ctx.editor.get((*path, "name"), f"template-{index}"))
-        kind = _kind(ctx, path)
+        name = str(get((*path, "name")) or f"template-{index}")
+        kind = _kind(get, path)
         if kind:
-            yield Template(name, path, kind, _reason(ctx, path, kind))
-        for call in _calls_of(ctx, path):
+            yield Template(name, path, kind, _reason(get, path, kind))
+        for call in _calls_of(get, path):
             inline = (*call.path, "inline")
-            kind = _kind(ctx, inline)
+            kind = _kind(get, inline)
             if kind:
                 own = f"{name}/{call.step.get('name', 'inline')}"
-                yield Template(own, inline, kind, _reason(ctx, inline, kind), [path])
+                yield Template(own, inline, kind, _reason(get, inline, kind), [path])
 
 
-def _kind(ctx: PlaceContext, path: Path) -> str:
-    return _kind_of(ctx.editor.get(path))
+def _kind(get: Get, path: Path) -> str:
+    return _kind_of(get(path))
 
 
 def _kind_of(template: Any) -> str:
@@ -227,18 +234,18 @@ def _kind_of(template: Any) -> str:
     return next((kind for kind in kinds if isinstance(template, dict) and template.get(kind) is not None), "")
 
 
-def _reason(ctx: PlaceContext, path: Path, kind: str) -> str:
-    if ctx.editor.get((*path, "daemon")) is True:
+def _reason(get: Get, path: Path, kind: str) -> str:
+    if get((*path, "daemon")) is True:
         return "a daemon serves other steps, and an interruption loses its state"
     return _RUNS_ARGO.get(kind, "")
 
 
-def _exit_handlers(ctx: PlaceContext, spec: Path) -> set[str]:
+def _exit_handlers(get: Get, spec: Path) -> set[str]:
     """The names of the templates that exit handlers and lifecycle hooks run, and of all templates that those call."""
     callees: dict[str, set[str]] = {}
-    begin = {str(ctx.editor.get((*spec, "onExit")))} | hooked(ctx.editor.get((*spec, "hooks")))
-    for call in walk_calls(ctx, spec):
-        caller = str(ctx.editor.get((*call.caller, "name")))
+    begin = {str(get((*spec, "onExit")))} | hooked(get((*spec, "hooks")))
+    for call in walk_calls(get, spec):
+        caller = str(get((*call.caller, "name")))
         callees.setdefault(caller, set()).add(str(call.step.get("template")))
         begin |= {str(call.step.get("onExit"))} | hooked(call.step.get("hooks"))
     reached: set[str] = set()
@@ -256,101 +263,133 @@ def hooked(hooks: Any) -> set[str]:
     return {str(hook.get("template")) for hook in values if isinstance(hook, dict)}
 
 
-def effective(ctx: PlaceContext, spec: Path, template: Template) -> dict[str, Any]:
-    """The pod that Argo will create for a template, without Argo's own additions: scheduling, containers, metadata.
+def effective(
+    get: Get,
+    spec: Path,
+    template: Template,
+    version: tuple[int, int],
+    refuse: Callable[[Path, Path], None] = lambda *_: None,
+) -> PodLevels:
+    """The pod that Argo will create for a template of the workflow at ``spec``, without its own additions.
 
-    Raises :class:`ManifestError` if callers pass down different affinities, of which the template can have only one.
+    Callers may pass down different affinities, of which the template can have only one: ``refuse`` is called with the paths of
+    two, and the first one counts.
     """
-    own = _own(ctx, spec, template.path)
-    pod: dict[str, Any] = {
-        "tolerations": own["tolerations"] or _inherited(ctx, spec, template, "tolerations"),
-        "affinity": own["affinity"] or _inherited(ctx, spec, template, "affinity"),
-        "nodeSelector": own["nodeSelector"] or _inherited(ctx, spec, template, "nodeSelector"),
-        "imagePullSecrets": ctx.editor.get((*spec, "imagePullSecrets")),
-        "metadata": _metadata(ctx, spec, template),
-        "containers": _containers(ctx, spec, template),
-        "initContainers": ctx.editor.get((*template.path, "initContainers")),
-        "volumes": ctx.editor.get((*template.path, "volumes")),
+    parts = {
+        "tolerations": _tolerations(get, spec, template, version),
+        "affinity": _affinity(get, spec, template, version, refuse),
+        "nodeSelector": _selector(get, spec, template, version),
     }
-    return {key: value for key, value in pod.items() if value}
+    pod: dict[str, Any] = {
+        **{name: value for name, (value, _) in parts.items()},
+        "imagePullSecrets": get((*spec, "imagePullSecrets")),
+        "containers": _containers(get, spec, template),
+        "initContainers": get((*template.path, "initContainers")),
+        "volumes": get((*template.path, "volumes")),
+    }
+    where = {path: at for _, places in parts.values() for path, at in places.items()}
+    given = {key: value for key, value in pod.items() if value}
+    return PodLevels(template.path, "H", given, _metadata(get, spec, template), where)
 
 
-def _metadata(ctx: PlaceContext, spec: Path, template: Template) -> Any:
+def _metadata(get: Get, spec: Path, template: Template) -> Any:
     """The labels and annotations of a pod: those of the workflow, the defaults and the template; later ones override."""
     metadata: Any = {}
     for path in ((*spec, "podMetadata"), (*spec, "templateDefaults", "metadata"), (*template.path, "metadata")):
-        metadata = strategic(metadata, ctx.editor.get(path) or {})
+        metadata = strategic(metadata, get(path) or {})
     return metadata
 
 
-def _own(ctx: PlaceContext, spec: Path, path: Path) -> dict[str, Any]:
-    """The scheduling fields of a template with the defaults merged in; tolerations are merged by their key."""
-    defaults = ctx.editor.get((*spec, "templateDefaults"))
-    defaults = defaults or {}
-    template = ctx.editor.get(path)
-    tolerations = list(template.get("tolerations") or ())
-    keys = {item.get("key") for item in tolerations}
-    tolerations += [item for item in defaults.get("tolerations") or () if item.get("key") not in keys]
-    return {
-        "tolerations": tolerations,
-        "affinity": strategic(defaults.get("affinity") or {}, template.get("affinity") or {}),
-        "nodeSelector": {**(defaults.get("nodeSelector") or {}), **(template.get("nodeSelector") or {})},
-    }
+def _callers(get: Get, spec: Path, template: Template, version: tuple[int, int], name: str) -> list[Path]:
+    """The levels that pass a field down to a template that does not set it, callers before the workflow; none before 3.6."""
+    if version < (3, 6) or not template.callers:
+        return []
+    levels = [path if get((*path, name)) else spec for path in template.callers]
+    return [*levels, spec] if template.is_entry else levels
 
 
-def _inherited(ctx: PlaceContext, spec: Path, template: Template, name: str) -> Any:
-    """The inherited value of a field that a template does not set: from its callers, else from the workflow."""
-    whole = ctx.editor.get((*spec, name))
-    inherited = [(path, ctx.editor.get((*path, name)) or whole) for path in template.callers]
-    if argo_version(ctx) < (3, 6) or not inherited:
-        return whole
-    if template.is_entry:
-        inherited.append((spec, whole))
-    values = [value for _, value in inherited if value]
-    if name == "tolerations":
-        every = [toleration for value in values for toleration in value]
-        return [item for index, item in enumerate(every) if item not in every[:index]]
-    if name == "nodeSelector":
-        pairs = [set(value.items()) for _, value in ((path, value or {}) for path, value in inherited)]
-        return dict(set.intersection(*pairs))
-    return _one_affinity(ctx, template, inherited)
+def _tolerations(
+    get: Get, spec: Path, template: Template, version: tuple[int, int]
+) -> tuple[list[Any], dict[Path, Path]]:
+    """The tolerations of a template and of the defaults, merged by their key; without any, those of all that pass some down."""
+
+    def listed(level: Path) -> list[tuple[Any, Path]]:
+        path = (*level, "tolerations")
+        return [(one, (*path, index)) for index, one in enumerate(get(path) or ()) if isinstance(one, dict)]
+
+    found = listed(template.path)
+    keys = {one.get("key") for one, _ in found}
+    found += [pair for pair in listed((*spec, "templateDefaults")) if pair[0].get("key") not in keys]
+    if not found:
+        levels = _callers(get, spec, template, version, "tolerations")
+        for pair in (pair for level in levels for pair in listed(level)):
+            found += [pair] if all(pair[0] != one for one, _ in found) else []
+        found = found if levels else listed(spec)
+    where: dict[Path, Path] = {("tolerations", index): path for index, (_, path) in enumerate(found)}
+    return [one for one, _ in found], {("tolerations",): found[0][1][:-1], **where} if found else {}
 
 
-def _one_affinity(ctx: PlaceContext, template: Template, inherited: Sequence[tuple[Path, Any]]) -> Any:
-    first_path, first = inherited[0]
-    for path, value in inherited[1:]:
-        if (value or None) != (first or None):
-            lines = " and ".join(str(ctx.editor.document.line((*one, "affinity"))) for one in (first_path, path))
-            text = (
-                f"the callers of template {template.name} pass down different affinities (lines {lines}); "
-                "give the template an affinity of its own"
-            )
-            raise ctx.problem(template.path, text)
-    return first
+def _selector(
+    get: Get, spec: Path, template: Template, version: tuple[int, int]
+) -> tuple[dict[str, Any], dict[Path, Path]]:
+    """The node selector of a template over that of the defaults; without any, what all that pass one down have in common."""
+
+    def of(level: Path) -> dict[str, tuple[Any, Path]]:
+        path = (*level, "nodeSelector")
+        return {key: (value, (*path, key)) for key, value in mapping(get(path)).items()}
+
+    found = {**of((*spec, "templateDefaults")), **of(template.path)}
+    if not found:
+        found, *others = map(of, _callers(get, spec, template, version, "nodeSelector") or [spec])
+        for other in others:
+            found = {key: one for key, one in found.items() if other.get(key, ())[:1] == one[:1]}
+    where: dict[Path, Path] = {("nodeSelector", key): path for key, (_, path) in found.items()}
+    first = next((path[:-1] for path in where.values()), spec)
+    return {key: value for key, (value, _) in found.items()}, {("nodeSelector",): first, **where} if found else {}
 
 
-def _containers(ctx: PlaceContext, spec: Path, template: Template) -> list[Any]:
+def _affinity(
+    get: Get, spec: Path, template: Template, version: tuple[int, int], refuse: Callable[[Path, Path], None]
+) -> tuple[Any, dict[Path, Path]]:
+    """The affinity of a template merged into that of the defaults; without any, that which its callers pass down."""
+    own, defaults = ((*level, "affinity") for level in (template.path, (*spec, "templateDefaults")))
+    if value := strategic(get(defaults) or {}, get(own) or {}):
+        return value, {("affinity",): own if get(own) else defaults}
+    first, *others = [(*level, "affinity") for level in _callers(get, spec, template, version, "affinity") or [spec]]
+    for path, level in zip(others, [*template.callers[1:], spec], strict=False):
+        if (get(path) or None) != (get(first) or None):
+            refuse((*template.callers[0], "affinity"), (*level, "affinity"))
+    return get(first), {("affinity",): first}
+
+
+def _containers(get: Get, spec: Path, template: Template) -> list[Any]:
     """The containers of the pod: the user's code first, then sidecars. Argo calls the one of a simple template ``main``."""
-    defaults = ctx.editor.get((*spec, "templateDefaults", template.kind)) or {}
+    defaults = get((*spec, "templateDefaults", template.kind)) or {}
     if template.kind in _RUNS_ARGO:
         return []
-    containers = [ctx.editor.get(path) for path in code_paths(ctx, template)]
+    containers = [get(path) for path in code_paths(get, template)]
     if template.kind != "containerSet":
         containers = [{**strategic(defaults, container), "name": "main"} for container in containers]
-    return [*containers, *(ctx.editor.get((*template.path, "sidecars")) or ())]
+    return [*containers, *(get((*template.path, "sidecars")) or ())]
 
 
-def code_paths(ctx: PlaceContext, template: Template) -> list[Path]:
+def code_paths(get: Get, template: Template) -> list[Path]:
     """The paths of the containers that run the user's code, in the order of :func:`effective`."""
     path = (*template.path, template.kind)
     if template.kind != "containerSet":
         return [path] if template.runs_code else []
-    return [(*path, "containers", index) for index in range(_length(ctx, (*path, "containers")))]
+    return [(*path, "containers", index) for index in range(_length(get, (*path, "containers")))]
 
 
-def _length(ctx: PlaceContext, path: Path) -> int:
-    value = ctx.editor.get(path)
+def _length(get: Get, path: Path) -> int:
+    value = get(path)
     return len(value) if isinstance(value, list) else 0
+
+
+def strategy_at(get: Get, spec: Path, template: Path) -> Path | None:
+    """The retry strategy in force for a template: its own, that of the defaults, or that of the workflow; ``None`` without."""
+    paths = ((*level, "retryStrategy") for level in (template, (*spec, "templateDefaults"), spec))
+    return next((path for path in paths if get(path) is not None), None)
 
 
 # Messages of interrupted pods: graceful shutdown of the kubelet, a deleted pod, memory pressure of the node, a node that went
@@ -384,23 +423,22 @@ class Retries:
     own_at: Path | None = None
 
 
-def own_retries(ctx: PlaceContext, paths: Iterable[Path]) -> OwnRetries | None:
-    """The retries of the first strategy at these paths; ``None`` without one, for Argo retries nothing by default.
+def own_retries(ctx: PlaceContext, spec: Path, template: Path) -> OwnRetries | None:
+    """The retries of a template's strategy; ``None`` without one, for Argo retries nothing by default.
 
     A strategy without a limit retries without a bound. A limit that is a parameter is not known, and counts in the same way:
     Argo alone holds it.
     """
-    strategy = next((one for path in paths if isinstance(one := ctx.editor.get(path), dict)), None)
-    if strategy is None:
+    own = strategy_at(ctx.editor.get, spec, template)
+    if own is None:
         return None
-    limit = str(strategy.get("limit"))
+    limit = str(ctx.editor.get((*own, "limit")))
     return OwnRetries(int(limit) if _COUNT.fullmatch(limit) else MOST_RETRIES, "its own retryStrategy")
 
 
-def write_retries(ctx: PlaceContext, at: Path, inherited: list[Path], placed: Placed) -> Retries:
-    """Write the policy's retries at ``at``, unless the user has set their own there or at one of the ``inherited`` paths."""
+def write_retries(ctx: PlaceContext, at: Path, own: Path | None, placed: Placed) -> Retries:
+    """Write the policy's retries at ``at``, unless the user has set their ``own``, there or at a level above."""
     policy = placed.policy
-    own = next((path for path in (at, *inherited) if isinstance(ctx.editor.get(path), dict)), None)
     if own is not None and not ctx.options.replace_retries:
         return _keep(ctx, own, policy)
     wanted = _strategy(ctx, at, policy, on_spot=placed.on_spot)
@@ -436,9 +474,9 @@ _COUNT = re.compile("[0-9]{1,9}")  # of tries: Python refuses to read thousands 
 def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
     """Keep the user's own strategy and report what an interruption does with it."""
     strategy = ctx.editor.get(path)
-    if ctx.options.has_webhook and argo_version(ctx) >= _EXPRESSIONS:
+    if ctx.options.has_webhook and argo_version(ctx.config) >= _EXPRESSIONS:
         strategy = _end_at_refusals(ctx, path, strategy)
-    by_default = "Always" if strategy.get("expression") and argo_version(ctx) >= (3, 5) else "OnFailure"
+    by_default = "Always" if strategy.get("expression") and argo_version(ctx.config) >= (3, 5) else "OnFailure"
     kind = str(strategy.get("retryPolicy") or by_default)
     limit = strategy.get("limit")
     number = int(limit) if _COUNT.fullmatch(str(limit)) else None
@@ -484,7 +522,7 @@ def _strategy(ctx: PlaceContext, at: Path, policy: Policy, *, on_spot: bool) -> 
 
 
 def _expression(ctx: PlaceContext, at: Path, policy: Policy) -> str:
-    version = argo_version(ctx)
+    version = argo_version(ctx.config)
     if version < _EXPRESSIONS:
         ctx.add_finding(
             Level.WARNING,
@@ -514,7 +552,7 @@ def _backoff(ctx: PlaceContext, at: Path, wait: Backoff, limit: int, level: Leve
     """
     factor = max(1, round(wait.factor))
     backoff = {"duration": _duration(wait.first)}
-    if argo_version(ctx) >= (3, 7):
+    if argo_version(ctx.config) >= (3, 7):
         backoff |= {"factor": str(factor), "cap": _duration(wait.ceiling)}
     else:
         while factor > 1 and wait.first * float(factor) ** (limit - 1) > wait.ceiling:
@@ -642,7 +680,7 @@ def write_deadline(
     in_force = write_unless_set(ctx, at, wanted)
     placed.report.anchor("deadline", ctx.editor, template.path)
     _report_own(ctx, template, at, in_force, wanted, " (--replace-retries)")
-    if placed.on_spot and argo_version(ctx) < (3, 5):
+    if placed.on_spot and argo_version(ctx.config) < (3, 5):
         text = "Argo before 3.5 shows retries no message of a deadline: a timeout counts as an interruption"
         ctx.add_finding(Level.WARNING, at, f"{template.name}: {text}")
 

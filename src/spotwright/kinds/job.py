@@ -27,7 +27,7 @@ from spotwright.placing.enforcement import (
     waits,
 )
 from spotwright.placing.patch import value_at
-from spotwright.placing.pod_spec import JOB, JOB_FIELDS, POD_FIELDS, check, refuse_at_template, refuse_misplaced
+from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, refuse_at_template, refuse_in_job, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
     DEFAULT_BACKOFF_LIMIT,
@@ -56,10 +56,8 @@ __all__ = [
     "find_disruption_rule",
     "is_own_rule",
     "own_actions",
-    "place_job",
     "pods_of_job",
     "put_first",
-    "refuse_in_job",
     "refuse_in_job_spec",
     "refuse_in_set",
     "waits_for_failed_pods",
@@ -160,7 +158,6 @@ REPLACEMENT_ANNOTATION = "spotwright.dev/replacement"
 _MAX_RULES = 20
 _POD_FAILURE_POLICY = (1, 26)  # enabled by default since this version
 _INDEX_LIMITS = (1, 29)  # backoffLimitPerIndex, likewise
-_OF_BOTH = frozenset({"activeDeadlineSeconds"})  # a field of Job specs and of pod specs, but of no template
 _FROZEN = (
     "completions, podFailurePolicy, backoffLimitPerIndex and the pod template cannot be changed, except its tolerations, node "
     "selector and node affinity while the Job is suspended and has not started; backoffLimit and activeDeadlineSeconds can be "
@@ -183,9 +180,8 @@ class _JobSpec:
         self.ctx.add_finding(level, (*self.at, step), f"{self.placed.report.name}: {text}")
 
 
-def place_job(ctx: PlaceContext, at: Path, role: Role) -> Placed:
+def _place_spec(ctx: PlaceContext, at: Path, role: Role) -> Placed:
     """Place the pods of the Job spec at the path ``at`` and write its failure policy."""
-    refuse_in_job(ctx, at)
     waits = waits_for_failed_pods(ctx, at)
     placed = place_pod(ctx, role)
     placed.report.frozen = _FROZEN
@@ -212,16 +208,6 @@ def _settle_on_demand(job: _JobSpec) -> None:
     policy = job.placed.policy
     if policy.spot is not None and _sets_errors(job.placed):
         _settle_limit(job, _limit(job) if _is_refused(job) else policy.retries, "drained pods count there too")
-
-
-def refuse_in_job(ctx: PlaceContext, at: Path) -> None:
-    """Refuse fields of another shape, or at the wrong level, of a Job spec or its template."""
-    check(ctx, at, JOB)
-    template = (*at, "template")
-    refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS)
-    refuse_misplaced(ctx, template, at, JOB_FIELDS | _OF_BOTH)
-    refuse_misplaced(ctx, (*template, "spec"), at, JOB_FIELDS)
-    refuse_at_template(ctx, template)
 
 
 def find_disruption_rule(ctx: PlaceContext, at: Path) -> tuple[int, str] | None:
@@ -408,10 +394,11 @@ def _can_fail_errors(job: _JobSpec) -> bool:
     Not beside rules or a limit of the user. Not with parallel pods: where they work together, those that lost a peer end with
     errors as well, and they are not the code's.
     """
-    own = job.get("podFailurePolicy", "rules") or any(
-        job.get(name) is not None for name in ("backoffLimit", "backoffLimitPerIndex")
+    spec = job.get()
+    own = value_at(spec, ("podFailurePolicy", "rules")) or any(
+        spec.get(name) is not None for name in ("backoffLimit", "backoffLimitPerIndex")
     )
-    return not own and not job.placed.policy.retries and whole_number(job.get("parallelism"), 1) == 1
+    return not own and not job.placed.policy.retries and whole_number(spec.get("parallelism"), 1) == 1
 
 
 def _failing_errors(job: _JobSpec) -> str:
@@ -634,7 +621,7 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
         queued_by=ctx.at(*steps, "metadata") if steps else None,
         retries=own_retries_of_job(ctx, at),
     )
-    placed = place_job(ctx, at, role)
+    placed = _place_spec(ctx, at, role)
     if ctx.options.has_webhook and _is_retried(placed) and ctx.writes(Group.RETRIES):
         refuse_in_job_spec(ctx, at)
     parallelism = ctx.editor.get((*at, "parallelism"))
@@ -741,6 +728,7 @@ KINDS = (
         is_queued=True,
         why_not_evicted=_why_counted,
         makes_pods_later=True,
+        pods_label="batch.kubernetes.io/controller-uid",
         page="job",
     ),
     Kind(

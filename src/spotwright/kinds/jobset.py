@@ -35,7 +35,6 @@ from spotwright.kinds.job import (
     own_actions,
     pods_of_job,
     put_first,
-    refuse_in_job,
     refuse_in_set,
     waits_for_failed_pods,
     write_replacement,
@@ -62,7 +61,16 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import BY_CONTROLLER, POD_FACTS, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.environment import SHARED_TEMPLATE, c10d_endpoint
 from spotwright.placing.patch import value_at
-from spotwright.placing.pod_spec import JOB_FIELDS, METADATA, POD_FIELDS, TEMPLATE, TEXT, check, refuse_misplaced
+from spotwright.placing.pod_spec import (
+    JOB_FIELDS,
+    METADATA,
+    POD_FIELDS,
+    TEMPLATE,
+    TEXT,
+    check,
+    refuse_in_job,
+    refuse_misplaced,
+)
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
     DEFAULT_BACKOFF_LIMIT,
@@ -151,7 +159,12 @@ SET_IN_PLACE = Mechanism(
 )
 
 
-_RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+"""The label of a set's pods with the name of the set."""
+
+RUN_OF_SET = f"metadata.labels['{SET_LABEL}']"
+"""The same as a field path."""
+
 _FROZEN = (
     "failurePolicy cannot be changed; of replicatedJobs, only labels, annotations, tolerations and node selector of the pod "
     "templates can, while the JobSet is suspended (not the affinity)"
@@ -201,7 +214,7 @@ def _place_jobset(ctx: PlaceContext) -> None:
         retries = own_retries_of_job(ctx, spec, (*at, "failurePolicy", "maxRestarts"))
         pod, waits = (*template, "spec"), waits_for_failed_pods(ctx, spec)
         placed = place_pod(
-            ctx, Role(name, path, pod, template, on_demand_reason, work=ctx.name, run=_RUN, retries=retries)
+            ctx, Role(name, path, pod, template, on_demand_reason, work=ctx.name, run=RUN_OF_SET, retries=retries)
         )
         if waits and placed.on_spot:
             write_replacement(ctx, spec)
@@ -578,11 +591,11 @@ def why_not_matched(patterns: Any) -> str:
 
 def _warn_of_patterns(ctx: PlaceContext, path: Path, rules: Sequence[Any]) -> None:
     """Say which patterns match nothing, where RE2 is there to ask: it comes with the extra ``cluster``."""
-    if find_spec("re2") is None:
-        return
     for index, rule in enumerate(rules[:MOST_RULES]):
-        why = why_not_matched(rule.get("onJobFailureMessagePatterns")) if isinstance(rule, dict) else ""
-        if why:
+        patterns = rule.get("onJobFailureMessagePatterns") if isinstance(rule, dict) else None
+        if patterns and find_spec("re2") is None:
+            return
+        if why := why_not_matched(patterns):
             ctx.add_finding(Level.WARNING, (*path, index, "onJobFailureMessagePatterns"), why)
             return
 
@@ -747,6 +760,8 @@ KINDS = (
         makes=("Job",),
         is_queued=True,
         why_not_evicted=_why_not_restarted,
+        pods_label=SET_LABEL,
+        restart_label="jobset.sigs.k8s.io/restart-attempt",
         page="jobset",
     ),
 )

@@ -16,6 +16,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.kube.admission import Others
+from spotwright.kube.object_fields import mapping
 from spotwright.placing.context import PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
@@ -31,6 +32,7 @@ __all__ = [
     "Mount",
     "Order",
     "PlaceObject",
+    "PodLevels",
     "PodPlace",
     "Reads",
     "Retry",
@@ -170,21 +172,53 @@ class Reads(StrEnum):
     RUNS = "runs"  # all: each is a run, or a part of one
 
 
+class PodLevels(NamedTuple):
+    """A pod as its controller makes it of all levels of an object, and where what its own level lacks stands.
+
+    ``path`` leads to the level to which a field is added, which has the ``form`` T, S or H of a place. ``spec`` has the fields of
+    a pod spec. ``where`` has paths of the object by paths in the spec, which hold for what is inside too.
+    """
+
+    path: Path
+    form: str
+    spec: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    where: Mapping[Path, Path] = {}
+
+
+ReadLevels: TypeAlias = Callable[[Mapping[str, Any], Path], PodLevels]
+"""Reads the pod at a path of an object."""
+
+
 class PodPlace(NamedTuple):
     """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S, H or K.
 
-    ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``inherits`` is the path of the holder
-    whose fields hold where this one lacks them. ``at_once`` counts the pods of the template that there are at one time.
-    ``is_there``: whether the holder has pods itself, as a template of Argo that calls others has not; by default it has.
+    ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``read`` merges the levels of a pod whose
+    fields stand elsewhere too. ``at_once`` counts the pods of the template that there are at one time. ``is_there``: whether the
+    holder has pods itself, as a template of Argo that calls others has not; by default it has.
     """
 
     steps: tuple[str, ...]
     form: str = "T"
     duty: Duty = Duty.WORKER
     job: int = 0
-    inherits: tuple[str, ...] = ()
+    read: ReadLevels | None = None
     at_once: Count | None = None
     is_there: Callable[[Any], bool] | None = None
+
+    @property
+    def is_template(self) -> bool:
+        """Whether a pod template stands there, by Kubernetes or by Tekton, whose templates have no metadata."""
+        return self.form == "T" or str(self.steps[-1]).endswith("odTemplate")
+
+    def levels(self, data: Mapping[str, Any], path: Path) -> PodLevels:
+        """The pod at a path of an object."""
+        if self.read is not None:
+            return self.read(data, path)
+        holder = mapping(value_at(data, path))
+        if self.form != "T":
+            return PodLevels(path, self.form, holder, {})
+        return PodLevels((*path, "spec"), "T", mapping(holder.get("spec")), mapping(holder.get("metadata")))
 
 
 class Words(NamedTuple):
@@ -225,8 +259,9 @@ class Kind(NamedTuple):
     does, where it hurts people and not the work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its
     pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``:
     it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it,
-    an eviction counts as a failure. ``makes_pods_later``: after some have failed, its controller waits before it makes the
-    next.
+    an eviction counts as a failure. ``pods_label`` is the label of its pods, and of no others, by whose value they are known,
+    ``restart_label`` the one with the number of the restart that all its pods share. ``makes_pods_later``: after some have
+    failed, its controller waits before it makes the next.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -277,6 +312,8 @@ class Kind(NamedTuple):
     short_name: str = ""
     why_not_evicted: WhyNotEvicted | None = None
     makes_pods_later: bool = False
+    pods_label: str = ""
+    restart_label: str = ""
     page: str = ""
     page_of_retries: str = ""
     tried: str = ""
@@ -302,6 +339,11 @@ class Kind(NamedTuple):
         return self.retry is Retry.TRIAL and self.makes != ()
 
     @property
+    def is_on_every_node(self) -> bool:
+        """Whether each node has one of its pods, whatever else is placed there."""
+        return any(place.duty is Duty.SYSTEM for place in self.places)
+
+    @property
     def is_admitted(self) -> bool:
         """Whether its objects are placed when they are created in a cluster."""
         return self.place is not None and self.version != "" and not self.is_cluster_wide
@@ -312,12 +354,12 @@ def pods_at(
     form: str = "T",
     duty: Duty = Duty.WORKER,
     job: int = 0,
-    inherits: str = "",
+    read: ReadLevels | None = None,
     at_once: Count | None = None,
     is_there: Callable[[Any], bool] | None = None,
 ) -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
-    return PodPlace(_steps(path), form, duty, job, _steps(inherits), at_once, is_there)
+    return PodPlace(_steps(path), form, duty, job, read, at_once, is_there)
 
 
 def holds_at(*paths: str) -> Holds:

@@ -89,7 +89,7 @@ def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Itera
     for spec in find_pod_specs(data, pod_paths, may_be_partial=kind.place is None) if pod_paths else ():
         if spec not in known:
             template = template_of(spec)
-            place = PodPlace((), "S" if template is None else "T", duty_of_named(api_version, name))
+            place = PodPlace(tuple(map(str, spec)), "S" if template is None else "T", duty_of_named(api_version, name))
             at_once = replicas_above(data, spec)
             yield PodGroup(place, spec if template is None else template, at_once, runs=(Run((), at_once),))
 
@@ -113,7 +113,7 @@ def pipeline_groups(pair: Any) -> Iterator[PodGroup]:
             yield PodGroup(_EXECUTOR, (*PLATFORMS, *EXECUTORS, label), _most(found, None), runs=found)
 
 
-_EXECUTOR = PodPlace((), "K")
+_EXECUTOR = PodPlace((*map(str, EXECUTORS), "*"), "K")
 
 
 def _unfold(ir: Any, keys: Path, calls: tuple[Call, ...], times: int | None, runs: dict[str, list[Run]]) -> None:

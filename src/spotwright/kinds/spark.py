@@ -20,6 +20,7 @@ from spotwright.kinds.kind import (
     Claim,
     Kind,
     PlaceObject,
+    PodLevels,
     Reads,
     RetryFields,
     Words,
@@ -28,18 +29,19 @@ from spotwright.kinds.kind import (
     one_pod,
     pods_at,
 )
+from spotwright.kube.object_fields import mapping
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Mechanism, in_object, nothing, waits
-from spotwright.placing.merging import place_merged, write
+from spotwright.placing.merging import place_merged, strategic, write
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_change import write_metadata
 from spotwright.placing.pod_spec import POD, TEMPLATE, TEXT, check, refuse_misplaced
 from spotwright.placing.pods import Duty, Placed, Role, metadata_change
 from spotwright.placing.retries import counting_text, no_interruption_text, whole_number, write_unless_set
 
-__all__ = ["KINDS", "selector_of"]
+__all__ = ["KINDS", "levels_of"]
 
 
 _RUNS = "app:restartPolicy.onFailureRetries"
@@ -62,6 +64,7 @@ _SPARK = Mechanism(
 
 _DRIVER = "the application is lost with its driver"
 _APP = "metadata.labels['sparkoperator.k8s.io/app-name']"
+_METADATA = ("labels", "annotations")
 _SCHEDULING = ("tolerations", "affinity", "terminationGracePeriodSeconds")
 _ROLE_FIELDS = frozenset({"tolerations", "affinity", "terminationGracePeriodSeconds"})
 _ROLE = {
@@ -146,8 +149,9 @@ def _application_at(ctx: PlaceContext, at: Path) -> None:
 
 def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
     path, task = (*at, name), f"{ctx.name}/{name}"
-    has_template = isinstance(ctx.editor.get((*path, "template")), dict) and _spark_version(ctx, at) >= (3, 0)
-    template = (*path, "template") if has_template else None
+    application = ctx.editor.get(at)
+    levels = levels_of(application, name)
+    template = (*path, "template") if levels.form == "T" else None
     role = Role(
         name,
         task,
@@ -159,11 +163,9 @@ def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
         is_pinned=bool(reason),
     )
     own = ctx.editor.get(path)
-    selector = _selector(ctx, at, name, has_template=has_template)
-    places = {(*role.spec, "nodeSelector", label): place for label, (_, place) in selector.items()}
-    selected = {label: value for label, (value, _) in selector.items()}
+    places = {(*role.spec, *inside): (*at, *place) for inside, place in levels.where.items()}
     if template is None:
-        before = _pod_of(ctx, at, name, selected)
+        before = _pod_of(ctx, at, name, levels)
         placed, after = place_merged(ctx, role, before, places)
         _write_role(ctx, at, path, before, after)
         if placed.policy.spot is not None and ctx.writes(Group.PLACEMENT):
@@ -171,7 +173,7 @@ def _place_role(ctx: PlaceContext, at: Path, name: str, reason: str) -> Placed:
             ctx.add_finding(Level.NOTE, ctx.at("kind"), _WEBHOOK)
         return placed
     pod = own["template"].get("spec") or {}
-    before = {**own["template"], "spec": _with_requests(ctx, at, name, pod, selected)}
+    before = {**own["template"], "spec": _with_requests(ctx, at, name, levels.spec)}
     placed, after = place_merged(ctx, role, before, places)
     write(ctx.editor, template, own["template"], {**after, "spec": _without_requests(pod, after["spec"])})
     _warn_of_ignored(ctx, path, own)
@@ -182,41 +184,49 @@ def _warn_of_template_file(ctx: PlaceContext, at: Path, placed: Placed) -> None:
     """Warn of a pod template that is a file where Spark is submitted, so that nobody can read it here."""
     name = placed.report.name
     path = (*at, "sparkConf", f"spark.kubernetes.{name}.podTemplateFile")
-    if ctx.editor.get(path) and _spark_version(ctx, at) >= (3, 0) and placed.policy.spot is not None:
+    if ctx.editor.get(path) and _spark_version(ctx.editor.get(at)) >= (3, 0) and placed.policy.spot is not None:
         text = f"{name}: what this file says about nodes, tolerations and requests holds too, and nobody knows it here: write it"
         ctx.add_finding(Level.WARNING, path, f"{text} into {name}.template")
 
 
-def selector_of(application: Mapping[str, Any], name: str) -> dict[str, tuple[Any, Path]]:
-    """The node selector of a role's pods: by its labels the value, and where that stands in the application's spec.
+def levels_of(application: Mapping[str, Any], name: str) -> PodLevels:
+    """The pods of a role by the spec of an application, in which the paths are.
 
-    The selector of the application and ``sparkConf`` hold for both roles, then that of the role in ``sparkConf``, then its own
-    field, which the operator's webhook reads.
+    A template of the role's own hides the scheduling fields beside it. The selector of the application and ``sparkConf`` hold
+    for both roles, then that of the role in ``sparkConf``, then its own field, which the operator's webhook reads.
     """
-    conf, role = (_mapping(application.get(key)) for key in ("sparkConf", name))
-    found: dict[str, tuple[Any, Path]] = {}
+    conf, role = (mapping(application.get(key)) for key in ("sparkConf", name))
+    template = role.get("template")
+    has_template = isinstance(template, dict) and _spark_version(application) >= (3, 0)
+    own = mapping(mapping(template).get("spec")) if has_template else role
+    selector: dict[str, Any] = dict(mapping(own.get("nodeSelector"))) if has_template else {}
+    where: dict[Path, Path] = {}
     for part, prefix, place in (
         (conf, "spark.kubernetes.node.selector.", ("sparkConf",)),
-        (_mapping(application.get("nodeSelector")), "", ("nodeSelector",)),
+        (mapping(application.get("nodeSelector")), "", ("nodeSelector",)),
         (conf, f"spark.kubernetes.{name}.node.selector.", ("sparkConf",)),
-        (_mapping(role.get("nodeSelector")), "", (name, "nodeSelector")),
+        (mapping(None if has_template else role.get("nodeSelector")), "", (name, "nodeSelector")),
     ):
         for key, value in part.items():
             if str(key).startswith(prefix):
-                found[str(key).removeprefix(prefix)] = (value, (*place, key))
-    return found
+                label = str(key).removeprefix(prefix)
+                selector[label], where["nodeSelector", label] = value, (*place, key)
+    metadata = strategic(
+        mapping(mapping(template).get("metadata")), {key: role[key] for key in _METADATA if role.get(key)}
+    )
+    path: Path = (name, "template", "spec") if has_template else (name,)
+    spec = {**own, "nodeSelector": selector} if selector else own
+    return PodLevels(path, "T" if has_template else "H", spec, metadata, where)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _selector(ctx: PlaceContext, at: Path, name: str, *, has_template: bool) -> dict[str, tuple[Any, Path]]:
-    """:func:`selector_of` the application whose spec is at ``at``, with whole paths; without the field that a template hides."""
-    found = selector_of(ctx.editor.get(at) or {}, name)
-    return {
-        label: (value, (*at, *place)) for label, (value, place) in found.items() if not has_template or place[0] != name
-    }
+def _read(data: Mapping[str, Any], path: Path) -> PodLevels:
+    """The pods of the role at a path."""
+    at = path[:-1]
+    levels = levels_of(mapping(value_at(data, at)), str(path[-1]))
+    where = {inside: (*at, *place) for inside, place in levels.where.items()}
+    if len(places := {place[:-1] for place in where.values()}) == 1:
+        where["nodeSelector",] = places.pop()
+    return levels._replace(path=(*at, *levels.path), where=where)
 
 
 def _warn_of_ignored(ctx: PlaceContext, path: Path, own: Mapping[str, Any]) -> None:
@@ -229,31 +239,28 @@ def _warn_of_ignored(ctx: PlaceContext, path: Path, own: Mapping[str, Any]) -> N
             ctx.add_finding(Level.WARNING, (*path, field), text)
 
 
-def _pod_of(ctx: PlaceContext, at: Path, name: str, selector: Mapping[str, Any]) -> dict[str, Any]:
+def _pod_of(ctx: PlaceContext, at: Path, name: str, levels: PodLevels) -> dict[str, Any]:
     """The fields of a role as those of a pod spec, with the requests that Spark will make."""
-    role = ctx.editor.get((*at, name))
+    role = levels.spec
     container = {key: role[key] for key in ("env", "volumeMounts") if role.get(key)}
-    spec = {key: role[key] for key in _SCHEDULING if role.get(key) is not None}
+    spec = {key: role[key] for key in (*_SCHEDULING, "nodeSelector") if role.get(key) is not None}
     secrets = [{"name": secret} for secret in ctx.editor.get((*at, "imagePullSecrets")) or ()]
     volumes = ctx.editor.get((*at, "volumes")) or ()
     containers = {"containers": [{"name": f"spark-{name}", **container}]}
     shared = {"volumes": list(volumes)} if volumes else {}
     spec |= containers | shared | ({"imagePullSecrets": secrets} if secrets else {})
-    return _with_requests(ctx, at, name, spec, selector)
+    return _with_requests(ctx, at, name, spec)
 
 
-def _with_requests(
-    ctx: PlaceContext, at: Path, name: str, spec: Mapping[str, Any], given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A pod spec whose first container has the requests of the role, and with the node selector that Spark gives it."""
-    selector = {**(spec.get("nodeSelector") or {}), **given}
+def _with_requests(ctx: PlaceContext, at: Path, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod spec whose first container has the requests of the role."""
     first, *others = spec.get("containers") or [{"name": f"spark-{name}"}]
     first = {**first, "resources": {"requests": _requests(ctx, at, name)}} if isinstance(first, dict) else first
-    return {**spec, **({"nodeSelector": selector} if selector else {}), "containers": [first, *others]}
+    return {**spec, "containers": [first, *others]}
 
 
 def _without_requests(pod: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """A placed pod spec without what :func:`_with_requests` added to ``pod``."""
+    """A placed pod spec without what :func:`levels_of` and :func:`_with_requests` added to ``pod``."""
     selector = {"nodeSelector": pod["nodeSelector"]} if "nodeSelector" in pod else {}
     rest = {key: value for key, value in after.items() if key not in ("nodeSelector", "containers")}
     if not pod.get("containers"):
@@ -329,15 +336,15 @@ def _new(before: Mapping[str, Any], after: Mapping[str, Any], field: str) -> lis
     return [item for item in after.get(field) or () if id(item) not in kept and item not in old]
 
 
-def _spark_version(ctx: PlaceContext, at: Path) -> tuple[int, int]:
+def _spark_version(application: Mapping[str, Any]) -> tuple[int, int]:
     """The application's Spark, by ``sparkVersion``; a new one if it cannot be read."""
-    match = re.match(r"v?(\d{1,9})\.(\d{1,9})", str(ctx.editor.get((*at, "sparkVersion")) or ""))
+    match = re.match(r"v?(\d{1,9})\.(\d{1,9})", str(application.get("sparkVersion") or ""))
     return (int(match[1]), int(match[2])) if match else (4, 0)
 
 
 def _decommission(ctx: PlaceContext, at: Path) -> str:
     """Let an executor with a notice move its blocks away first; returns how, for the report."""
-    if _spark_version(ctx, at) < (3, 1):
+    if _spark_version(ctx.editor.get(at)) < (3, 1):
         text = (
             "executor: Spark before 3.1 cannot decommission executors, so their shuffle data is lost and computed again"
         )
@@ -424,8 +431,8 @@ def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
         version="v1beta2",
         place=place,
         places=(
-            pods_at(f"{spec}.driver", "H", Duty.COORDINATOR, at_once=one_pod),
-            pods_at(f"{spec}.executor", "H", at_once=_executors),
+            pods_at(f"{spec}.driver", "H", Duty.COORDINATOR, read=_read, at_once=one_pod),
+            pods_at(f"{spec}.executor", "H", read=_read, at_once=_executors),
         ),
         claims=_claims,
         retries=_retries(spec),

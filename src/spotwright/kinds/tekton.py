@@ -36,6 +36,7 @@ from spotwright.kinds.kind import (
     Kind,
     Mount,
     Order,
+    PodLevels,
     Reads,
     RetryFields,
     Run,
@@ -45,7 +46,7 @@ from spotwright.kinds.kind import (
     pods_at,
     product,
 )
-from spotwright.kube.object_fields import mappings
+from spotwright.kube.object_fields import mapping, mappings
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
@@ -85,6 +86,8 @@ _TEKTON = Mechanism(
 )
 
 
+_ALL_TASKS = ("spec", "taskRunTemplate", "podTemplate")
+_ALL_TASKS_OF_V1BETA1 = ("spec", "podTemplate")
 _FIELDS = ("tolerations", "affinity", "imagePullSecrets")
 """The fields of a pod template that placement writes."""
 
@@ -156,9 +159,9 @@ def _paths(ctx: PlaceContext) -> _Paths:
     """Where this version has its pod templates; fields of another version are refused."""
     spec = ctx.at("spec")
     if str(ctx.get("apiVersion")) == "tekton.dev/v1beta1":
-        paths = _Paths(ctx.at("spec", "podTemplate"), "taskPodTemplate")
+        paths = _Paths(ctx.at(*_ALL_TASKS_OF_V1BETA1), "taskPodTemplate")
     else:
-        paths = _Paths(ctx.at("spec", "taskRunTemplate", "podTemplate"), "podTemplate")
+        paths = _Paths(ctx.at(*_ALL_TASKS), "podTemplate")
         refuse_misplaced(ctx, spec, ctx.at("spec", "taskRunTemplate"), {"podTemplate"})
         refuse_misplaced(ctx, ctx.at("spec", "taskRunTemplate"), paths.all_tasks, _OF_PODS)
     refuse_misplaced(ctx, spec, paths.all_tasks, _OF_PODS)
@@ -301,11 +304,11 @@ def _place_task(
     index = next((i for i, one in enumerate(entries) if one.get("pipelineTaskName") == task.name), len(entries))
     path = (*specs, index, paths.of_task)
     own = dict(entries[index].get(paths.of_task) or {}) if index < len(entries) else {}
-    before = {**shared, **own}
+    before = _merged(shared, own)
     placed, after = _place(
         ctx, task, f"{ctx.name}/{task.name}", path if index < len(entries) or task.at is None else task.at, before
     )
-    inherited = {**placed_base, **own}
+    inherited = _merged(placed_base, own)
     taken = _set_by_steps(task) | _names(_env(shared)) | _names(_env(own))
     after["env"] = [*_env(own), *_own_variables(_new_variables(ctx, placed, _OF_RUN, taken), placed_base["env"], own)]
     inherited["env"] = _env(own)
@@ -324,6 +327,19 @@ def _place_task(
     _anchor(ctx, placed, path if "env" in changed else paths.all_tasks)
     _settle_retries(ctx, task.at, placed)
     return placed
+
+
+def _merged(of_all_tasks: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """The pod template of a task: each field is its own, or that of all tasks."""
+    return {**of_all_tasks, **own}
+
+
+def _levels_of(all_tasks: Path, data: Mapping[str, Any], path: Path) -> PodLevels:
+    """The pod of a task by both templates; ``all_tasks`` is the path of the one for all of them."""
+    shared, own = mapping(value_at(data, all_tasks)), mapping(value_at(data, path))
+    return PodLevels(
+        path, "H", _merged(shared, own), {}, {(key,): (*all_tasks, key) for key in shared if key not in own}
+    )
 
 
 def _own_variables(
@@ -507,9 +523,9 @@ KINDS = (
         place=_place_pipeline_run,
         places=(
             pods_at("spec.taskRunTemplate.podTemplate", "H"),
-            pods_at("spec.taskRunSpecs.*.podTemplate", "H", inherits="spec.taskRunTemplate.podTemplate"),
+            pods_at("spec.taskRunSpecs.*.podTemplate", "H", read=partial(_levels_of, _ALL_TASKS)),
             pods_at("spec.podTemplate", "H"),  # of v1beta1
-            pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", inherits="spec.podTemplate"),
+            pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", read=partial(_levels_of, _ALL_TASKS_OF_V1BETA1)),
         ),
         claims=_claims,
         order=_order,

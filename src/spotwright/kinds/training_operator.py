@@ -116,7 +116,8 @@ _MPI_LAUNCHER = Mechanism(
 )
 
 
-_RUN = "metadata.labels['training.kubeflow.org/job-name']"
+_POD_LABEL = "training.kubeflow.org/job-name"
+_RUN = f"metadata.labels['{_POD_LABEL}']"
 _FROZEN = "all but runPolicy.managedBy can be changed; a changed template applies to pods that are created afterwards"
 _OF_RUN_POLICY = frozenset(
     {
@@ -494,6 +495,7 @@ def _kind(
         is_queued=True,
         roles=roles,
         container=table.container,
+        pods_label=_POD_LABEL,
         default_policy="OnFailure" if table.retries else "Never",
         **{"page": f"training/{name.lower()}", "retry": Retry.ROLE, **more},
     )

@@ -15,10 +15,10 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from spotwright.kinds.job import refuse_in_job
 from spotwright.kinds.jobset import (
     IN_PLACE,
     MECHANISMS,
+    RUN_OF_SET,
     SET_FACTS,
     SetMember,
     note_rendezvous,
@@ -29,6 +29,7 @@ from spotwright.kinds.jobset import (
 )
 from spotwright.kinds.kind import Kind, Reads, number_at, pods_at
 from spotwright.kube.object_fields import mapping
+from spotwright.kube.pod import PREFERRED, REQUIRED
 from spotwright.placing.context import RETRIES_STAY, Group, Level, OwnRetries, PlaceContext
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.enforcement import Enforcer, Fact, Mechanism, nothing
@@ -43,6 +44,7 @@ from spotwright.placing.pod_spec import (
     TEXT,
     check,
     check_value,
+    refuse_in_job,
     refuse_misplaced,
 )
 from spotwright.placing.pods import Placed, Role, place_pod
@@ -330,7 +332,6 @@ def _bound(ctx: PlaceContext, failures: Mapping[str, Any], spot: Sequence[Placed
         ctx.add_finding(Level.WARNING, path, f"activeDeadlineSeconds stays; the policy allows {seconds_text(wanted)}")
 
 
-_RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
 _ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 _TRAINJOB = {
     "runtimePatches": [
@@ -351,7 +352,6 @@ _RUNTIME = {
 _TORCH = ("spec", "mlPolicy", "torch")
 """With it, Trainer sets torchrun's variables in the nodes (kubeflow/trainer, ``pkg/runtime/framework/plugins/torch``)."""
 _LAUNCHER = "all nodes depend on the launcher"
-_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 _ANY_NODE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]}]}
 """Terms that every node meets: a patch can replace the terms of a runtime, and cannot remove them. The kubelet sets the label."""
 
@@ -484,7 +484,7 @@ def _placed(
     path, elastic = f"{ctx.name}/{name.lower()}", is_trainer and runtime.get(_TORCH, None) is not None
     spec = (*template, "spec")
     role = Role(
-        name, path, spec, template, on_demand_reason, work=ctx.name, run=_RUN, is_elastic=elastic, retries=retries
+        name, path, spec, template, on_demand_reason, work=ctx.name, run=RUN_OF_SET, is_elastic=elastic, retries=retries
     )
     placed, after = place_merged(ctx, role, {"spec": {}, **before})
     placed.report.frozen = _FROZEN
@@ -562,23 +562,20 @@ def _template(ctx: PlaceContext, release: str, job: _ReplicatedJob, own: _Runtim
 
 def _replace_inherited_terms(spec: dict[str, Any], job: _ReplicatedJob) -> None:
     """State the job's required terms where its placed runtime requires others, which it would inherit."""
-    required = _TERMS[0]
-    inherited, own = (_node_affinity(pod.get("spec") or {}).get(required) for pod in (job.runtime or {}, job.after))
-    is_stated = any(required in _node_affinity(_spec(patch)) for patch in job.patches)
+    inherited, own = (value_at(pod, ("spec", *REQUIRED)) for pod in (job.runtime or {}, job.after))
+    is_stated = any(REQUIRED[-1] in mapping(value_at(_spec(patch), REQUIRED[:-1])) for patch in job.patches)
     if not job.placed.policy.spot or inherited is None or inherited == own or is_stated:
         return
     affinity = spec.setdefault("affinity", {"nodeAffinity": {}})["nodeAffinity"]
-    affinity.setdefault(required, own or _ANY_NODE)
-
-
-def _node_affinity(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    affinity.setdefault(REQUIRED[-1], own or _ANY_NODE)
 
 
 def _affinity(job: _ReplicatedJob) -> dict[str, Any]:
     """The changed lists of terms as a whole, because a patch replaces them."""
-    old, new = (_node_affinity(pod.get("spec") or {}) for pod in (job.before, job.after))
-    return {"nodeAffinity": {key: new[key] for key in _TERMS if new.get(key) != old.get(key)}}
+    lists = {
+        path: [value_at(pod, ("spec", *path)) for pod in (job.before, job.after)] for path in (REQUIRED, PREFERRED)
+    }
+    return {"nodeAffinity": {path[-1]: new for path, (old, new) in lists.items() if new != old}}
 
 
 def _grace_if_settable(
@@ -656,7 +653,7 @@ def _place_runtime(ctx: PlaceContext) -> None:
             template,
             on_demand_reason,
             work=ctx.name,
-            run=_RUN,
+            run=RUN_OF_SET,
             is_elastic=elastic,
             is_inherited=True,
             retries=retries,

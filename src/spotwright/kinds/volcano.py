@@ -168,7 +168,7 @@ def _leads(ctx: PlaceContext, at: Path, name: str) -> bool:
 def _settle(ctx: PlaceContext, at: Path, tasks: Sequence[Any], spot: Sequence[_Task]) -> None:
     """Write the policies of the Job and how often it may restart, and report what an interruption does to each task."""
     action = "RestartPod" if _may_run_with_fewer(ctx, at, tasks) else "RestartJob"
-    own = [task for task in spot if _own_action(ctx, task.at, _EVICTED) or _own_action(ctx, at, _EVICTED)]
+    own = [task for task in spot if _own_action(ctx, task.at) or _own_action(ctx, at)]
     if len(own) < len(spot):
         _write_policies(ctx, at, action, retries=max(task.placed.policy.retries for task in spot))
     elif ctx.options.has_webhook:
@@ -236,9 +236,9 @@ def _events(policy: Mapping[str, Any]) -> set[str]:
     return {str(event) for event in (policy.get("event"), *(policy.get("events") or ())) if event}
 
 
-def _own_action(ctx: PlaceContext, at: Path, event: str) -> str:
-    """The action of the first policy for an event at the Job or a task; empty if there is none."""
-    return next((str(one.get("action")) for one in _policies(ctx, at) if _events(one) & {event, _ANY}), "")
+def _own_action(ctx: PlaceContext, at: Path) -> str:
+    """The action of the first policy for an eviction at the Job or a task; empty if there is none."""
+    return next((str(one.get("action")) for one in _policies(ctx, at) if _events(one) & {_EVICTED, _ANY}), "")
 
 
 def _write_policies(ctx: PlaceContext, at: Path, action: str, retries: int) -> None:

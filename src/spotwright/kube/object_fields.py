@@ -9,7 +9,25 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-__all__ = ["Owner", "controller_of", "mapping", "mappings", "metadata", "seconds", "text", "uid_of"]
+__all__ = [
+    "ARGO_NODE",
+    "ARGO_NODE_ID",
+    "Owner",
+    "controller_of",
+    "mapping",
+    "mappings",
+    "metadata",
+    "seconds",
+    "text",
+    "uid_of",
+]
+
+
+ARGO_NODE = "workflows.argoproj.io/node-name"
+"""The annotation of a pod with the name of its node in its Workflow. KFP's pods have it too."""
+
+ARGO_NODE_ID = "workflows.argoproj.io/node-id"
+"""The annotation with the key of the same node in the status of the Workflow."""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

@@ -46,6 +46,7 @@ from spotwright.engine.io_resolution import dag_outputs
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import SpotwrightError
 from spotwright.kfp.values import coerce
+from spotwright.kube.object_fields import ARGO_NODE
 from spotwright.kubeflow.task_status import Node, SeenTask, signals_of
 from spotwright.model.attempts import Signals, has_work_left
 from spotwright.model.pools import Pool, Resources
@@ -56,7 +57,6 @@ __all__ = ["PodsSeen", "Read", "Recorder"]
 
 
 _RUN = "pipeline/runid"
-_NODE_NAME = "workflows.argoproj.io/node-name"
 _FINISHED = ("Succeeded", "Failed")
 
 Read = Callable[[str, Mapping[str, str]], dict[str, Any]]
@@ -110,7 +110,7 @@ class PodsSeen:
     def _take(self, pods: Any) -> None:
         there = set()
         for pod in pods:
-            name = str((pod["metadata"].get("annotations") or {}).get(_NODE_NAME, ""))
+            name = str((pod["metadata"].get("annotations") or {}).get(ARGO_NODE, ""))
             there.add(name)
             known = self._pods.get(name)
             is_another = known is not None and _uid(known.last) != _uid(pod)

@@ -138,12 +138,12 @@ class LintedFile:
     documents: int = 0
 
 
-def lint_text(text: str, file: str, settings: Settings, rules: Iterable[Rule] = RULES) -> LintedFile:
+def lint_text(text: str, file: str, settings: Settings) -> LintedFile:
     """Lint the text of a file: Python if its name ends with ``.py``, else YAML or JSON.
 
     Raises :class:`InputError`, one line with the place, for a text that is neither, or has nothing in it.
     """
-    checked = [rule for rule in rules if rule.id not in settings.off]
+    checked = [rule for rule in RULES if rule.id not in settings.off]
     result = LintedFile(file)
     linter = _Linter(settings, checked, result)
     extents = linter.python(text) if file.endswith(".py") else linter.documents(text)

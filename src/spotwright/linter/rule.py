@@ -209,15 +209,12 @@ def pod(
     )
 
 
-def training_job(
-    worker: str, *, role: str = "", kind: str = "TFJob", container: str = "tensorflow", spec: str = ""
-) -> str:
-    """A job of the training operator with a worker: the lines of its pod spec, of its role, and of the job's spec."""
+def training_job(worker: str, *, role: str = "", kind: str = "TFJob", container: str = "tensorflow") -> str:
+    """A job of the training operator with a worker: the lines of its pod spec, and of its role."""
     field = kind_in("kubeflow.org", kind).places[0].steps[1]
     return (
         f"apiVersion: kubeflow.org/v1\nkind: {kind}\nmetadata:\n  name: mnist\nspec:\n"
-        + _lines(spec, 2)
-        + f"  {field}:\n    Worker:\n      replicas: 2\n"
+        f"  {field}:\n    Worker:\n      replicas: 2\n"
         + _lines(role, 6)
         + "      template:\n"
         + _lines(_SAFE, 8)

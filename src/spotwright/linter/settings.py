@@ -52,11 +52,6 @@ class Settings:
         """Whether a target is known to be older than a version."""
         return (self.version(name) or (math.inf, math.inf)) < version
 
-    @property
-    def uses_cluster_autoscaler(self) -> bool:
-        """Whether the cluster autoscaler adds nodes, which is the default."""
-        return self.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler"
-
 
 def settings_of(config: Config, pod_paths: tuple[Path, ...] = ()) -> Settings:
     """The settings of a configuration. ``pod_paths`` are the patterns of further pod specs."""

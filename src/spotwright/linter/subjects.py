@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
+from spotwright.kinds.argo_steps import argo_version, code_paths, effective, templates
 from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
 from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
-from spotwright.kinds.spark import selector_of
 from spotwright.kube.admission import admitted
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
@@ -295,7 +296,7 @@ def reach_of(constraints: Constraints, settings: Settings) -> Reach:
 
 def alternatives(constraints: Constraints) -> list[list[Expression]]:
     """The required conditions that have to hold together, once for each alternative."""
-    return [[*constraints.pairs, *term.expressions] for term in constraints.required] or [constraints.pairs]
+    return [[*constraints.pairs, *term.expressions] for term in constraints.required] or [[*constraints.pairs]]
 
 
 def selects_pool(constraints: Constraints, pool: Pool, requests: Resources) -> bool:
@@ -365,6 +366,7 @@ _COORDINATORS = frozenset({"chief", "master", "ps", "launcher"})
 _LEADERS = frozenset({"leader", "driver", "coordinator", "head", "launcher", "scheduler"})
 _ROLE_LABEL = "spotwright.dev/role"
 _HELD = ("tolerations", "affinity", "nodeSelector")
+_LEVEL = {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
 
 
 class Container(NamedTuple):
@@ -417,7 +419,7 @@ class Pods:
     containers: tuple[Container, ...]
     retry: Retry = Retry.OTHER
     job: Path | None = None
-    where: Mapping[str, Path] | None = None
+    where: Mapping[Path, Path] = field(default_factory=dict)
     is_placed: bool = False
     group: PodGroup | None = None
     claims: tuple[Claim, ...] = ()
@@ -507,8 +509,9 @@ class Pods:
 
     def at(self, *steps: str | int) -> Path:
         """The path in the document of steps inside the pod spec."""
-        if self.where is not None and steps and steps[0] in self.where:
-            return (*self.where[str(steps[0])], *steps[1:])
+        for length in range(len(steps) if self.where else 0, 0, -1):
+            if (place := self.where.get(steps[:length])) is not None:
+                return (*place, *steps[length:])
         return (*self.spec, *steps)
 
     @property
@@ -522,6 +525,10 @@ class Pods:
     def selector(self) -> Path:
         """The path of the node selector."""
         return self.at("nodeSelector", "labels") if self.form == "K" else self.at("nodeSelector")
+
+    def selected(self, label: str) -> Path:
+        """The path of a label of the node selector."""
+        return self.at("nodeSelector", label) if ("nodeSelector", label) in self.where else (*self.selector, label)
 
     @property
     def volumes(self) -> Iterator[tuple[Path, Shape]]:
@@ -550,21 +557,12 @@ def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestEr
 
 def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) -> Pods | ManifestError | None:
     place, path = group.place, group.path
-    holder = owner.mapping(*path)
-    if place.form == "T" and not isinstance(holder.get("spec"), dict):
+    if place.form == "T" and not isinstance(owner.get(*path, "spec"), dict):
         return None  # the rule on fields at the wrong level says so
-    spec = (*path, "spec") if place.form == "T" else path
-    outer = owner.mapping(*place.inherits) if place.inherits else {}
-    value = mapping_of(holder.get("spec")) if place.form == "T" else {**outer, **holder}
-    moved = {key: owner.at(*place.inherits, key) for key in outer if key not in holder}
-    if owner.group == _SPARK:
-        value, moved = _of_spark(owner, path, value)
-    metadata = mapping_of(holder.get("metadata")) if place.form == "T" else {}
-    if owner.group == _SPARK and place.form == "H":
-        metadata = _merged([mapping_at(holder, "template", "metadata"), holder])
+    spec, form, value, metadata, where = place.levels(owner.value, path)
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
-        check_value(owner.document, owner.at(*path, "metadata"), metadata, METADATA)
+        check_value(owner.document, owner.at(*((*spec[:-1], "metadata") if form == "T" else spec)), metadata, METADATA)
         constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
     except ManifestError as error:
         return error
@@ -575,7 +573,7 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         f"{owner.label} {role}".strip(),
         role,
         owner.at(*spec),
-        place.form,
+        form,
         role_duty(owner, place.duty, role, metadata),
         value,
         metadata,
@@ -584,7 +582,7 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         tuple(_containers(owner, spec, value)),
         retry,
         owner.at(*path[:-1]) if place.job else None,
-        moved or None,
+        {inside: owner.at(*at) for inside, at in where.items()},
         is_placed=owner.is_placed,
         group=group,
         claims=tuple(pod_claims(owner.value, group)),
@@ -592,26 +590,6 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
 
 
 _SPARK = "sparkoperator.k8s.io"
-
-
-def _of_spark(owner: KubeObject, path: Path, value: Shape) -> tuple[Shape, dict[str, Path]]:
-    """A role of a Spark application with the node selector that its pods get, and where that stands if it is one place."""
-    if path[-1] not in ("driver", "executor"):
-        return value, {}
-    selector = selector_of(owner.mapping(*path[:-1]), str(path[-1]))
-    places = {place[:-1] for _, place in selector.values()}
-    moved = {"nodeSelector": owner.at(*path[:-1], *places.pop())} if len(places) == 1 else {}
-    given = {label: one for label, (one, _) in selector.items()}
-    return {**value, **({"nodeSelector": given} if given else {})}, moved
-
-
-def _merged(layers: Iterable[Shape]) -> dict[str, Shape]:
-    """The labels and annotations that pods get of several places; a later one overrides."""
-    every = list(layers)
-    return {
-        name: {key: value for one in every for key, value in mapping_at(one, name).items()}
-        for name in ("labels", "annotations")
-    }
 
 
 def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Container]:
@@ -668,34 +646,33 @@ def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty
 
 
 def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
-    """The templates of a workflow that run pods, each with what it takes from the workflow.
-
-    The template's own tolerations, affinity and node selector replace those of the workflow, they are not merged with them.
-    Source: argo-workflows, ``workflow/controller/workflowpod.go``, ``addSchedulingConstraints``.
-    """
-    top = owner.record.top
-    workflow = owner.mapping(*top)
-    for group in pod_groups(owner.value):
-        here, template = group.path, owner.mapping(*group.path)
-        found = list(_argo_containers(owner, here, template))
-        if not found:
+    """The templates of a workflow that run code, each with what it takes from other levels."""
+    top, get = owner.record.top, partial(value_at, owner.value)
+    try:
+        for level in (top, (*top, "templateDefaults")):
+            check_value(owner.document, owner.at(*level), mapping_of(get(level)), _LEVEL)
+    except ManifestError as error:
+        yield error
+        return
+    groups = {group.path: group for group in pod_groups(owner.value)}
+    for template in templates(get, top):
+        here, role = template.path, template.name
+        found = [Container(owner.at(*path), mapping_of(get(path))) for path in code_paths(get, template)]
+        group = groups.get(here)
+        if not found or group is None:
             continue
-        value, where = dict(template), {}
-        layers = ((here, template), ((*top, "templateDefaults"), mapping_at(workflow, "templateDefaults")))
-        for name in (*_HELD, "volumes"):
-            for path, layer in (*layers, (top, workflow)):
-                if layer.get(name) is not None:
-                    value[name], where[name] = layer[name], owner.at(*path, name)
-                    break
         try:
-            check_value(
-                owner.document, owner.at(*here), value, {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
-            )
+            check_value(owner.document, owner.at(*here), mapping_of(get(here)), _LEVEL)
+            pod = effective(get, top, template, argo_version(settings.config))
+            value = {**mapping_of(get(here)), **{name: pod.spec[name] for name in _HELD if name in pod.spec}}
+            where = {inside: owner.at(*at) for inside, at in pod.where.items()}
+            for level in ((*top, "templateDefaults"), top):
+                if value.get("volumes") is None and isinstance(get((*level, "volumes")), list):
+                    value["volumes"], where["volumes",] = get((*level, "volumes")), owner.at(*level, "volumes")
             constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
         except ManifestError as error:
             yield error
             continue
-        role = _role_of_template(owner, here)
         yield Pods(
             owner.document,
             owner,
@@ -705,13 +682,7 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             "H",
             role_duty(owner, Duty.WORKER, role, {}),
             value,
-            _merged(
-                [
-                    mapping_at(workflow, "podMetadata"),
-                    mapping_at(workflow, "templateDefaults", "metadata"),
-                    mapping_at(template, "metadata"),
-                ]
-            ),
+            mapping_of(pod.metadata),
             constraints,
             reach_of(constraints, settings),
             tuple(found),
@@ -720,23 +691,6 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             group=group,
             claims=tuple(pod_claims(owner.value, group)),
         )
-
-
-def _role_of_template(owner: KubeObject, path: Path) -> str:
-    """The name of a template of Argo; of one inside of a step, that of its template and that of the step."""
-    if path[-1] != "inline":
-        return str(owner.mapping(*path).get("name") or path[-1])
-    top = len(owner.record.top)
-    return f"{_role_of_template(owner, path[: top + 2])}/{owner.mapping(*path[:-1]).get('name') or 'inline'}"
-
-
-def _argo_containers(owner: KubeObject, here: Path, template: Shape) -> Iterator[Container]:
-    for name in ("container", "script"):
-        value: Any = template.get(name)
-        if isinstance(value, dict):
-            yield Container(owner.at(*here, name), value)
-    for index, value in enumerate(items_of(mapping_at(template, "containerSet").get("containers"))):
-        yield Container(owner.at(*here, "containerSet", "containers", index), mapping_of(value))
 
 
 class Task(NamedTuple):

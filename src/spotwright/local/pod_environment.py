@@ -19,6 +19,7 @@ from spotwright.graph import PodConfig, TaskSpec
 from spotwright.kfp.executors import PvcStep, generated_pvc_name
 from spotwright.kfp.secrets import ClusterObjects
 from spotwright.kfp.values import run_id
+from spotwright.kube.object_fields import ARGO_NODE
 
 __all__ = ["PodEnvironment", "Volumes", "deleted_pvc", "make_folder", "pod_environment"]
 
@@ -151,7 +152,7 @@ def _fields(state: RunState, task: TaskState, spec: TaskSpec, pod_config: PodCon
     }
     labels_and_annotations = {
         "labels": {"pipeline/runid": run_id(context_of(state, task)), **spec.labels},
-        "annotations": {"workflows.argoproj.io/node-name": path, **spec.annotations},
+        "annotations": {ARGO_NODE: path, **spec.annotations},
     }
     values = {}
     for variable, field in pod_config.fields.items():

@@ -273,7 +273,8 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
             work.answered_paths.update(work.options.pod_paths)
         result.findings += left
         return document.text
-    editor, at = _editor(document), _record_path(document)
+    at = _record_path(document)
+    editor = _editor(document, at)
     reserve(editor, at)
     reserved = editor.changes
     add = work.additions.add if work.may_add else None
@@ -291,22 +292,23 @@ def refusal_of(document: Document, config: Config, references: References) -> In
     ``references`` has the objects of the same input. Nothing is said of an object that was placed before.
     """
     api_version, kind = _kind_of(document)
-    if any(document.get(at, None) is not None for at in (_record_path(document), AT)):
+    own = _record_path(document)
+    if any(document.get(at, None) is not None for at in (own, AT)):
         return None
     rules = ObjectRules(config, references, PlaceOptions(only_explain=True), Additions().add)
     try:
         place = kind_of(api_version, kind).place
         if place is not None:
-            rules.apply(place, _editor(document), [], [])
+            rules.apply(place, _editor(document, own), [], [])
     except (ManifestError, ConfigError) as error:
         return error
     return None
 
 
-def _editor(document: Document) -> Editor:
-    """The editor of an object; a pipeline without a platform document gets an empty one."""
+def _editor(document: Document, at: Path) -> Editor:
+    """The editor of an object whose record is ``at``; a pipeline without a platform document gets an empty one."""
     editor = Editor(document)
-    if _record_path(document)[0] == len(editor.data):
+    if at[0] == len(editor.data):
         editor.append()
     return editor
 

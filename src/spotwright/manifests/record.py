@@ -171,7 +171,9 @@ def placed_text(editor: Editor, at: Path = AT, limit: int | None = MAX_RECORD, o
     document, pairs = editor.document, splices(editor.document, editor.final_edits())
     record_edit = editor.edits[0]
     holder, record_change = _holder(pairs, record_edit)
-    entries, after = _entries(document, [pair for pair in pairs if pair[0] is not holder])
+    parts = document.removable_parts({edit.path: edit.value for edit in editor.edits if edit.kind in ("add", "append")})
+    filled = document.existing(edit.path for edit in editor.edits if edit.kind == "add")  # only a null may be there
+    entries, after = _entries(document, [pair for pair in pairs if pair[0] is not holder], parts, filled)
     token, lead = inline(document, _TOKEN), f"{inline(document, at[-1])}: "
     prefix = record_change.text.index(lead + token) + len(lead)
     annotations = value_at(editor.data, at[:-1])
@@ -181,20 +183,17 @@ def placed_text(editor: Editor, at: Path = AT, limit: int | None = MAX_RECORD, o
         "before": digest(document.text[document.start : document.end]),
         "after": digest(after),
         "cut": [prefix, len(record_change.text) - prefix - len(token), record_change.old],
-        "made": [_kind(document, record_edit), list(record_edit.path)],
+        "made": [_kind(record_edit, filled), list(record_edit.path)],
         "beside": {key: value_digest(value) for key, value in _new_keys(annotations, original) if key != at[-1]},
         "edits": entries,
     }
     nested = [_inverse(edit) for edit in editor.edits if edit.kind == "embed"]
     if nested:
         record["inside"] = nested
-    parts = [
-        [list(path), value_digest(value_at(editor.data, path))]
-        for edit in editor.edits
-        for path in _parts(document, edit)
-    ]
     if parts:
-        record["parts"] = parts
+        record["parts"] = [
+            [list(path), value_digest(value_at(editor.data, path))] for paths in parts.values() for path in paths
+        ]
     written = _JSON.encode(record)
     if limit is not None and len(written.encode()) > limit:
         written = _put_outside(document, at, written, record, outside)
@@ -234,17 +233,22 @@ def _new_keys(annotations: Any, original: Any) -> Iterator[tuple[str, Any]]:
     return ((key, value) for key, value in annotations.items() if key not in old)
 
 
-def _entries(document: Document, pairs: Sequence[tuple[Edit, Splice]]) -> tuple[list[Any], str]:
+def _entries(
+    document: Document,
+    pairs: Sequence[tuple[Edit, Splice]],
+    parts: Mapping[Path, Sequence[Path]],
+    filled: AbstractSet[Path],
+) -> tuple[list[Any], str]:
     """The record's entries, with positions in the edited text without the record, and that text."""
     entries = []
     delta = -document.start
     lengths = {edit.path: len(edit.value) for edit, _ in pairs if edit.kind == "extend"}
     for edit, change in pairs:
         extent = [change.at + delta, len(change.text)]
-        digests = [] if _parts(document, edit) else _value_digests(edit)
+        digests = [] if edit.path in parts else _value_digests(edit)
         if edit.kind == "replace" and not change.old:  # made with another edit, which keeps the text of before
             digests.append(inline(document, document.get(edit.path)))
-        entries.append([_kind(document, edit), _in_result(edit.path, lengths), *extent, change.old, digests])
+        entries.append([_kind(edit, filled), _in_result(edit.path, lengths), *extent, change.old, digests])
         delta += len(change.text) - len(change.old)
     text = apply(document.text, [change for _, change in pairs])
     return entries, text[document.start : document.end + delta + document.start]
@@ -258,10 +262,6 @@ def _in_result(path: Path, lengths: Mapping[Path, int]) -> list[str | int]:
     return [step + lengths.get(path[:depth], 0) if isinstance(step, int) else step for depth, step in steps]
 
 
-def _parts(document: Document, edit: Edit) -> list[Path]:
-    return document.removable_parts(edit.path, edit.value) if edit.kind in ("add", "append") else []
-
-
 def _inverse(edit: Edit) -> list[Any]:
     """How to restore a text that is YAML itself: its path, its digest, and the reverse of each change."""
     changes, delta = [], 0
@@ -271,11 +271,9 @@ def _inverse(edit: Edit) -> list[Any]:
     return [list(edit.path), digest(edit.value), changes]
 
 
-def _kind(document: Document, edit: Edit) -> str:
+def _kind(edit: Edit, filled: AbstractSet[Path]) -> str:
     """The kind of an edit in the record: ``fill`` for a key that was null, because the null has to come back."""
-    if edit.kind == "add" and document.node(edit.path) is not None:
-        return "fill"  # only a null may be there
-    return edit.kind
+    return "fill" if edit.kind == "add" and edit.path in filled else edit.kind
 
 
 def _check(

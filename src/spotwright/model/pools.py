@@ -129,6 +129,8 @@ class Simulate(NamedTuple):
 class Pool:
     """Nodes of one kind. ``price`` and ``max_price`` are per node hour; durations are seconds.
 
+    ``is_spot``: the provider may take the nodes away.
+
     ``automatic``: the provider makes the node pools itself and names them, so that no label tells the nodes of this pool by a
     name.
 
@@ -164,10 +166,15 @@ class Pool:
     create_flags: Mapping[str, Any] = field(default_factory=dict)
     simulate: Simulate = field(default_factory=Simulate)
     automatic: bool = False
+    is_spot: bool = field(init=False, repr=False)
 
     def __hash__(self) -> int:
         """The hash of the name: what follows from a pool alone can be kept by pool."""
         return hash(self.name)
+
+    def __post_init__(self) -> None:
+        """Note the capacity in the form in which every placement asks for it, many times."""
+        object.__setattr__(self, "is_spot", self.capacity is Capacity.SPOT)
 
     @property
     def simulated(self) -> Pool:
@@ -175,11 +182,6 @@ class Pool:
         is_example = self.price_source is PriceSource.EXAMPLE
         source = PriceSource.EXAMPLE if is_example else PriceSource.SIMULATED
         return replace(self, boot=self.simulate.boot, price_source=source)
-
-    @property
-    def is_spot(self) -> bool:
-        """True if the provider may take the nodes away."""
-        return self.capacity is Capacity.SPOT
 
 
 class Trace(NamedTuple):

@@ -189,21 +189,23 @@ class Constraints:
     """The work's own constraints on its node: node selector, node affinity and tolerations.
 
     ``required`` holds alternatives: one term must match, as Kubernetes ORs node selector terms. If empty, every node matches.
+    ``pairs`` are the pairs of the node selector, as conditions.
     """
 
     tolerations: tuple[Toleration, ...] = ()
     selector: Mapping[str, str] = field(default_factory=dict)
     required: tuple[Term, ...] = ()
     preferred: tuple[Preference, ...] = ()
+    pairs: tuple[Expression, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Note the pairs, which are compared with every pool."""
+        pairs = tuple(Expression(key, "In", (value,)) for key, value in self.selector.items())
+        object.__setattr__(self, "pairs", pairs)
 
     def tolerates(self, taint: Taint) -> bool:
         """True if a toleration matches the taint."""
         return any(t.tolerates(taint) for t in self.tolerations)
-
-    @property
-    def pairs(self) -> list[Expression]:
-        """The pairs of the node selector, as conditions."""
-        return [Expression(key, "In", (value,)) for key, value in self.selector.items()]
 
     @property
     def undecided(self) -> Iterator[Expression]:

@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from spotwright.cluster.limited_server import Limits, serve
 from spotwright.page.identity import Identity
 from spotwright.page.page_files import PageFiles
 from spotwright.page.security import FRAME_POLICY, policy, refusal_of, security_headers
@@ -54,10 +55,7 @@ _RUN_ASKED: Mapping[str, tuple[str, ...]] = {
 """What is asked of a run, with the parameters of each; the question of the worker has the same name, ``head`` for the first."""
 
 
-_SETTINGS: dict[str, Any] = {
-    "access_log": None,  # of requests: an address may have the token
-    "keepalive_timeout": 30.0,  # seconds until a connection without a whole request is closed; by default an hour
-}
+_LIMITS = Limits(arrival=30.0, idle=30.0, memory=2**30, body=0, large=2**30)  # no TLS, and answers of its own workers
 _LOG = logging.getLogger(__name__)
 
 
@@ -125,15 +123,11 @@ class PageServer:
     @asynccontextmanager
     async def serving(self, listening: socket) -> AsyncIterator[None]:
         """Answer at a socket that listens, until the context ends."""
-        runner = web.AppRunner(self.application(), shutdown_timeout=1.0)
-        await runner.setup()
-        loop, manager = asyncio.get_running_loop(), runner.server
-        assert manager is not None  # noqa: S101  # it is set up
-        server = await loop.create_server(partial(_Connection, manager, loop=loop, **_SETTINGS), sock=listening)
+        listening.setblocking(False)
+        runner = await serve(self.application(), listening=listening, limits=_LIMITS, connection=_Connection)
         try:
             yield
         finally:
-            server.close()
             await runner.cleanup()
 
     async def _close(self, _app: web.Application) -> None:

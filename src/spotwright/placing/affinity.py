@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from spotwright.clouds import node_labels, providers
@@ -60,24 +61,25 @@ def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) 
     On Karpenter both kinds are required instead, because Karpenter itself tries spot first if both are allowed. Raises
     :class:`ConfigError` if no label distinguishes the pools.
     """
-    return _attraction(used, pools, is_named=policy.ladder is not None)
+    return _attraction(tuple(used), tuple(pools.values()), is_named=policy.ladder is not None)
 
 
 def rung_conditions(used: Sequence[Pool], pools: Mapping[str, Pool]) -> Sequence[Expression]:
     """The labels that select the pools of a rung; those of its capacity where no label tells the pools apart."""
     for is_named in (True, False):
         try:
-            return _attraction(used, pools, is_named=is_named).required
+            return _attraction(tuple(used), tuple(pools.values()), is_named=is_named).required
         except ConfigError:
             continue
     return ()
 
 
-def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bool) -> Attraction:
+@lru_cache(maxsize=1024)
+def _attraction(used: tuple[Pool, ...], every: tuple[Pool, ...], *, is_named: bool) -> Attraction:
+    """What follows from the pools alone, and so is the same for all work that fits the same ones."""
     if not used:
         return Attraction()
-    every = tuple(pools.values())
-    named = _names_expression(used, pools) if is_named else []
+    named = _names_expression(used, every) if is_named else []
     named += [one for one in _class_expression(used) if one not in named]
     kinds = {pool.is_spot for pool in used}
     forms = _forms(used, every) if True in kinds else ()
@@ -203,14 +205,15 @@ def conditions_from_attempt(
     ]
 
 
-def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[Expression]:
+def _names_expression(used: Sequence[Pool], every: Sequence[Pool]) -> list[Expression]:
     """The conditions that select exactly these pools; none if there are no others.
 
     Pools that the provider makes by itself have no name that selects them, so the labels of the others exclude those.
 
     Raises :class:`ConfigError` if no label distinguishes them from the others.
     """
-    others = [pool for name, pool in pools.items() if name not in {p.name for p in used}]
+    names = {pool.name for pool in used}
+    others = [pool for pool in every if pool.name not in names]
     if not others:
         return []
     positive = _positive(used, others)
@@ -227,9 +230,9 @@ def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[E
         ]
         if all(any(_excludes(one, pool) for one in without) for pool in alike):
             return without
-    names = ", ".join(pool.name for pool in used)
+    listed = ", ".join(pool.name for pool in used)
     raise ConfigError(
-        f"no label distinguishes the pools {names} from the others: give them one under labels: in spotwright.yaml"
+        f"no label distinguishes the pools {listed} from the others: give them one under labels: in spotwright.yaml"
     )
 
 

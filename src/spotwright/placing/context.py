@@ -292,12 +292,11 @@ class PlaceContext:
     def default_queue(self) -> Document | None:
         """The LocalQueue that admits the object because it names none; ``None`` if the files have no such one."""
         labels = self.get("metadata", "labels", default=None) or {}
-        is_queued = self.is_queued(str(self.get("apiVersion")), str(self.get("kind")))
-        if labels.get(QUEUE_LABEL) or not is_queued or not _defaults_queues(self.config.target):
+        found = None if labels.get(QUEUE_LABEL) else self.find("LocalQueue", DEFAULT_QUEUE, self.namespace)
+        if found is None or not str(found.get(("apiVersion",), "")).startswith("kueue.x-k8s.io/"):
             return None
-        found = self.find("LocalQueue", DEFAULT_QUEUE, self.namespace)
-        is_of_kueue = found is not None and str(found.get(("apiVersion",), "")).startswith("kueue.x-k8s.io/")
-        return found if is_of_kueue else None
+        is_queued = self.is_queued(str(self.get("apiVersion")), str(self.get("kind")))
+        return found if is_queued and _defaults_queues(self.config.target) else None
 
     @property
     def namespace(self) -> str | None:
@@ -393,24 +392,29 @@ class PlaceContext:
     def _own_policy(self) -> list[Layer]:
         """The policy in the labels and annotations of the objects around this one and of this one."""
         outer = self.outer._own_policy() if self.outer is not None else []  # noqa: SLF001 (its own class)
-        labels, annotations = self._metadata("labels"), self._metadata("annotations")
-        source = f"{self.editor.document.file}:{self.editor.document.line(self.at('metadata'))}"
+        labels, annotations = self._metadata()
+        document, at = self.editor.document, self.at("metadata")
+        is_set = POLICY_ANNOTATION in annotations or SPOT_LABEL in labels  # most objects set none, and name no line
         try:
-            layer = own_layer(labels, annotations, source)
+            layer = own_layer(labels, annotations, f"{document.file}:{document.line(at)}") if is_set else None
         except ValueError as error:
-            raise self.problem(self.at("metadata"), str(error)) from error
+            raise self.problem(at, str(error)) from error
         if layer is None:
             return outer
         if POLICY_ANNOTATION in annotations:
             self._compare(labels.get(SPOT_LABEL), layer)
         return [*outer, layer]
 
-    def _metadata(self, name: str) -> Mapping[str, Any]:
-        """The labels or annotations of the object. Raises :class:`ManifestError` where they are no mapping."""
-        given = self.get("metadata", name, default=None) or {}
-        if not isinstance(given, dict):
-            raise self.problem(self.at("metadata", name), f"expected a mapping, found {given!r:.60}")
-        return given
+    def _metadata(self) -> list[Mapping[str, Any]]:
+        """The labels and the annotations of the object. Raises :class:`ManifestError` where they are no mappings."""
+        metadata = self.get("metadata")
+        found = [
+            (metadata.get(name) if isinstance(metadata, dict) else None) or {} for name in ("labels", "annotations")
+        ]
+        for name, given in zip(("labels", "annotations"), found, strict=True):
+            if not isinstance(given, dict):
+                raise self.problem(self.at("metadata", name), f"expected a mapping, found {given!r:.60}")
+        return found
 
     def _compare(self, label: str | None, layer: Layer) -> None:
         """Report a label that says something else than the annotation beside it, which alone counts."""

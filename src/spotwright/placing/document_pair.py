@@ -7,7 +7,7 @@ They have neither apiVersion nor kind, so they are recognized by their keys. The
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +56,12 @@ class PipelinePair(Document):
         """Serialize both documents."""
         return "---\n".join(yaml.safe_dump(one, sort_keys=True, allow_unicode=True, width=10**6) for one in value)
 
-    def removable_parts(self, path: Path, value: Any) -> list[Path]:
-        """The settings of each executor inside an added value, so that each can be removed alone."""
+    def removable_parts(self, added: Mapping[Path, Any]) -> Mapping[Path, list[Path]]:
+        """The settings of each executor inside the added values, so that each can be removed alone."""
         executors = (*PLATFORMS, *EXECUTORS)
-        if executors[: len(path)] != path:
-            return []
-        return [(*executors, label) for label in value_at(value, executors[len(path) :]) or ()]
+        around = {path: value for path, value in added.items() if executors[: len(path)] == path}
+        found = {path: value_at(value, executors[len(path) :]) or () for path, value in around.items()}
+        return {path: [(*executors, label) for label in labels] for path, labels in found.items() if labels}
 
 
 def objects_of(documents: Sequence[Document]) -> Iterator[Document]:

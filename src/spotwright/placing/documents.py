@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -93,6 +93,7 @@ class Document:
 
     ``above`` is the number of lines of the file above ``text``, which may be a part of the file. ``shared`` has the nodes that
     aliases name, by their identity. ``foreign`` has the values that nodes outside the document have now, where it shares them.
+    ``is_json``: it is JSON, so that additions must be JSON too. With aliases it is none.
     """
 
     file: str
@@ -104,7 +105,16 @@ class Document:
     above: int = 0
     shared: dict[int, Shared] = field(default_factory=dict)
     foreign: Mapping[int, Any] = field(default_factory=dict)
+    is_json: bool = field(init=False)
     _nodes: dict[Path, Node | None] = field(default_factory=dict)  # those that were looked up
+
+    def __post_init__(self) -> None:
+        """Note whether it is JSON, by which every addition is written."""
+        root = self.root
+        if isinstance(root, SequenceNode) and root.value:
+            root = root.value[0]  # a pipeline
+        is_flow = isinstance(root, MappingNode) and root.flow_style and not self.shared
+        self.is_json = is_flow and all(key.style == '"' for key, _ in root.value[:1])
 
     def node(self, path: Path) -> Node | None:
         """The node at a path, also of a merged key; ``None`` where there is none."""
@@ -131,15 +141,9 @@ class Document:
         """Whether the document is written in flow style (``{}``), as JSON is."""
         return isinstance(self.root, MappingNode) and self.root.flow_style
 
-    @property
-    def is_json(self) -> bool:
-        """Whether the document is JSON, so that additions must be JSON too. With aliases it is none."""
-        root = self.root
-        if isinstance(root, SequenceNode) and root.value:
-            root = root.value[0]  # a pipeline
-        if self.shared or not isinstance(root, MappingNode) or not root.flow_style:
-            return False
-        return all(key.style == '"' for key, _ in root.value[:1])
+    def existing(self, paths: Iterable[Path]) -> set[Path]:
+        """Those of the paths at which a value stands, also a null."""
+        return {path for path in paths if self.node(path) is not None}
 
     def key_node(self, path: Path) -> ScalarNode | None:
         """The node of the last key of a path; ``None`` if the mapping has not that key itself (it may be merged into it)."""
@@ -189,9 +193,9 @@ class Document:
             return text
         return str(yaml.safe_dump(value, sort_keys=False, width=10**6, default_flow_style=flow))
 
-    def removable_parts(self, path: Path, value: Any) -> list[Path]:  # noqa: ARG002 (a pair of documents has parts)
-        """Paths inside a value added at ``path`` that can be removed one by one; none if it is removed as a whole."""
-        return []
+    def removable_parts(self, added: Mapping[Path, Any]) -> Mapping[Path, list[Path]]:  # noqa: ARG002 (a pair has parts)
+        """By the path of an added value: paths in it that can be removed one by one. What has none is removed as a whole."""
+        return {}
 
     def _line(self, node: Node) -> int:
         return int(node.start_mark.line) + 1 + self.above

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from spotwright.model.policy import FIELDS, Policy
+from spotwright.model.policy import Policy
 from spotwright.placing.documents import Path
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "NOT_NEEDED",
     "PODS_ONLY",
     "POD_FACTS",
-    "ROWS",
     "Anchor",
     "Enforced",
     "Enforcer",
@@ -102,13 +101,6 @@ class Enforced:
     is_silent: bool = False
 
 
-ROWS: tuple[str, ...] = ("spot: require", "spot: prefer", "spot: never", *(name for name in FIELDS if name != "spot"))
-"""The rows of a table of facts: every field of the policy; ``spot`` by its value, because each value is kept in another way.
-
-A table may have the row ``errors.retries: 0`` too, for kinds that retry no error.
-"""
-
-
 def in_object(field: str, note: str = "", *, name: str = "", absent: Fact | None = None) -> Fact:
     """The fact that a field of the object keeps the value."""
     return Fact(Enforcer.OBJECT, field, name, note, absent)
@@ -123,8 +115,9 @@ def nothing(note: str = "", *, is_reported: bool = False) -> Fact:
 class Mechanism:
     """A way in which a kind goes on after the end of an attempt, with who keeps each field of the policy then.
 
-    ``title`` is its heading on the page of a kind; empty where it is the only way or the usual one. ``is_of_another``: another
-    object decides, as a TrainJob's runtime does.
+    ``title`` is its heading on the page of a kind; empty where it is the only way or the usual one. ``facts`` has every field of
+    the policy, ``spot`` by its value, and ``errors.retries: 0`` for kinds that retry no error. ``is_of_another``: another object
+    decides, as a TrainJob's runtime does.
     """
 
     title: str

@@ -39,6 +39,7 @@ __all__ = [
     "read_constraints",
     "read_requests",
     "refuse_at_template",
+    "refuse_in_job",
     "refuse_misplaced",
     "refuse_scheduling",
     "tell_assumptions",
@@ -267,8 +268,8 @@ class Place(Protocol):
 def check(ctx: PlaceContext, path: Path, shape: Any) -> None:
     """Check the value at ``path`` (absolute). Raises :class:`ManifestError` with its line if it has another shape."""
     value = ctx.editor.get(path)
-    if value is not None:
-        ctx.editor.steps.charge(check_value(ctx, path, value, shape) // 4)
+    if value is not None and (steps := check_value(ctx, path, value, shape) // 4):
+        ctx.editor.steps.charge(steps)
 
 
 def check_value(place: Place, path: Path, value: Any, shape: Any) -> int:
@@ -336,10 +337,13 @@ def refuse_misplaced(
     ctx: PlaceContext, at: Path, target: Path, names: Collection[str], allowed: Collection[str] = ()
 ) -> None:
     """Refuse fields of ``names`` at ``at``, which belong under ``target``, except those ``allowed`` there."""
-    present = ctx.editor.get(at)
-    if not isinstance(present, dict):
-        return
-    for name in present:
+    _refuse(ctx, ctx.editor.get(at), at, target, names, allowed)
+
+
+def _refuse(
+    ctx: PlaceContext, given: Any, at: Path, target: Path, names: Collection[str], allowed: Collection[str] = ()
+) -> None:
+    for name in given if isinstance(given, dict) else ():
         if name in names and name not in allowed:
             text = f"the API server would drop this field here; it belongs under {show((*target, name))}"
             raise ctx.problem((*at, name), text)
@@ -347,16 +351,26 @@ def refuse_misplaced(
 
 def refuse_at_template(ctx: PlaceContext, template: Path) -> None:
     """Refuse a pod template without a ``spec``, and fields of the pod spec that stand in the template or in a container."""
-    spec = (*template, "spec")
-    refuse_misplaced(ctx, template, spec, POD_FIELDS)
-    if not isinstance(ctx.editor.get(spec), dict):
+    spec, given = (*template, "spec"), ctx.editor.get(template)
+    _refuse(ctx, given, template, spec, POD_FIELDS)
+    pod = given.get("spec") if isinstance(given, dict) else None
+    if not isinstance(pod, dict):
         raise ctx.problem(template, f"expected a pod template with a {show(spec)}")
-    _refuse_in_containers(ctx, spec)
-
-
-def _refuse_in_containers(ctx: PlaceContext, spec: Path) -> None:
-    """Refuse fields of the pod spec that stand in one of its containers."""
     for kind in ("containers", "initContainers"):
-        containers = ctx.editor.get((*spec, kind))
-        for index in range(len(containers) if isinstance(containers, list) else 0):
-            refuse_misplaced(ctx, (*spec, kind, index), spec, POD_FIELDS, _OF_CONTAINERS)
+        containers = pod.get(kind)
+        for index, container in enumerate(containers if isinstance(containers, list) else ()):
+            _refuse(ctx, container, (*spec, kind, index), spec, POD_FIELDS, _OF_CONTAINERS)
+
+
+def refuse_in_job(ctx: PlaceContext, at: Path) -> None:
+    """Refuse fields of another shape, or at the wrong level, of the Job spec at ``at`` or its template."""
+    check(ctx, at, JOB)
+    template, pod = (*at, "template"), (*at, "template", "spec")
+    job = ctx.editor.get(at)
+    given = value_at(job, ("template",))
+    _refuse(ctx, job, at, pod, POD_FIELDS)
+    _refuse(
+        ctx, given, template, at, JOB_FIELDS | {"activeDeadlineSeconds"}
+    )  # which pod specs have too, and no template
+    _refuse(ctx, value_at(given, ("spec",)), pod, at, JOB_FIELDS)
+    refuse_at_template(ctx, template)

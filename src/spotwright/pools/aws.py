@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spotwright.clouds import providers
+from spotwright.clouds.node_labels import known
 from spotwright.clouds.node_signs import ARCH
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool
@@ -116,7 +117,7 @@ def _ami(pool: Pool) -> str:
 
 
 def _is_arm(pool: Pool) -> bool:
-    return pool.labels.get(ARCH) == "arm64" or pool.machine.startswith("g5g.")
+    return known(pool)[0].get(ARCH) == "arm64"
 
 
 _MACHINES = ("instanceTypes", "instance-types")  # of create_flags: the words of eksctl and of aws

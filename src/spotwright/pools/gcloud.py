@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
+from spotwright.clouds.machines import gpu_parts
 from spotwright.clouds.node_signs import PLATFORM_TAINTS
 from spotwright.clouds.provider_records import COMPUTE_CLASS, PREEMPTIBLE, machine_accelerator
 from spotwright.errors import InputError
@@ -40,7 +41,6 @@ _RESERVED = ("cloud.google.com/", "kubernetes.io/", "k8s.io/")
 _PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
 _TOPOLOGY_LABEL = "cloud.google.com/gke-tpu-topology"
 _SAID_BY_MACHINE = (_ACCELERATOR_LABEL, _PARTITION_LABEL, _TOPOLOGY_LABEL, "cloud.google.com/gke-tpu-accelerator")
-_SLICES = 7  # compute slices of a GPU that MIG partitions
 _TAINTS_BY_GOOGLE = ("google.com/tpu", *PLATFORM_TAINTS)
 _SAID_BY = {
     "spot": "capacity",
@@ -127,9 +127,10 @@ def _is_ours(key: str) -> bool:
 def _accelerators(pool: Pool) -> str:
     """The value of ``--accelerator``. Partitions are offered as GPUs; their size begins with their slices (1g.5gb)."""
     size = pool.labels.get(_PARTITION_LABEL, "")
-    parts = _SLICES // int(size[0]) if size[:1] in tuple("1234567") else 1
     partition = f",gpu-partition-size={size}" if size else ""
-    return f"type={accelerator(pool)},count={max(gpus(pool) // parts, 1)},gpu-driver-version=default{partition}"
+    return (
+        f"type={accelerator(pool)},count={max(gpus(pool) // gpu_parts(size), 1)},gpu-driver-version=default{partition}"
+    )
 
 
 def _availability(pool: Pool) -> Iterator[str]:

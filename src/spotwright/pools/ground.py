@@ -21,6 +21,7 @@ from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.config import Config
 from spotwright.errors import InputError
+from spotwright.kinds.kind import kind_of
 from spotwright.kinds.situation import objects_within
 from spotwright.kube.admission import ADMITTING, Others, admitted, no_others
 from spotwright.kube.pod import refusals_of, scheduling_of
@@ -250,10 +251,10 @@ def _flattened(document: Any, name: str) -> Iterator[Mapping[str, Any]]:
 
 def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
     kind = str(one.get("kind") or "")
-    if kind == "DaemonSet":
-        objects.daemon_sets.append(one)
-    elif add_object(one, objects, name):
+    if add_object(one, objects, name):
         return
+    if _is_on_every_node(one):
+        objects.daemon_sets.append(one)
     elif one.get("apiVersion") == "vlabs" and isinstance(one.get("properties"), Mapping):
         wrong = find_wrong(one, API_MODEL)
         if wrong:
@@ -341,7 +342,7 @@ class PodWork(NamedTuple):
     """The pods of one template of an object."""
 
     where: str
-    kind: str
+    is_on_every_node: bool
     spec: Mapping[str, Any]
     constraints: Constraints
     requests: Resources
@@ -433,10 +434,10 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
         config,
         members,
         strangers,
-        [work for work in works if work.kind == "DaemonSet"],
+        [work for work in works if work.is_on_every_node],
         objects.kubelets,
         objects.priorities,
-        [work for work in works if work.kind != "DaemonSet"],
+        [work for work in works if not work.is_on_every_node],
         [*(one for one in both if isinstance(one, Finding)), *unread],
         objects.knows_nodes,
         autoscalers,
@@ -489,6 +490,7 @@ def _works_of(document: Mapping[str, Any], file: str, others: Others) -> Iterato
     metadata = document.get("metadata")
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
     where = f"{file}: {kind} {name or ''}".strip() if file else f"{kind} {name or ''}".strip()
+    is_on_every_node = _is_on_every_node(document)
     for spec in _pod_specs(document, (), {}):
         try:
             check_value(spec, (), spec.value, POD)
@@ -496,11 +498,15 @@ def _works_of(document: Mapping[str, Any], file: str, others: Others) -> Iterato
                 raise spec.problem(one.path, one.text)
             namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
             pod = admitted(spec.value, namespace, others)
-            yield PodWork(where, kind, spec.value, scheduling_of(pod), pod_requests(pod))
+            yield PodWork(where, is_on_every_node, spec.value, scheduling_of(pod), pod_requests(pod))
         except PodSpecError as error:
             yield _unread(where, spec.problem(error.path, str(error)))
         except ManifestError as error:
             yield _unread(where, error)
+
+
+def _is_on_every_node(document: Mapping[str, Any]) -> bool:
+    return kind_of(str(document.get("apiVersion") or ""), str(document.get("kind") or "")).is_on_every_node
 
 
 def _unread(where: str, error: ManifestError) -> Finding:

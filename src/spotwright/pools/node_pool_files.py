@@ -5,9 +5,9 @@ The lists are those of ``az aks nodepool list``, ``gcloud container node-pools l
 state pull``). A form is known by its content. Resources of Terraform are read as the list of the same provider.
 
 Sources: Azure REST reference, "Agent Pools - List"; Google Kubernetes Engine API, ``NodePool``; Google Cloud, "Arm workloads on
-GKE" (machines, taint), "Plan TPUs in GKE" (machines, labels), "Run multi-instance GPUs" (partitions), "Share GPUs with multiple
-workloads using GPU time-sharing"; Amazon EKS API reference, ``Nodegroup`` (``capacityType``: on-demand is the default);
-eksctl-io/eksctl, ``pkg/actions/nodegroup/get.go`` (``Summary``); Terraform, "JSON Output Format", and the resources of its
+GKE" (taint), "Run multi-instance GPUs" (partitions), "Share GPUs with multiple workloads using GPU time-sharing"; Amazon EKS API
+reference, ``Nodegroup`` (``capacityType``: on-demand is the default); eksctl-io/eksctl,
+``pkg/actions/nodegroup/get.go`` (``Summary``); Terraform, "JSON Output Format", and the resources of its
 providers: ``azurerm_kubernetes_cluster``, ``azurerm_kubernetes_cluster_node_pool``, ``google_container_cluster``,
 ``google_container_node_pool``, ``aws_eks_node_group``.
 """
@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
+from spotwright.clouds.machines import gpu_parts
+from spotwright.clouds.node_labels import architecture_of
 from spotwright.clouds.node_signs import ARCH
 from spotwright.clouds.provider import NVIDIA_GPU
-from spotwright.clouds.provider_records import PREEMPTIBLE
+from spotwright.clouds.provider_records import PREEMPTIBLE, PROVIDERS, machine_tpu
 from spotwright.errors import InputError
 from spotwright.model.pools import GENERIC, Capacity, Pool
 from spotwright.pools.request import NUMBER, SCALAR, TEXT, UNKNOWN_CAPACITY, ListedPool, find_wrong, name_for
@@ -356,6 +358,12 @@ def _pool(
     )
 
 
+def _architecture(provider: str, machine: str) -> dict[str, str]:
+    """The label of an Arm machine; empty for another one."""
+    arch = architecture_of(Pool("", Capacity.SPOT, provider, machine))
+    return {ARCH: arch} if arch == "arm64" else {}
+
+
 def _taints(given: Iterable[_Raw] | None) -> list[str]:
     """Taints with the effects of Google and of AWS, in the form of Kubernetes."""
     texts = []
@@ -366,9 +374,6 @@ def _taints(given: Iterable[_Raw] | None) -> list[str]:
     return texts
 
 
-_ARM_OF_AZURE = re.compile(r"Standard_[A-Z]+[0-9]+(-[0-9]+)?[a-z]*p")
-
-
 def _read_aks(raw: _Raw) -> ListedPool:
     priority = str(raw.get("scaleSetPriority") or "Regular").lower()
     count, machine, price = int(raw.get("count") or 0), str(raw.get("vmSize") or ""), raw.get("spotMaxPrice")
@@ -376,7 +381,6 @@ def _read_aks(raw: _Raw) -> ListedPool:
     scales = raw.get("enableAutoScaling") is True
     bounds = (int(raw.get("minCount") or 0), int(raw.get("maxCount") or count)) if scales else (count, count)
     zones = [str(zone) for zone in raw.get("availabilityZones") or ()]
-    is_arm = _ARM_OF_AZURE.match(machine) is not None
     return _pool(
         str(raw["name"]),
         "aks",
@@ -386,7 +390,7 @@ def _read_aks(raw: _Raw) -> ListedPool:
         zones=zones,
         os="windows" if str(raw.get("osType")).lower() == "windows" else "",
         max_price=price if has_price else None,
-        labels={**(raw.get("nodeLabels") or {}), **({ARCH: "arm64"} if is_arm else {})},
+        labels={**(raw.get("nodeLabels") or {}), **_architecture("aks", machine)},
         taints=raw.get("nodeTaints") or (),
         bounds=bounds,
         flags={
@@ -398,21 +402,12 @@ def _read_aks(raw: _Raw) -> ListedPool:
         },
         notes=[
             *(("scaleSetPriority Low: low-priority VMs became Spot VMs",) if priority == "low" else ()),
-            *((_GPUS,) if machine.startswith("Standard_N") else ()),
+            *((_GPUS,) if machine.startswith(PROVIDERS["aks"].gpu_machines) else ()),
         ],
     )
 
 
-_ARM_OF_GOOGLE = ("t2a-", "c4a-", "n4a-")
-_TPUS = {  # beginnings of machines, with the value of the label of their TPUs
-    "ct4p-": "tpu-v4-podslice",
-    "ct5lp-": "tpu-v5-lite-podslice",
-    "ct5p-": "tpu-v5p-slice",
-    "ct6e-": "tpu-v6e-slice",
-    "tpu7x-": "tpu7x",
-}
 _CHIPS = re.compile(r"-([0-9]{1,3})t$")
-_SLICES = 7  # compute slices of a GPU that MIG partitions
 
 
 def _read_gke(raw: _Raw) -> ListedPool:
@@ -428,9 +423,8 @@ def _read_gke(raw: _Raw) -> ListedPool:
         bounds = (int(least), int(most))
     labels, node, notes = _google_devices(config, machine, (raw.get("placementPolicy") or {}).get("tpuTopology"))
     is_preemptible, is_windows = config.get("preemptible") is True, image.upper().startswith("WINDOWS")
-    is_arm = machine.startswith(_ARM_OF_GOOGLE)
-    taints = _taints(config.get("taints"))
-    taints += [f"{ARCH}=arm64:NoSchedule"] if is_arm else []
+    arch = _architecture("gke", machine)
+    taints = _taints(config.get("taints")) + [f"{key}={value}:NoSchedule" for key, value in arch.items()]
     taints += ["node.kubernetes.io/os=windows:NoSchedule"] if is_windows else []
     taints += ["google.com/tpu=present:NoSchedule"] if "google.com/tpu" in node else []
     scopes = [str(one) for one in config.get("oauthScopes") or ()]
@@ -448,7 +442,7 @@ def _read_gke(raw: _Raw) -> ListedPool:
             **(config.get("labels") or {}),
             **labels,
             **({PREEMPTIBLE: "true"} if is_preemptible else {}),
-            **({ARCH: "arm64"} if is_arm else {}),
+            **arch,
         },
         taints=taints,
         bounds=bounds,
@@ -476,15 +470,14 @@ def _google_devices(config: _Raw, machine: str, topology: Any) -> tuple[dict[str
         if not count:
             continue
         labels["cloud.google.com/gke-accelerator"] = str(one.get("acceleratorType") or "")
-        if size[:1].isdigit() and size[0] != "0":
+        if size:
             labels["cloud.google.com/gke-gpu-partition-size"] = size
-            count *= max(_SLICES // int(size[0]), 1)
+            count *= gpu_parts(size)
         if shared:
             count *= int(shared)
             notes.append(f"each GPU is shared by {shared} containers, so a node offers {count}")
         node[NVIDIA_GPU] = count
-    kind = next((value for start, value in _TPUS.items() if machine.startswith(start)), "")
-    chips = _CHIPS.search(machine)
+    kind, chips = machine_tpu(machine), _CHIPS.search(machine)
     if kind and chips:
         node["google.com/tpu"] = int(chips[1])
         labels["cloud.google.com/gke-tpu-accelerator"] = kind

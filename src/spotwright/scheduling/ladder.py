@@ -111,8 +111,7 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
         else:
             fitting.append((pool, added))
     if policy.spot is None and not named:
-        if not has_accelerators(work.requests):  # a preference only: no policy asks for more
-            fitting.sort(key=lambda item: has_accelerators(item[0].node or {}))
+        fitting.sort(key=lambda item: _idles(item[0], work))  # a preference only: no policy asks for more
         names = tuple(pool.name for pool, _ in fitting)
         tolerations = tuple(dict.fromkeys(toleration for _, added in fitting for toleration in added))
         return Ladder((Rung(names, None, tolerations),) if names else (), refusals)
@@ -199,7 +198,9 @@ def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: Work) -> bool:
 
 def has_accelerators(resources: Resources) -> bool:
     """Whether GPUs or TPUs are among the resources, of a request or of a node."""
-    return any(amount and providers.is_accelerator(name) for name, amount in resources.items())
+    return any(
+        amount and providers.is_accelerator(name) for name, amount in resources.items() if name not in EVERYWHERE
+    )
 
 
 def _without_idle_gpus(
@@ -215,7 +216,7 @@ def _without_idle_gpus(
 
 def _idles(pool: Pool, work: Work) -> bool:
     """Whether the work would let GPUs of the pool stand idle."""
-    return not has_accelerators(work.requests) and has_accelerators(pool.node or {})
+    return has_accelerators(pool.node or {}) and not has_accelerators(work.requests)
 
 
 def _price_order(pool: Pool) -> tuple[bool, Fraction | int]:

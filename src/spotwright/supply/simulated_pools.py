@@ -350,11 +350,6 @@ class Supply:
         """The existing nodes by name, booting ones included."""
         return {name: node for state in self._pools.values() for name, node in state.nodes.items()}
 
-    def busy_nodes(self) -> list[str]:
-        """The names of the nodes with attempts that could be drained, pool by pool, older before newer."""
-        nodes = (node for state in self._pools.values() for node in state.nodes.values())
-        return [node.name for node in nodes if node.keys and node.is_schedulable]
-
     # -- events and answers
 
     def advance(self, now: float) -> list[SupplyEvent]:

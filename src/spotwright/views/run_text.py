@@ -177,7 +177,7 @@ def _moment(at: float, *, precisely: bool = False) -> str:
 
 def _trials(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The trials of a Katib experiment, each with its parameters, and its metrics once Katib has collected them."""
-    if view["arguments"].get("kind") != "Experiment":
+    if view["orchestrator"] in ("", ON_KFP):  # of what else is watched, trials alone have parameters
         return
     for task in tasks:
         known = ", ".join(f"{name}={value_text(value)}" for name, value in task["outputs"]["parameters"].items())

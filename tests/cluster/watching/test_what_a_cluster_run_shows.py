@@ -88,6 +88,8 @@ def test_the_retries_of_a_node_of_argo_are_those_of_its_template(limit: Any, exp
 def test_a_template_without_a_strategy_is_not_tried_again() -> None:
     made, workflow = step("work", strategy=False)
     assert retries_of(made, [workflow]) == 0
+    workflow["spec"]["retryStrategy"] = {"limit": "5"}
+    assert retries_of(made, [workflow]) == 5
     workflow["spec"]["templateDefaults"] = {"retryStrategy": {"limit": "4"}}
     assert retries_of(made, [workflow]) == 4
 

@@ -8,7 +8,7 @@ import pytest
 from tests import plain_yaml
 from tests.placing.placed import PREFER, REQUIRE, Outcome, at_path, place, refusal
 
-from spotwright.kinds.spark import selector_of
+from spotwright.kinds.spark import levels_of
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
 
@@ -138,10 +138,7 @@ def test_a_node_selector_in_spark_conf_for_both_roles_counts_for_the_driver_too(
 def test_the_selector_of_a_role_is_stronger_than_that_of_both_roles() -> None:
     conf = "  sparkConf: {spark.kubernetes.node.selector.pool: a, spark.kubernetes.executor.node.selector.pool: b}\n"
     selected = {
-        name: {
-            label: value
-            for label, (value, _) in selector_of(plain_yaml.load(an_application(spec=conf))["spec"], name).items()
-        }
+        name: levels_of(plain_yaml.load(an_application(spec=conf))["spec"], name).spec["nodeSelector"]
         for name in ("driver", "executor")
     }
 

@@ -7,12 +7,15 @@ Sources: argo-workflows v3.7 and v4.0, ``workflow/controller/operator.go``, ``wo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from spotwright.kinds.argo_steps import strategy_at
 from spotwright.kinds.kind import Retry
 from spotwright.linter.rule import ON_SPOT, SHIELDS, Checks, Problem, Rule, Severity
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of
 from spotwright.placing.documents import Path
+from spotwright.placing.patch import value_at
 
 __all__ = ["RULES"]
 
@@ -26,12 +29,8 @@ def _strategy(pods: Pods) -> tuple[Shape, bool]:
     owner = pods.owner
     if owner is None:
         return {}, False
-    workflow = owner.mapping(*owner.record.top)
-    for holder in (pods.value, mapping_at(workflow, "templateDefaults"), workflow):
-        strategy = holder.get("retryStrategy")
-        if strategy is not None:
-            return mapping_of(strategy), True
-    return {}, False
+    own = strategy_at(partial(value_at, owner.value), owner.record.top, pods.spec[len(owner.base) :])
+    return (owner.mapping(*own), True) if own is not None else ({}, False)
 
 
 def _not_retried(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -57,12 +56,12 @@ def _half_retried(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 def _replaced(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """A template with tolerations of its own, which replace those of the workflow."""
     owner = pods.owner
-    if owner is None or not _is_workflow(owner) or pods.where is None:
+    if owner is None or not _is_workflow(owner):
         return
     outer = items_of(owner.mapping(*owner.record.top).get("tolerations"))
-    here = pods.where.get("tolerations", ())
+    here = pods.at("tolerations")
     inner = items_of(pods.value.get("tolerations"))
-    if not outer or here[: len(pods.spec)] != pods.spec:
+    if not outer or not inner or here[: len(pods.spec)] != pods.spec:
         return
     lost = [mapping_of(one) for one in outer if one not in inner]
     if lost:

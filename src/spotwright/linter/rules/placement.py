@@ -100,7 +100,7 @@ _MEANT = (
 def _toleration_alone(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if pods.reach is not Reach.TOLERATED or pods.duty is not Duty.WORKER or pods.is_queued or pods.is_partial:
         return
-    if pods.owner and pods.owner.group == "tekton.dev" and "tolerations" in (pods.where or ()):
+    if pods.owner and pods.owner.group == "tekton.dev" and ("tolerations",) in pods.where:
         return  # those of all tasks, which a task of on-demand nodes has too: it replaces the affinity alone
     if pods.wish == "never" or any(not one.key for one in pods.constraints.tolerations):
         return
@@ -182,7 +182,7 @@ def _bound_to_node(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     name = pods.constraints.selector.get(_HOSTNAME, "")
     if name and pods.is_work and not is_scheduled and not is_placeholder(name):
         text = f"{pods.label} selects the node {name}, and no other node gets its name after it is taken"
-        yield Problem((*pods.selector, _HOSTNAME), text, "Remove it, and select nodes by the labels of their pool.")
+        yield Problem(pods.selected(_HOSTNAME), text, "Remove it, and select nodes by the labels of their pool.")
 
 
 def _tolerates_everything(pods: Pods, _settings: Settings) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
         return
     for key, value in given.selector.items():
         if not any(_has(pool, key, value) for pool in settings.pools.values()):
-            yield Problem((*pods.selector, key), f"{pods.label} selects {key}={value}, which no pool has")
+            yield Problem(pods.selected(key), f"{pods.label} selects {key}={value}, which no pool has")
             return
     path = pods.terms if given.required else pods.selector
     yield Problem(path, f"{pods.label} selects nodes by labels that no pool has together")
@@ -99,7 +99,7 @@ def _gpu_unused(pods: Pods, settings: Settings) -> Iterator[Problem]:
             and value.lower() not in ("false", "none", "no")
             and not _is_of_plain_pool(key, value, settings)
         ):
-            yield Problem((*pods.selector, key), f"{pods.label} selects GPU nodes by {key} and asks for no GPU")
+            yield Problem(pods.selected(key), f"{pods.label} selects GPU nodes by {key} and asks for no GPU")
             return
 
 

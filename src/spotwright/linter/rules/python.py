@@ -244,8 +244,8 @@ PIPELINE_CALL_RULES = (
         + "    kubernetes.add_toleration_json(\n"
         + '        task, {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}\n    )\n',
         passes=_HEAD
-        + "    kubernetes.add_toleration(\n"
-        + '        task, key="a", operator="Exists", effect="NoExecute", toleration_seconds=30\n    )\n',
+        + "    kubernetes.add_toleration("
+        + 'task, key="a", operator="Exists", effect="NoExecute", toleration_seconds=30)\n',
         checks=Checks(python=_dropped_seconds),
         source="kfp-kubernetes 2.17, toleration.py",
     ),

@@ -61,7 +61,7 @@ class _Condition(NamedTuple):
 def _conditions(pods: Pods) -> Iterator[_Condition]:
     """The conditions of the pods on labels of nodes, required and preferred."""
     for key, value in pods.constraints.selector.items():
-        path = (*pods.selector, key)
+        path = pods.selected(key)
         yield _Condition(Expression(key, "In", (value,)), path, (path,), f"so {pods.label} stays Pending")
     required = pods.constraints.required
     alone = f"so {pods.label} stays Pending"

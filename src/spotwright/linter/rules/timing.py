@@ -133,7 +133,7 @@ def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         one for one in expressions if one.key in (ZONE, _OLD_ZONE) and one.operator == "In" and len(one.values) == 1
     ]
     if zones:
-        path = (*pods.selector, zones[0].key) if zones[0].key in pods.constraints.selector else pods.terms
+        path = pods.selected(zones[0].key) if zones[0].key in pods.constraints.selector else pods.terms
         yield Problem(path, f"{pods.label} needs several spot nodes, all in zone {zones[0].values[0]}")
         return
     required = items_of(

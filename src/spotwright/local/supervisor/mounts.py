@@ -222,14 +222,14 @@ def _mount(mount: Mapping[str, Any]) -> None:
         make_read_only(target)
 
 
-def enter_namespace(descriptor: int, kind: int) -> None:
-    """``setns(2)``: join the namespace that a descriptor refers to; ``kind`` 0 accepts every kind. Raises ``OSError``."""
-    _call(_setns, descriptor, kind)
+def enter_namespace(descriptor: int) -> None:
+    """``setns(2)``: join the namespace, of any kind, that a descriptor refers to. Raises ``OSError``."""
+    _call(_setns, descriptor, 0)
 
 
 def return_to(namespace: int, root: int, folder: int) -> None:
     """Leave a mount namespace for an earlier one of this process, with its root and current folder, all as descriptors."""
-    enter_namespace(namespace, 0)
+    enter_namespace(namespace)
     os.fchdir(root)
     os.chroot(".")
     os.fchdir(folder)

@@ -64,7 +64,6 @@ _MADE_BY_OVERLAYFS = ("work", "work/incompat", "work/incompat/volatile", VOLATIL
 _NOT_LAYERED = frozenset(
     {"dev", "proc", "run", "sys", "tmp"}
 )  # of the top-level folders: they hold no files of the user
-_OF_THE_SYSTEM = frozenset({"bin", "boot", "etc", "lib", "lib32", "lib64", "lost+found", "sbin", "usr", "var"})
 
 _remembered: dict[tuple[Any, ...], dict[str, str]] = {}  # visible paths by settings
 
@@ -424,7 +423,7 @@ class PrivateFolders:
         closes every descriptor up to :attr:`last_descriptor` afterwards: the attempt must not keep them.
         """
         for descriptor in self._namespaces:
-            mounts.enter_namespace(descriptor, 0)
+            mounts.enter_namespace(descriptor)
         if host and self._namespaces:
             boot_id = f"{directory}/boot_id"
             with open(boot_id, "w", encoding="ascii") as file:
