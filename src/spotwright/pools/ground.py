@@ -506,7 +506,7 @@ def _works_of(document: Mapping[str, Any], file: str, others: Others) -> Iterato
 
 
 def _is_on_every_node(document: Mapping[str, Any]) -> bool:
-    return kind_of(str(document.get("apiVersion") or ""), str(document.get("kind") or "")).is_on_every_node
+    return kind_of(str(document.get("apiVersion") or "apps/v1"), str(document.get("kind") or "")).is_on_every_node
 
 
 def _unread(where: str, error: ManifestError) -> Finding:
