@@ -44,6 +44,7 @@ __all__ = [
     "pipeline_groups",
     "pod_claims",
     "pod_groups",
+    "pod_places",
     "run_together",
 ]
 
@@ -69,6 +70,15 @@ class PodGroup(NamedTuple):
         return (*self.path, "spec") if self.place.form == "T" else self.path
 
 
+def pod_places(data: Mapping[str, Any]) -> Iterator[tuple[PodPlace, Path]]:
+    """Where an object has pod templates or their holders, in the order of its record: :func:`pod_groups` without counting."""
+    kind = kind_of(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
+    for place in kind.places:
+        for at in matching(data, place.steps):
+            if place.is_there is None or place.is_there(value_at(data, at)):
+                yield place, at
+
+
 def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Iterator[PodGroup]:
     """The pods of an object by their templates, in the order of its record, then those at ``pod_paths``, as users name them.
 
@@ -77,15 +87,13 @@ def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Itera
     api_version, name = str(data.get("apiVersion") or ""), str(data.get("kind") or "")
     kind, known = kind_of(api_version, name), set()
     order = kind.order(data) if kind.order is not None else None
-    for place in kind.places:
-        for at in matching(data, place.steps):
-            if place.is_there is None or place.is_there(value_at(data, at)):
-                at_once = None if place.at_once is None else place.at_once(data, at)
-                runs = (Run((), at_once),) if order is None else tuple(order.runs.get(at, ()))
-                limit = None if order is None else order.limit
-                group = PodGroup(place, at, _most(runs, limit), kind.is_gang, runs, limit)
-                known.add(group.spec)
-                yield group
+    for place, at in pod_places(data):
+        at_once = None if place.at_once is None else place.at_once(data, at)
+        runs = (Run((), at_once),) if order is None else tuple(order.runs.get(at, ()))
+        limit = None if order is None else order.limit
+        group = PodGroup(place, at, _most(runs, limit), kind.is_gang, runs, limit)
+        known.add(group.spec)
+        yield group
     for spec in find_pod_specs(data, pod_paths, may_be_partial=kind.place is None) if pod_paths else ():
         if spec not in known:
             template = template_of(spec)
