@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests import plain_yaml
 from tests.linter.linting import found_in
-from tests.placing.placed import at_path
+from tests.placing.placed import FILE, PREFER, SHARED, a_config, at_path
 
-from spotwright.kinds.kind import all_kinds
-from spotwright.kinds.situation import pod_groups
+from spotwright import config
+from spotwright.errors import InputError
+from spotwright.kinds.katib import parse_marked
+from spotwright.kinds.kind import Mount, Sharing, all_kinds
+from spotwright.kinds.situation import mounted_claims, pipeline_groups, pod_claims, pod_groups, run_together
+from spotwright.kinds.unknown import read_pod_path
+from spotwright.linter.linting import lint_text
+from spotwright.linter.settings import settings_of
+from spotwright.linter.subjects import FileObjects, KubeObject, objects_in, with_inner
+from spotwright.manifests.files import is_added, place_text
+from spotwright.placing.document_pair import PipelinePair, objects_of
+from spotwright.placing.documents import Document, References, parse
+from spotwright.pools.ground import PodWork, pod_works
 
 GOLDEN = Path(__file__).parent / "golden"
 POD = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
@@ -141,7 +158,10 @@ COUNTS: list[tuple[dict[str, Any], list[int | None], bool]] = [
     ),
     (of("apps/v1", "Deployment", {"replicas": 2, "template": POD}), [2], False),
     (of("apps/v1", "DaemonSet", {"template": POD}), [None], False),
-    (of("argoproj.io/v1alpha1", "Workflow", {"templates": [{"name": "a", "container": {}}]}), [None, None], False),
+    (of("argoproj.io/v1alpha1", "Workflow", {"templates": [{"name": "a", "container": {}}]}), [None], False),
+    (of("argoproj.io/v1alpha1", "Workflow", {"templates": [{"name": "a", "steps": []}]}), [], False),
+    (of("keda.sh/v1alpha1", "ScaledJob", {"jobTargetRef": a_job(parallelism=2)["spec"]}), [200], False),
+    ({"apiVersion": "v1", "kind": "PodTemplate", "template": POD}, [None], False),
     (of("example.com/v1", "Unheard", {"template": POD}), [], False),
 ]
 
@@ -200,9 +220,45 @@ def test_a_claim_of_one_pod_is_too_few_for_the_workers_of_every_kind() -> None:
             {"leaderWorkerTemplate": {"size": 3, "workerTemplate": template}},
         ),
         of("ray.io/v1", "RayCluster", {"workerGroupSpecs": [{"groupName": "w", "replicas": 2, "template": template}]}),
+        a_step_with_claim(pod["volumes"], [[A_LOOP]]),
+        a_step_with_claim(pod["volumes"], [[step("1"), step("2")]]),
+        of("keda.sh/v1alpha1", "ScaledJob", {"jobTargetRef": {"template": template}}),
+        of(
+            "workload.codeflare.dev/v1beta2",
+            "AppWrapper",
+            {"components": [{"template": of("batch/v1", "Job", {"parallelism": 2, "template": template})}]},
+        ),
     ):
         found = found_in(CLAIM + plain_yaml.dump_all([data]))
         assert "claim-of-one-node-shared" in {one.rule for one in found}, data["kind"]
+
+
+def a_step_with_claim(volumes: Any, steps: Any) -> dict[str, Any]:
+    work = {"name": "a", "container": {"image": "i", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}}
+    return a_workflow({}, volumes=volumes, templates=[{"name": "main", "steps": steps}, work])
+
+
+def test_steps_that_follow_each_other_may_have_one_claim() -> None:
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    found = found_in(CLAIM + plain_yaml.dump_all([a_step_with_claim(volumes, [[step("1")], [step("2")]])]))
+    assert "claim-of-one-node-shared" not in {one.rule for one in found}
+
+
+@given(st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=7))
+def test_of_tasks_as_many_are_there_at_one_time_as_none_of_which_waits_for_another(after: list[set[int]]) -> None:
+    needs = {index: {one for one in some if one < index} for index, some in enumerate(after)}
+    for some in needs.values():  # in the order of the list, so that what a task waits for is whole already
+        some |= {far for one in some for far in needs[one]}
+    tasks = [
+        step(str(index), dependencies=[str(one) for one in some if one < index]) for index, some in enumerate(after)
+    ]
+    group, _ = pod_groups(a_workflow({"dag": {"tasks": tasks}}))
+
+    def are_free(some: tuple[int, ...]) -> bool:
+        return all(a not in needs[b] and b not in needs[a] for a, b in combinations(some, 2))
+
+    sizes = [size for size in range(1, len(after) + 1) if any(map(are_free, combinations(needs, size)))]
+    assert group.at_once == max(sizes)
 
 
 @pytest.mark.parametrize(
@@ -215,5 +271,419 @@ def test_an_object_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> Non
             {"template": odd},
             {"replicatedJobs": [odd]},
             {"template": {"spec": {"replicatedJobs": [{"template": odd}]}}},
+            {"templates": [odd, {"steps": odd}, {"steps": [odd]}, {"dag": {"tasks": odd}}], "entrypoint": odd},
+            {"pipelineSpec": {"tasks": odd}, "taskRunSpecs": odd, "workspaces": odd, "volumes": odd},
+            {"tasks": [{"template": odd}], "volumes": [odd], "parallelism": odd, "hooks": odd},
         ):
-            list(pod_groups({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec}))
+            list(mounted_claims({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec}))
+
+
+FIELDS = {"affinity", "terminationGracePeriodSeconds", "tolerations"}
+"""The fields of a pod spec that placement writes there and nowhere else."""
+
+
+def changed(before: Any, after: Any, path: Any = ()) -> Iterator[Any]:
+    """The paths of the scalars that are new, or others than before; new items of a list are in front of the old ones."""
+    if isinstance(after, dict):
+        for key, value in after.items():
+            yield from changed(before.get(key) if isinstance(before, dict) else None, value, (*path, key))
+    elif isinstance(after, list):
+        old = before if isinstance(before, list) else []
+        new = len(after) - len(old)
+        for index, value in enumerate(after):
+            yield from changed(old[index - new] if index >= new else None, value, (*path, index))
+    elif after != before:
+        yield path
+
+
+def edited_specs(before: Document, after: Document, held: Sequence[KubeObject]) -> Iterator[tuple[str, Any]]:
+    """The pod specs that were edited in a document and in its texts: each as the text of its document, and its path there."""
+    texts = {one.document.text for one in held}
+    for path in changed(before.get(()), after.get(())):
+        fields = [depth for depth, step in enumerate(path) if step in FIELDS]
+        value = after.get(path)
+        if fields:
+            yield after.text, path[: fields[0]]
+        elif isinstance(value, str) and value in texts:
+            inner = zip(parse_marked(before.get(path), FILE), parse_marked(value, FILE), strict=True)
+            for old, new in inner:
+                yield from edited_specs(old, new, held)
+
+
+def assert_named(text: str, placed: str, beside: str = "") -> int:
+    """Check that the situation names every pod spec that was edited, and count them."""
+    objects = FileObjects()
+    for document in parse(beside, "beside.yaml"):
+        list(objects_in(document, objects))
+    documents, found = [one for one in objects_of(parse(placed, FILE)) if not is_added(one)], 0
+    tops = [list(objects_in(one, objects)) for one in documents]
+    for old, new, outers in zip(objects_of(parse(text, FILE)), documents, tops, strict=True):
+        held = [one for outer in outers for one in with_inner(outer)]
+        named = {(one.document.text, one.at(*group.spec)) for one in held for group in pod_groups(one.value)}
+        if isinstance(new, PipelinePair):
+            named = {(new.text, group.spec) for group in pipeline_groups(new.get(()))}
+        edited = set(edited_specs(old, new, held))
+        lost = [(text, path) for text, path in edited - named if (text, outside_of_template(path)) not in named]
+        assert not lost, new.get(("kind",), "")
+        found += len(edited)
+    return found
+
+
+def outside_of_template(path: Any) -> Any:
+    """The path of a role of Spark, of whose pods a template inside of it is a part."""
+    return path[:-2] if path[-2:] == ("template", "spec") and path[-3] in ("driver", "executor") else path
+
+
+WITHOUT_PODS = {"resourceflavor"}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))
+def test_the_situation_names_every_pod_spec_that_is_edited_in_the_golden_files(name: str) -> None:
+    beside, (text, placed) = (
+        GOLDEN / name / "with.yaml",
+        ((GOLDEN / name / one).read_text() for one in ("in.yaml", "out.yaml")),
+    )
+    found = assert_named(text, placed, beside.read_text() if beside.exists() else "")
+    assert (found == 0) == (name in WITHOUT_PODS)
+
+
+CORPUS = sorted(path for folder in ("manifests", "cases") for path in (SHARED / folder).rglob("*.yaml"))
+
+
+@pytest.mark.skipif(not CORPUS, reason="the upstream manifests are not beside this project")
+def test_the_situation_names_every_pod_spec_that_is_edited_in_manifests_of_others() -> None:
+    found, settings = 0, a_config(PREFER)
+    references = References(
+        [one for path in CORPUS if path.parent.name == "manifests" for one in parse(path.read_text(), path.name)]
+    )
+    for path in CORPUS:
+        text = path.read_text()
+        with suppress(InputError):
+            placed = place_text(text, FILE, settings, references).text
+            found += assert_named(text, placed)
+    assert found > 80
+
+
+ON_SPOT = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {generateName: train-}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}
+      containers: [{name: main, image: "train:1"}]
+"""
+
+
+def indented(text: str, by: int) -> str:
+    return "".join(f"{' ' * by}{line}\n" for line in text.splitlines())
+
+
+STEP = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {{name: w}}
+spec:
+  templates:
+  - name: send
+    resource:
+      action: create
+      manifest: {manifest}
+"""
+HOLDERS = {
+    "a trial": "apiVersion: kubeflow.org/v1beta1\nkind: Experiment\nmetadata: {name: w}\nspec:\n  trialTemplate:\n"
+    "    trialSpec:\n" + indented(ON_SPOT.replace("metadata: {generateName: train-}\n", ""), 6),
+    "an AppWrapper": "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {name: w}\nspec:\n  components:\n"
+    "  - template:\n" + indented(ON_SPOT, 6),
+    "a step": STEP.format(manifest="|\n" + indented(ON_SPOT, 8)),
+    "a quoted text in a step": STEP.format(manifest=json.dumps(ON_SPOT)),
+    "a step in an AppWrapper": "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {name: w}\nspec:\n"
+    "  components:\n  - template:\n" + indented(STEP.format(manifest="|\n" + indented(ON_SPOT, 8)), 6),
+    "a ConfigMap": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: trials}\ndata:\n  job: |\n"
+    + indented(ON_SPOT, 4)
+    + "---\napiVersion: kubeflow.org/v1beta1\nkind: Experiment\nmetadata: {name: w}\n"
+    "spec: {trialTemplate: {configMap: {configMapName: trials, configMapNamespace: a, templatePath: job}}}\n",
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_lint_finds_in_an_object_inside_another_what_it_finds_in_it_alone(holder: str) -> None:
+    rule = "affinity-without-toleration"
+    [alone] = [one for one in found_in(ON_SPOT) if one.rule == rule]
+    [inside] = [one for one in found_in(HOLDERS[holder]) if one.rule == rule]
+    [line] = [number for number, text in enumerate(HOLDERS[holder].splitlines(), 1) if "nodeSelector" in text]
+
+    assert inside.text.partition(" asks")[2] == alone.text.partition(" asks")[2]
+    assert inside.line == line
+    assert inside.can_fix == ("step" not in holder and "ConfigMap" not in holder)
+
+
+def test_a_text_that_is_no_manifest_is_no_object() -> None:
+    text = STEP.format(manifest='"{{inputs.parameters.manifest}}"')
+    assert "affinity-without-toleration" not in {one.rule for one in found_in(text)}
+
+
+UNKNOWN = ON_SPOT.replace("batch/v1", "example.com/v1")
+
+
+def test_pods_of_an_unknown_kind_are_named_as_not_checked_until_their_path_is_given() -> None:
+    [note] = [one for one in found_in(UNKNOWN) if one.rule == "pods-not-checked"]
+    assert note.fix == "Name the path of the pod spec: --pod-path spec.template.spec."
+
+    settings = settings_of(config.built_in(), (read_pod_path("spec.template.spec"),))
+    rules = {one.rule for one in lint_text(UNKNOWN, FILE, settings).findings}
+    assert "affinity-without-toleration" in rules
+    assert "pods-not-checked" not in rules
+
+
+VOLUMES = [
+    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
+    {"name": "none", "emptyDir": {}},
+]
+MOUNTS = [
+    {"name": "data", "mountPath": "/data", "subPath": "a"},
+    {"name": "own", "mountPath": "/own", "readOnly": True},
+]
+MOUNTED = {"containers": [{"name": "main", "volumeMounts": MOUNTS}], "volumes": VOLUMES}
+OWN = [{"metadata": {"name": "own"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]
+DATA, SCRATCH = ("data", Sharing.NAMED, (Mount("/data", "a"),)), ("scratch", Sharing.POD, ())
+STEP_WITH_VOLUMES = {"name": "a", "container": {"volumeMounts": MOUNTS}}
+CLAIMS: list[tuple[dict[str, Any], list[Any]]] = [
+    (of("batch/v1", "Job", {"template": {"spec": MOUNTED}}), [DATA, SCRATCH]),
+    (
+        of("apps/v1", "StatefulSet", {"template": {"spec": MOUNTED}, "volumeClaimTemplates": OWN}),
+        [DATA, SCRATCH, ("own", Sharing.POD, (Mount("/own", is_read_only=True),))],
+    ),
+    (
+        of(
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            {"volumes": VOLUMES, "volumeClaimTemplates": OWN, "templates": [STEP_WITH_VOLUMES]},
+        ),
+        [DATA, ("own", Sharing.OBJECT, (Mount("/own", is_read_only=True),))],
+    ),
+    (
+        of(
+            "argoproj.io/v1alpha1",
+            "Workflow",
+            {"volumes": VOLUMES, "templates": [{"name": "a", "container": {}}]},
+        ),
+        [],
+    ),
+    (
+        of(
+            "batch.volcano.sh/v1alpha1",
+            "Job",
+            {
+                "volumes": [
+                    {"mountPath": "/a", "volumeClaimName": "data"},
+                    {"mountPath": "/b", "volumeClaim": {"accessModes": ["ReadWriteOnce"]}},
+                ],
+                "tasks": [{"template": POD}],
+            },
+        ),
+        [("data", Sharing.NAMED, (Mount("/a"),)), ("volumes[1]", Sharing.OBJECT, (Mount("/b"),))],
+    ),
+    (
+        of(
+            "sparkoperator.k8s.io/v1beta2",
+            "SparkApplication",
+            {"volumes": VOLUMES, "driver": {"volumeMounts": MOUNTS}, "executor": {}},
+        ),
+        [DATA],
+    ),
+    (
+        of(
+            "tekton.dev/v1",
+            "TaskRun",
+            {"podTemplate": {}, "workspaces": [{"name": "w", "persistentVolumeClaim": {"claimName": "data"}}]},
+        ),
+        [("data", Sharing.NAMED, (Mount("/workspace/w"),))],
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "claims"), CLAIMS, ids=lambda value: value["kind"] if isinstance(value, dict) else "")
+def test_the_claims_of_pods_are_those_that_they_mount_of_each_level(data: dict[str, Any], claims: list[Any]) -> None:
+    found = [one for group in pod_groups(data) for one in pod_claims(data, group)]
+    assert [(one.name, one.sharing, one.mounts) for one in found] == claims
+    assert all(at_path(data, ".".join(map(str, one.path))) is not None for one in found)
+
+
+def test_the_claims_of_objects_inside_another_are_mounted_too() -> None:
+    inner = {**of("batch/v1", "Job", {"template": {"spec": MOUNTED}}), "kind": "Job"}
+    outer = of("workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [{"template": inner}]})
+    assert [one.name for one in mounted_claims(outer)] == ["data", "scratch"]
+
+
+def a_workflow(main: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A workflow whose entrypoint is ``main``, with two templates of one container each."""
+    steps: list[dict[str, Any]] = [{"name": name, "container": {}} for name in ("a", "b")]
+    return of(
+        "argoproj.io/v1alpha1",
+        "Workflow",
+        {"entrypoint": "main", "templates": [{"name": "main", **main}, *steps], **spec},
+    )
+
+
+def step(name: str, template: str = "a", **more: Any) -> dict[str, Any]:
+    return {"name": name, "template": template, **more}
+
+
+A_LOOP = step("1", withItems=[1, 2, 3])
+WORKFLOWS: dict[str, tuple[dict[str, Any], list[int | None], bool | None]] = {
+    "steps beside each other": (a_workflow({"steps": [[step("1"), step("2", "b")]]}), [1, 1], True),
+    "steps one after the other": (a_workflow({"steps": [[step("1")], [step("2", "b")]]}), [1, 1], False),
+    "the same template twice": (a_workflow({"steps": [[step("1"), step("2")], [step("3", "b")]]}), [2, 1], False),
+    "one after the other": (a_workflow({"steps": [[step("1")], [step("2")]]}), [1, None], None),
+    "a loop": (a_workflow({"steps": [[A_LOOP, step("2", "b")]]}), [3, 1], True),
+    "a loop with a limit": (a_workflow({"parallelism": 2, "steps": [[A_LOOP]]}), [2, None], None),
+    "a loop one by one": (a_workflow({"parallelism": 1, "steps": [[A_LOOP, step("2", "b")]]}), [1, 1], False),
+    "a limit of the workflow": (a_workflow({"steps": [[A_LOOP, step("2", "b")]]}, parallelism=2), [2, 1], True),
+    "a workflow one by one": (a_workflow({"steps": [[A_LOOP, step("2", "b")]]}, parallelism=1), [1, 1], False),
+    "items of the run": (a_workflow({"steps": [[step("1", withParam="{{x}}"), step("2", "b")]]}), [None, 1], True),
+    "a sequence": (a_workflow({"steps": [[step("1", withSequence={"count": "4"})]]}), [4, None], None),
+    "a sequence of the run": (a_workflow({"steps": [[step("1", withSequence={"end": "{{n}}"})]]}), [None, None], None),
+    "tasks": (
+        a_workflow(
+            {"dag": {"tasks": [step("1"), step("2", dependencies=["1"]), step("3", "b", depends="2 || 1.Failed")]}}
+        ),
+        [1, 1],
+        False,
+    ),
+    "tasks beside each other": (
+        a_workflow({"dag": {"tasks": [step("1"), step("2", depends="1"), step("3", "b", depends="1")]}}),
+        [1, 1],
+        True,
+    ),
+    "of four tasks": (
+        a_workflow(
+            {"dag": {"tasks": [step("1"), step("2", depends="1"), step("3", depends="1"), step("4", depends="2 && 3")]}}
+        ),
+        [2, None],
+        None,
+    ),
+    "branches": (a_workflow({"steps": [[step("1", when="x"), step("2", "b", when="!x")]]}), [1, 1], None),
+    "an exit handler": (a_workflow({"steps": [[step("1")]]}, onExit="b"), [1, 1], False),
+    "a hook": (a_workflow({"steps": [[step("1", hooks={"exit": {"template": "b"}})]]}), [1, None], None),
+    "a workflow that calls itself": (a_workflow({"steps": [[step("1"), step("2", "main")]]}), [None, None], None),
+    "no entrypoint": (a_workflow({"steps": [[step("1")]]}, entrypoint="{{x}}"), [None, None], None),
+    "iterations of two steps": (
+        a_workflow(
+            {"steps": [[step("all", "each", withItems=[1, 2])]]},
+            templates=[
+                {"name": "main", "steps": [[step("all", "each", withItems=[1, 2])]]},
+                {"name": "a", "container": {}},
+                {"name": "b", "container": {}},
+                {"name": "each", "steps": [[step("1")], [step("2", "b")], [step("3")]]},
+            ],
+        ),
+        [2, 2],
+        True,
+    ),
+    "a daemon": (
+        a_workflow(
+            {},
+            templates=[
+                {"name": "main", "steps": [[step("1")], [step("2", "b")]]},
+                {"name": "a", "daemon": True, "container": {}},
+                {"name": "b", "container": {}},
+            ],
+        ),
+        [1, 1],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_steps_are_there_at_one_time_unless_they_follow_each_other(name: str) -> None:
+    data, counts, together = WORKFLOWS[name]
+    one, other = pod_groups(data)
+    assert [one.at_once, other.at_once] == counts
+    assert run_together(one, other) is together
+    assert run_together(other, one) is together
+
+
+def test_replicated_jobs_that_wait_for_the_completion_of_others_are_not_there_with_them() -> None:
+    after = {"dependsOn": [{"name": "l", "status": "Complete"}]}
+    jobs: list[dict[str, Any]] = [
+        {"name": "l", "template": a_job()},
+        {"name": "w", "template": a_job(), **after},
+        {"name": "x", "template": a_job()},
+    ]
+    first, second, third = pod_groups(of("jobset.x-k8s.io/v1alpha2", "JobSet", a_set(*jobs)))
+    assert run_together(first, second) is False
+    assert run_together(second, third) is True
+
+
+def test_tasks_of_a_pipeline_run_are_there_at_one_time_unless_they_follow_each_other() -> None:
+    matrix = {"params": [{"name": name, "value": ["1", "2"]} for name in ("x", "y")]}
+    tasks = [
+        {"name": "a"},
+        {"name": "b", "runAfter": ["a"], "matrix": matrix},
+        {"name": "c", "params": [{"name": "x", "value": "$(tasks.b.results.y)"}]},
+    ]
+    own: list[Any] = [{"pipelineTaskName": name, "podTemplate": {"nodeSelector": {}}} for name in ("b", "c")]
+    spec = {"taskRunTemplate": {"podTemplate": {"x": 1}}, "taskRunSpecs": own, "pipelineSpec": {"tasks": tasks}}
+    first, second, third = pod_groups(of("tekton.dev/v1", "PipelineRun", spec))
+    assert [one.at_once for one in (first, second, third)] == [1, 4, 1]
+    assert {run_together(a, b) for a, b in ((first, second), (second, third), (first, third))} == {False}
+
+
+def a_pipeline(**tasks: Any) -> Any:
+    """A compiled pipeline with a task of each name; its components are ``work``, ``more`` and a DAG around ``work``."""
+    leaves = {name: {"executorLabel": f"exec-{name}"} for name in ("work", "more")}
+    inside = {
+        "root": {"dag": {"tasks": tasks}},
+        "components": {**leaves, "loop": {"dag": {"tasks": {"in": a_task("work")}}}},
+    }
+    executors = {f"exec-{name}": {"container": {"image": "i"}} for name in leaves}
+    mount = {"mountPath": "/data", "pvcNameParameter": {"runtimeValue": {"constant": "data"}}}
+    settings = {"exec-work": {"pvcMount": [mount, {"mountPath": "/x", "taskOutputParameter": {}}]}}
+    platforms = {"kubernetes": {"deploymentSpec": {"executors": settings}}}
+    return [{**inside, "deploymentSpec": {"executors": executors}}, {"platforms": platforms}]
+
+
+def a_task(component: str, *after: str, items: Any = None, limit: int = 0) -> dict[str, Any]:
+    task: dict[str, Any] = {"componentRef": {"name": component}, "dependentTasks": list(after)}
+    if items is not None:
+        task |= {"parameterIterator": {"items": items}, "iteratorPolicy": {"parallelismLimit": limit}}
+    return task
+
+
+ITEMS = {"raw": "[1, 2, 3]"}
+PIPELINES: list[tuple[Any, list[int | None], bool | None]] = [
+    (a_pipeline(a=a_task("work"), b=a_task("more")), [1, 1], True),
+    (a_pipeline(a=a_task("work"), b=a_task("more", "a")), [1, 1], False),
+    (a_pipeline(a=a_task("loop", items=ITEMS), b=a_task("more")), [3, 1], True),
+    (a_pipeline(a=a_task("loop", items=ITEMS, limit=2), b=a_task("more", "a")), [2, 1], False),
+    (a_pipeline(a=a_task("loop", items={"inputParameter": "x"}), b=a_task("more")), [None, 1], True),
+    (a_pipeline(a=a_task("work"), b=a_task("work", "a"), c=a_task("work", "a")), [2, None], None),
+    (a_pipeline(a=a_task("work"), b=a_task("nowhere")), [1, None], None),
+]
+
+
+@pytest.mark.parametrize(("pair", "counts", "together"), PIPELINES)
+def test_executors_of_a_pipeline_are_there_at_one_time_unless_their_tasks_follow_each_other(
+    pair: Any, counts: list[int | None], together: bool | None
+) -> None:
+    one, other = pipeline_groups(pair)
+    assert [one.at_once, other.at_once] == counts
+    assert run_together(one, other) is together
+    assert [(claim.name, claim.mounts) for claim in pod_claims(pair, one)] == [("data", (Mount("/data"),))]
+
+
+@pytest.mark.parametrize("odd", [None, "x", 1, [], [None], [{}, {}], [{"root": 1}], [a_pipeline()[0], "x"]], ids=repr)
+def test_a_pipeline_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> None:
+    assert {(one.at_once, *pod_claims(odd, one)) for one in pipeline_groups(odd)} <= {(None,)}
+
+
+@pytest.mark.parametrize("holder", sorted(HOLDERS.keys() - {"a ConfigMap"}))
+def test_the_check_of_pools_sees_the_pods_of_an_object_inside_another(holder: str) -> None:
+    [work] = [one for data in plain_yaml.load_all(HOLDERS[holder]) for one in pod_works(data, FILE)]
+    assert isinstance(work, PodWork)
+    assert work.constraints.selector == {"kubernetes.azure.com/scalesetpriority": "spot"}

@@ -22,7 +22,6 @@ ALLOWED = {
     "linter/rules/placement.py": "rules about one API alone",
     "linter/rules/retries.py": "rules about one API alone",
     "linter/rules/stateful.py": "a PodDefault is no workload",
-    "linter/rules/storage.py": "rules about one API alone",
     "placing/context.py": "a LocalQueue is no workload",
 }
 """Files that name groups, each with its reason."""

@@ -17,6 +17,7 @@ from spotwright.cli.options import config_option, replace_files
 from spotwright.config import find
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
+from spotwright.kinds.unknown import read_pod_path
 from spotwright.linter.formats import LintReport, lint_json, report_lines, sarif
 from spotwright.linter.linting import RULES, fixed_text, lint_text, refuse_unknown, relinted
 from spotwright.linter.rule import Severity
@@ -74,8 +75,23 @@ _FORMATS = ("text", "json", "sarif")
     "--fix", is_flag=True, help="Mend what can be mended safely, in the files; unplace takes it back in YAML."
 )
 @click.option("-R", "--recursive", is_flag=True, help="Take all manifests and Python files of each folder.")
+@click.option(
+    "--pod-path",
+    "pod_paths",
+    multiple=True,
+    metavar="PATH",
+    help="Also check the pod specs at this path, as place has it.",
+)
 @click.option("--rules", "list_rules", is_flag=True, help="List the rules instead.")
-def lint(files: tuple[Path, ...], config: Path | None, form: str, fix: bool, recursive: bool, list_rules: bool) -> int:
+def lint(
+    files: tuple[Path, ...],
+    config: Path | None,
+    form: str,
+    fix: bool,
+    recursive: bool,
+    pod_paths: tuple[str, ...],
+    list_rules: bool,
+) -> int:
     """Find in each FILE what is unsafe on spot: manifests, compiled pipelines, pipelines in Python; - is standard input.
 
     Exit code 1 if a finding is an error, 2 if a file cannot be read. Nothing is run, and no cluster is asked.
@@ -88,7 +104,7 @@ def lint(files: tuple[Path, ...], config: Path | None, form: str, fix: bool, rec
         raise click.UsageError("Missing argument 'FILE...'.")
     if fix and STANDARD_INPUT in files:
         raise InputError("--fix: standard input cannot be written in place")
-    report = _report(files, _settings(files, config), fix=fix, recursive=recursive)
+    report = _report(files, _settings(files, config, pod_paths), fix=fix, recursive=recursive)
     _print(report, form)
     if report.unread:
         return WRONG
@@ -130,10 +146,10 @@ def _echo(lines: Iterable[str]) -> None:
     say("\n".join(lines))
 
 
-def _settings(files: Sequence[Path], config: Path | None) -> Settings:
+def _settings(files: Sequence[Path], config: Path | None, pod_paths: Sequence[str]) -> Settings:
     first = next((path for path in files if path != STANDARD_INPUT), Path.cwd() / "-")
     configuration = find(first, config)
     if configuration.found_above:
         say(f"note: {configuration.found_above}", err=True)
     refuse_unknown(configuration)
-    return settings_of(configuration)
+    return settings_of(configuration, tuple(map(read_pod_path, pod_paths)))

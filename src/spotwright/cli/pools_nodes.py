@@ -17,6 +17,7 @@ from spotwright.cli.options import config_option, json_option
 from spotwright.config import find, require_pools
 from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
+from spotwright.kube.admission import ADMITTING
 from spotwright.placing.documents import parse
 from spotwright.pools.checks import check
 from spotwright.pools.ground import (
@@ -127,11 +128,19 @@ def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
     """
     works: list[PodWork | Finding] = []
     errors: dict[Path, str] = {}
-    for path in files:
+    read: dict[Path, tuple[list[Any], bool]] = {}
+    for path in files:  # all, before the pods: any file may say what the cluster adds to them
         try:
-            works += _works_of(path, objects)
+            read[path] = _objects_in(path, objects)
         except InputError as error:
             errors[path] = str(error)
+    for path, (found, has_settings) in read.items():
+        pods = [pod for one in found for pod in pod_works(one, str(path), objects.of_kind)]
+        works += pods
+        if not pods and not has_settings:
+            errors[path] = (
+                f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile pipelines first"
+            )
     if errors and len(errors) == len(set(files)):
         raise InputError("\n".join(errors.values()))
     return [*works, *(_unread(path, text) for path, text in errors.items())]
@@ -145,23 +154,19 @@ def _unread(path: Path, text: str) -> Finding:
     return Finding("manifest-not-readable", Severity.ERROR, where, said, "correct the manifest, or leave it out")
 
 
-def _works_of(path: Path, objects: Objects) -> list[PodWork | Finding]:
-    """The pods of one manifest. Raises :class:`InputError` for a file in which there is nothing to compare."""
-    works: list[PodWork | Finding] = []
+def _objects_in(path: Path, objects: Objects) -> tuple[list[Any], bool]:
+    """The objects of one manifest, and whether settings are among them, which join the others. Raises :class:`InputError`."""
+    every: list[Any] = []
     has_settings = False
     for document in parse(read_input(path), str(path)):
         found = objects_of(document.get(()), str(path))
         if not found:
             objects.is_empty = has_settings = True
-        for one in found:
-            pods = list(pod_works(one, str(path)))
-            works += pods
-            has_settings |= not pods and isinstance(one, dict) and add_object(one, objects, str(path))
-    if not works and not has_settings:
-        raise InputError(
-            f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile pipelines first"
-        )
-    return works
+        every += found
+    for one in every:
+        if isinstance(one, dict):
+            has_settings |= add_object(one, objects, str(path)) or one.get("kind") in ADMITTING
+    return every, has_settings
 
 
 def _print_findings(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_asked: bool) -> None:

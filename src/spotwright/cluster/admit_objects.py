@@ -19,7 +19,7 @@ from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
 from spotwright.kinds.kind import Kind, Reads, Retry, kind_in, kind_of
-from spotwright.kinds.situation import pod_groups
+from spotwright.kinds.situation import pod_places
 from spotwright.kube.object_fields import Owner, controller_of, mapping
 from spotwright.manifests.objects import PlacedObject, place_object
 from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
@@ -133,8 +133,7 @@ def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
     """The templates of an object's pods, also those without metadata; ``None`` if its kind has none of its own."""
-    groups = [group for group in pod_groups(data) if group.path and group.place.is_template]
-    return [mapping(value_at(data, group.path)) for group in groups] or None
+    return [mapping(value_at(data, path)) for place, path in pod_places(data) if path and place.is_template] or None
 
 
 def policy_of_templates(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -154,9 +153,9 @@ def has_placed_templates(data: Mapping[str, Any]) -> bool:
     if templates:
         return all(POLICY_ANNOTATION in _metadata(template, "annotations") for template in templates)
     holders = [  # of a step, and of Spark's executors: what they inherit says nothing of them
-        value_at(data, group.path)
-        for group in pod_groups(data)
-        if group.place.form == "H" and (isinstance(group.path[-1], int) or group.path[-1] == "executor")
+        value_at(data, path)
+        for place, path in pod_places(data)
+        if place.form == "H" and (isinstance(path[-1], int) or path[-1] == "executor")
     ]
     metadata = (mapping(field) for one in holders for field in (mapping(one), mapping(one).get("metadata")))
     return any(POLICY_ANNOTATION in mapping(one.get("annotations")) for one in metadata)
@@ -164,9 +163,9 @@ def has_placed_templates(data: Mapping[str, Any]) -> bool:
 
 def _pod_templates(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The pod templates of an object."""
-    for group in pod_groups(data):
-        if group.path and group.place.form == "T":
-            yield mapping(value_at(data, group.path))
+    for place, path in pod_places(data):
+        if path and place.form == "T":
+            yield mapping(value_at(data, path))
 
 
 def _metadata(data: Mapping[str, Any], field: str) -> Mapping[str, Any]:

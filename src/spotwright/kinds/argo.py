@@ -10,6 +10,7 @@ its own ``spec``.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any
 
 from spotwright.kinds import katib
 from spotwright.kinds.argo_steps import (
+    TEMPLATES,
     WORKFLOW,
     Retries,
     Template,
@@ -27,15 +29,38 @@ from spotwright.kinds.argo_steps import (
     code_paths,
     effective,
     from_attempt,
+    has_pods,
+    hooked,
     own_retries,
     read_patch,
+    sends_object,
     strategy_at,
     templates,
     walk_calls,
     write_deadline,
     write_retries,
 )
-from spotwright.kinds.kind import Kind, PlaceObject, Reads, Retry, RetryFields, Words, pods_at
+from spotwright.kinds.kind import (
+    Call,
+    Claim,
+    Kind,
+    Order,
+    PlaceObject,
+    Reads,
+    Retry,
+    RetryFields,
+    Run,
+    Sharing,
+    Words,
+    calls_after,
+    claims_in,
+    claims_made,
+    matching,
+    mounts_in,
+    pods_at,
+    product,
+)
+from spotwright.kube.admission import Others
 from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -56,6 +81,7 @@ from spotwright.placing.merging import place_merged, strategic, write
 from spotwright.placing.patch import Editor, value_at
 from spotwright.placing.pod_spec import POD_FIELDS, check, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, queue_of
+from spotwright.placing.retries import whole_number
 
 __all__ = ["KINDS", "place_by_reference"]
 
@@ -285,7 +311,6 @@ _TEMPLATE_FIELDS = frozenset(
     {"affinity", "initContainers", "nodeSelector", "priorityClassName", "schedulerName", "serviceAccountName"}
     | {"tolerations", "volumes"}
 )
-_MAKES = ("create", "apply", "replace")  # actions of a resource template that send a whole object
 _LOST_TEMPLATE = "Error, 'failed to get a template' (argo-workflows#15051, seen on Argo 3.7.3)"
 _KEEPS_INLINE: Mapping[tuple[int, int], int] = {(3, 7): 14, (4, 0): 5}
 """The first patch level of each version that keeps an inline template with retries."""
@@ -514,7 +539,7 @@ def _from_attempt(ctx: PlaceContext, placed: Placed, affinity: Any) -> dict[str,
 def _place_manifest(ctx: PlaceContext, template: Template) -> None:
     """Place the object of a resource template, by its own kind."""
     path = (*template.path, "resource")
-    if ctx.editor.get((*path, "action")) in _MAKES and isinstance(ctx.editor.get((*path, "manifest")), str):
+    if sends_object(ctx.editor.get(path)):
         katib.place(ctx, (*path, "manifest"), f"{ctx.name}/{template.name}".lower())
 
 
@@ -569,6 +594,147 @@ def _retry_fields(top: str) -> RetryFields:
 _STEPS = (_ARGO, _ARGO_OWN, _ARGO_INLINE)
 
 
+def _is_of_others(spec: Any) -> bool:
+    """Whether a workflow takes its templates from another object, so that its own fields hold for their pods."""
+    return isinstance(spec, dict) and spec.get("workflowTemplateRef") is not None
+
+
+def _has_none(_defaults: Any) -> bool:
+    """The defaults of templates have no pods."""
+    return False
+
+
+def _claims(data: Mapping[str, Any], path: Path, *, spec: tuple[str, ...]) -> Iterator[Claim]:
+    """The claims of a workflow and of its defaults that a template mounts; a workflow makes those of its templates of claims.
+
+    Source: argo-workflows, ``workflow/controller/workflowpod.go``, ``addVolumeReferences``.
+    """
+    template = value_at(data, path)
+    own = {one.volume for one in claims_in(template, ("volumes",))}
+    mounted = {str(mount.get("name")) for mount in mounts_in(template)} - own
+    for level in ((*spec, "templateDefaults"), spec) if path != spec else ():
+        yield from (one for one in claims_in(data, (*level, "volumes")) if one.volume in mounted)
+    made = claims_made(data, (*spec, "volumeClaimTemplates"), Sharing.OBJECT)
+    yield from (one for one in made if one.volume in mounted)
+
+
+_MOST_RUNS = 256  # of the templates of a workflow; of more nothing is told
+
+
+class _Calls:
+    """The runs of each template of a workflow, found from its entrypoint and its exit handler.
+
+    A task begins when all tasks that it names have ended, whatever its condition. Source: argo-workflows,
+    ``workflow/controller/dag.go``, ``evaluateDependsLogic``; ``steps.go``, ``executeSteps``.
+    """
+
+    def __init__(self, data: Mapping[str, Any], spec: Path) -> None:
+        self._data, self._spec = data, spec
+        self._named = {
+            str(value_at(data, (*at, "name"))): at for at in matching(value_at(data, spec), ("templates", "*"), spec)
+        }
+        self.runs: dict[Path, list[Run]] = {}
+        self.is_known = True
+        first = calls_after(spec, {"entrypoint": (), "onExit": ("entrypoint",)})
+        for field, call in first.items():
+            self._visit(self._named.get(str(value_at(data, (*spec, field)))), (call,), 1)
+        for name in hooked(value_at(data, (*spec, "hooks"))):
+            self._visit(self._named.get(name), (Call((*spec, "hooks"), name),), None)
+
+    def _visit(self, at: Path | None, calls: tuple[Call, ...], times: int | None, above: tuple[Path, ...] = ()) -> None:
+        if at is None or not self.is_known:
+            return
+        self.is_known = at not in above and sum(map(len, self.runs.values())) < _MOST_RUNS
+        template = value_at(self._data, at)
+        if has_pods(template):
+            is_held = value_at(template, ("synchronization",)) is not None  # others may hold what it waits for
+            self.runs.setdefault(at, []).append(Run(calls, None if is_held else times))
+            return
+        parallel = value_at(template, ("parallelism",))
+        for call, path in self._calls(at, is_serial=parallel == 1):
+            step = value_at(self._data, path)
+            count = _times(step)
+            if count is not None and parallel is not None:
+                limit = whole_number(parallel)
+                count = None if limit is None else min(count, limit)
+            inner = (*path, "inline") if step.get("inline") is not None else self._named.get(str(step.get("template")))
+            self._visit(inner, (*calls, call._replace(times=count)), product(times, count), (*above, at))
+            for name in {str(step.get("onExit")), *hooked(step.get("hooks"))}:
+                hook = Call((*path, "hooks"), name)
+                self._visit(self._named.get(name), (*calls, hook), None, (*above, at))
+
+    def _calls(self, at: Path, *, is_serial: bool) -> list[tuple[Call, Path]]:
+        """The steps or tasks of a template, each with its path."""
+        paths: dict[str, Path] = {}
+        after: dict[str, list[str]] = {}
+        ended: list[str] = []
+        for group in matching(value_at(self._data, at), ("steps", "*"), at):
+            every = matching(value_at(self._data, group), ("*",), group)
+            now = {str(value_at(self._data, (*path, "name"), path)): path for path in every}
+            paths |= now
+            after |= dict.fromkeys(now, ended)
+            ended = [*ended, *now]
+        for path in matching(value_at(self._data, at), ("dag", "tasks", "*"), at):
+            task = value_at(self._data, path)
+            if isinstance(task, dict):
+                paths[str(task.get("name"))] = path
+                after[str(task.get("name"))] = _needed(task)
+        paths = {name: path for name, path in paths.items() if isinstance(value_at(self._data, path), dict)}
+        if is_serial:
+            after = {name: [*paths] for name in paths}
+        steps = {name: value_at(self._data, path) for name, path in paths.items()}
+        daemons = [name for name, step in steps.items() if self._stays(step)]
+        conditional = [name for name, step in steps.items() if step.get("when") is not None]
+        calls = calls_after(at, {name: after[name] for name in paths}, daemons, conditional)
+        return [(calls[name], path) for name, path in paths.items()]
+
+    def _stays(self, step: Mapping[str, Any]) -> bool:
+        """Whether a step goes on as a daemon while later ones run."""
+        called = self._named.get(str(step.get("template")))
+        template = step.get("inline") if called is None else value_at(self._data, called)
+        return value_at(template, ("daemon",)) is True
+
+
+_OPERAND = re.compile(r"[\w-]+(?:\.\w+)?")
+
+
+def _needed(task: Mapping[str, Any]) -> list[str]:
+    """The tasks that have ended before a task begins."""
+    given = task.get("dependencies")
+    names = [str(name) for name in given] if isinstance(given, list) else []
+    return [*names, *(one.partition(".")[0] for one in _OPERAND.findall(str(task.get("depends") or "")))]
+
+
+def _times(step: Any) -> int | None:
+    """How often a step runs at one time; ``None`` where only the run tells its items."""
+    items, sequence = value_at(step, ("withItems",)), value_at(step, ("withSequence",))
+    if value_at(step, ("withParam",)) is not None:
+        return None
+    if items is not None:
+        return len(items) if isinstance(items, list) else None
+    if sequence is None:
+        return 1
+    count, start, end = (str(value_at(sequence, (name,), "")) for name in ("count", "start", "end"))
+    if count:
+        return int(count) if count.isdecimal() else None
+    return abs(int(end) - int(start or "0")) + 1 if end.isdecimal() and (start or "0").isdecimal() else None
+
+
+def _order(data: Mapping[str, Any], *, spec: tuple[str, ...]) -> Order:
+    """The runs of the templates of a workflow; not known where it calls itself or leaves the limit to the run."""
+    given = value_at(data, (*spec, "parallelism"))
+    limit, calls = whole_number(given), _Calls(data, spec)
+    return Order(calls.runs if calls.is_known and (given is None or limit is not None) else {}, limit)
+
+
+def _manifests(data: Mapping[str, Any], _others: Others, *, spec: tuple[str, ...]) -> Iterator[Path]:
+    """The manifests that a workflow sends to the API server as whole objects."""
+    for path in TEMPLATES:
+        for at in matching(data, (*spec, *path.split("."))):
+            if sends_object(value_at(data, (*at, "resource"))):
+                yield (*at, "resource", "manifest")
+
+
 def _kind(
     name: str, *, spec: str = "spec", place: PlaceObject = _place_workflow, is_run: bool = True, **more: Any
 ) -> Kind:
@@ -578,7 +744,14 @@ def _kind(
         name=name,
         version="v1alpha1",
         place=place,
-        places=(pods_at(spec, "H"), pods_at(f"{spec}.templateDefaults", "H"), pods_at(f"{spec}.templates.*", "H")),
+        places=(
+            pods_at(spec, "H", is_there=_is_of_others),
+            pods_at(f"{spec}.templateDefaults", "H", is_there=_has_none),
+            *(pods_at(f"{spec}.{path}", "H", is_there=has_pods) for path in TEMPLATES),
+        ),
+        holds=partial(_manifests, spec=tuple(spec.split("."))),
+        claims=partial(_claims, spec=tuple(spec.split("."))),
+        order=partial(_order, spec=tuple(spec.split("."))),
         mechanisms=(*_STEPS, _ARGO_TEMPLATES) if is_run else _STEPS,
         references=_references if is_run else None,
         top=tuple(spec.split(".")),

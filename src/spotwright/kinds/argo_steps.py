@@ -42,6 +42,7 @@ from spotwright.scheduling.budgets import MAX_MOVES
 
 __all__ = [
     "NEWEST",
+    "TEMPLATES",
     "WORKFLOW",
     "Retries",
     "Template",
@@ -52,8 +53,11 @@ __all__ = [
     "code_paths",
     "effective",
     "from_attempt",
+    "has_pods",
+    "hooked",
     "own_retries",
     "read_patch",
+    "sends_object",
     "strategy_at",
     "templates",
     "walk_calls",
@@ -113,10 +117,26 @@ _RUNS_ARGO = {
 NEWEST = (4, 0)
 """The newest version of Argo that is known."""
 
+_SENDS = ("create", "apply", "replace")  # actions of a resource template that send a whole object
 _PATCH_AT = 2
 
 Get: TypeAlias = Callable[[Path], Any]
 """The value at a path of a document; ``None`` where there is none."""
+
+
+TEMPLATES = ("templates.*", "templates.*.steps.*.*.inline", "templates.*.dag.tasks.*.inline")
+"""Where the templates of a workflow stand, below its ``spec``: those with a name, and those inside of a step or a task."""
+
+
+def has_pods(template: Any) -> bool:
+    """Whether a template has pods, of the user's code or of Argo's own, and does not only call others."""
+    return _kind_of(template) != ""
+
+
+def sends_object(resource: Any) -> bool:
+    """Whether the ``resource`` of a template sends its manifest, a text, to the API server as a whole object."""
+    is_given = isinstance(resource, dict) and isinstance(resource.get("manifest"), str)
+    return is_given and resource.get("action") in _SENDS
 
 
 @dataclass(slots=True)
@@ -209,7 +229,10 @@ def _templates(get: Get, spec: Path) -> Iterator[Template]:
 
 
 def _kind(get: Get, path: Path) -> str:
-    template = get(path)
+    return _kind_of(get(path))
+
+
+def _kind_of(template: Any) -> str:
     kinds = (*_RUNS_CODE, *_RUNS_ARGO)
     return next((kind for kind in kinds if isinstance(template, dict) and template.get(kind) is not None), "")
 
@@ -223,11 +246,11 @@ def _reason(get: Get, path: Path, kind: str) -> str:
 def _exit_handlers(get: Get, spec: Path) -> set[str]:
     """The names of the templates that exit handlers and lifecycle hooks run, and of all templates that those call."""
     callees: dict[str, set[str]] = {}
-    begin = {str(get((*spec, "onExit")))} | _hooked(get((*spec, "hooks")))
+    begin = {str(get((*spec, "onExit")))} | hooked(get((*spec, "hooks")))
     for call in walk_calls(get, spec):
         caller = str(get((*call.caller, "name")))
         callees.setdefault(caller, set()).add(str(call.step.get("template")))
-        begin |= {str(call.step.get("onExit"))} | _hooked(call.step.get("hooks"))
+        begin |= {str(call.step.get("onExit"))} | hooked(call.step.get("hooks"))
     reached: set[str] = set()
     while begin:
         name = begin.pop()
@@ -237,7 +260,8 @@ def _exit_handlers(get: Get, spec: Path) -> set[str]:
     return reached
 
 
-def _hooked(hooks: Any) -> set[str]:
+def hooked(hooks: Any) -> set[str]:
+    """The names of the templates that lifecycle hooks run."""
     values = hooks.values() if isinstance(hooks, dict) else ()
     return {str(hook.get("template")) for hook in values if isinstance(hook, dict)}
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, levels_of_pods, number_at, one_pod, pods_at
+from spotwright.kinds.kind import Kind, Reads, Retry, RetryFields, levels_of_pods, number_at, one_pod, pods_at, product
 from spotwright.kube.object_fields import mappings, text
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import POLICY_ANNOTATION, RETRIES_STAY, Group, Level, PlaceContext
@@ -681,6 +681,14 @@ def _retries(top: str) -> RetryFields:
     return RetryFields(f"{top}.backoffLimit", levels, {f"{top}.podFailurePolicy": POD_FAILURE_POLICY})
 
 
+def _pods_of_scaled_job(data: Mapping[str, Any], path: Path) -> int | None:
+    """The pods of a ScaledJob at one time: of all its Jobs, at most 100 by default.
+
+    Source: KEDA's documentation, "ScaledJob specification", ``maxReplicaCount``.
+    """
+    return product(number_at(data, ("spec", "maxReplicaCount"), 100), pods_of_job(data, path))
+
+
 def pods_of_job(data: Mapping[str, Any], path: Path) -> int | None:
     """The pods of a Job at one time: its ``parallelism``, and no more than its ``completions``."""
     job = path[:-1]
@@ -741,4 +749,13 @@ KINDS = (
         may_change=True,
         page_of_retries="job",
     ),
+    Kind(
+        group="keda.sh",
+        name="ScaledJob",
+        places=(pods_at("spec.jobTargetRef.template", job=1, at_once=_pods_of_scaled_job),),
+        retry=Retry.JOB,
+        retries=_retries("spec.jobTargetRef"),
+        top=("spec", "jobTargetRef"),
+    ),
+    Kind(group="", name="PodTemplate", places=(pods_at("template"),)),
 )

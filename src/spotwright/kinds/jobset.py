@@ -39,13 +39,18 @@ from spotwright.kinds.job import (
     write_replacement,
 )
 from spotwright.kinds.kind import (
+    Count,
     Kind,
+    Order,
     Reads,
     Retry,
     RetryFields,
+    Run,
     Words,
+    calls_after,
     leads_by_name,
     levels_of_pods,
+    matching,
     pods_at,
     product,
     replicas,
@@ -90,6 +95,7 @@ __all__ = [
     "has_agent",
     "is_matched",
     "note_rendezvous",
+    "order_of_set",
     "pods_of_set",
     "retries_of_set",
     "why_not_matched",
@@ -684,6 +690,26 @@ def pods_of_set(data: Mapping[str, Any], path: Path) -> int | None:
     return product(replicas(data, path[:-2]), pods_of_job(data, path))
 
 
+def order_of_set(data: Mapping[str, Any], top: str = "spec", count: Count = pods_of_set) -> Order:
+    """The replicated jobs of a set: one that depends on the completion of others begins when they have ended.
+
+    Source: jobset v0.12, ``api/jobset/v1alpha2/jobset_types.go``, ``DependsOn``.
+    """
+    where = (*top.split("."), "replicatedJobs")
+    jobs = {str(value_at(data, (*at, "name"))): at for at in matching(data, (*where, "*"))}
+    after = {
+        name: [
+            str(one.get("name"))
+            for one in mappings(value_at(data, (*at, "dependsOn")))
+            if one.get("status") == "Complete"
+        ]
+        for name, at in jobs.items()
+    }
+    calls = calls_after(where, after)
+    paths = {name: (*at, "template", "spec", "template") for name, at in jobs.items()}
+    return Order({path: [Run((calls[name],), count(data, path))] for name, path in paths.items()})
+
+
 def retries_of_set(top: str) -> RetryFields:
     """What the spec of a JobSet at this path retries.
 
@@ -721,6 +747,7 @@ KINDS = (
         version="v1alpha2",
         place=_place_jobset,
         places=(pods_at("spec.replicatedJobs.*.template.spec.template", job=1, at_once=pods_of_set),),
+        order=order_of_set,
         is_gang=True,
         retry=Retry.SET,
         retries=retries_of_set("spec"),

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import Kind, Reads, Retry, kind_of
+from spotwright.kinds.kind import Kind, Reads, Retry, holds_at, kind_of
+from spotwright.kube.admission import Others
 from spotwright.placing.context import Level, PlaceContext, RoleReport, name_of
 from spotwright.placing.documents import Document, Path, parse, show
 from spotwright.placing.patch import Edit, Editor, Splice, is_same, value_at
@@ -22,7 +23,16 @@ from spotwright.placing.pod_spec import METADATA, POD_FIELDS, check, refuse_misp
 from spotwright.placing.yaml_writer import apply, in_brief, splices
 from spotwright.yaml_composer import ScalarNode
 
-__all__ = ["KINDS", "LAST_ATTEMPT_COLLECTORS", "NO_SIGTERM", "Collector", "collector_of", "parse_marked", "place"]
+__all__ = [
+    "KINDS",
+    "LAST_ATTEMPT_COLLECTORS",
+    "NO_SIGTERM",
+    "Collector",
+    "collector_of",
+    "documents_in",
+    "parse_marked",
+    "place",
+]
 
 
 _PRIVATE = 0xE000  # a private use area of Unicode, which YAML takes for letters
@@ -60,12 +70,10 @@ def place(ctx: PlaceContext, path: Path, owner: str = "") -> None:
     ``owner`` is the policy path of an object without a name, by default that of the context. Raises :class:`ManifestError` if
     the text is no YAML, or an object in it cannot be placed.
     """
-    document = ctx.editor.document
-    text = document.get(path, None)
+    text = ctx.editor.document.get(path, None)
     if not isinstance(text, str):
         raise ctx.problem(path, "expected a text that is YAML")
-    file, above = _location(document, path)
-    editors = [Editor(inner) for inner in parse_marked(text, file, above)]
+    editors = [Editor(inner) for inner in documents_in(ctx.editor.document, path, text)]
     for editor in editors:
         _place_object(ctx, editor, owner)
     edited = [(editor, splices(editor.document, editor.final_edits())) for editor in editors]
@@ -74,6 +82,11 @@ def place(ctx: PlaceContext, path: Path, owner: str = "") -> None:
         return
     _check(text, edited)
     ctx.editor.embed(path, apply(text, changes), changes)
+
+
+def documents_in(document: Document, path: Path, text: str) -> list[Document]:
+    """The documents in the text at a path of a document. Raises :class:`ManifestError` if it is no YAML."""
+    return parse_marked(text, *_location(document, path))
 
 
 def _location(document: Document, path: Path) -> tuple[str, int]:
@@ -259,16 +272,27 @@ def _place_config_map(ctx: PlaceContext) -> None:
 
 def _users(ctx: PlaceContext) -> Iterator[tuple[Document, str]]:
     """The experiments that take a trial template from this ConfigMap, each with the key of the template."""
-    data, metadata = ctx.get("data"), ctx.get("metadata", default={})
-    for experiment in ctx.find_all("Experiment") if isinstance(data, dict) else ():
-        if str(metadata.get("name")) not in experiment.text:
-            continue  # a quick check: there may be a thousand of each
-        given = experiment.get((*_TEMPLATE, "configMap"), None)
-        if not isinstance(given, dict) or given.get("configMapName") != metadata.get("name"):
-            continue
-        key = str(given.get("templatePath"))
-        if metadata.get("namespace") in (None, given.get("configMapNamespace")) and key in data:
-            yield experiment, key
+    name = str(name_of(ctx.get("metadata", default={})))
+    for experiment in ctx.find_all("Experiment") if isinstance(ctx.get("data"), dict) else ():
+        if name in experiment.text:  # a quick check: there may be a thousand of each
+            key = _key_in(ctx.get(), experiment.get((*_TEMPLATE, "configMap"), None))
+            if key:
+                yield experiment, key
+
+
+def _key_in(config_map: Any, given: Any) -> str:
+    """The key of a ConfigMap that an experiment names as its trial template; empty if it names none of this ConfigMap."""
+    data, metadata = value_at(config_map, ("data",)), value_at(config_map, ("metadata",), {})
+    if not isinstance(given, dict) or not isinstance(data, dict) or given.get("configMapName") != metadata.get("name"):
+        return ""
+    key = str(given.get("templatePath"))
+    return key if metadata.get("namespace") in (None, given.get("configMapNamespace")) and key in data else ""
+
+
+def _held_by_config_map(data: Mapping[str, Any], others: Others) -> Iterator[Path]:
+    """The trial templates in a ConfigMap, each once."""
+    keys = [_key_in(data, value_at(one, (*_TEMPLATE, "configMap"))) for one in others("Experiment")]
+    yield from (("data", key) for key in dict.fromkeys(keys) if key)
 
 
 KINDS = (
@@ -278,6 +302,7 @@ KINDS = (
         version="v1beta1",
         takes_any_version=True,
         place=_place_experiment,
+        holds=holds_at("spec.trialTemplate.trialSpec"),
         retry=Retry.TRIAL,
         reads=Reads.RUNS,
         makes=("Trial",),
@@ -286,5 +311,5 @@ KINDS = (
     Kind(
         group="kubeflow.org", name="Suggestion", makes=("Deployment",)
     ),  # with the labels of its Experiment; it serves
-    Kind(group="", name="ConfigMap", place=_place_config_map),
+    Kind(group="", name="ConfigMap", place=_place_config_map, holds=_held_by_config_map),
 )

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
+from spotwright.kube.admission import Others
 from spotwright.kube.object_fields import mapping
 from spotwright.placing.context import PlaceContext
 from spotwright.placing.documents import Path
@@ -25,22 +26,36 @@ from spotwright.placing.pods import Duty
 from spotwright.placing.retries import whole_number
 
 __all__ = [
+    "Call",
+    "Claim",
+    "Count",
     "Kind",
+    "Mount",
+    "Order",
     "PlaceObject",
     "PodLevels",
     "PodPlace",
     "Reads",
     "Retry",
     "RetryFields",
+    "Run",
+    "Sharing",
     "Words",
     "all_kinds",
+    "calls_after",
+    "claims_in",
+    "claims_made",
+    "claims_of_each",
     "group_of",
+    "holds_at",
     "kind_in",
     "kind_of",
     "kinds_of_every_node",
     "leads_by_name",
     "levels_of_pods",
+    "matching",
     "may_be_run",
+    "mounts_in",
     "number_at",
     "one_pod",
     "placed_kind",
@@ -65,6 +80,79 @@ WhyNotEvicted: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], str]
 
 Count: TypeAlias = Callable[[Mapping[str, Any], Path], int | None]
 """The most pods at one time of the template at a path of an object; ``None`` where the object does not tell it."""
+
+
+Holds: TypeAlias = Callable[[Mapping[str, Any], Others], Iterator[Path]]
+"""The paths of the objects that an object holds, each a mapping or a text that is YAML; other objects may tell which."""
+
+
+class Sharing(StrEnum):
+    """Who has the volume of a claim."""
+
+    NAMED = "named"  # whoever names the claim, in other objects too
+    OBJECT = "object"  # all pods of the object for which it is made
+    POD = "pod"  # one pod: each gets a claim of its own
+
+
+class Mount(NamedTuple):
+    """A place in a container at which it has a volume, or the ``folder`` of it; an empty folder is the whole volume."""
+
+    path: str
+    folder: str = ""
+    is_read_only: bool = False
+
+
+class Claim(NamedTuple):
+    """A PersistentVolumeClaim that pods have as a volume, by its name, or by that of the template from which it is made.
+
+    ``path`` leads to where the object names it or has its template. ``spec`` is what it asks for; empty for one that is named,
+    which is another object. ``mounts`` are the places in the containers of the pods.
+    """
+
+    name: str
+    path: Path
+    sharing: Sharing = Sharing.NAMED
+    spec: Mapping[str, Any] = {}
+    volume: str = ""
+    mounts: tuple[Mount, ...] = ()
+
+
+class Call(NamedTuple):
+    """A step on the way to pods: a task of a DAG, a step, a replicated job. ``where`` is the list in which it has its ``name``.
+
+    ``after`` are the names in that list which have ended before it begins. ``is_conditional``: it may not run at all. ``times``
+    is how often it runs at one time; ``None``: the object does not tell it.
+    """
+
+    where: Path
+    name: str
+    after: frozenset[str] = frozenset()
+    is_conditional: bool = False
+    times: int | None = 1
+
+
+class Run(NamedTuple):
+    """One way by which an object comes to pods of a template: the calls, outermost first.
+
+    ``times`` is how many pods it makes at one time, in all iterations of loops; ``None``: the object does not tell it.
+    """
+
+    calls: tuple[Call, ...]
+    times: int | None
+
+
+class Order(NamedTuple):
+    """In what order an object makes its pods: the runs of each template by its path, none where that is not known.
+
+    ``limit`` is the most pods of the object at one time; ``None`` without a limit.
+    """
+
+    runs: Mapping[Path, Sequence[Run]]
+    limit: int | None = None
+
+
+Claims: TypeAlias = Callable[[Mapping[str, Any], Path], Iterator[Claim]]
+"""The claims that the pods of the template at a path have beside those in their pod spec."""
 
 
 class Retry(StrEnum):
@@ -106,10 +194,11 @@ ReadLevels: TypeAlias = Callable[[Mapping[str, Any], Path], PodLevels]
 
 
 class PodPlace(NamedTuple):
-    """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S or H.
+    """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S, H or K.
 
     ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``read`` merges the levels of a pod whose
-    fields stand elsewhere too. ``at_once`` counts the pods of the template that there are at one time.
+    fields stand elsewhere too. ``at_once`` counts the pods of the template that there are at one time. ``is_there``: whether the
+    holder has pods itself, as a template of Argo that calls others has not; by default it has.
     """
 
     steps: tuple[str, ...]
@@ -118,6 +207,7 @@ class PodPlace(NamedTuple):
     job: int = 0
     read: ReadLevels | None = None
     at_once: Count | None = None
+    is_there: Callable[[Any], bool] | None = None
 
     @property
     def is_template(self) -> bool:
@@ -178,15 +268,16 @@ class Kind(NamedTuple):
     that a cluster may serve instead. ``takes_any_version``: another version has the same fields, or ``place`` reports it.
     ``place`` places an object; ``None``: it passes through unchanged.
 
-    ``places`` are those of its pods. ``retry`` is who makes a lost one again, ``retries`` how people write that, ``mechanisms``
-    are its ways to go on after the end of an attempt. ``harm`` is what an interruption does, where it hurts people and not the
-    work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its pods serve, unless the label
-    ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``: it describes nodes and has no
-    pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it, an eviction counts as a failure.
-    ``pods_label`` is the label of its pods, and of no others, by whose value they are known, ``restart_label`` the one with the
-    number of the restart that all its pods share. ``suspended_by`` is the path of the field that suspends it: its pods are
-    deleted, and made again when it goes on.
-    ``makes_pods_later``: after some have failed, its controller waits before it makes the next.
+    ``places`` are those of its pods, ``holds`` those of objects of other kinds inside it. ``claims`` are those of the object,
+    ``order`` is that of its pods; without it all are there at one time. ``retry`` is who makes a lost one again, ``retries``
+    how people write that, ``mechanisms`` are its ways to go on after the end of an attempt. ``harm`` is what an interruption
+    does, where it hurts people and not the work alone. ``is_gang``: its pods run together or not at all. ``may_work``: its
+    pods serve, unless the label ``spotwright.dev/role: worker`` or a policy of its own says that they work. ``is_of_nodes``:
+    it describes nodes and has no pods. ``why_not_evicted`` is what an eviction costs, where it may cost nothing; without it,
+    an eviction counts as a failure. ``pods_label`` is the label of its pods, and of no others, by whose value they are known,
+    ``restart_label`` the one with the number of the restart that all its pods share. ``suspended_by`` is the path of the
+    field that suspends it: its pods are deleted, and made again when it goes on. ``makes_pods_later``: after some have failed,
+    its controller waits before it makes the next.
 
     ``leads`` tells by the name of a role whether all others need it. ``is_partial``: its pods are whole only together with
     another object. ``annotations`` is where a holder of pods has theirs.
@@ -215,6 +306,9 @@ class Kind(NamedTuple):
     is_cluster_wide: bool = False
     place: PlaceObject | None = None
     places: tuple[PodPlace, ...] = ()
+    holds: Holds | None = None
+    claims: Claims | None = None
+    order: Callable[[Mapping[str, Any]], Order] | None = None
     retry: Retry = Retry.OTHER
     retries: RetryFields = _NO_FIELDS
     mechanisms: tuple[Mechanism, ...] = ()
@@ -258,6 +352,11 @@ class Kind(NamedTuple):
         return f"{self.name.lower()}s"
 
     @property
+    def is_known(self) -> bool:
+        """Whether anything is known of what its objects have in them."""
+        return self.place is not None or self.places != () or self.holds is not None
+
+    @property
     def makes_trials(self) -> bool:
         """Whether it is Katib's Experiment."""
         return self.retry is Retry.TRIAL and self.makes != ()
@@ -275,9 +374,95 @@ def pods_at(
     job: int = 0,
     read: ReadLevels | None = None,
     at_once: Count | None = None,
+    is_there: Callable[[Any], bool] | None = None,
 ) -> PodPlace:
     """The place of pods at a path such as ``spec.template``."""
-    return PodPlace(tuple(path.split(".")) if path else (), form, duty, job, read, at_once)
+    return PodPlace(_steps(path), form, duty, job, read, at_once, is_there)
+
+
+def holds_at(*paths: str) -> Holds:
+    """What a kind holds whose inner objects stand at these paths, whatever other objects say."""
+
+    def holds(data: Mapping[str, Any], _others: Others) -> Iterator[Path]:
+        for path in paths:
+            yield from matching(data, _steps(path))
+
+    return holds
+
+
+def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Path]:
+    """The paths of the values that a pattern leads to: ``*`` is every item of a list or every key of a mapping."""
+    if not pattern:
+        yield path
+        return
+    step, rest = pattern[0], pattern[1:]
+    if step != "*":
+        if isinstance(value, dict) and value.get(step) is not None:
+            yield from matching(value[step], rest, (*path, step))
+    elif isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from matching(child, rest, (*path, key))
+
+
+def calls_after(
+    where: Path, after: Mapping[str, Iterable[str]], stay: Iterable[str] = (), conditional: Iterable[str] = ()
+) -> dict[str, Call]:
+    """The calls of a list by their names, each behind all before it. ``stay`` are those that do not end by themselves."""
+    calls = {}
+    for name in after:
+        before: set[str] = set()
+        waiting = list(after[name])
+        while waiting:
+            one = waiting.pop()
+            if one in after and one not in before:
+                before.add(one)
+                waiting += after[one]
+        calls[name] = Call(where, name, frozenset(before - set(stay) - {name}), name in set(conditional))
+    return calls
+
+
+def claims_in(data: Any, path: Path) -> Iterator[Claim]:
+    """The claims in a list of volumes, as pods have it, at a path of an object."""
+    for index, volume in _mappings(data, path):
+        name = value_at(volume, ("persistentVolumeClaim", "claimName"))
+        own = value_at(volume, ("ephemeral", "volumeClaimTemplate", "spec"))
+        label = str(volume.get("name"))
+        if isinstance(name, str):
+            yield Claim(name, (*path, index, "persistentVolumeClaim"), volume=label)
+        elif isinstance(own, dict):
+            yield Claim(label, (*path, index, "ephemeral"), Sharing.POD, own, label)
+
+
+def claims_made(data: Any, path: Path, sharing: Sharing) -> Iterator[Claim]:
+    """The claims in a list of templates of claims (``volumeClaimTemplates``) at a path of an object."""
+    for index, template in _mappings(data, path):
+        name, spec = str(value_at(template, ("metadata", "name"))), template.get("spec")
+        yield Claim(name, (*path, index), sharing, spec if isinstance(spec, dict) else {}, name)
+
+
+def mounts_in(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The mounts of volumes in containers, anywhere in a pod spec or what holds its fields."""
+    if isinstance(value, dict):
+        mounts = value.get("volumeMounts")
+        yield from (one for one in (mounts if isinstance(mounts, list) else ()) if isinstance(one, dict))
+        value = list(value.values())
+    for one in value if isinstance(value, list) else ():
+        if isinstance(one, dict | list):
+            yield from mounts_in(one)
+
+
+def claims_of_each(path: str) -> Claims:
+    """What each pod of a kind gets that has templates of claims at this path."""
+
+    def claims(data: Mapping[str, Any], _pods: Path) -> Iterator[Claim]:
+        yield from claims_made(data, _steps(path), Sharing.POD)
+
+    return claims
+
+
+def _mappings(data: Any, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    items = value_at(data, path)
+    return ((index, one) for index, one in enumerate(items if isinstance(items, list) else ()) if isinstance(one, dict))
 
 
 def one_pod(_data: Mapping[str, Any], _path: Path) -> int:
@@ -303,6 +488,10 @@ def product(*counts: int | None) -> int | None:
 def levels_of_pods(template: str) -> dict[str, tuple[str, ...]]:
     """The levels of a pod template, which have no retries."""
     return dict.fromkeys((template, f"{template}.spec", f"{template}.spec.containers.*"), ())
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split(".")) if path else ()
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any
 
 from spotwright.clouds import node_labels
 from spotwright.errors import InputError
-from spotwright.kinds.kind import Kind
+from spotwright.kinds.kind import Kind, holds_at
 from spotwright.model.pools import Pool
 from spotwright.placing.context import Group, Level, PlaceContext, name_of
 from spotwright.placing.kueue_flavors import FLAVOR_SPEC, flavor_labels, flavor_order, flavor_taints
@@ -89,7 +89,14 @@ def _warn_of_tolerations(ctx: PlaceContext, pool: Pool) -> None:
             ctx.add_finding(Level.WARNING, ctx.at("spec", "tolerations", index), text)
 
 
-KINDS = (Kind(group="kueue.x-k8s.io", name="ResourceFlavor", place=_place_flavor, is_of_nodes=True),)
+KINDS = (
+    Kind(group="kueue.x-k8s.io", name="ResourceFlavor", place=_place_flavor, is_of_nodes=True),
+    Kind(
+        group="workload.codeflare.dev",
+        name="AppWrapper",
+        holds=holds_at("spec.components.*.template", "spec.resources.GenericItems.*.generictemplate"),
+    ),
+)
 
 
 _MOST_FLAVORS = 64

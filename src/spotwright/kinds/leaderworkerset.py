@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spotwright.kinds.kind import Kind, Retry, RetryFields, Words, number_at, pods_at, product
+from spotwright.kinds.kind import Kind, Retry, RetryFields, Words, claims_of_each, number_at, pods_at, product
 from spotwright.kinds.services import SERVES, duty_of, is_left
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import Path
@@ -119,6 +119,7 @@ KINDS = (
             pods_at("spec.leaderWorkerTemplate.leaderTemplate", duty=Duty.COORDINATOR, at_once=_groups),
             pods_at("spec.leaderWorkerTemplate.workerTemplate", duty=Duty.SERVING, at_once=_workers),
         ),
+        claims=claims_of_each("spec.leaderWorkerTemplate.volumeClaimTemplates"),
         is_gang=True,
         retry=Retry.SET,
         retries=RetryFields(values=(Words("spec.leaderWorkerTemplate.restartPolicy", tuple(_AFTER)),)),

@@ -12,7 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spotwright.kinds.kind import Count, Kind, kind_of, one_pod, pods_at, replicas
+from spotwright.kinds.kind import (
+    Count,
+    Kind,
+    Sharing,
+    claims_in,
+    claims_of_each,
+    kind_of,
+    one_pod,
+    pods_at,
+    replicas,
+)
 from spotwright.kinds.unknown import find_pod_specs
 from spotwright.model.policy import Spot
 from spotwright.placing.context import Group, Level, PlaceContext, name_of
@@ -60,8 +70,8 @@ def leave_unchanged(ctx: PlaceContext, way_out: str = "") -> None:
 
 def has_claim(ctx: PlaceContext) -> bool:
     """Whether a Deployment has a volume claim, as those of MinIO and MySQL in Kubeflow do."""
-    volumes = ctx.get("spec", "template", "spec", "volumes") or ()
-    return any(isinstance(volume, dict) and volume.get("persistentVolumeClaim") for volume in volumes)
+    claims = claims_in(ctx.get(), ("spec", "template", "spec", "volumes"))
+    return any(one.sharing is Sharing.NAMED for one in claims)
 
 
 def _is_named(ctx: PlaceContext) -> bool:
@@ -264,7 +274,7 @@ KINDS = (
     ),
     _kept(
         "apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services", at_once=replicas
-    )._replace(leaves_pods=True),
+    )._replace(leaves_pods=True, claims=claims_of_each("spec.volumeClaimTemplates")),
     _kept("kubeflow.org", "Notebook", *_INTERACTIVE, _TEMPLATE, is_placed=True, at_once=one_pod),
     _kept("kubeflow.org", "PVCViewer", *_INTERACTIVE, "spec.podSpec", form="S", is_placed=True, at_once=one_pod),
     _kept("machinelearning.seldon.io", "SeldonDeployment", *_SERVING, "spec.predictors.*.componentSpecs.*"),

@@ -1,54 +1,298 @@
 """What pods an object makes: where their templates stand, how many of each there are at once, and whether they need each other.
 
-Lint and the reviews of objects ask it, so that what holds of a shared claim or of a gang holds for every kind. The facts stand in
-the records of kinds. What an object does not tell, such as the number of a loop's pods, is not known, and never guessed.
+Lint and the reviews of objects ask it, so that what holds of a shared claim or of a gang holds for every kind, also for an object
+inside another one. The facts stand in the records of kinds. What an object does not tell, such as the number of a loop's pods, is
+not known, and never guessed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import combinations
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import PodPlace, kind_of
-from spotwright.placing.documents import Path
+from spotwright.kfp.compiled import IrError, require_size
+from spotwright.kinds.katib import documents_in
+from spotwright.kinds.kind import (
+    Call,
+    Claim,
+    Mount,
+    PodPlace,
+    Run,
+    calls_after,
+    claims_in,
+    kind_of,
+    matching,
+    mounts_in,
+    product,
+)
+from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_above, template_of
+from spotwright.kube.admission import Others, no_others
+from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS
+from spotwright.placing.documents import Document, Path
+from spotwright.placing.patch import data_document, value_at
+from spotwright.placing.retries import whole_number
 
-__all__ = ["PodGroup", "matching", "pod_groups"]
+__all__ = [
+    "HeldObject",
+    "PodGroup",
+    "held_objects",
+    "mounted_claims",
+    "objects_within",
+    "pipeline_groups",
+    "pod_claims",
+    "pod_groups",
+    "pod_places",
+    "run_together",
+]
 
 
 class PodGroup(NamedTuple):
     """The pods of one template. ``path`` leads to the template or the holder, as ``place.form`` says.
 
     ``at_once`` is the most pods that there are at one time; ``None``: the object does not tell it. ``is_gang``: they and the
-    other groups of the object run together or not at all.
+    other groups of the object run together or not at all. ``runs`` are the ways by which the object comes to them, none
+    where that is not known. ``limit`` is the most pods of the object at one time, if it has a limit.
     """
 
     place: PodPlace
     path: Path
     at_once: int | None
-    is_gang: bool
+    is_gang: bool = False
+    runs: tuple[Run, ...] = ()
+    limit: int | None = None
+
+    @property
+    def spec(self) -> Path:
+        """The path of the pod spec, or of the holder that has its fields."""
+        return (*self.path, "spec") if self.place.form == "T" else self.path
 
 
-def pod_groups(data: Mapping[str, Any], path: Path = ()) -> Iterator[PodGroup]:
-    """The pods of an object by their templates, in the order of its record; none of a kind that is not known.
-
-    ``path`` is where the object stands, and is put before the paths.
-    """
+def pod_places(data: Mapping[str, Any]) -> Iterator[tuple[PodPlace, Path]]:
+    """Where an object has pod templates or their holders, in the order of its record: :func:`pod_groups` without counting."""
     kind = kind_of(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
     for place in kind.places:
         for at in matching(data, place.steps):
-            at_once = None if place.at_once is None else place.at_once(data, at)
-            yield PodGroup(place, (*path, *at), at_once, kind.is_gang)
+            if place.is_there is None or place.is_there(value_at(data, at)):
+                yield place, at
 
 
-def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Path]:
-    """The paths of the values that a pattern leads to: ``*`` is every item of a list or every key of a mapping."""
-    if not pattern:
-        yield path
+def pod_groups(data: Mapping[str, Any], pod_paths: Sequence[Path] = ()) -> Iterator[PodGroup]:
+    """The pods of an object by their templates, in the order of its record, then those at ``pod_paths``, as users name them.
+
+    None of a kind that is not known and has no such path. Objects inside it are asked by themselves: :func:`held_objects`.
+    """
+    api_version, name = str(data.get("apiVersion") or ""), str(data.get("kind") or "")
+    kind, known = kind_of(api_version, name), set()
+    order = kind.order(data) if kind.order is not None else None
+    for place, at in pod_places(data):
+        at_once = None if place.at_once is None else place.at_once(data, at)
+        runs = (Run((), at_once),) if order is None else tuple(order.runs.get(at, ()))
+        limit = None if order is None else order.limit
+        group = PodGroup(place, at, _most(runs, limit), kind.is_gang, runs, limit)
+        known.add(group.spec)
+        yield group
+    for spec in find_pod_specs(data, pod_paths, may_be_partial=kind.place is None) if pod_paths else ():
+        if spec not in known:
+            template = template_of(spec)
+            place = PodPlace(tuple(map(str, spec)), "S" if template is None else "T", duty_of_named(api_version, name))
+            at_once = replicas_above(data, spec)
+            yield PodGroup(place, spec if template is None else template, at_once, runs=(Run((), at_once),))
+
+
+def pipeline_groups(pair: Any) -> Iterator[PodGroup]:
+    """The pods of a compiled pipeline by their executors, in the order of the document; ``pair`` has its two documents.
+
+    The form of their places is ``K``: the path leads to the Kubernetes settings of the executor, which may not be there.
+    """
+    runs: dict[str, list[Run]] = {}
+    ir = value_at(pair, PIPELINE)
+    if not isinstance(ir, dict):
         return
-    step, rest = pattern[0], pattern[1:]
-    if step != "*":
-        if isinstance(value, dict) and value.get(step) is not None:
-            yield from matching(value[step], rest, (*path, step))
-    elif isinstance(value, dict | list):
-        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from matching(child, rest, (*path, key))
+    with suppress(IrError):  # its order is not known; place refuses it
+        require_size(ir)
+        _unfold(ir, ("root",), (), 1, runs)
+    executors = value_at(ir, ("deploymentSpec", "executors"))
+    for label, executor in executors.items() if isinstance(executors, dict) else ():
+        if value_at(executor, ("container",)):
+            found = tuple(runs.get(label, ()))
+            yield PodGroup(_EXECUTOR, (*PLATFORMS, *EXECUTORS, label), _most(found, None), runs=found)
+
+
+_EXECUTOR = PodPlace((*map(str, EXECUTORS), "*"), "K")
+
+
+def _unfold(ir: Any, keys: Path, calls: tuple[Call, ...], times: int | None, runs: dict[str, list[Run]]) -> None:
+    """Add the runs of each executor in the DAG of a component. Source: kubeflow/pipelines, ``pipeline_spec.proto``."""
+    given = value_at(ir, (*keys, "dag", "tasks"))
+    tasks = {name: task for name, task in given.items() if isinstance(task, dict)} if isinstance(given, dict) else {}
+    conditional = [name for name, task in tasks.items() if value_at(task, ("triggerPolicy", "condition"))]
+    after = {name: _texts(task.get("dependentTasks")) for name, task in tasks.items()}
+    for name, call in calls_after(keys, after, (), conditional).items():
+        count = _iterations(tasks[name])
+        component = str(value_at(tasks[name], ("componentRef", "name")))
+        made, inner = product(times, count), (*calls, call._replace(times=count))
+        if value_at(ir, ("components", component, "dag")) is not None:
+            _unfold(ir, ("components", component), inner, made, runs)
+        else:
+            label = str(value_at(ir, ("components", component, "executorLabel")))
+            runs.setdefault(label, []).append(Run(inner, made))
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def _iterations(task: Mapping[str, Any]) -> int | None:
+    """How many iterations of a task run at one time; ``None`` where its items come with the run."""
+    iterator = task.get("parameterIterator") or task.get("artifactIterator")
+    if iterator is None:
+        return 1
+    limit = whole_number(value_at(task, ("iteratorPolicy", "parallelismLimit")), 0)
+    try:
+        items = json.loads(str(value_at(iterator, ("items", "raw"))))
+    except ValueError:
+        return None
+    if not isinstance(items, list) or limit is None:
+        return None
+    return min(len(items), limit or len(items))
+
+
+def run_together(one: PodGroup, other: PodGroup) -> bool | None:
+    """Whether there are pods of two groups of an object at one time; ``None``: the object does not tell it."""
+    if not one.runs or not other.runs or len(one.runs) * len(other.runs) > _MOST_RUNS**2:
+        return None
+    if 1 in (one.limit, other.limit):
+        return False
+    found = {_meet(a, b, across=True) for a in one.runs for b in other.runs}
+    return True if True in found else None if None in found else False
+
+
+def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
+    """Whether two runs are there at one time: they are not where the first calls in which they differ follow each other.
+
+    ``across``: or in two iterations of a loop around both.
+    """
+    pairs = list(zip(one.calls, other.calls, strict=False))
+    same = next((depth for depth, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    if same == len(pairs):
+        return True
+    a, b = pairs[same]
+    if a.where != b.where:
+        return None
+    if a.name in b.after or b.name in a.after:
+        around = product(*(call.times for call in one.calls[:same])) if across else 1
+        return None if around is None else around > 1
+    return None if a.is_conditional and b.is_conditional else True
+
+
+_MOST_RUNS = 256  # of one template; of more it is not told
+_MOST_COMPARED = 12  # runs of one template, of which every choice is looked at
+
+
+def _most(runs: Sequence[Run], limit: int | None) -> int | None:
+    """The most pods of these runs at one time; ``None`` where it is not known."""
+    if not runs or len(runs) > _MOST_RUNS or any(run.times is None for run in runs):
+        return None
+    meet = {(a, b): _meet(runs[a], runs[b]) for a, b in combinations(range(len(runs)), 2)}
+    times = [run.times or 0 for run in runs]
+    if None in meet.values():
+        return None
+    if False not in meet.values():
+        most = sum(times)
+    elif True not in meet.values():
+        most = max(times)
+    elif len(runs) > _MOST_COMPARED:
+        return None
+    else:
+        most = _heaviest(list(range(len(runs))), times, meet)
+    return most if limit is None else min(most, limit)
+
+
+def _heaviest(among: Sequence[int], times: Sequence[int], meet: Mapping[tuple[int, int], bool | None]) -> int:
+    """The most pods of runs of which every two meet."""
+    if not among:
+        return 0
+    first, rest = among[0], among[1:]
+    beside = [one for one in rest if meet[first, one]]
+    return max(_heaviest(rest, times, meet), times[first] + _heaviest(beside, times, meet))
+
+
+def pod_claims(data: Any, group: PodGroup) -> list[Claim]:
+    """The claims that the pods of a group have as volumes, with the places at which their containers mount them.
+
+    ``data`` is the object, or the pair of a compiled pipeline. Whether the claim is there, and how it may be mounted, another
+    object tells where the claim is named.
+    """
+    if group.place.form == "K":
+        return list(_claims_of_executor(data, group.path))
+    kind = kind_of(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
+    of_object = kind.claims(data, group.path) if kind.claims is not None else ()
+    mounts = list(mounts_in(value_at(data, group.spec)))
+    claims = [*claims_in(data, (*group.spec, "volumes")), *of_object]
+    return [one if one.mounts else one._replace(mounts=tuple(_mounts(mounts, one.volume))) for one in claims]
+
+
+def _claims_of_executor(pair: Any, settings: Path) -> Iterator[Claim]:
+    """The claims that an executor mounts by a name that the pipeline says; other names come with the run."""
+    mounts = value_at(pair, (*settings, "pvcMount"))
+    for index, mount in enumerate(mounts if isinstance(mounts, list) else ()):
+        name = value_at(mount, ("pvcNameParameter", "runtimeValue", "constant"), value_at(mount, ("constant",)))
+        if isinstance(name, str):
+            place = Mount(str(mount.get("mountPath")), str(mount.get("subPath") or ""))
+            yield Claim(name, (*settings, "pvcMount", index), mounts=(place,))
+
+
+def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]:
+    for one in mounts:
+        if one.get("name") == volume:
+            folder = one.get("subPath") or one.get("subPathExpr") or ""
+            yield Mount(str(one.get("mountPath")), str(folder), one.get("readOnly") is True)
+
+
+def mounted_claims(data: Mapping[str, Any]) -> Iterator[Claim]:
+    """The claims that pods of an object have, and those of the objects that it holds."""
+    for value in (data, *(held.value for held in objects_within(data_document(data, ""), (), data))):
+        for group in pod_groups(value):
+            yield from pod_claims(value, group)
+
+
+class HeldObject(NamedTuple):
+    """An object inside another: where that holds it, the document that has its lines, its path there, and its fields.
+
+    ``document`` is that of the outer object, or one of its own where it stands in a text.
+    """
+
+    path: Path
+    document: Document
+    base: Path
+    value: Mapping[str, Any]
+
+
+def held_objects(
+    document: Document, base: Path, value: Mapping[str, Any], others: Others = no_others
+) -> Iterator[HeldObject]:
+    """The objects inside the object at a path of a document: a trial, a manifest in a step, the parts of an AppWrapper.
+
+    ``others`` has the objects beside it, by default none. Raises :class:`ManifestError` for a text that is no YAML.
+    """
+    holds = kind_of(str(value.get("apiVersion") or ""), str(value.get("kind") or "")).holds
+    for path in holds(value, others) if holds is not None else ():
+        inner, at = value_at(value, path), (*base, *path)
+        if isinstance(inner, dict):
+            yield HeldObject(at, document, at, inner)
+        elif isinstance(inner, str):
+            for each in documents_in(document, at, inner):
+                if isinstance(one := each.get(()), dict):
+                    yield HeldObject(at, each, (), one)
+
+
+def objects_within(
+    document: Document, base: Path, value: Mapping[str, Any], others: Others = no_others
+) -> Iterator[HeldObject]:
+    """The objects inside the object at a path of a document, at any depth, as :func:`held_objects` gives them."""
+    for held in held_objects(document, base, value, others):
+        yield held
+        yield from objects_within(held.document, held.base, held.value, others)

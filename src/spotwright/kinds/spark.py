@@ -13,10 +13,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright.kinds.kind import Kind, PlaceObject, PodLevels, Reads, RetryFields, Words, number_at, one_pod, pods_at
+from spotwright.kinds.kind import (
+    Claim,
+    Kind,
+    PlaceObject,
+    PodLevels,
+    Reads,
+    RetryFields,
+    Words,
+    claims_in,
+    number_at,
+    one_pod,
+    pods_at,
+)
 from spotwright.kube.object_fields import mapping
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -403,6 +415,15 @@ def _executors(data: Mapping[str, Any], path: Path) -> int | None:
     return number_at(data, (*path, "instances"), 2)
 
 
+def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
+    """The claims of an application that a role mounts, and those in the pod template of the role."""
+    role = value_at(data, path)
+    mounts = role.get("volumeMounts") if isinstance(role, dict) else None
+    mounted = {str(value_at(one, ("name",))) for one in mounts} if isinstance(mounts, list) else set()
+    yield from (one for one in claims_in(data, (*path[:-1], "volumes")) if one.volume in mounted)
+    yield from claims_in(data, (*path, "template", "spec", "volumes"))
+
+
 def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
     return Kind(
         group="sparkoperator.k8s.io",
@@ -413,6 +434,7 @@ def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
             pods_at(f"{spec}.driver", "H", Duty.COORDINATOR, read=_read, at_once=one_pod),
             pods_at(f"{spec}.executor", "H", read=_read, at_once=_executors),
         ),
+        claims=_claims,
         retries=_retries(spec),
         mechanisms=(_SPARK,),
         annotations=("annotations",),

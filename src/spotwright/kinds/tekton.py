@@ -24,13 +24,29 @@ documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from spotwright.kinds.kind import Kind, PodLevels, Reads, RetryFields, one_pod, pods_at
-from spotwright.kube.object_fields import mapping
+from spotwright.kinds.kind import (
+    Claim,
+    Kind,
+    Mount,
+    Order,
+    PodLevels,
+    Reads,
+    RetryFields,
+    Run,
+    Sharing,
+    calls_after,
+    one_pod,
+    pods_at,
+    product,
+)
+from spotwright.kube.object_fields import mapping, mappings
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
@@ -363,10 +379,21 @@ def _settle_retries(ctx: PlaceContext, at: Path | None, placed: Placed) -> None:
 
 def _has_volumes(ctx: PlaceContext) -> bool:
     """Whether tasks may share a volume, so that the affinity assistant brings them to one node."""
-    spaces = ctx.get("spec", "workspaces") or ()
-    return any(
-        isinstance(one, dict) and {"persistentVolumeClaim", "volumeClaimTemplate"} & one.keys() for one in spaces
-    )
+    return any(True for _ in _claims(ctx.get(), ()))
+
+
+def _claims(data: Mapping[str, Any], _path: Path) -> Iterator[Claim]:
+    """The claims of a run's workspaces: those that it names, and those that are made for it, which all its tasks share."""
+    spaces = value_at(data, ("spec", "workspaces"))
+    for index, space in enumerate(spaces if isinstance(spaces, list) else ()):
+        at, name = ("spec", "workspaces", index), value_at(space, ("persistentVolumeClaim", "claimName"))
+        mount = Mount(f"/workspace/{value_at(space, ('name',))}", str(value_at(space, ("subPath",)) or ""))
+        if value_at(space, ("persistentVolumeClaim",)) is not None:
+            yield Claim(str(name), (*at, "persistentVolumeClaim"), mounts=(mount,))
+        elif value_at(space, ("volumeClaimTemplate",)) is not None:
+            own = value_at(space, ("volumeClaimTemplate", "spec"))
+            spec = own if isinstance(own, dict) else {}
+            yield Claim(str(space.get("name")), (*at, "volumeClaimTemplate"), Sharing.OBJECT, spec, mounts=(mount,))
 
 
 def _is_required(placed: Placed) -> bool:
@@ -414,6 +441,55 @@ def _place_pipeline(ctx: PlaceContext) -> None:
             _settle_retries(ctx, task.at, placed)
 
 
+def _order(data: Mapping[str, Any]) -> Order:
+    """The tasks of a run's own pipeline by the pod template that they have; not known where the pipeline is another object.
+
+    A task follows those that it names in ``runAfter`` and those whose results it takes, the last ones follow all. Source:
+    Tekton's documentation, "Pipelines" ("Configuring the Task execution order", "Adding Finally to the Pipeline") and "Matrix".
+    """
+    where = ("spec", "pipelineSpec")
+    tasks, last = (
+        {str(one.get("name")): one for one in mappings(value_at(data, (*where, name)))} for name in ("tasks", "finally")
+    )
+    after = {name: [*_named_in(task), *_RESULT.findall(json.dumps(task, default=str))] for name, task in tasks.items()}
+    after |= {name: list(tasks) for name in last}
+    conditional = [name for name, task in (tasks | last).items() if task.get("when") is not None]
+    calls = calls_after(where, after, (), conditional)
+    own: dict[str, Path] = {}
+    for kind, holder in (("podTemplate", ("taskRunTemplate", "podTemplate")), ("taskPodTemplate", ("podTemplate",))):
+        for index, one in enumerate(mappings(value_at(data, ("spec", "taskRunSpecs")))):
+            if one.get(kind) is not None:
+                own[str(one.get("pipelineTaskName"))] = ("spec", "taskRunSpecs", index, kind)
+        own |= {name: ("spec", *holder) for name in calls if name not in own and value_at(data, ("spec", *holder))}
+    runs: dict[Path, list[Run]] = {}
+    for name, task in (tasks | last).items():
+        if name in own:
+            times = _times(task)
+            runs.setdefault(own[name], []).append(Run((calls[name]._replace(times=times),), times))
+    return Order(runs)
+
+
+_RESULT = re.compile(r"\$\(tasks\.([\w-]+)\.")
+
+
+def _named_in(task: Mapping[str, Any]) -> list[str]:
+    given = task.get("runAfter")
+    return [str(name) for name in given] if isinstance(given, list) else []
+
+
+def _times(task: Mapping[str, Any]) -> int | None:
+    """How many runs of a task its matrix makes; ``None`` where a run tells it, or combinations are added to others."""
+    matrix = task.get("matrix")
+    if matrix is None:
+        return 1
+    params = mappings(value_at(matrix, ("params",)))
+    added = value_at(matrix, ("include",))
+    if not params or added:
+        return len(added) if isinstance(added, list) and not params else None
+    lengths = [len(value) if isinstance(value := one.get("value"), list) else None for one in params]
+    return product(*lengths)
+
+
 def _pipeline_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The Pipeline to which a PipelineRun refers."""
     pipeline = spec.get("pipelineRef")
@@ -451,6 +527,8 @@ KINDS = (
             pods_at("spec.podTemplate", "H"),  # of v1beta1
             pods_at("spec.taskRunSpecs.*.taskPodTemplate", "H", read=partial(_levels_of, _ALL_TASKS_OF_V1BETA1)),
         ),
+        claims=_claims,
+        order=_order,
         makes=("TaskRun",),
         top=("spec", "pipelineSpec"),
         page="tekton",
@@ -462,6 +540,7 @@ KINDS = (
         leaves_pods=True,
         place=_place_task_run,
         places=(pods_at("spec.podTemplate", "H", at_once=one_pod),),
+        claims=_claims,
         retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
     ),
     _kind(name="Pipeline", may_change=True, place=_place_pipeline, retries=_retries("spec")),

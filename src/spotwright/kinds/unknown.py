@@ -20,11 +20,15 @@ from spotwright.placing.pods import Duty, Role, place_pod
 from spotwright.placing.retries import whole_number
 
 __all__ = [
+    "duty_of_named",
     "find_pod_specs",
+    "likely_pods",
     "pass_through",
     "pattern_text",
     "place_at",
     "read_pod_path",
+    "replicas_above",
+    "template_of",
     "warn_of_version",
 ]
 
@@ -94,6 +98,23 @@ def _matches(value: Any, pattern: Path, path: Path = ()) -> Iterator[Path]:
             yield from _matches(child, rest, (*path, step))
 
 
+def template_of(path: Path) -> Path | None:
+    """The pod template around a pod spec that a user names; ``None`` where the spec stands alone."""
+    return path[:-1] if path[-1] == "spec" and len(path) > 1 else None
+
+
+def duty_of_named(api_version: str, kind: str) -> Duty:
+    """What the pods that a user names are for: work, unless all pods of the kind serve, or run on every node."""
+    known = {one.duty for one in kind_of(api_version, kind).places}
+    return known.pop() if known in ({Duty.SERVING}, {Duty.SYSTEM}) else Duty.WORKER
+
+
+def replicas_above(data: Any, path: Path) -> int | None:
+    """The largest ``replicas`` of the levels above a pod spec of an unknown kind; ``None`` where there is none."""
+    counts = [whole_number(value_at(data, (*path[:depth], "replicas"))) for depth in range(len(path))]
+    return max((count for count in counts if count is not None), default=None)
+
+
 def place_at(ctx: PlaceContext, paths: Sequence[Path]) -> None:
     """Place the pod specs at these paths of the object; of several, each is a role with a name of its own."""
     roles = [_role(ctx, path, _role_name(ctx, path) if len(paths) > 1 else "") for path in paths]
@@ -115,7 +136,7 @@ _NAMED_FOR_GOOD = frozenset({("apps", "StatefulSet")})
 
 
 def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
-    template = path[:-1] if path[-1] == "spec" and len(path) > 1 else None
+    template = template_of(path)
     policy_path = f"{ctx.name}/{name}" if name else ctx.name
     api_version = str(ctx.get("apiVersion"))
     own = "" if (group_of(api_version), ctx.get("kind")) in _NAMED_FOR_GOOD else str(ctx.get("metadata", "name") or "")
@@ -126,20 +147,13 @@ def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
         ctx.at(*template) if template is not None else None,
         holder=not _has_containers(ctx.get(), path),
         run=own or "metadata.name",
-        duty=_duty(api_version, str(ctx.get("kind"))),
+        duty=duty_of_named(api_version, str(ctx.get("kind"))),
     )
-
-
-def _duty(api_version: str, kind: str) -> Duty:
-    """What the pods that a user names are for: work, unless all pods of the kind serve, or run on every node."""
-    known = {one.duty for one in kind_of(api_version, kind).places}
-    return known.pop() if known in ({Duty.SERVING}, {Duty.SYSTEM}) else Duty.WORKER
 
 
 def _warn_of_checkpoints(ctx: PlaceContext, path: Path, role: Role) -> None:
     """Report pods that share one place for checkpoints, and those whose place has the name of a pod that is lost."""
-    counts = [whole_number(ctx.get(*path[:depth], "replicas")) or 0 for depth in range(len(path))]
-    if max(counts) > 1 and role.run != "metadata.name":
+    if (replicas_above(ctx.get(), path) or 0) > 1 and role.run != "metadata.name":
         text = f"{role.name}: its pods share one place for checkpoints: let the code name a file of its own in it"
         ctx.add_finding(Level.WARNING, role.spec, text)
     if ctx.get("metadata", "generateName") and not ctx.get("metadata", "name"):
@@ -180,7 +194,7 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
         )
     elif kind == "List" or (kind.endswith("List") and document.node(("items",)) is not None):
         text = f"{named} ({api_version}) has no items, or they are no list: nothing is placed"
-    elif placed is not None or _has_pods(document.get((), None)):
+    elif placed is not None or any(True for _ in likely_pods(document.get((), None))):
         hint = "name the path of its pod spec with --pod-path"
         if patterns:
             hint = f"no pod spec at {' or '.join(map(pattern_text, patterns))}: {hint}"
@@ -204,10 +218,13 @@ def _no_object(document: Document) -> Iterator[Finding]:
     yield Finding(Level.WARNING, document.file, document.line(()), (), text)
 
 
-def _has_pods(value: Any) -> bool:
-    if isinstance(value, dict):
-        return isinstance(value.get("containers"), list) or any(_has_pods(item) for item in value.values())
-    return isinstance(value, list) and any(_has_pods(item) for item in value)
+def likely_pods(value: Any, path: Path = ()) -> Iterator[Path]:
+    """The paths of what looks like pod specs in an object of any kind: of all mappings with a list of ``containers``."""
+    if isinstance(value, dict) and isinstance(value.get("containers"), list):
+        yield path
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from likely_pods(item, (*path, key))
 
 
 def warn_of_version(ctx: PlaceContext, api_version: str, kind: str) -> None:

@@ -19,11 +19,23 @@ from functools import partial
 from typing import Any
 
 from spotwright.kinds.job import INTERRUPTED_CODES, KILLED, REFUSED
-from spotwright.kinds.kind import Kind, RetryFields, Words, leads_by_name, levels_of_pods, pods_at, replicas
+from spotwright.kinds.kind import (
+    Claim,
+    Kind,
+    Mount,
+    RetryFields,
+    Sharing,
+    Words,
+    leads_by_name,
+    levels_of_pods,
+    pods_at,
+    replicas,
+)
 from spotwright.model.policy import BUILT_IN
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Enforcer, Fact, Mechanism, in_object, nothing, waits
+from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
 from spotwright.placing.pods import Placed, Role, place_pod
 from spotwright.placing.retries import (
@@ -360,8 +372,25 @@ def _retries(top: str) -> RetryFields:
     )
 
 
+def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
+    """The volumes of a Job, which all pods of all its tasks mount: claims that it names, or that are made for it.
+
+    Source: volcano-sh/volcano, ``pkg/controllers/job/job_controller_actions.go``, ``createJobIOIfNotExist``.
+    """
+    top = path[: path.index("tasks")]
+    volumes = value_at(data, (*top, "volumes"))
+    for index, volume in enumerate(volumes if isinstance(volumes, list) else ()):
+        at, mount = (*top, "volumes", index), Mount(str(value_at(volume, ("mountPath",))))
+        name, own = value_at(volume, ("volumeClaimName",)), value_at(volume, ("volumeClaim",))
+        if isinstance(name, str) and name:
+            yield Claim(name, (*at, "volumeClaimName"), mounts=(mount,))
+        elif isinstance(own, dict):
+            yield Claim(f"volumes[{index}]", (*at, "volumeClaim"), Sharing.OBJECT, own, mounts=(mount,))
+
+
 _kind = partial(
     Kind,
+    claims=_claims,
     group="batch.volcano.sh",
     version="v1alpha1",
     is_gang=True,

@@ -45,6 +45,7 @@ from spotwright.linter.subjects import (
     pipeline_of,
     pipeline_pods,
     pods_of,
+    with_inner,
 )
 from spotwright.manifests.files import refusal_of, unfix_text
 from spotwright.manifests.record import FIXED_AT, MAX_RECORD, annotations_at, placed_text, reserve
@@ -156,8 +157,9 @@ def repairs_in(document: Document, settings: Settings) -> list[Repair]:
     """The safe changes for the findings in one document, which may be an item of a list."""
     result = LintedFile(document.file)
     linter = _Linter(settings, [rule for rule in RULES if rule.id not in settings.off and rule.mends], result)
-    for subject in objects_in(document, FileObjects()):
-        linter.object(subject)
+    for outer in objects_in(document, FileObjects()):
+        for subject in with_inner(outer):
+            linter.object(subject)
     return result.repairs
 
 
@@ -215,8 +217,10 @@ class _Linter:
                 found = list(objects_in(document, beside))
                 self._result.documents += len(found) or 1
                 waiting += found
-        for subject in waiting:  # now the claims that the file has are known
-            self.object(subject)
+        for outer in waiting:  # now the claims that the file has are known
+            for subject in with_inner(outer):
+                self._result.documents += subject is not outer
+                self.object(subject)
         self._refusals(every)
         return extents
 
@@ -226,7 +230,7 @@ class _Linter:
             if rule.place_says and subject.is_placed:
                 continue
             for problem in check(subject, self._settings):
-                self._add(rule, subject.document, subject.base, problem, may_mend=not subject.is_placed)
+                self._add(rule, subject.document, subject.base, problem, may_mend=subject.may_be_mended)
         for pods in pods_of(subject, self._settings):
             if isinstance(pods, ManifestError):
                 if self._shape is not None:
@@ -248,7 +252,9 @@ class _Linter:
             if rule.place_says and pods.is_placed:
                 continue
             for problem in check(pods, self._settings):
-                self._add(rule, pods.document, base, problem, may_mend=not pods.is_placed and pods.form != "K")
+                self._add(
+                    rule, pods.document, base, problem, may_mend=pods.owner is not None and pods.owner.may_be_mended
+                )
 
     def _add(self, rule: Rule, document: Source, base: Path, problem: Problem, *, may_mend: bool) -> None:
         mends = problem.mends if may_mend else ()

@@ -8,6 +8,7 @@ may run on spot nodes, and by what: a selector, a preference, a toleration, or b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
@@ -18,8 +19,9 @@ from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import pod_fields, read_resources, runtime_field
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.argo_steps import argo_version, code_paths, effective, templates
-from spotwright.kinds.kind import Kind, Retry, kind_of
-from spotwright.kinds.situation import PodGroup, pod_groups
+from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
+from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
+from spotwright.kube.admission import admitted
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
@@ -60,6 +62,7 @@ __all__ = [
     "shuns_spot",
     "texts_of",
     "tolerates_spot",
+    "with_inner",
 ]
 
 
@@ -96,9 +99,6 @@ def texts_of(value: Any) -> Iterator[str]:
             yield item
 
 
-_TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
-
-
 @dataclass(slots=True)
 class FileObjects:
     """The objects of a file by kind and name, the first of equal ones; and its volumes by the claims that they are kept for."""
@@ -116,6 +116,10 @@ class FileObjects:
     def __iter__(self) -> Iterator[KubeObject]:
         """Each object."""
         return iter(self.named.values())
+
+    def of_kind(self, kind: str) -> Iterator[Shape]:
+        """The fields of each object of a kind."""
+        return (one.value for one in self if one.kind == kind)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,6 +182,11 @@ class KubeObject:
         return kind_of(self.api_version, self.kind)
 
     @property
+    def may_be_mended(self) -> bool:
+        """Whether its fields can be changed where they stand: not after ``place``, nor in a text of the object around it."""
+        return not self.is_placed and (self.outer is None or self.document is self.outer.document)
+
+    @property
     def has_default_queue(self) -> bool:
         """Whether the file has the LocalQueue into which Kueue puts work of its kind and namespace that names no queue."""
         queue = self.find("LocalQueue", DEFAULT_QUEUE) if self.record.is_queued else None
@@ -211,13 +220,37 @@ class KubeObject:
 
 
 def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
-    """The objects of one document: itself, or the items of a list, and the trial of an experiment behind its experiment."""
+    """The objects of one document: itself, or the items of a list."""
     for found in _objects(document, (), document.get((), None), beside):
         beside.add(found)
         yield found
-        trial = found.get(*_TRIAL)
-        if found.record.makes_trials and isinstance(trial, dict):
-            yield KubeObject(document, found.at(*_TRIAL), trial, found, beside)
+
+
+def with_inner(outer: KubeObject) -> Iterator[KubeObject]:
+    """An object, and behind it those that it holds: the trial of an experiment, the manifest in a step, at any depth."""
+    yield outer
+    with suppress(ManifestError):  # a text that is no YAML, which place refuses: a rule says so
+        for held in held_objects(outer.document, outer.base, outer.value, outer.beside.of_kind):
+            document = held.document
+            if document.file != outer.document.file or isinstance(outer.document, _OneLine):
+                document = _OneLine.of(document, outer.document, held.path)
+            yield from with_inner(KubeObject(document, held.base, held.value, outer, outer.beside))
+
+
+class _OneLine(Document):
+    """A document in a folded or quoted text, all of whose values are at the line of that text."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, inner: Document, outer: Document, path: Path) -> Document:
+        """A document as one line of another, the line of a path there."""
+        line = outer.line(path)
+        return cls(outer.file, inner.text, inner.root, inner.start, inner.end, inner.index, line, inner.shared)
+
+    def line(self, path: Path) -> int:  # noqa: ARG002 (all are at one line)
+        """The line of the text."""
+        return self.above
 
 
 def _objects(document: Document, base: Path, value: Any, beside: FileObjects) -> Iterator[KubeObject]:
@@ -365,8 +398,9 @@ class Pods:
     """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` those of the parts of a holder.
 
     ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
-    ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``at_once`` is that of
-    :class:`~spotwright.kinds.situation.PodGroup`.
+    ``job`` is the path of the Job spec around them. ``label`` names them in messages. ``group`` has how
+    many there are and in what order, ``claims`` those of :func:`~spotwright.kinds.situation.pod_claims`, with paths
+    from the owner.
     """
 
     document: Source
@@ -385,12 +419,13 @@ class Pods:
     job: Path | None = None
     where: Mapping[Path, Path] = field(default_factory=dict)
     is_placed: bool = False
-    at_once: int | None = None
+    group: PodGroup | None = None
+    claims: tuple[Claim, ...] = ()
 
     @property
     def are_several(self) -> bool:
         """Whether the object says that several of them are there at once."""
-        return self.at_once is not None and self.at_once > 1
+        return self.group is not None and (self.group.at_once or 0) > 1
 
     @property
     def on_spot(self) -> bool:
@@ -424,7 +459,11 @@ class Pods:
         try:
             if self.form == "K":
                 return read_resources(mapping_at(self.containers[0].value, "resources"))[0]
-            return pod_requests({"containers": [one.value for one in self.containers]})
+            pod = {name: self.value.get(name) for name in ("initContainers", "overhead", "runtimeClassName")}
+            pod["containers"] = [one.value for one in self.containers]
+            if self.owner is None:
+                return pod_requests(pod)
+            return pod_requests(admitted(pod, self.owner.namespace, self.owner.beside.of_kind))
         except (ValueError, TypeError, AttributeError, IndexError):
             return {}
 
@@ -507,7 +546,7 @@ def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestEr
     if record.retry is Retry.STEP:
         yield from _argo(owner, settings)
         return
-    for group in pod_groups(owner.value):
+    for group in pod_groups(owner.value, settings.pod_paths):
         found = _read(owner, group, record.retry, settings)
         if found is not None:
             yield found
@@ -521,7 +560,7 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
         check_value(owner.document, owner.at(*((*spec[:-1], "metadata") if form == "T" else spec)), metadata, METADATA)
-        constraints = scheduling_of(value)
+        constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
     except ManifestError as error:
         return error
     role = _role(owner, path)
@@ -542,7 +581,8 @@ def _read(owner: KubeObject, group: PodGroup, retry: Retry, settings: Settings) 
         owner.at(*path[:-1]) if place.job else None,
         {inside: owner.at(*at) for inside, at in where.items()},
         is_placed=owner.is_placed,
-        at_once=group.at_once,
+        group=group,
+        claims=tuple(pod_claims(owner.value, group)),
     )
 
 
@@ -553,7 +593,16 @@ def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Contain
 
 def _role(owner: KubeObject, path: Path) -> str:
     """The role's name: that of its item in a list, or the last key that is no word of Kubernetes."""
-    plain = {"spec", "template", "jobTemplate", "podTemplate", "taskPodTemplate", "taskRunTemplate", "podSpec"}
+    plain = {
+        "spec",
+        "template",
+        "jobTemplate",
+        "jobTargetRef",
+        "podTemplate",
+        "taskPodTemplate",
+        "taskRunTemplate",
+        "podSpec",
+    }
     if path and path[-1] == "submitterPodTemplate":
         return "submitter"
     for depth in range(len(path), 0, -1):
@@ -594,10 +643,12 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
     except ManifestError as error:
         yield error
         return
+    groups = {group.path: group for group in pod_groups(owner.value)}
     for template in templates(get, top):
         here, role = template.path, template.name
         found = [Container(owner.at(*path), mapping_of(get(path))) for path in code_paths(get, template)]
-        if not found:
+        group = groups.get(here)
+        if not found or group is None:
             continue
         try:
             check_value(owner.document, owner.at(*here), mapping_of(get(here)), _LEVEL)
@@ -607,7 +658,7 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             for level in ((*top, "templateDefaults"), top):
                 if value.get("volumes") is None and isinstance(get((*level, "volumes")), list):
                     value["volumes"], where["volumes",] = get((*level, "volumes")), owner.at(*level, "volumes")
-            constraints = scheduling_of(value)
+            constraints = scheduling_of(admitted(value, owner.namespace, owner.beside.of_kind))
         except ManifestError as error:
             yield error
             continue
@@ -626,6 +677,8 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             tuple(found),
             where=where,
             is_placed=owner.is_placed,
+            group=group,
+            claims=tuple(pod_claims(owner.value, group)),
         )
 
 
@@ -694,10 +747,10 @@ def pipeline_of(pair: PipelinePair) -> Pipeline:
 
 def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
     """The pods of each executor, with its settings in the place of a pod spec."""
-    for label, executor in pipeline.executors.items():
-        container = mapping_at(executor, "container")
-        if not container:
-            continue
+    pair = [pipeline.value, {"platforms": pipeline.platforms}]
+    for group in pipeline_groups(pair):
+        label = str(group.path[-1])
+        container = mapping_at(pipeline.executors, label, "container")
         value = mapping_at(pipeline.platforms, *EXECUTORS, label)
         try:
             if runtime_field(value):
@@ -720,6 +773,8 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
             reach_of(constraints, settings),
             (Container(path, _words(container)),),
             is_placed=pipeline.is_placed,
+            group=group if isinstance(pipeline.document, PipelinePair) else None,  # Python does not tell the order
+            claims=tuple(pod_claims(pair, group)),
         )
 
 

@@ -8,7 +8,7 @@ to the user.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -305,6 +305,10 @@ class PlaceContext:
         if own is None and self.outer is not None:
             return self.outer.namespace
         return own if isinstance(own, str) else None
+
+    def others(self, kind: str) -> Iterator[Mapping[str, Any]]:
+        """The fields of every given object of a kind."""
+        return (value for one in self.find_all(kind) if isinstance(value := one.get(()), dict))
 
     def writes(self, group: Group) -> bool:
         """Whether the changes of a group are written."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from spotwright.clouds import node_labels, providers
 from spotwright.clouds.providers import ZONE
+from spotwright.kube.admission import admitted, contradiction
 from spotwright.kube.pod import TERMS, refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_resource
@@ -106,7 +107,7 @@ class PodSpecError(ValueError):
 
 def read_requests(ctx: PlaceContext, spec: Path) -> Resources:
     """:func:`pod_requests` of the pod spec at a path of the object."""
-    pod = _spec(ctx, spec)
+    pod = admitted(_spec(ctx, spec), ctx.namespace, ctx.others)
     ctx.editor.steps.charge(
         _STEPS_OF_CONTAINER * sum(_length(pod.get(name)) for name in ("containers", "initContainers"))
     )
@@ -122,7 +123,11 @@ def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
     ctx.editor.steps.charge(
         len(ctx.config.pools) * (2 + _size_of_constraints(pod))
     )  # each pool is compared with each of them
-    given = scheduling_of(pod)
+    refused = contradiction(pod, ctx.namespace, ctx.others)
+    if refused is not None:
+        text = f"the node selector of namespace {ctx.namespace} wants {refused[1]} here, so the API server refuses the pod: "
+        raise ctx.problem((*spec, "nodeSelector", refused[0]), f"{text}write {refused[1]}, or remove this")
+    given = scheduling_of(admitted(pod, ctx.namespace, ctx.others))
     tell_assumptions(given, ctx.config.pools, ctx.add_finding, (*spec, "nodeSelector"), (*spec, *TERMS))
     return given
 
@@ -158,7 +163,9 @@ def _spec(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:
 
 
 def pod_requests(spec: Mapping[str, Any]) -> Resources:
-    """The requests of a pod: the sum of its containers, or the largest init container. A limit counts as a request.
+    """The requests of a pod: the sum of its containers, or the largest init container, and its overhead.
+
+    A limit counts as a request.
 
     A quantity that is a placeholder (``${...}``, ``{{...}}``) counts as one GPU, or as none of another resource. Source:
     Kubernetes, "Resource Management for Pods and Containers". Raises :class:`PodSpecError`.
@@ -170,6 +177,9 @@ def pod_requests(spec: Mapping[str, Any]) -> Resources:
     for index, container in enumerate(spec.get("initContainers") or ()):
         for name, amount in _container(("initContainers", index), container).items():
             running[name] = max(running.get(name, 0), amount)
+    if overhead := spec.get("overhead"):
+        for name, amount in _container((), {"resources": {"requests": overhead}}).items():
+            running[name] = running.get(name, 0) + amount
     return running
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.provider import CLUSTER_AUTOSCALER
+from spotwright.kube.admission import namespace_selector
 from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool
@@ -258,6 +259,8 @@ def no_pool_fits(ctx: PlaceContext, at: Path, name: str, path: str, policy: Poli
     spot = f"spot: {policy.spot} ({policy.sources['spot']})"
     by_label = any("node selector asks" in why or "required node affinity" in why for why in ladder.refusals.values())
     hint = "; if a pool's nodes have that label, add it under the pool's labels: in spotwright.yaml" if by_label else ""
+    added = [f"{key}={value}" for key, value in namespace_selector(ctx.namespace, ctx.others).items()]
+    hint += f"; its namespace {ctx.namespace} adds the node selector {', '.join(added)}" if added else ""
     return NoPoolFitsError(
         str(ctx.problem(at, f"{name} fits no pool with {spot}: {reasons}{hint}{ladder.remedy(path)}"))
     )

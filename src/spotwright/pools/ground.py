@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -23,12 +24,14 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.argo_steps import NEWEST, code_paths, effective, templates
 from spotwright.kinds.kind import Retry, kind_of, kinds_of_every_node
+from spotwright.kinds.situation import objects_within
+from spotwright.kube.admission import ADMITTING, Others, admitted, no_others
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.placing.documents import ManifestError, Path, parse, show
-from spotwright.placing.patch import value_at
+from spotwright.placing.patch import data_document, value_at
 from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_requests
 from spotwright.pools.autoscaler_config_maps import priorities_of, status_of
 from spotwright.pools.node_pool_files import TOOLS, is_listing
@@ -140,7 +143,7 @@ class Objects:
 
     ``config_maps`` are those of the cluster autoscaler by name, each with where it stands; ``no_config_maps`` says why a cluster
     does not show them. ``has_all``: one that is not among them is not in the cluster. ``is_empty``: there is a list without
-    objects, as kubectl writes it for a cluster without nodes.
+    objects, as kubectl writes it for a cluster without nodes. ``admitting`` are those that say what a cluster adds to pods.
     """
 
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
@@ -156,6 +159,11 @@ class Objects:
     no_config_maps: str = ""
     has_all: bool = False
     is_empty: bool = False
+    admitting: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def of_kind(self, kind: str) -> Iterator[Mapping[str, Any]]:
+        """The objects of a kind that say what a cluster adds to pods."""
+        return (one for one in self.admitting if one.get("kind") == kind)
 
     @property
     def knows_nodes(self) -> bool:
@@ -266,6 +274,8 @@ def add_object(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
     False for any other object. Raises :class:`InputError`.
     """
     kind = one.get("kind")
+    if kind in ADMITTING:
+        objects.admitting.append(one)
     settings = one if kind == "KubeletConfiguration" else one.get("kubeletconfig")
     if kind == "Node":
         objects.nodes.append(_checked(one, NODE, f"{name}: node {len(objects.nodes) + 1}"))
@@ -419,7 +429,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
     for node in objects.nodes:
         pool = providers.pool_of(labels_of(node), config.pools) or _named_by(labels_of(node), config.pools)
         (strangers if pool is None else members[pool.name]).append(node)
-    both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "")), *found]
+    both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "", objects.of_kind)), *found]
     works = [one for one in both if isinstance(one, PodWork)]
     autoscalers, unread = _autoscalers(objects)
     return Ground(
@@ -462,13 +472,22 @@ def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | No
     return None
 
 
-def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
+def pod_works(document: Any, file: str, others: Others = no_others) -> Iterator[PodWork | Finding]:
     """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow.
 
-    In place of a pod that cannot be read there is a finding, with the field.
+    So are those of a manifest that is a text in the object. In place of a pod that cannot be read there is a finding, with the
+    field. ``others`` has the objects that say what the cluster adds to pods.
     """
     if not isinstance(document, Mapping):
         return
+    yield from _works_of(document, file, others)
+    with suppress(ManifestError):  # a text that is no YAML, which place refuses
+        for held in objects_within(data_document(document, file), (), document):
+            if held.base == ():  # it stands in a text; one that is a mapping was found already
+                yield from _works_of(held.value, file, others)
+
+
+def _works_of(document: Mapping[str, Any], file: str, others: Others) -> Iterator[PodWork | Finding]:
     kind = str(document.get("kind") or "object")
     metadata = document.get("metadata")
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
@@ -481,7 +500,9 @@ def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
             check_value(spec, (), spec.value, POD)
             for one in refusals_of(spec.value):
                 raise spec.problem(one.path, one.text)
-            yield PodWork(where, is_on_every_node, spec.value, scheduling_of(spec.value), pod_requests(spec.value))
+            namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+            pod = admitted(spec.value, namespace, others)
+            yield PodWork(where, is_on_every_node, spec.value, scheduling_of(pod), pod_requests(pod))
         except PodSpecError as error:
             yield _unread(where, spec.problem(error.path, str(error)))
         except ManifestError as error:

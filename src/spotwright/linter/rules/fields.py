@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from spotwright.kinds.kind import PodPlace, Retry, placed_kind
-from spotwright.kinds.situation import matching
+from spotwright.kinds.kind import PodPlace, Retry, matching, placed_kind
+from spotwright.kinds.situation import pod_groups
+from spotwright.kinds.unknown import likely_pods, pattern_text
 from spotwright.linter.api_types import (
     AFFINITY_PLACES,
     POD_TYPES,
@@ -397,6 +398,22 @@ def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
         )
 
 
+def _unknown_kind(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
+    """Pods of a kind of which nothing is known, so that no rule has looked at them."""
+    if subject.record.is_known or any(True for _ in pod_groups(subject.value, settings.pod_paths)):
+        return
+    for path in likely_pods(subject.value) if subject.kind and subject.api_version else ():
+        text = f"{subject.label} ({subject.api_version}): its kind is not known, so its pods were not checked"
+        yield Problem(
+            subject.at(*path), text, f"Name the path of the pod spec: --pod-path {pattern_text(_any_item(path))}."
+        )
+        return
+
+
+def _any_item(path: Path) -> Path:
+    return tuple("*" if isinstance(step, int) else step for step in path)
+
+
 def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     """What the object says of itself in a form that nobody can read: its version, its policy."""
     placed = placed_kind(subject.kind)
@@ -428,6 +445,11 @@ _NEW = (
     "          replicatedJobs:\n          - name: node\n            template:\n              spec:\n              "
     "  template:\n"
     f"                  spec:\n                    tolerations: {_TOLERATIONS}\n"
+)
+
+_UNKNOWN = (
+    "apiVersion: example.com/v1\nkind: Trainer\nmetadata: {name: train}\nspec:\n  template:\n    spec:\n"
+    "      nodeSelector: {cloud.google.com/gke-spot: 'true'}\n      containers: [{name: main, image: 'trainer:1'}]\n"
 )
 
 WRONG_SHAPE = Rule(
@@ -535,6 +557,16 @@ RULES = (
         fails="Worker:\n  nodeSelector: {pool: spot}\n",
         passes=job(ON_SPOT),
         checks=Checks(objects=_no_object),
+    ),
+    Rule(
+        id="pods-not-checked",
+        severity=Severity.NOTE,
+        title="Pods of a kind that is not known",
+        why="Where the pods of such an object are is not known, so no rule has looked at them, and place leaves them.",
+        fix="Name the path of the pod spec with --pod-path, which place has too.",
+        fails=_UNKNOWN,
+        passes=job(ON_SPOT),
+        checks=Checks(objects=_unknown_kind),
     ),
 )
 """The rules of this module."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from spotwright.kinds.kind import Reads, Retry
-from spotwright.kinds.situation import matching
+from spotwright.kinds.kind import Reads, Retry, matching
 from spotwright.linter.api_types import nearly
 from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.rules.python import exit_on_sigterm

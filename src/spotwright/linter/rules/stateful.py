@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from spotwright.kinds.kind import Sharing
 from spotwright.kube.pod import scheduling_of
 from spotwright.linter.rule import ON_SPOT, SHIELDS, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
 from spotwright.linter.settings import Settings
@@ -36,7 +37,6 @@ _STORES = re.compile(
     r"(?:^|/)(minio|mysql|mariadb|postgres(?:ql)?|redis|valkey|mongo(?:db)?|etcd|elasticsearch|opensearch|cassandra|kafka|zookeeper"
     r"|rabbitmq|clickhouse(?:-server)?|weaviate|milvus|qdrant)(?:[:@-]|$)"
 )
-_CLAIMED = "persistentVolumeClaim"
 
 
 def _store_of(pods: Pods) -> str:
@@ -49,7 +49,7 @@ def _store_of(pods: Pods) -> str:
         match = _STORES.search(str(container.value.get("image") or "").lower())
         if match:
             return f"{match[1]} is a datastore"
-    if any(_CLAIMED in volume for _, volume in pods.volumes):
+    if any(one.sharing is Sharing.NAMED for one in pods.claims):
         return "it has a volume of its own"
     return ""
 

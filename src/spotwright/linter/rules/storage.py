@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds.label_values import RENAMED
 from spotwright.clouds.providers import ZONE, is_accelerator, labels_by_zone
-from spotwright.kinds.kind import Retry
+from spotwright.kinds.kind import Retry, Sharing
+from spotwright.kinds.situation import run_together
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.rules.selectors import excluding
 from spotwright.linter.settings import Settings
@@ -35,7 +36,6 @@ from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Expression
 from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.documents import Path
-from spotwright.placing.pod_spec import pod_requests
 from spotwright.placing.pods import Duty
 
 __all__ = ["RULES", "has_checkpoint"]
@@ -55,14 +55,12 @@ _NODE_LOCAL = {"emptyDir": "an emptyDir, which goes with the pod", "hostPath": "
 _MOUNTS_LIKELY = re.compile(r"^/(?:$|proc|sys|dev)")
 
 
-_BY_NAME = ("persistentVolumeClaim", "volumeClaimName")  # claims that others may mount too
-
-
 class _Claim(NamedTuple):
     """A claim that pods mount: where, its name, and what it asks for, as far as the file has it."""
 
     path: Path
     name: str
+    sharing: Sharing
     spec: Shape
 
     @property
@@ -81,23 +79,11 @@ def _claims(pods: Pods) -> Iterator[_Claim]:
     owner = pods.owner
     if owner is None:
         return
-    for path, volume in pods.volumes:
-        name = mapping_of(volume.get("persistentVolumeClaim")).get("claimName")
-        claim = owner.find("PersistentVolumeClaim", name) if isinstance(name, str) else None
-        if claim is not None:
-            yield _Claim((*path, "persistentVolumeClaim"), claim.name, claim.mapping("spec"))
-        inline = mapping_at(volume, "ephemeral", "volumeClaimTemplate", "spec")
-        if inline:
-            yield _Claim((*path, "ephemeral"), str(volume.get("name")), inline)
-    for top in (("spec",), ("spec", "workflowSpec")):
-        for index, template in enumerate(owner.items(*top, "volumeClaimTemplates")):
-            name = str(mapping_at(template, "metadata").get("name"))
-            yield _Claim(owner.at(*top, "volumeClaimTemplates", index), name, mapping_at(template, "spec"))
-    for index, volume in enumerate(owner.items("spec", "volumes") if owner.group == "batch.volcano.sh" else ()):
-        name = mapping_of(volume).get("volumeClaimName")  # of a Job of Volcano, whose tasks all mount it
-        claim = owner.find("PersistentVolumeClaim", name) if isinstance(name, str) else None
-        if claim is not None:
-            yield _Claim(owner.at("spec", "volumes", index, "volumeClaimName"), claim.name, claim.mapping("spec"))
+    for one in pods.claims:
+        named = owner.find("PersistentVolumeClaim", one.name) if one.sharing is Sharing.NAMED else None
+        spec = one.spec if named is None else named.mapping("spec")
+        if named is not None or spec:
+            yield _Claim(owner.at(*one.path), one.name, one.sharing, spec)
 
 
 def _volume_of(pods: Pods, claim: _Claim) -> KubeObject | None:
@@ -117,7 +103,7 @@ def _zonal(pods: Pods, settings: Settings) -> Iterator[Problem]:
             if name in volume:
                 yield Problem((*path, name), f"{pods.label} mounts {words}, which exists in one zone")
     for claim in _claims(pods):
-        if claim.is_of_one_node and claim.path[-1] in _BY_NAME:
+        if claim.is_of_one_node and claim.sharing is Sharing.NAMED:
             text = (
                 f"{pods.label} mounts the claim {claim.name}, whose volume one node at a time can have (ReadWriteOnce)"
             )
@@ -216,13 +202,11 @@ _SHAREABLE = re.compile(r"nfs|efs|azurefile|filestore|fsx|lustre|cephfs|gluster|
 
 def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Claims of one node, or of one pod, that several pods mount which cannot be on one node."""
-    if subject.group == "argoproj.io":
-        return  # steps may follow each other
     pods = [one for one in pods_of(subject, settings) if isinstance(one, Pods)]
     users: dict[str, list[tuple[Pods, _Claim]]] = {}
     for one in pods:
         for claim in _claims(one):
-            if claim.is_of_one_node and claim.path[-1] in _BY_NAME:
+            if claim.is_of_one_node and claim.sharing is not Sharing.POD:
                 users.setdefault(claim.name, []).append((one, claim))
     for name, found in users.items():
         claim = found[0][1]
@@ -237,15 +221,15 @@ def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Proble
 def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
     """Why the pods cannot have the volume together, in words; empty if they may be able to."""
     several = [one for one in users if one.are_several]
-    if len(users) < 2 and not several:
+    others = [(one, other) for one, other in combinations(users, 2) if _meet(one, other)]
+    if not others and not several:
         return ""
     if claim.modes == {"ReadWriteOncePod"}:
         return "one pod has its volume, and the others wait"
     for one in several:
         if _keeps_apart(one):
             return f"each {_named(one)} keeps the others off its node, and one node has the volume"
-    pairs = [*combinations(users, 2), *((one, one) for one in several)]
-    for one, other in pairs:
+    for one, other in [*others, *((one, one) for one in several)]:
         if one is not other:
             both = [[*a, *b] for a in alternatives(one.constraints) for b in alternatives(other.constraints)]
             reasons = [excluding(given, settings) for given in both]
@@ -262,6 +246,11 @@ def _named(pods: Pods) -> str:
     return pods.role or "pod"
 
 
+def _meet(one: Pods, other: Pods) -> bool:
+    """Whether pods of two templates of an object are there at one time, as far as it tells."""
+    return one.group is not None and other.group is not None and run_together(one.group, other.group) is True
+
+
 def _keeps_apart(pods: Pods) -> bool:
     """Whether the pods of a template refuse to be on one node."""
     labels = mapping_at(pods.metadata, "labels")
@@ -275,10 +264,7 @@ def _keeps_apart(pods: Pods) -> bool:
 
 def _too_much(one: Pods, other: Pods, settings: Settings) -> str:
     """A resource of which no node that admits both has enough for both; empty if there is none, or nodes are not described."""
-    try:
-        wanted, more = pod_requests(one.value), pod_requests(other.value)
-    except ValueError:
-        return ""
+    wanted, more = one.requests, other.requests
     admitting = [
         pool for pool in settings.pools.values() if admits(pool, one.constraints) and admits(pool, other.constraints)
     ]
