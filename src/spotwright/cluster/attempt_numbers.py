@@ -2,7 +2,7 @@
 
 An API server asks one replica about a pod, and another one about the next. So the numbers that were given out, and the rungs on
 which gangs have agreed, lie in a table that all replicas share: SQLite in the state folder, for replicas on one machine, which
-:mod:`spotwright.cluster.state_folder_guard` sees to. (A store for replicas on several machines is to come with PostgreSQL.)
+:mod:`spotwright.cluster.state_folder_guard` sees to. (The Kubernetes API is to take its place, for replicas on several machines.)
 
 With the number the table keeps what was decided of the pod, by the token of its review: nobody believes the annotations of a
 pod, because whoever may write in its namespace writes them.
