@@ -123,7 +123,7 @@ def test_work_that_kueue_evicts_for_a_higher_priority_spends_no_budget_and_goes_
     assert run is not None
     assert run.status is RunStatus.SUCCEEDED, run.why
     [task] = run.tasks.values()
-    assert [attempt.cause for attempt in task.attempts] == [Cause.DISRUPTED, Cause.SUCCEEDED]
-    assert "suspended" in task.attempts[0].cause_why
+    assert [attempt.cause for attempt in task.attempts] == [Cause.CANCELLED, Cause.SUCCEEDED]
+    assert "suspended by Kueue" in task.attempts[0].cause_why
     assert (task.spent.interruptions, task.spent.errors) == (0, 0)
     assert [attempt.cause for attempt in placing.attempts("high")] == [Cause.SUCCEEDED]
