@@ -57,10 +57,14 @@ def _commands(settings: Settings) -> dict[str, list[str]]:
             "--leader-elect=false",
             *_speed(settings),
         ],
-        "relay-inside": ["socat", f"UNIX-LISTEN:{socket},fork,unlink-early,mode=600,{_WAITING}", "TCP:127.0.0.1:6443"],
+        "relay-inside": [
+            "socat",
+            f"UNIX-LISTEN:{socket},fork,unlink-early,mode=600,{_WAITING}",
+            "TCP:127.0.0.1:6443,nodelay",
+        ],
         "relay": [
             "socat",
-            f"TCP-LISTEN:{settings.port},bind=127.0.0.1,fork,reuseaddr,{_WAITING}",
+            f"TCP-LISTEN:{settings.port},bind=127.0.0.1,fork,reuseaddr,nodelay,{_WAITING}",
             f"UNIX-CONNECT:{socket}",
         ],
     }
