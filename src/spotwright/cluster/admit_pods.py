@@ -39,6 +39,7 @@ from spotwright.placing.documents import References
 from spotwright.placing.environment import NOTICE_PORT, library_of_pod
 from spotwright.placing.patch import Editor, Steps, data_document, replacing, value_at
 from spotwright.placing.pod_change import (
+    NO_CHANGE,
     ContainerChange,
     PodChange,
     grace_period_of,
@@ -332,7 +333,7 @@ def grace_hook(data: Mapping[str, Any], grace_period: int) -> tuple[PodChange, l
     """
     spec, seconds = data["spec"], grace_period - MARGIN
     if not _ends_early(data) or seconds <= 0 or _is_windows(spec):
-        return PodChange(), []
+        return NO_CHANGE, []
     changes, warnings = {}, []
     for index, container in enumerate(spec.get("containers") or ()):
         if "SPOTWRIGHT_TASK" not in _names(container.get("env")) or _VOLUME in _names(container.get("volumeMounts")):
@@ -659,7 +660,7 @@ def _library(data: Mapping[str, Any], config: Config, policy: Policy) -> PodChan
     """The library for a pod that KFP has made of a task's code."""
     variables = {name for one in data["spec"].get("containers") or () for name in _names(one.get("env"))}
     if RUN_LABEL not in (value_at(data, ("metadata", "labels")) or {}) or "SPOTWRIGHT_TASK" not in variables:
-        return PodChange()
+        return NO_CHANGE
     keeps_checkpoints = policy.checkpoint is not None or "SPOTWRIGHT_CHECKPOINT" in variables
     return library_of_pod(data["spec"], config.target, keeps_checkpoints=keeps_checkpoints)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -27,7 +27,7 @@ from spotwright.clouds.providers import is_accelerator
 from spotwright.kube.object_fields import mapping
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import Path
-from spotwright.placing.pod_change import ContainerChange, PodChange
+from spotwright.placing.pod_change import NO_CHANGE, ContainerChange, PodChange
 
 __all__ = [
     "CHECKPOINT_PATH",
@@ -202,10 +202,10 @@ _ENDPOINT = re.compile(r"--rdzv[-_]endpoint[=\s]+['\"]?([^\s'\"]+)"), f"{_OF_TOR
 _WITHIN_A_POD = re.compile(r"localhost\b|127\.|\[?::1|$")
 
 
-def torchrun_words(containers: Sequence[Any], *, is_elastic: bool) -> str:
-    """What ``explain`` says of the variable for torchrun in a pod's containers; empty where torchrun is not started."""
+def torchrun_words(containers: Sequence[Any], working: Iterable[int], *, is_elastic: bool) -> str:
+    """What ``explain`` says of the variable for torchrun in the working containers of a pod; empty where none starts torchrun."""
     said: dict[str, list[str]] = {}
-    for index in working_containers(containers):
+    for index in working:
         container = containers[index] if isinstance(containers[index], dict) else {}
         if is_elastic or starts_torchrun(container):
             name = TORCHRUN_VARIABLE["name"]
@@ -367,7 +367,7 @@ def library_change(
         path = value if how is Delivery.PATH else _FILE
         change = _with_python_path(ctx, spec, role, path)
         if change is None or how is Delivery.PATH:
-            return change or PodChange()
+            return change or NO_CHANGE
         is_shared = how is Delivery.CONFIG_MAP or ctx.options.has_webhook  # it can put no object before this one
         return change | _mounted(ctx, spec, role, is_shared=is_shared, is_optional=not (visible or is_asked))
     if visible and how in (None, Delivery.PIP):
@@ -375,7 +375,7 @@ def library_change(
         text = f"{role}: its command imports spotwright.checkpoint, and its image must have it{cause}: "
         text += f"{WAYS}, or let a ConfigMap bring it (package: embedded)"
         ctx.add_finding(Level.WARNING, (*spec, "containers"), text)
-    return PodChange()
+    return NO_CHANGE
 
 
 def _lacks_library(text: str) -> bool:
@@ -436,7 +436,7 @@ def library_of_pod(spec: Mapping[str, Any], target: Mapping[str, str], *, keeps_
     """
     how, value = delivery(target)
     if how is Delivery.IMAGE or _has_library(spec):
-        return PodChange()
+        return NO_CHANGE
     containers, changes = spec.get("containers") or (), {}
     for index in working_containers(containers):
         container, text = containers[index], _text(containers[index])

@@ -21,6 +21,7 @@ from spotwright.placing.documents import Path
 from spotwright.placing.patch import Editor, value_at
 
 __all__ = [
+    "NO_CHANGE",
     "OWN_ANNOTATION",
     "ContainerChange",
     "PodChange",
@@ -105,6 +106,8 @@ class PodChange:
 
     def __or__(self, other: PodChange) -> PodChange:
         """Both changes; where only one can hold, the first."""
+        if other is NO_CHANGE:
+            return self
         indexes = dict.fromkeys([*self.containers, *other.containers])
         nothing = ContainerChange()
         return PodChange(
@@ -153,6 +156,10 @@ class PodChange:
             str(one["key"]) for one, wish in zip(self.preferred, self.preferences, strict=True) if wish in wishes
         ]
         return {index: keys for index, keys in found.items() if keys}
+
+
+NO_CHANGE = PodChange()
+"""A change by which a pod gets nothing."""
 
 
 def write(editor: Editor, spec: Path, change: PodChange, metadata: Path | None = None) -> None:

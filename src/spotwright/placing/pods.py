@@ -37,7 +37,7 @@ from spotwright.placing.context import (
 from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
 from spotwright.placing.environment import AttemptIdentity, environment_change, library_change, torchrun_words
 from spotwright.placing.kueue_flavors import ClusterQueue, Flavor, QueueFiles, exclusion, refusal
-from spotwright.placing.pod_change import OWN_ANNOTATION, PodChange, grace_period_of, write
+from spotwright.placing.pod_change import NO_CHANGE, OWN_ANNOTATION, PodChange, grace_period_of, write
 from spotwright.placing.pod_spec import METADATA, POD, check, read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 from spotwright.scheduling.ladder import Ladder, Work, build
@@ -182,7 +182,7 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
         ctx.add_finding(Level.WARNING, (*role.spec, "nodeName"), text)
     placed = Placed(policy, ladder, report)
     _tell_lowered(ctx, role, policy)
-    change = _placement(ctx, role, placed, work) if ctx.writes(Group.PLACEMENT) else PodChange()
+    change = _placement(ctx, role, placed, work) if ctx.writes(Group.PLACEMENT) else NO_CHANGE
     if ctx.writes(Group.CHECKPOINT) and not role.holder:
         identity = AttemptIdentity(role.path, role.work or role.path, role.run, role.index, role.is_elastic)
         change |= environment_change(ctx.editor.get(role.spec), identity, policy.checkpoint)
@@ -191,7 +191,7 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     write(ctx.editor, role.spec, change, None if role.template is None else (*role.template, "metadata"))
     if ctx.writes(Group.CHECKPOINT) and not role.holder:
         containers = ctx.editor.get((*role.spec, "containers")) or ()
-        report.torchrun = torchrun_words(containers, is_elastic=role.is_elastic)
+        report.torchrun = torchrun_words(containers, change.containers, is_elastic=role.is_elastic)
     return placed
 
 
@@ -242,7 +242,7 @@ def own_conditions(ctx: PlaceContext, metadata: Path, change: PodChange, spec: M
     """The note of which conditions in a pod spec are its author's although they equal ours, where pods are placed first."""
     own, annotations = change.own_in(spec), ctx.editor.get((*metadata, "annotations")) or {}
     if not own or POLICY_ANNOTATION in annotations:
-        return PodChange()
+        return NO_CHANGE
     return PodChange(annotations={OWN_ANNOTATION: json.dumps(own, separators=(",", ":"))})
 
 
