@@ -101,25 +101,34 @@ def texts_of(value: Any) -> Iterator[str]:
 
 @dataclass(slots=True)
 class FileObjects:
-    """The objects of a file by kind and name, the first of equal ones; and its volumes by the claims that they are kept for."""
+    """The objects of a file: of equal kind, name and namespace the first; and its volumes by the claims that they are kept for.
 
-    named: dict[tuple[str, str], KubeObject] = field(default_factory=dict)
+    ``named`` has them by kind and name, and there by namespace.
+    """
+
+    every: list[KubeObject] = field(default_factory=list)
+    named: dict[tuple[str, str], dict[str, KubeObject]] = field(default_factory=dict)
     claimed: dict[str, KubeObject] = field(default_factory=dict)
+    kinds: dict[str, list[Shape]] = field(default_factory=dict)
 
     def add(self, one: KubeObject) -> None:
         """Add an object."""
-        self.named.setdefault((one.kind, one.name), one)
+        same, namespace = self.named.setdefault((one.kind, one.name), {}), one.namespace
+        if namespace not in same:
+            same[namespace] = one
+            self.every.append(one)
+            self.kinds.setdefault(one.kind, []).append(one.value)
         claim = one.get("spec", "claimRef", "name") if one.kind == "PersistentVolume" else None
         if isinstance(claim, str):
             self.claimed.setdefault(claim, one)
 
     def __iter__(self) -> Iterator[KubeObject]:
         """Each object."""
-        return iter(self.named.values())
+        return iter(self.every)
 
-    def of_kind(self, kind: str) -> Iterator[Shape]:
+    def of_kind(self, kind: str) -> Sequence[Shape]:
         """The fields of each object of a kind."""
-        return (one.value for one in self if one.kind == kind)
+        return self.kinds.get(kind, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,8 +224,9 @@ class KubeObject:
         return items_of(self.get(*steps))
 
     def find(self, kind: str, name: str) -> KubeObject | None:
-        """An object of the same file by its kind and its name."""
-        return self.beside.named.get((kind, name))
+        """An object of the same file by its kind and its name; of several, that of its own namespace, else the first."""
+        same = self.beside.named.get((kind, name), {})
+        return same.get(self.namespace) or next(iter(same.values()), None)
 
 
 def objects_in(document: Document, beside: FileObjects) -> Iterator[KubeObject]:
