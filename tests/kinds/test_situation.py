@@ -684,6 +684,6 @@ def test_a_pipeline_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> No
 
 @pytest.mark.parametrize("holder", sorted(HOLDERS.keys() - {"a ConfigMap"}))
 def test_the_check_of_pools_sees_the_pods_of_an_object_inside_another(holder: str) -> None:
-    [work] = [one for data in plain_yaml.load_all(HOLDERS[holder]) for one in pod_works(data, FILE)]
+    [work] = [one for data in plain_yaml.load_all(HOLDERS[holder]) for one in pod_works(data, FILE, config.built_in())]
     assert isinstance(work, PodWork)
     assert work.constraints.selector == {"kubernetes.azure.com/scalesetpriority": "spot"}

@@ -10,6 +10,7 @@ from tests import plain_yaml
 from tests.linter.linting import found_in
 from tests.placing.placed import FILE, place, refusal
 
+from spotwright.config import built_in
 from spotwright.kube.admission import admitted, contradiction
 from spotwright.kube.pod import scheduling_of
 from spotwright.placing.pod_spec import pod_requests
@@ -135,7 +136,7 @@ def test_every_door_reads_the_selector_of_the_namespace() -> None:
     assert "affinity-without-toleration" in rules
     assert "affinity-without-toleration" not in {one.rule for one in found_in(plain_yaml.dump_all([a_job()]))}
 
-    [work] = pod_works(a_job(), FILE, lambda kind: [a_namespace(selector)] if kind == "Namespace" else [])
+    [work] = pod_works(a_job(), FILE, built_in(), lambda kind: [a_namespace(selector)] if kind == "Namespace" else [])
     assert isinstance(work, PodWork)
     assert work.constraints.selector == selector
 

@@ -108,7 +108,7 @@ def by_explain(fields: Spec) -> str:
 
 def by_pools_check(fields: Spec) -> str:
     [document] = plain_yaml.load_all(text_of(fields))
-    [found] = pod_works(document, "work.yaml")
+    [found] = pod_works(document, "work.yaml", CONFIG)
     assert isinstance(found, Finding), found
     return found.text
 

@@ -46,8 +46,9 @@ def config_of(policy: dict[str, Any] | None = None, **changes: Any) -> Config:
 
 
 def found(data: Any, *manifests: Any, config: Config | None = None) -> dict[str, Finding]:
-    works = [work for manifest in manifests for work in pod_works(manifest, "work.yaml")]
-    findings = check(ground_of(config or config_of(), read_objects(json.dumps(data), "nodes.json"), works))
+    config = config or config_of()
+    works = [work for manifest in manifests for work in pod_works(manifest, "work.yaml", config)]
+    findings = check(ground_of(config, read_objects(json.dumps(data), "nodes.json"), works))
     return {finding.code: finding for finding in findings}
 
 

@@ -213,7 +213,9 @@ def test_templates_of_an_argo_workflow_inherit_nothing_that_they_replace() -> No
             ],
         },
     }
-    first, second, third = (one for one in pod_works(workflow, "w.yaml") if isinstance(one, PodWork))
+    first, second, third = (
+        one for one in pod_works(workflow, "w.yaml", configuration.built_in()) if isinstance(one, PodWork)
+    )
     assert len(first.constraints.tolerations) == 2
     assert len(second.constraints.tolerations) == 1
     assert (len(third.constraints.tolerations), third.constraints.selector) == (2, {"e": "f"})
@@ -312,7 +314,7 @@ def test_work_that_asks_for_gpus_lands_on_gke_whose_taint_the_cluster_tolerates_
     def codes(limits: dict[str, int]) -> set[str]:
         pod = {"containers": [{"name": "a", "image": "b", "resources": {"limits": limits}}]}
         work = list(
-            pod_works({"kind": "Job", "metadata": {"name": "a"}, "spec": {"template": {"spec": pod}}}, "a.yaml")
+            pod_works({"kind": "Job", "metadata": {"name": "a"}, "spec": {"template": {"spec": pod}}}, "a.yaml", config)
         )
         return {one.code for one in check(ground_of(config, Objects(), work))}
 

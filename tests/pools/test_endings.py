@@ -118,7 +118,7 @@ THREE_CLOUDS = {
 def ends_on_three_clouds(policy: dict[str, Any], *works: dict[str, Any]) -> dict[str, str]:
     """What is found about grace periods: the place and the code."""
     config = configuration.from_mapping({"pools": THREE_CLOUDS, "policy": policy})
-    pods = [work for manifest in works for work in pod_works(manifest, "w.yaml")]
+    pods = [work for manifest in works for work in pod_works(manifest, "w.yaml", config)]
     return {one.where: one.code for one in check(ground_of(config, Objects(), pods)) if one.code.startswith("grace-")}
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from spotwright.cli import FAILED, SUCCEEDED, cluster_extra, say
 from spotwright.cli.options import config_option, json_option
-from spotwright.config import find, require_pools
+from spotwright.config import Config, find, require_pools
 from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
 from spotwright.kube.admission import ADMITTING
@@ -102,7 +102,7 @@ def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, con
         raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
     objects = ask_cluster(context) if cluster else read_file(files[0])
     objects.require_nodes("the cluster" if cluster else str(files[0]), or_others=True)
-    works = _works(files if cluster else files[1:], objects)
+    works = _works(files if cluster else files[1:], configuration, objects)
     ground = ground_of(configuration, objects, works)
     findings = check(ground)
     if as_json:
@@ -121,7 +121,7 @@ def check_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     return [finding._asdict() for finding in findings]
 
 
-def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
+def _works(files: Sequence[Path], config: Config, objects: Objects) -> list[PodWork | Finding]:
     """The pods of the manifests; settings of kubelets and PriorityClasses among them join those of the nodes' file.
 
     A manifest that cannot be read is a finding beside the others. Raises :class:`InputError` where none can.
@@ -135,7 +135,7 @@ def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
         except InputError as error:
             errors[path] = str(error)
     for path, (found, has_settings) in read.items():
-        pods = [pod for one in found for pod in pod_works(one, str(path), objects.of_kind)]
+        pods = [pod for one in found for pod in pod_works(one, str(path), config, objects.of_kind)]
         works += pods
         if not pods and not has_settings:
             errors[path] = (

@@ -307,7 +307,14 @@ KINDS = (
         reads=Reads.RUNS,
         makes=("Trial",),
     ),
-    Kind(group="kubeflow.org", name="Trial", version="v1beta1", retry=Retry.TRIAL, reads=Reads.RUNS),
+    Kind(
+        group="kubeflow.org",
+        name="Trial",
+        version="v1beta1",
+        retry=Retry.TRIAL,
+        reads=Reads.RUNS,
+        shows_pods_of_another=True,  # of the job that it makes
+    ),
     Kind(
         group="kubeflow.org", name="Suggestion", makes=("Deployment",)
     ),  # with the labels of its Experiment; it serves

@@ -280,7 +280,7 @@ class Kind(NamedTuple):
     its controller waits before it makes the next.
 
     ``leads`` tells by the name of a role whether all others need it. ``is_partial``: its pods are whole only together with
-    another object. ``annotations`` is where a holder of pods has theirs.
+    another object. ``shows_pods_of_another``: another object has the pods that it describes. ``annotations`` is where a holder of pods has theirs.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of
@@ -321,6 +321,7 @@ class Kind(NamedTuple):
     roles: tuple[str, ...] = ()
     leads: Callable[[str], bool] = _leads_never
     is_partial: bool = False
+    shows_pods_of_another: bool = False
     annotations: tuple[str, ...] = ()
     container: str = ""
     default_policy: str = ""
@@ -354,7 +355,7 @@ class Kind(NamedTuple):
     @property
     def is_known(self) -> bool:
         """Whether anything is known of what its objects have in them."""
-        return self.place is not None or self.places != () or self.holds is not None
+        return self.place is not None or self.places != () or self.holds is not None or self.shows_pods_of_another
 
     @property
     def makes_trials(self) -> bool:

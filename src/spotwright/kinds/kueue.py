@@ -91,6 +91,7 @@ def _warn_of_tolerations(ctx: PlaceContext, pool: Pool) -> None:
 
 KINDS = (
     Kind(group="kueue.x-k8s.io", name="ResourceFlavor", place=_place_flavor, is_of_nodes=True),
+    Kind(group="kueue.x-k8s.io", name="Workload", shows_pods_of_another=True),  # of the object that is queued
     Kind(
         group="workload.codeflare.dev",
         name="AppWrapper",

@@ -194,7 +194,9 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
         )
     elif kind == "List" or (kind.endswith("List") and document.node(("items",)) is not None):
         text = f"{named} ({api_version}) has no items, or they are no list: nothing is placed"
-    elif placed is not None or any(True for _ in likely_pods(document.get((), None))):
+    elif placed is not None or (
+        not kind_of(api_version, kind).shows_pods_of_another and any(True for _ in likely_pods(document.get((), None)))
+    ):
         hint = "name the path of its pod spec with --pod-path"
         if patterns:
             hint = f"no pod spec at {' or '.join(map(pattern_text, patterns))}: {hint}"
@@ -218,13 +220,27 @@ def _no_object(document: Document) -> Iterator[Finding]:
     yield Finding(Level.WARNING, document.file, document.line(()), (), text)
 
 
+_ANY_FORM = frozenset({"mutate", "openAPIV3Schema", "validate", "values", "valuesObject"})
+"""Fields below which a pod spec is a schema, a pattern of a policy or a value of a chart, and makes no pods."""
+
+_HOLDERS = ("pod", "spec", "template")
+
+
 def likely_pods(value: Any, path: Path = ()) -> Iterator[Path]:
-    """The paths of what looks like pod specs in an object of any kind: of all mappings with a list of ``containers``."""
-    if isinstance(value, dict) and isinstance(value.get("containers"), list):
+    """The paths of what looks like pod specs in an object of any kind: a spec or a template with containers that have images."""
+    holder = next((step.lower() for step in reversed(path) if isinstance(step, str)), "").removesuffix("s")
+    if isinstance(value, dict) and holder.endswith(_HOLDERS) and _are_containers(value.get("containers")):
         yield path
     elif isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from likely_pods(item, (*path, key))
+            if key not in _ANY_FORM:
+                yield from likely_pods(item, (*path, key))
+
+
+def _are_containers(given: Any) -> bool:
+    items = given if isinstance(given, list) else ()
+    names = [value_at(one, (field,)) for one in items for field in ("name", "image")]
+    return bool(names) and all(isinstance(name, str) for name in names)
 
 
 def warn_of_version(ctx: PlaceContext, api_version: str, kind: str) -> None:

@@ -11,12 +11,28 @@ documentation, "Creating project-wide node selectors".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 from spotwright.kube.object_fields import mapping, mappings, metadata
+from spotwright.model.quantities import parse_resource
+from spotwright.model.scheduling_terms import is_placeholder
 
-__all__ = ["ADMITTING", "Others", "admitted", "contradiction", "namespace_selector", "no_others"]
+__all__ = [
+    "ADMITTING",
+    "Added",
+    "Others",
+    "Unreadable",
+    "additions",
+    "admitted",
+    "contradiction",
+    "faulty",
+    "namespace_selector",
+    "no_others",
+    "object_name",
+    "unreadable",
+]
 
 Others = Callable[[str], Iterable[Mapping[str, Any]]]
 """The given objects of a kind."""
@@ -24,6 +40,7 @@ Others = Callable[[str], Iterable[Mapping[str, Any]]]
 ADMITTING = ("LimitRange", "Namespace", "RuntimeClass")
 """The kinds whose objects say what is added."""
 
+_QUANTITIES = ("default", "defaultRequest", "max", "min")
 _SELECTORS = ("scheduler.alpha.kubernetes.io/node-selector", "openshift.io/node-selector")
 
 
@@ -32,31 +49,108 @@ def no_others(_kind: str) -> Iterable[Mapping[str, Any]]:
     return ()
 
 
+class Added(NamedTuple):
+    """What an object adds to a pod. ``maker`` is how messages call the object: ``namespace team``, ``RuntimeClass kata``.
+
+    ``limits`` and ``requests`` are those of containers that name none, ``overhead`` is that of the pod.
+    """
+
+    maker: str
+    selector: Mapping[str, Any] = {}
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    overhead: Mapping[str, Any] = {}
+    limits: Mapping[str, Any] = {}
+    requests: Mapping[str, Any] = {}
+
+
+class Unreadable(NamedTuple):
+    """A quantity in an object that nobody can read: its path, and why. No API server takes the object, so it adds nothing."""
+
+    path: tuple[str | int, ...]
+    text: str
+
+
 def admitted(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Mapping[str, Any]:
     """A pod spec with what the cluster adds; the same one where nothing is known to be added.
 
-    ``namespace`` is that of the pod, ``None`` if it is not known. A selector of the pod itself is kept where the namespace has
-    another value for its key: :func:`contradiction`.
+    ``namespace`` is that of the pod; empty or ``None``: that of objects which name none. A selector of the pod itself is kept
+    where the namespace has another value for its key: :func:`contradiction`.
     """
     added: dict[str, Any] = {}
     own = mapping(spec.get("nodeSelector"))
-    selector = {**namespace_selector(namespace, others), **own}
-    runtime = next((one for one in others("RuntimeClass") if _is_named(one, spec.get("runtimeClassName"))), None)
-    if runtime is not None:
-        of_class = mapping(runtime.get("scheduling"))
-        selector = {**mapping(of_class.get("nodeSelector")), **selector}
-        if more := mappings(of_class.get("tolerations")):
+    selector = {**own}
+    limits: dict[str, Any] = {}
+    requests: dict[str, Any] = {}
+    for one in additions(spec, namespace, others):
+        selector = {**one.selector, **selector}
+        limits, requests = {**one.limits, **limits}, {**one.requests, **requests}
+        if one.tolerations:
             given = spec.get("tolerations")
-            added["tolerations"] = [*(given if isinstance(given, list) else ()), *more]
-        if overhead := mapping(mapping(runtime.get("overhead")).get("podFixed")):
-            added["overhead"] = overhead
+            added["tolerations"] = [*(given if isinstance(given, list) else ()), *one.tolerations]
+        if one.overhead:
+            added["overhead"] = one.overhead
     if selector.keys() - own.keys():
         added["nodeSelector"] = selector
-    limits, requests = _defaults(namespace, others)
     for name in ("containers", "initContainers") if limits or requests else ():
         if isinstance(containers := spec.get(name), list):
             added[name] = [_with_defaults(one, limits, requests) for one in containers]
     return {**spec, **added} if added else spec
+
+
+def additions(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Iterator[Added]:
+    """What each object adds to a pod; of several values for one key the first counts."""
+    if selector := namespace_selector(namespace, others):
+        yield Added(f"namespace {namespace}", selector)
+    for one in _adding(spec, namespace, others):
+        if any(True for _ in unreadable(one)):
+            continue
+        scheduling, overhead = mapping(one.get("scheduling")), mapping(mapping(one.get("overhead")).get("podFixed"))
+        if scheduling or overhead:
+            selector = mapping(scheduling.get("nodeSelector"))
+            yield Added(object_name(one), selector, mappings(scheduling.get("tolerations")), overhead)
+        for item in mappings(mapping(one.get("spec")).get("limits")):
+            if item.get("type") == "Container":
+                limits = {**mapping(item.get("max")), **mapping(item.get("default"))}
+                requests = {**mapping(item.get("min")), **limits, **mapping(item.get("defaultRequest"))}
+                yield Added(object_name(one), limits=limits, requests=requests)
+
+
+def unreadable(one: Mapping[str, Any]) -> Iterator[Unreadable]:
+    """The quantities of a LimitRange or a RuntimeClass that nobody can read; a placeholder is none of them."""
+    if one.get("kind") not in ADMITTING:
+        return
+    limits = mapping(one.get("spec")).get("limits")
+    held: list[tuple[tuple[str | int, ...], Any]] = [
+        (("overhead", "podFixed"), mapping(one.get("overhead")).get("podFixed"))
+    ]
+    for index, item in enumerate(limits if isinstance(limits, list) else ()):
+        held += [(("spec", "limits", index, name), mapping(item).get(name)) for name in _QUANTITIES]
+    for path, quantities in held:
+        for name, value in mapping(quantities).items():
+            try:
+                if not is_placeholder(value):
+                    parse_resource(str(name), value)
+            except (ValueError, TypeError) as error:
+                yield Unreadable((*path, name), str(error))
+
+
+def faulty(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Iterator[tuple[str, Unreadable]]:
+    """The objects that would add to a pod if they could be read: the name of each, and its first quantity that cannot."""
+    for one in _adding(spec, namespace, others):
+        for wrong in islice(unreadable(one), 1):
+            yield object_name(one), wrong
+
+
+def object_name(one: Mapping[str, Any]) -> str:
+    """An object as messages name it: ``LimitRange defaults``."""
+    return f"{one.get('kind')} {metadata(one).get('name')}"
+
+
+def _adding(spec: Mapping[str, Any], namespace: str | None, others: Others) -> Iterator[Mapping[str, Any]]:
+    """The RuntimeClass of a pod, and the LimitRanges of its namespace."""
+    named = spec.get("runtimeClassName")
+    yield from islice((one for one in (others("RuntimeClass") if named else ()) if _is_named(one, named)), 1)
+    yield from (one for one in others("LimitRange") if (metadata(one).get("namespace") or "") == (namespace or ""))
 
 
 def namespace_selector(namespace: str | None, others: Others) -> dict[str, str]:
@@ -75,25 +169,6 @@ def contradiction(spec: Mapping[str, Any], namespace: str | None, others: Others
     own = mapping(spec.get("nodeSelector"))
     wanted = namespace_selector(namespace, others)
     return next(((key, value) for key, value in wanted.items() if key in own and str(own[key]) != value), None)
-
-
-def _defaults(namespace: str | None, others: Others) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The limits and the requests of containers that name none, by the LimitRanges of the namespace."""
-    limits: dict[str, Any] = {}
-    requests: dict[str, Any] = {}
-    for one in _of_containers(namespace, others):
-        default = {**mapping(one.get("max")), **mapping(one.get("default"))}
-        limits = {**default, **limits}
-        requests = {**mapping(one.get("min")), **default, **mapping(one.get("defaultRequest")), **requests}
-    return limits, requests
-
-
-def _of_containers(namespace: str | None, others: Others) -> Iterator[Mapping[str, Any]]:
-    for one in others("LimitRange"):
-        if metadata(one).get("namespace") in (None, namespace):
-            yield from (
-                item for item in mappings(mapping(one.get("spec")).get("limits")) if item.get("type") == "Container"
-            )
 
 
 def _with_defaults(container: Any, limits: Mapping[str, Any], requests: Mapping[str, Any]) -> Any:

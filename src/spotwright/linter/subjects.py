@@ -21,7 +21,7 @@ from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.argo_steps import argo_version, code_paths, effective, templates
 from spotwright.kinds.kind import Claim, Kind, Retry, kind_of
 from spotwright.kinds.situation import PodGroup, held_objects, pipeline_groups, pod_claims, pod_groups
-from spotwright.kube.admission import admitted
+from spotwright.kube.admission import additions, admitted
 from spotwright.kube.pod import TERMS, Refusal, refusals_of, scheduling_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION, AT, annotations_at
@@ -457,6 +457,23 @@ class Pods:
         """What they ask of nodes by labels: the pairs of the selector, then the required and the preferred conditions."""
         terms = (*self.constraints.required, *(wish.term for wish in self.constraints.preferred))
         return [*self.constraints.pairs, *(one for term in terms for one in term.expressions)]
+
+    def with_maker(self, *keys: str) -> str:
+        """Their label, as the subject of a sentence on labels that they select, with the object that adds one of these.
+
+        ``Job a``, or ``Job a, by its namespace team,``.
+        """
+        maker = next((self.makers[key] for key in keys if key in self.makers), "")
+        return f"{self.label}, by its {maker}," if maker else self.label
+
+    @property
+    def makers(self) -> Mapping[str, str]:
+        """The objects that add labels to their node selector, by the label."""
+        own, found = mapping_of(self.value.get("nodeSelector")), dict[str, str]()
+        if self.owner is not None and self.constraints.selector.keys() - own.keys():
+            for one in additions(self.value, self.owner.namespace, self.owner.beside.of_kind):
+                found = {**dict.fromkeys(one.selector, one.maker), **found}
+        return {key: maker for key, maker in found.items() if key not in own}
 
     @property
     def refusals(self) -> Iterable[Refusal]:

@@ -7,12 +7,12 @@ met, with a finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from spotwright.clouds import node_labels, providers
 from spotwright.clouds.providers import ZONE
-from spotwright.kube.admission import admitted, contradiction
+from spotwright.kube.admission import additions, admitted, contradiction, faulty
 from spotwright.kube.pod import TERMS, refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_resource
@@ -33,6 +33,7 @@ __all__ = [
     "AddFinding",
     "Place",
     "PodSpecError",
+    "additions_in_words",
     "check",
     "check_value",
     "pod_requests",
@@ -127,9 +128,27 @@ def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
     if refused is not None:
         text = f"the node selector of namespace {ctx.namespace} wants {refused[1]} here, so the API server refuses the pod: "
         raise ctx.problem((*spec, "nodeSelector", refused[0]), f"{text}write {refused[1]}, or remove this")
+    for name, wrong in faulty(pod, ctx.namespace, ctx.others):
+        text = f"{name} adds nothing to these pods, because it cannot be read: {show(wrong.path)}: {wrong.text}"
+        ctx.add_finding(Level.WARNING, spec, text)
     given = scheduling_of(admitted(pod, ctx.namespace, ctx.others))
     tell_assumptions(given, ctx.config.pools, ctx.add_finding, (*spec, "nodeSelector"), (*spec, *TERMS))
     return given
+
+
+def additions_in_words(ctx: PlaceContext, pod: Mapping[str, Any], refusals: Iterable[str]) -> Iterator[str]:
+    """What other objects add to a pod, in words, where that is a reason for which pools are refused."""
+    own, more = pod_requests(pod), pod_requests(admitted(pod, ctx.namespace, ctx.others))
+    raised = {
+        name for name in more if own.get(name) != more[name] and any(f" {name}, a node" in why for why in refusals)
+    }
+    for one in additions(pod, ctx.namespace, ctx.others):
+        if one.selector:
+            yield f"{one.maker} adds the node selector {', '.join(f'{key}={value}' for key, value in one.selector.items())}"
+        for what, given in (("overhead", one.overhead), ("default request", one.requests)):
+            counted = [f"{key}: {value}" for key, value in given.items() if key in raised]
+            if counted:
+                yield f"{one.maker} adds the {what} {', '.join(counted)}"
 
 
 def refuse_scheduling(ctx: PlaceContext, spec: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.provider import CLUSTER_AUTOSCALER
-from spotwright.kube.admission import namespace_selector
 from spotwright.kube.pod import TERMS
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool
@@ -38,7 +37,15 @@ from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
 from spotwright.placing.environment import AttemptIdentity, environment_change, library_change, torchrun_words
 from spotwright.placing.kueue_flavors import ClusterQueue, Flavor, QueueFiles, exclusion, refusal
 from spotwright.placing.pod_change import NO_CHANGE, OWN_ANNOTATION, PodChange, grace_period_of, write
-from spotwright.placing.pod_spec import METADATA, POD, check, read_constraints, read_requests, refuse_scheduling
+from spotwright.placing.pod_spec import (
+    METADATA,
+    POD,
+    additions_in_words,
+    check,
+    read_constraints,
+    read_requests,
+    refuse_scheduling,
+)
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 from spotwright.scheduling.ladder import Ladder, Work, build
 
@@ -172,7 +179,8 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     refuse_scheduling(ctx, role.spec)
     if not ladder.rungs:
         path = conflicting_path(ctx, role.spec, ladder.refusals)
-        raise no_pool_fits(ctx, path, role.name, role.path, policy, ladder)
+        pod = {} if role.holder else ctx.editor.get(role.spec)
+        raise no_pool_fits(ctx, path, role.name, role.path, policy, ladder, pod)
     if ladder.note:
         ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {ladder.note}{ladder.remedy(role.path)}")
     if not role.holder and ctx.editor.get((*role.spec, "nodeName")):
@@ -253,14 +261,24 @@ def queue_of(ctx: PlaceContext, metadata: Any) -> str:
     return str(own or ctx.queue)
 
 
-def no_pool_fits(ctx: PlaceContext, at: Path, name: str, path: str, policy: Policy, ladder: Ladder) -> NoPoolFitsError:
-    """The error for a role that no pool fits, with the reason for each pool and what helps. ``path`` is its name in policies."""
+def no_pool_fits(
+    ctx: PlaceContext,
+    at: Path,
+    name: str,
+    path: str,
+    policy: Policy,
+    ladder: Ladder,
+    pod: Mapping[str, Any] | None = None,
+) -> NoPoolFitsError:
+    """The error for a role that no pool fits, with the reason for each pool and what helps. ``path`` is its name in policies.
+
+    ``pod`` is its pod spec, where it has one.
+    """
     reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
     spot = f"spot: {policy.spot} ({policy.sources['spot']})"
     by_label = any("node selector asks" in why or "required node affinity" in why for why in ladder.refusals.values())
     hint = "; if a pool's nodes have that label, add it under the pool's labels: in spotwright.yaml" if by_label else ""
-    added = [f"{key}={value}" for key, value in namespace_selector(ctx.namespace, ctx.others).items()]
-    hint += f"; its namespace {ctx.namespace} adds the node selector {', '.join(added)}" if added else ""
+    hint += "".join(f"; its {text}" for text in additions_in_words(ctx, pod or {}, ladder.refusals.values()))
     return NoPoolFitsError(
         str(ctx.problem(at, f"{name} fits no pool with {spot}: {reasons}{hint}{ladder.remedy(path)}"))
     )

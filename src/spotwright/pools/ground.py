@@ -22,10 +22,10 @@ from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.kinds.argo_steps import NEWEST, code_paths, effective, templates
+from spotwright.kinds.argo_steps import argo_version, code_paths, effective, templates
 from spotwright.kinds.kind import Retry, kind_of, kinds_of_every_node
 from spotwright.kinds.situation import objects_within
-from spotwright.kube.admission import ADMITTING, Others, admitted, no_others
+from spotwright.kube.admission import ADMITTING, Others, Unreadable, admitted, no_others, object_name, unreadable
 from spotwright.kube.pod import refusals_of, scheduling_of
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
@@ -429,9 +429,13 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
     for node in objects.nodes:
         pool = providers.pool_of(labels_of(node), config.pools) or _named_by(labels_of(node), config.pools)
         (strangers if pool is None else members[pool.name]).append(node)
-    both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "", objects.of_kind)), *found]
+    both = [
+        *(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "", config, objects.of_kind)),
+        *found,
+    ]
     works = [one for one in both if isinstance(one, PodWork)]
     autoscalers, unread = _autoscalers(objects)
+    unread += [_not_added(one, wrong) for one in objects.admitting for wrong in unreadable(one)]
     return Ground(
         config,
         members,
@@ -443,6 +447,13 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
         [*(one for one in both if isinstance(one, Finding)), *unread],
         objects.knows_nodes,
         autoscalers,
+    )
+
+
+def _not_added(one: Mapping[str, Any], wrong: Unreadable) -> Finding:
+    text = f"{show(wrong.path)}: {wrong.text}: nothing of it was added to pods"
+    return Finding(
+        "manifest-not-readable", Severity.ERROR, object_name(one), text, "correct the manifest, or leave it out"
     )
 
 
@@ -472,28 +483,30 @@ def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | No
     return None
 
 
-def pod_works(document: Any, file: str, others: Others = no_others) -> Iterator[PodWork | Finding]:
+def pod_works(document: Any, file: str, config: Config, others: Others = no_others) -> Iterator[PodWork | Finding]:
     """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow.
 
     So are those of a manifest that is a text in the object. In place of a pod that cannot be read there is a finding, with the
-    field. ``others`` has the objects that say what the cluster adds to pods.
+    field. The configuration names the version of Argo; ``others`` has the objects that say what the cluster adds to pods.
     """
     if not isinstance(document, Mapping):
         return
-    yield from _works_of(document, file, others)
+    yield from _works_of(document, file, argo_version(config), others)
     with suppress(ManifestError):  # a text that is no YAML, which place refuses
         for held in objects_within(data_document(document, file), (), document):
             if held.base == ():  # it stands in a text; one that is a mapping was found already
-                yield from _works_of(held.value, file, others)
+                yield from _works_of(held.value, file, argo_version(config), others)
 
 
-def _works_of(document: Mapping[str, Any], file: str, others: Others) -> Iterator[PodWork | Finding]:
+def _works_of(
+    document: Mapping[str, Any], file: str, argo: tuple[int, int], others: Others
+) -> Iterator[PodWork | Finding]:
     kind = str(document.get("kind") or "object")
     metadata = document.get("metadata")
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
     where = f"{file}: {kind} {name or ''}".strip() if file else f"{kind} {name or ''}".strip()
     is_on_every_node = kind in kinds_of_every_node()
-    for spec in _pod_specs(document, ()):
+    for spec in _pod_specs(document, (), argo):
         try:
             for level in spec.levels:
                 check_value(level, (), level.value, _LEVEL)
@@ -536,18 +549,18 @@ class _PodSpec(NamedTuple):
 _LEVEL = {name: POD[name] for name in ("affinity", "nodeSelector", "tolerations")}
 
 
-def _pod_specs(value: Any, path: Path) -> Iterator[_PodSpec]:
+def _pod_specs(value: Any, path: Path, argo: tuple[int, int]) -> Iterator[_PodSpec]:
     """The pod specs in a value."""
     if len(path) > _DEEPEST:
         return
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _pod_specs(item, (*path, index))
+            yield from _pod_specs(item, (*path, index), argo)
     if not isinstance(value, Mapping):
         return
     record = kind_of(str(value.get("apiVersion") or ""), str(value.get("kind") or ""))
     if record.retry is Retry.STEP:
-        yield from _steps(value, record.top, path)
+        yield from _steps(value, record.top, path, argo)
         return
     containers = value.get("containers")
     if isinstance(containers, list) and any(isinstance(one, Mapping) for one in containers):
@@ -558,16 +571,16 @@ def _pod_specs(value: Any, path: Path) -> Iterator[_PodSpec]:
         yield _PodSpec(path, {"containers": [single]}, {("containers", 0): (*path, "container")})
         return
     for key, item in value.items():
-        yield from _pod_specs(item, (*path, str(key)))
+        yield from _pod_specs(item, (*path, str(key)), argo)
 
 
-def _steps(workflow: Mapping[str, Any], top: Path, base: Path) -> Iterator[_PodSpec]:
+def _steps(workflow: Mapping[str, Any], top: Path, base: Path, argo: tuple[int, int]) -> Iterator[_PodSpec]:
     """The pod specs of a workflow's templates that run code; ``base`` is where the workflow stands, ``top`` its spec in it."""
     get = partial(value_at, workflow)
     for template in templates(get, top):
         paths = code_paths(get, template)
         if paths:
-            pod = effective(get, top, template, NEWEST)
+            pod = effective(get, top, template, argo)
             where: dict[Path, Path] = {("containers", index): path for index, path in enumerate(paths)}
             levels = (top, (*top, "templateDefaults"), template.path)
             yield _PodSpec(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from spotwright.kinds.kind import PodPlace, Retry, matching, placed_kind
 from spotwright.kinds.situation import pod_groups
 from spotwright.kinds.unknown import likely_pods, pattern_text
+from spotwright.kube.admission import unreadable
 from spotwright.linter.api_types import (
     AFFINITY_PLACES,
     POD_TYPES,
@@ -420,6 +421,8 @@ def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     if placed is not None and not subject.api_version:
         text = f"{subject.label} has no apiVersion, so nothing in it was checked"
         yield Problem(subject.at("kind"), text, f"Write apiVersion: {placed.api_version}.")
+    for wrong in unreadable(subject.value):
+        yield Problem(subject.at(*wrong.path), f"{subject.label}: {wrong.text}, so it adds nothing to pods")
     labels, annotations = subject.mapping("metadata", "labels"), subject.mapping("metadata", "annotations")
     try:
         own_layer(labels, annotations, subject.label)

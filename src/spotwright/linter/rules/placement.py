@@ -131,7 +131,8 @@ def _not_tolerated(pods: Pods, settings: Settings) -> Iterator[Problem]:
         if taint.key in settings.spot_taints and not pods.constraints.tolerates(taint):
             mend = Mend("extend", pods.at("tolerations"), [taint.toleration_fields])
             how = "stays Pending" if pods.reach is Reach.REQUIRED else "never gets there"
-            text = f"{pods.label} asks for spot nodes without tolerating their taint {taint}, so it {how}"
+            whose = pods.with_maker(*(one.key for one in pods.constraints.pairs if selects_spot(one, settings)))
+            text = f"{whose} asks for spot nodes without tolerating their taint {taint}, so it {how}"
             path = pods.selector if pods.constraints.selector else pods.at("affinity")
             yield Problem(path, text, mends=(mend,) if pods.form != "K" else ())
             return
@@ -181,7 +182,9 @@ def _bound_to_node(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         yield Problem(pods.at("nodeName"), f"{pods.label} names its node, so tolerations and affinity have no effect")
     name = pods.constraints.selector.get(_HOSTNAME, "")
     if name and pods.is_work and not is_scheduled and not is_placeholder(name):
-        text = f"{pods.label} selects the node {name}, and no other node gets its name after it is taken"
+        text = (
+            f"{pods.with_maker(_HOSTNAME)} selects the node {name}, and no other node gets its name after it is taken"
+        )
         yield Problem(pods.selected(_HOSTNAME), text, "Remove it, and select nodes by the labels of their pool.")
 
 

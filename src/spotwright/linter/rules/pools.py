@@ -44,10 +44,10 @@ def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
         return
     for key, value in given.selector.items():
         if not any(_has(pool, key, value) for pool in settings.pools.values()):
-            yield Problem(pods.selected(key), f"{pods.label} selects {key}={value}, which no pool has")
+            yield Problem(pods.selected(key), f"{pods.with_maker(key)} selects {key}={value}, which no pool has")
             return
     path = pods.terms if given.required else pods.selector
-    yield Problem(path, f"{pods.label} selects nodes by labels that no pool has together")
+    yield Problem(path, f"{pods.with_maker(*given.selector)} selects nodes by labels that no pool has together")
 
 
 def _has(pool: Pool, key: str, value: str) -> bool:
@@ -74,7 +74,8 @@ def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
     others = list(dict.fromkeys(keeping))
     if others:
         names = ", ".join(pool.name for pool in meant)
-        yield Problem(pods.selector, f"{pods.label} selects {names} and does not tolerate its taint {others[0]}")
+        whose = pods.with_maker(*given.selector)
+        yield Problem(pods.selector, f"{whose} selects {names} and does not tolerate its taint {others[0]}")
 
 
 def _devices(pods: Pods) -> set[str]:
@@ -99,7 +100,8 @@ def _gpu_unused(pods: Pods, settings: Settings) -> Iterator[Problem]:
             and value.lower() not in ("false", "none", "no")
             and not _is_of_plain_pool(key, value, settings)
         ):
-            yield Problem(pods.selected(key), f"{pods.label} selects GPU nodes by {key} and asks for no GPU")
+            text = f"{pods.with_maker(key)} selects GPU nodes by {key} and asks for no GPU"
+            yield Problem(pods.selected(key), text)
             return
 
 
@@ -136,10 +138,12 @@ def _old_labels(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     if _GKE_PREEMPTIBLE in keys and not other:
         path = pods.selector if _GKE_PREEMPTIBLE in pods.constraints.selector else pods.at("affinity")
         fix = "Make a pool of Spot VMs and select its label cloud.google.com/gke-spot=true."
-        yield Problem(path, f"{pods.label} selects preemptible VMs, which live a day at most", fix)
+        yield Problem(
+            path, f"{pods.with_maker(_GKE_PREEMPTIBLE)} selects preemptible VMs, which live a day at most", fix
+        )
     for one in pods.conditions:
         if one.key == "kubernetes.azure.com/scalesetpriority" and "low" in (value.lower() for value in one.values):
-            text = f"{pods.label} selects low-priority VMs, which Azure has retired"
+            text = f"{pods.with_maker(one.key)} selects low-priority VMs, which Azure has retired"
             fix = f"Make a pool of Spot VMs and select its label {one.key}=spot."
             yield Problem(pods.selector if pods.constraints.selector else pods.at("affinity"), text, fix)
 

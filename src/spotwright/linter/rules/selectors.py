@@ -61,8 +61,9 @@ class _Condition(NamedTuple):
 def _conditions(pods: Pods) -> Iterator[_Condition]:
     """The conditions of the pods on labels of nodes, required and preferred."""
     for key, value in pods.constraints.selector.items():
-        path = pods.selected(key)
-        yield _Condition(Expression(key, "In", (value,)), path, (path,), f"so {pods.label} stays Pending")
+        path, maker = pods.selected(key), pods.makers.get(key)
+        effect = f"so {pods.label} stays Pending" + (f": its {maker} adds this label" if maker else "")
+        yield _Condition(Expression(key, "In", (value,)), path, () if maker else (path,), effect)
     required = pods.constraints.required
     alone = f"so {pods.label} stays Pending"
     effect = alone if len(required) == 1 else f"so this alternative of {pods.label} is never met"
@@ -232,7 +233,7 @@ def _of_several_clouds(pods: Pods, settings: Settings) -> Iterator[Problem]:
     found = [(path, _mixed(expressions)) for path, expressions in _together(pods)]
     path, mixed = found[0]
     if all(one for _, one in found) and not _is_met_by_a_pool(pods, settings):
-        yield Problem(path, f"{pods.label} selects {_enumerated(mixed)}, and no node has all of them")
+        yield Problem(path, f"{pods.with_maker(*mixed)} selects {_enumerated(mixed)}, and no node has all of them")
     for index, wish in enumerate(pods.constraints.preferred):
         mixed = _mixed(list(wish.term.expressions))
         if mixed:
@@ -301,7 +302,9 @@ def _renamed(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     found += [(value_at(pods.document.get(()), path), path) for path in _topology_keys(pods)]
     for key, path in found:
         if isinstance(key, str) and key in RENAMED:
-            yield Problem(path, f"{pods.label} uses the label {key}, which is deprecated", f"Write {RENAMED[key]}.")
+            yield Problem(
+                path, f"{pods.with_maker(key)} uses the label {key}, which is deprecated", f"Write {RENAMED[key]}."
+            )
 
 
 def _refused(pods: Pods, _settings: Settings) -> Iterator[Problem]:
