@@ -475,6 +475,7 @@ def test_work_that_names_no_queue_is_in_the_default_one_of_its_namespace() -> No
     ("text", "queue", "release"),
     [
         (UNLABELLED, a_queue("spot", name="default", namespace="other"), ""),
+        (UNLABELLED, a_queue("spot", name="default", namespace="null"), ""),
         (UNLABELLED, a_queue("spot", name="team"), ""),
         (UNLABELLED, a_queue("spot", name="default").replace("kueue.x-k8s.io", "queues.example.com"), ""),
         (UNLABELLED, a_queue("spot", name="default"), "target: {kueue: '0.11'}\n"),
@@ -516,7 +517,8 @@ def test_an_object_of_a_queue_with_another_shape_is_refused_at_its_line() -> Non
 
 def test_lint_knows_the_default_queue_of_the_same_file() -> None:
     text = job(ON_SPOT).replace("  name: train\n", "  name: train\n  namespace: ml\n")
-    queues = {name: f"{text}---\n{a_queue('spot', name='default', namespace=name)}" for name in ("ml", "other")}
+    queues = {name: f"{text}---\n{a_queue('spot', name='default', namespace=name)}" for name in ("ml", "other", "null")}
 
-    assert [one.rule for one in found_in(queues["other"], AKS_POOLS)] == ["preference-ignored"]
+    for name in ("other", "null"):
+        assert [one.rule for one in found_in(queues[name], AKS_POOLS)] == ["preference-ignored"]
     assert found_in(queues["ml"], AKS_POOLS) == []

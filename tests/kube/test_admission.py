@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
-from tests.linter.linting import found_in
+from tests.linter.linting import found_in, settings
 from tests.placing.placed import FILE, place, refusal
 
 from spotwright.config import built_in
 from spotwright.kube.admission import admitted, contradiction
 from spotwright.kube.pod import scheduling_of
+from spotwright.linter.subjects import FileObjects, Pods, objects_in, pods_of
+from spotwright.placing.documents import parse
 from spotwright.placing.pod_spec import pod_requests
-from spotwright.pools.ground import PodWork, pod_works
+from spotwright.pools.ground import Objects, PodWork, ground_of, pod_works
 
 NAMESPACE = {
     "apiVersion": "v1",
@@ -149,3 +151,116 @@ def test_a_pod_that_its_namespace_refuses_is_refused_with_the_field() -> None:
 def test_default_requests_count_for_the_size_of_nodes() -> None:
     large = {**RANGE, "spec": {"limits": [{"type": "Container", "default": {"memory": "400Gi"}}]}}
     assert "it asks for 400Gi memory" in refusal(plain_yaml.dump_all([large, a_job()]))
+
+
+BAD = {"spec": {"limits": [{"type": "Container", "default": {"cpu": "abc"}}]}}
+BAD_CLASS = {"overhead": {"podFixed": {"cpu": "abc"}}}
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        (
+            RANGE | BAD,
+            "LimitRange r adds nothing to these pods, because it cannot be read: spec.limits[0].default.cpu: 'abc'",
+        ),
+        (
+            CLASS | BAD_CLASS,
+            "RuntimeClass kata adds nothing to these pods, because it cannot be read: overhead.podFixed.cpu: 'abc'",
+        ),
+    ],
+)
+def test_an_object_with_a_quantity_that_cannot_be_read_is_named_and_adds_nothing(
+    bad: dict[str, Any], named: str
+) -> None:
+    job = a_job(runtimeClassName="kata")
+    outcome = place(plain_yaml.dump_all([bad, job]))
+    assert outcome.reports(named)
+    assert set(outcome.roles["train"].pools) == set(place(plain_yaml.dump_all([a_job()])).roles["train"].pools)
+
+    [found] = [one for one in found_in(plain_yaml.dump_all([bad, job])) if "adds nothing" in one.text]
+    assert (found.text.startswith(named.partition(" adds")[0]), found.line > 1) == (True, True)
+
+    admitting = Objects(admitting=[bad])
+    [work] = pod_works(job, FILE, built_in(), admitting.of_kind)
+    assert isinstance(work, PodWork)
+    assert work.requests == {}
+    [finding] = ground_of(built_in(), admitting, [work]).unread
+    assert (finding.code, finding.where) == ("manifest-not-readable", named.partition(" adds")[0])
+
+
+def test_a_placeholder_is_a_quantity_that_is_known_later() -> None:
+    later = {
+        **RANGE,
+        "spec": {"limits": [{"type": "Container", "default": {"cpu": "{{ .Values.cpu }}", "memory": "1Gi"}}]},
+    }
+    assert pod_requests(admitted(a_pod(), "team", lambda kind: [later] if kind == "LimitRange" else [])) == {
+        "memory": GIB
+    }
+
+
+LARGE = {"spec": {"limits": [{"type": "Container", "default": {"cpu": "100", "memory": "1Gi"}}]}}
+LARGE_CLASS = {"overhead": {"podFixed": {"cpu": "100"}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "fields", "hint"),
+    [
+        (RANGE | LARGE, {}, "; its LimitRange r adds the default request cpu: 100"),
+        (CLASS | LARGE_CLASS, {"runtimeClassName": "kata"}, "; its RuntimeClass kata adds the overhead cpu: 100"),
+        (CLASS, {"runtimeClassName": "kata"}, "; its RuntimeClass kata adds the node selector kata=yes"),
+    ],
+)
+def test_a_refusal_names_the_object_that_adds_what_no_pool_has(
+    given: dict[str, Any], fields: dict[str, Any], hint: str
+) -> None:
+    assert hint in refusal(plain_yaml.dump_all([given, a_job(**fields)]))
+
+
+def test_a_refusal_names_no_object_whose_default_the_pod_overrides() -> None:
+    text = refusal(plain_yaml.dump_all([RANGE | LARGE, a_job(resources={"requests": {"cpu": "99"}})]))
+    assert "it asks for 99 cpu" in text
+    assert "LimitRange" not in text
+
+
+@pytest.mark.parametrize(("of_pod", "of_range"), [("team", None), (None, "team"), ("team", "other")])
+def test_a_limit_range_is_of_its_namespace_alone(of_pod: str | None, of_range: str | None) -> None:
+    one = {**RANGE, "metadata": {"name": "r", **({"namespace": of_range} if of_range else {})}}
+    pod = a_pod()
+    assert admitted(pod, of_pod, lambda kind: [one] if kind == "LimitRange" else []) is pod
+    assert admitted(pod, of_range, lambda kind: [one] if kind == "LimitRange" else []) is not pod
+
+
+def test_lint_finds_the_limit_range_of_each_namespace_though_they_have_one_name() -> None:
+    pools = "version: 1\npools: {a: {capacity: spot, provider: aks, node: {cpu: 4, memory: 8Gi}}}\n"
+    small = {**RANGE, "metadata": {"name": "r", "namespace": "first"}}
+    large = RANGE | LARGE
+    text = plain_yaml.dump_all([small, large, a_job()])
+    beside = FileObjects()
+    *_, subject = (one for document in parse(text, FILE) for one in objects_in(document, beside))
+    [pods] = pods_of(subject, settings(pools))
+    assert isinstance(pods, Pods)
+    assert pods.requests["cpu"] == 100_000
+
+
+SELECTING = "version: 1\npools: {a: {capacity: spot, provider: aks}}\n"
+
+
+def test_lint_says_which_object_adds_the_label_that_no_pool_has() -> None:
+    class_ = {**CLASS, "metadata": {"name": "kata"}}
+    for given, fields, maker in (
+        (a_namespace({"disk": "ssd"}), {}, "namespace team"),
+        (class_, {"runtimeClassName": "kata"}, "RuntimeClass kata"),
+    ):
+        found = found_in(plain_yaml.dump_all([given, a_job(**fields)]), SELECTING)
+        [text] = [one.text for one in found if one.rule == "selector-matches-no-pool"]
+        assert text.startswith(f"Job train, by its {maker}, selects ")
+    own = found_in(plain_yaml.dump_all([a_namespace({"disk": "ssd"}), a_job(nodeSelector={"disk": "ssd"})]), SELECTING)
+    assert "Job train selects disk=ssd, which no pool has" in [one.text for one in own]
+
+
+def test_lint_mends_no_label_that_the_namespace_adds() -> None:
+    text = plain_yaml.dump_all([a_namespace({"kubernetes.azure.com/scalesetpriority": "Spot"}), a_job()])
+    [found] = [one for one in found_in(text) if "no node has" in one.text]
+    assert found.text.endswith("so Job train stays Pending: its namespace team adds this label")
+    assert not found.can_fix

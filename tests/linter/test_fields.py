@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.linter.linting import found_in, linted, settings
+from tests.placing.placed import place
 
 from spotwright.linter.api_types import nearly
 from spotwright.linter.linting import fixed_text
@@ -520,3 +521,60 @@ def test_fix_writes_the_word_that_was_meant() -> None:
     text = workflow("{retryStrategy: {limit: 3, retryPolicy: always}}")
 
     assert "retryPolicy: Always" in fixed_text(text, linted(text), settings())
+
+
+CONTAINERS = "containers: [{name: main, image: i}]"
+WITHOUT_PODS = {
+    "a policy": ("kyverno.io/v1", f"rules: [{{name: a, validate: {{pattern: {{spec: {{{CONTAINERS}}}}}}}}}]"),
+    "a schema": (
+        "apiextensions.k8s.io/v1",
+        f"versions: [{{schema: {{openAPIV3Schema: {{default: {{template: {{spec: {{{CONTAINERS}}}}}}}}}}}}}]",
+    ),
+    "values": ("argoproj.io/v1alpha1", f"source: {{helm: {{valuesObject: {{{CONTAINERS}, spec: {{{CONTAINERS}}}}}}}}}"),
+    "measures": ("metrics.k8s.io/v1beta1", "template: {spec: {containers: [{name: main, usage: {cpu: 1m}}]}}"),
+    "no containers": ("example.com/v1", "template: {spec: {containers: []}}"),
+    "no image": ("example.com/v1", "template: {spec: {containers: [{name: main, image: i}, {name: side}]}}"),
+    "other containers": ("example.com/v1", f"registry: {{{CONTAINERS}}}"),
+}
+
+
+def of_unknown(api_version: str, kind: str, spec: str) -> str:
+    return f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{{spec}}}\n"
+
+
+def notes_of_pods(text: str) -> list[str]:
+    return [one.fix for one in found_in(text) if one.rule == "pods-not-checked"]
+
+
+@pytest.mark.parametrize("what", WITHOUT_PODS)
+def test_an_object_without_pods_has_no_note_that_they_were_not_checked(what: str) -> None:
+    api_version, spec = WITHOUT_PODS[what]
+    assert notes_of_pods(of_unknown(api_version, "Unknown", spec)) == []
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "spec"),
+    [
+        ("kueue.x-k8s.io/v1beta1", "Workload", f"podSets: [{{name: main, template: {{spec: {{{CONTAINERS}}}}}}}]"),
+        ("kubeflow.org/v1beta1", "Trial", f"runSpec: {{spec: {{template: {{spec: {{{CONTAINERS}}}}}}}}}"),
+    ],
+)
+def test_the_pods_of_another_object_are_checked_there(api_version: str, kind: str, spec: str) -> None:
+    text = of_unknown(api_version, kind, spec)
+    assert notes_of_pods(text) == []
+    [said] = place(text).messages
+    assert said.endswith(f"{kind} a ({api_version}): this kind is not placed; it stays unchanged")
+    assert notes_of_pods(text.replace(f"kind: {kind}", "kind: Unknown")) != []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["spec.template.spec", "spec.worker.podTemplate", "spec.executor.podOverrides.spec", "spec.workerSpec", "spec"],
+)
+@pytest.mark.parametrize("image", ["i", '"{{ .Values.image }}"', '"${IMAGE}"'])
+def test_pods_of_an_unknown_kind_are_found_by_their_form(path: str, image: str) -> None:
+    spec = CONTAINERS.replace("image: i", f"image: {image}")
+    for step in reversed(path.split(".")[1:]):
+        spec = f"{step}: {{{spec}}}"
+    [fix] = notes_of_pods(of_unknown("example.com/v1", "Unknown", spec))
+    assert fix == f"Name the path of the pod spec: --pod-path {path}."

@@ -306,6 +306,20 @@ def test_objects_may_be_yaml_too() -> None:
     assert len(read_objects(plain_yaml.dump(aks()), "nodes.yaml").nodes) == 2
 
 
+@pytest.mark.parametrize(("argo", "selector"), [("3.5.0", {"level": "workflow"}), ("3.6.0", {"level": "caller"})])
+def test_a_step_inherits_the_selector_that_the_configured_version_of_argo_hands_down(
+    argo: str, selector: dict[str, str]
+) -> None:
+    main = {"name": "main", "nodeSelector": {"level": "caller"}, "steps": [[{"name": "a", "template": "code"}]]}
+    called = {"name": "code", "container": {"image": "i"}}
+    spec = {"entrypoint": "main", "nodeSelector": {"level": "workflow"}, "templates": [main, called]}
+    workflow = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec}
+    config = configuration.from_mapping({"target": {"argo": argo}})
+    [work] = pod_works(workflow, "w.yaml", config)
+    assert isinstance(work, PodWork)
+    assert work.constraints.selector == selector
+
+
 def test_work_that_asks_for_gpus_lands_on_gke_whose_taint_the_cluster_tolerates_for_it() -> None:
     pools = {"gpu": {"capacity": "spot", "provider": "gke", "node": {"cpu": 8, "memory": "30Gi", "nvidia.com/gpu": 1}}}
     config = configuration.from_mapping({"pools": pools})

@@ -280,7 +280,8 @@ class Kind(NamedTuple):
     its controller waits before it makes the next.
 
     ``leads`` tells by the name of a role whether all others need it. ``is_partial``: its pods are whole only together with
-    another object. ``shows_pods_of_another``: another object has the pods that it describes. ``annotations`` is where a holder of pods has theirs.
+    another object. ``shows_pods_of_another``: it describes pods that another object has. ``annotations`` is where a holder of
+    pods has theirs.
 
     ``top`` is the path of the spec that another kind may hold, as a CronWorkflow that of a Workflow. ``roles`` are those that its
     controller knows, ``container`` is the name that it wants of the code's container, ``default_policy`` the restartPolicy of

@@ -106,8 +106,8 @@ def additions(spec: Mapping[str, Any], namespace: str | None, others: Others) ->
             continue
         scheduling, overhead = mapping(one.get("scheduling")), mapping(mapping(one.get("overhead")).get("podFixed"))
         if scheduling or overhead:
-            selector = mapping(scheduling.get("nodeSelector"))
-            yield Added(object_name(one), selector, mappings(scheduling.get("tolerations")), overhead)
+            tolerations = mappings(scheduling.get("tolerations"))
+            yield Added(object_name(one), mapping(scheduling.get("nodeSelector")), tolerations, overhead)
         for item in mappings(mapping(one.get("spec")).get("limits")):
             if item.get("type") == "Container":
                 limits = {**mapping(item.get("max")), **mapping(item.get("default"))}

@@ -199,7 +199,7 @@ class KubeObject:
     def has_default_queue(self) -> bool:
         """Whether the file has the LocalQueue into which Kueue puts work of its kind and namespace that names no queue."""
         queue = self.find("LocalQueue", DEFAULT_QUEUE) if self.record.is_queued else None
-        return queue is not None and len({queue.namespace, self.namespace} - {""}) < 2
+        return queue is not None and self.namespace in ("", queue.namespace)
 
     @property
     def namespace(self) -> str:

@@ -295,6 +295,8 @@ class PlaceContext:
         found = None if labels.get(QUEUE_LABEL) else self.find("LocalQueue", DEFAULT_QUEUE, self.namespace)
         if found is None or not str(found.get(("apiVersion",), "")).startswith("kueue.x-k8s.io/"):
             return None
+        if self.namespace and found.get(("metadata", "namespace"), None) != self.namespace:
+            return None
         is_queued = self.is_queued(str(self.get("apiVersion")), str(self.get("kind")))
         return found if is_queued and _defaults_queues(self.config.target) else None
 

@@ -304,11 +304,13 @@ class References:
     _is_indexed: bool = False
 
     def find(self, kind: str, name: str, namespace: str | None = None) -> Document | None:
-        """The first object of a kind and name; an object without a namespace matches every namespace."""
+        """The first object of a kind and name in a namespace, else one without a namespace, which matches every one."""
         self._index()
-        for own, document in self._by_name.get((kind, name), ()):
-            if namespace is None or own in (None, namespace):
-                return document
+        same = self._by_name.get((kind, name), ())
+        for fitting in ((namespace,), (None,)):
+            for own, document in same:
+                if namespace is None or own in fitting:
+                    return document
         return None if self.beyond is None else self.beyond.find(kind, name, namespace)
 
     def find_all(self, kind: str) -> list[Document]:
