@@ -634,6 +634,111 @@ def test_tasks_of_a_pipeline_run_are_there_at_one_time_unless_they_follow_each_o
     assert {run_together(a, b) for a, b in ((first, second), (second, third), (first, third))} == {False}
 
 
+TWO_CLAIMS = [{"name": name, "persistentVolumeClaim": {"claimName": f"pvc-{name}"}} for name in ("a", "b")]
+OWN_TEMPLATES: list[dict[str, Any]] = [{"pipelineTaskName": name, "podTemplate": {}} for name in ("x", "y")]
+
+
+def a_pipeline_run(*tasks: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A PipelineRun with two claims, whose tasks x and y have pod templates of their own."""
+    whole = {"workspaces": TWO_CLAIMS, "taskRunSpecs": OWN_TEMPLATES, "pipelineSpec": {"tasks": list(tasks)}, **spec}
+    return of("tekton.dev/v1", "PipelineRun", whole)
+
+
+BOUND: dict[str, tuple[dict[str, Any], list[list[tuple[str, tuple[Mount, ...]]]]]] = {
+    "each its own": (
+        a_pipeline_run(
+            {"name": "x", "workspaces": [{"name": "out", "workspace": "a", "subPath": "s"}]},
+            {"name": "y", "workspaces": [{"name": "b"}]},
+        ),
+        [[("pvc-a", (Mount("/workspace/out", "s"),))], [("pvc-b", (Mount("/workspace/b"),))]],
+    ),
+    "one that its steps name": (
+        a_pipeline_run(
+            {"name": "x", "taskSpec": {"steps": [{"script": "cd $(workspaces.a.path)"}]}},
+            {"name": "y", "workspaces": [{"name": "b", "workspace": "$(params.which)"}]},
+        ),
+        [[("pvc-a", (Mount("/workspace/a"),))], []],
+    ),
+    "by the template of all tasks": (
+        a_pipeline_run(
+            {"name": "x", "workspaces": [{"name": "a"}]},
+            {"name": "y"},
+            taskRunSpecs=[],
+            taskRunTemplate={"podTemplate": {}},
+        ),
+        [[("pvc-a", (Mount("/workspace/a"),))]],
+    ),
+    "a pipeline elsewhere": (
+        a_pipeline_run(pipelineSpec=None, pipelineRef={"name": "p"}, taskRunTemplate={"podTemplate": {}}),
+        [[("pvc-a", ()), ("pvc-b", ())], [], []],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_a_task_has_the_claims_of_the_workspaces_that_it_binds(name: str) -> None:
+    data, claims = BOUND[name]
+    found = [[(one.name, one.mounts) for one in pod_claims(data, group)] for group in pod_groups(data)]
+    assert found == claims
+
+
+A, B = ({"workspaces": [{"name": name}]} for name in ("a", "b"))
+ALL_TASKS: dict[str, Any] = {"taskRunSpecs": [], "taskRunTemplate": {"podTemplate": {}}}
+SHARED_BY_TASKS: dict[str, tuple[dict[str, Any], bool]] = {
+    "each its own": (a_pipeline_run({"name": "x", **A}, {"name": "y", **B}), False),
+    "both": (a_pipeline_run({"name": "x", **A}, {"name": "y", **A}), True),
+    "one after the other": (a_pipeline_run({"name": "x", **A}, {"name": "y", "runAfter": ["x"], **A}), False),
+    "each its own, one template": (a_pipeline_run({"name": "x", **A}, {"name": "y", **B}, **ALL_TASKS), False),
+    "both, one template": (a_pipeline_run({"name": "x", **A}, {"name": "y", **A}, **ALL_TASKS), True),
+    "not beside the task that runs beside another": (
+        a_pipeline_run({"name": "x", **A}, {"name": "y", **B}, {"name": "z", "runAfter": ["x"], **A}, **ALL_TASKS),
+        False,
+    ),
+    "one claim by two workspaces": (
+        a_pipeline_run(
+            {"name": "x", **A},
+            {"name": "y", **B},
+            workspaces=[{**one, "persistentVolumeClaim": {"claimName": "pvc-a"}} for one in TWO_CLAIMS],
+            **ALL_TASKS,
+        ),
+        True,
+    ),
+    "twice in one task": (
+        a_pipeline_run(
+            {"name": "x", "workspaces": [{"name": "a"}, {"name": "b"}]},
+            workspaces=[{**one, "persistentVolumeClaim": {"claimName": "pvc-a"}} for one in TWO_CLAIMS],
+        ),
+        False,
+    ),
+    "a pipeline elsewhere": (
+        a_pipeline_run(pipelineSpec=None, pipelineRef={"name": "p"}, taskRunTemplate={"podTemplate": {}}),
+        False,
+    ),
+    "a task elsewhere": (
+        a_pipeline_run({"name": "x", "taskRef": {"name": "t"}, **A}, {"name": "y", "taskRef": {"name": "t"}, **A}),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED_BY_TASKS)
+def test_tasks_share_the_claims_that_several_of_them_bind_at_one_time(name: str) -> None:
+    data, is_found = SHARED_BY_TASKS[name]
+    claims = "".join(CLAIM.replace("{name: data}", f"{{name: pvc-{one}}}") for one in ("a", "b"))
+    found = [one for one in found_in(claims + plain_yaml.dump_all([data])) if one.rule == "claim-of-one-node-shared"]
+    assert len(found) == is_found
+
+
+def test_of_a_task_on_spot_only_the_claims_that_it_binds_are_named() -> None:
+    spot = {"nodeSelector": {"cloud.google.com/gke-spot": "true"}}
+    data = a_pipeline_run(
+        {"name": "x", **A}, {"name": "y", **B}, taskRunSpecs=[{"pipelineTaskName": "x", "podTemplate": spot}]
+    )
+    claims = "".join(CLAIM.replace("{name: data}", f"{{name: pvc-{one}}}") for one in ("a", "b"))
+    [found] = [one for one in found_in(claims + plain_yaml.dump_all([data])) if one.rule == "zonal-volume-on-spot"]
+    assert found.text.startswith("PipelineRun w x mounts the claim pvc-a,")
+
+
 def a_pipeline(**tasks: Any) -> Any:
     """A compiled pipeline with a task of each name; its components are ``work``, ``more`` and a DAG around ``work``."""
     leaves = {name: {"executorLabel": f"exec-{name}"} for name in ("work", "more")}

@@ -106,7 +106,8 @@ class Claim(NamedTuple):
     """A PersistentVolumeClaim that pods have as a volume, by its name, or by that of the template from which it is made.
 
     ``path`` leads to where the object names it or has its template. ``spec`` is what it asks for; empty for one that is named,
-    which is another object. ``mounts`` are the places in the containers of the pods.
+    which is another object. ``mounts`` are the places in the containers of the pods. ``tasks`` are the names of the calls
+    whose pods have it, ``None`` if all pods of the template do.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Claim(NamedTuple):
     spec: Mapping[str, Any] = {}
     volume: str = ""
     mounts: tuple[Mount, ...] = ()
+    tasks: frozenset[str] | None = None
 
 
 class Call(NamedTuple):

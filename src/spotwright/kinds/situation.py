@@ -45,6 +45,7 @@ __all__ = [
     "pod_claims",
     "pod_groups",
     "pod_places",
+    "pods_with",
     "run_together",
 ]
 
@@ -233,6 +234,17 @@ def pod_claims(data: Any, group: PodGroup) -> list[Claim]:
     mounts = list(mounts_in(value_at(data, group.spec)))
     claims = [*claims_in(data, (*group.spec, "volumes")), *of_object]
     return [one if one.mounts else one._replace(mounts=tuple(_mounts(mounts, one.volume))) for one in claims]
+
+
+def pods_with(group: PodGroup, claims: Iterable[Claim]) -> PodGroup:
+    """The pods of a group that have one of these claims of it."""
+    tasks: set[str] = set()
+    for claim in claims:
+        if claim.tasks is None:
+            return group
+        tasks |= claim.tasks
+    runs = tuple(run for run in group.runs if run.calls[-1].name in tasks)
+    return group._replace(at_once=_most(runs, group.limit), runs=runs)
 
 
 def _claims_of_executor(pair: Any, settings: Path) -> Iterator[Claim]:
