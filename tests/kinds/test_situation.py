@@ -244,6 +244,41 @@ def test_steps_that_follow_each_other_may_have_one_claim() -> None:
     assert "claim-of-one-node-shared" not in {one.rule for one in found}
 
 
+MOUNTING = {"container": {"image": "i", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}}
+IN_A_LOOP = [[{"name": "all", "template": "each", "withItems": [1, 2, 3]}]]
+ALONE: dict[str, list[dict[str, Any]]] = {
+    "a mutex around the step": [
+        {"name": "main", "steps": IN_A_LOOP},
+        {
+            "name": "each",
+            "synchronization": {"mutexes": [{"name": "m"}]},
+            "steps": [[{"name": "1", "template": "a"}], [{"name": "2", "template": "a"}]],
+        },
+    ],
+    "a semaphore around the step": [
+        {"name": "main", "steps": IN_A_LOOP},
+        {
+            "name": "each",
+            "synchronization": {"semaphores": [{"configMapKeyRef": {"name": "c", "key": "k"}}]},
+            "steps": [[{"name": "1", "template": "a"}]],
+        },
+    ],
+    "a condition on the item": [
+        {"name": "main", "steps": [[{"name": "1", "template": "a", "withItems": [1, 2], "when": "{{item}} == 2"}]]}
+    ],
+    "a target": [
+        {"name": "main", "dag": {"target": "1", "tasks": [{"name": name, "template": "a"} for name in ("1", "2")]}}
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_steps_of_which_one_is_there_at_one_time_may_have_one_claim(name: str) -> None:
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    data = a_workflow({}, volumes=volumes, templates=[*ALONE[name], {"name": "a", **MOUNTING}])
+    assert "claim-of-one-node-shared" not in {one.rule for one in found_in(CLAIM + plain_yaml.dump_all([data]))}
+
+
 @given(st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=7))
 def test_of_tasks_as_many_are_there_at_one_time_as_none_of_which_waits_for_another(after: list[set[int]]) -> None:
     needs = {index: {one for one in some if one < index} for index, some in enumerate(after)}
@@ -533,7 +568,23 @@ def step(name: str, template: str = "a", **more: Any) -> dict[str, Any]:
     return {"name": name, "template": template, **more}
 
 
+def a_workflow_of(main: dict[str, Any], each: dict[str, Any], **more: dict[str, Any]) -> dict[str, Any]:
+    """A workflow with a template ``each`` between its entrypoint and its pods; ``more`` has fields of templates."""
+    templates: dict[str, Any] = {"main": main, "each": each, "a": {"container": {}}, "b": {"container": {}}}
+    named = [{"name": name, **template, **more.get(name, {})} for name, template in templates.items()]
+    return a_workflow({}, templates=named)
+
+
 A_LOOP = step("1", withItems=[1, 2, 3])
+EACH = {"steps": [[step("all", "each", withItems=[1, 2, 3])]]}
+TWO_STEPS = {"steps": [[step("1")], [step("2", "b")]]}
+
+
+def locked(**lock: Any) -> dict[str, Any]:
+    return {"synchronization": lock}
+
+
+MUTEX = locked(mutexes=[{"name": "m"}])
 WORKFLOWS: dict[str, tuple[dict[str, Any], list[int | None], bool | None]] = {
     "steps beside each other": (a_workflow({"steps": [[step("1"), step("2", "b")]]}), [1, 1], True),
     "steps one after the other": (a_workflow({"steps": [[step("1")], [step("2", "b")]]}), [1, 1], False),
@@ -583,6 +634,94 @@ WORKFLOWS: dict[str, tuple[dict[str, Any], list[int | None], bool | None]] = {
         ),
         [2, 2],
         True,
+    ),
+    "a loop over a template with a mutex": (a_workflow_of(EACH, {**TWO_STEPS, **MUTEX}), [1, 1], False),
+    "a loop in a template with a mutex": (
+        a_workflow_of(EACH, {"steps": [[A_LOOP, step("2", "b")]], **locked(mutex={"name": "m"})}),
+        [3, 1],
+        True,
+    ),
+    "a loop over templates with mutexes of their own": (
+        a_workflow_of(EACH, TWO_STEPS, a=MUTEX, b=locked(mutexes=[{"name": "n"}])),
+        [1, 1],
+        True,
+    ),
+    "a loop over templates with one mutex": (a_workflow_of(EACH, TWO_STEPS, a=MUTEX, b=MUTEX), [1, 1], False),
+    "a mutex of one of two": (a_workflow_of(EACH, TWO_STEPS, a=MUTEX), [1, 3], True),
+    "steps beside each other with one mutex": (
+        a_workflow_of({"steps": [[step("1"), step("2", "b")]]}, {}, a=MUTEX, b=MUTEX),
+        [1, 1],
+        False,
+    ),
+    "two steps of a template with a mutex": (
+        a_workflow_of({"steps": [[step("1"), step("2"), step("3", "b")]]}, {}, a=MUTEX),
+        [1, 1],
+        True,
+    ),
+    "a mutex of two namespaces": (
+        a_workflow_of(
+            {"steps": [[step("1"), step("2", "b")]]}, {}, a=MUTEX, b=locked(mutexes=[{"name": "m", "namespace": "n"}])
+        ),
+        [1, 1],
+        True,
+    ),
+    "a mutex that the run names": (
+        a_workflow_of(EACH, {**TWO_STEPS, **locked(mutexes=[{"name": "{{inputs.parameters.x}}"}])}),
+        [None, None],
+        None,
+    ),
+    "a loop over a template with a semaphore": (
+        a_workflow_of(EACH, {**TWO_STEPS, **locked(semaphores=[{"configMapKeyRef": {}}])}),
+        [None, None],
+        None,
+    ),
+    "semaphores for two": (
+        a_workflow_of(
+            {"steps": [[step("1"), step("2", "b")]]},
+            {},
+            **dict.fromkeys("ab", locked(semaphore={"configMapKeyRef": {"name": "c", "key": "k"}})),
+        ),
+        [None, None],
+        None,
+    ),
+    "a loop over items of one kind": (
+        a_workflow({"steps": [[step("1", withItems=[1, 2, 3], when="{{item}} == 1"), step("2", "b")]]}),
+        [None, 1],
+        True,
+    ),
+    "loops over items of two kinds": (
+        a_workflow(
+            {
+                "steps": [
+                    [
+                        step("1", withItems=[{"x": 1}, {"x": 2}], when="{{= item.x == 1 }}"),
+                        step("2", "b", withSequence={"count": 3}, when="'{{item}}' == '2'"),
+                    ]
+                ]
+            }
+        ),
+        [None, None],
+        None,
+    ),
+    "a loop under a condition": (
+        a_workflow({"steps": [[{**A_LOOP, "when": "{{inputs.parameters.item}}"}]]}),
+        [3, None],
+        None,
+    ),
+    "targets": (
+        a_workflow({"dag": {"target": "2 9", "tasks": [step("1"), step("2", depends="1"), step("3", "b")]}}),
+        [1, None],
+        None,
+    ),
+    "targets of which one needs all": (
+        a_workflow({"dag": {"target": "2  3", "tasks": [step("1"), step("2", depends="1"), step("3", "b")]}}),
+        [1, 1],
+        True,
+    ),
+    "targets of the run": (
+        a_workflow({"dag": {"target": "{{inputs.parameters.x}}", "tasks": [step("1"), step("2", "b")]}}),
+        [1, 1],
+        None,
     ),
     "a daemon": (
         a_workflow(

@@ -137,10 +137,13 @@ class Run(NamedTuple):
     """One way by which an object comes to pods of a template: the calls, outermost first.
 
     ``times`` is how many pods it makes at one time, in all iterations of loops; ``None``: the object does not tell it.
+    ``locks`` are the mutexes that it holds, each with the number of the calls around what has it. An empty name is a lock that
+    may let in others.
     """
 
     calls: tuple[Call, ...]
     times: int | None
+    locks: tuple[tuple[str, int], ...] = ()
 
 
 class Order(NamedTuple):

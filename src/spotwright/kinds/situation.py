@@ -174,17 +174,26 @@ def run_together(one: PodGroup, other: PodGroup) -> bool | None:
 def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
     """Whether two runs are there at one time: they are not where the first calls in which they differ follow each other.
 
+    Nor are those that hold one mutex, unless what has it is around both.
+
     ``across``: or in two iterations of a loop around both.
     """
     pairs = list(zip(one.calls, other.calls, strict=False))
     same = next((depth for depth, (a, b) in enumerate(pairs) if a != b), len(pairs))
     if same == len(pairs):
         return True
+    depths = dict(other.locks)
+    apart = [name for name, depth in one.locks if name in depths and not depth == depths[name] <= same]
+    if apart:
+        return False if any(apart) else None
     a, b = pairs[same]
     if a.where != b.where:
         return None
     if a.name in b.after or b.name in a.after:
-        around = product(*(call.times for call in one.calls[:same])) if across else 1
+        loops = [call.times for call in one.calls[:same]] if across else []
+        around = product(*loops[max((depth for name, depth in one.locks if name in depths), default=0) :])
+        if around == 1 and "" in depths and "" in dict(one.locks) and product(*loops) != 1:
+            return None
         return None if around is None else around > 1
     return None if a.is_conditional and b.is_conditional else True
 
