@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +20,7 @@ from spotwright import config
 from spotwright.errors import InputError
 from spotwright.kinds.katib import parse_marked
 from spotwright.kinds.kind import Mount, Sharing, all_kinds
-from spotwright.kinds.situation import mounted_claims, pipeline_groups, pod_claims, pod_groups, run_together
+from spotwright.kinds.situation import objects_within, pipeline_groups, pod_claims, pod_groups, run_together
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.linter.linting import lint_text
 from spotwright.linter.settings import settings_of
@@ -28,6 +28,7 @@ from spotwright.linter.subjects import FileObjects, KubeObject, objects_in, with
 from spotwright.manifests.files import is_added, place_text
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import Document, References, parse
+from spotwright.placing.patch import data_document
 from spotwright.pools.ground import PodWork, pod_works
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -310,7 +311,11 @@ def test_an_object_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> Non
             {"pipelineSpec": {"tasks": odd}, "taskRunSpecs": odd, "workspaces": odd, "volumes": odd},
             {"tasks": [{"template": odd}], "volumes": [odd], "parallelism": odd, "hooks": odd},
         ):
-            list(mounted_claims({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec}))
+            mounted_in({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec})
+
+
+def mounted_in(data: Mapping[str, Any]) -> list[str]:
+    return [claim.name for group in pod_groups(data) for claim in pod_claims(data, group)]
 
 
 FIELDS = {"affinity", "terminationGracePeriodSeconds", "tolerations"}
@@ -551,7 +556,44 @@ def test_the_claims_of_pods_are_those_that_they_mount_of_each_level(data: dict[s
 def test_the_claims_of_objects_inside_another_are_mounted_too() -> None:
     inner = {**of("batch/v1", "Job", {"template": {"spec": MOUNTED}}), "kind": "Job"}
     outer = of("workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [{"template": inner}]})
-    assert [one.name for one in mounted_claims(outer)] == ["data", "scratch"]
+    (held,) = objects_within(data_document(outer, ""), (), outer)
+    assert mounted_in(held.value) == ["data", "scratch"]
+
+
+def test_a_workflow_of_many_ways_is_not_told_and_takes_no_time() -> None:
+    def double(depth: int) -> list[dict[str, Any]]:
+        steps = [
+            {"name": f"a{index}", "steps": [[{"name": str(n), "template": f"a{index + 1}"} for n in "xy"]]}
+            for index in range(depth)
+        ]
+        return [*steps, {"name": f"a{depth}", "suspend": {}}, {"name": "pod", "container": {}}]
+
+    def chain(length: int) -> list[dict[str, Any]]:
+        called = [
+            {"name": f"a{index}", "steps": [[{"name": "x", "template": f"a{index + 1}"}]]} for index in range(length)
+        ]
+        return [*called, {"name": f"a{length}", "container": {}}]
+
+    spec = {"entrypoint": "a0"}
+    for templates in (double(40), chain(2000)):
+        group = next(iter(pod_groups(of("argoproj.io/v1alpha1", "Workflow", {**spec, "templates": templates}))))
+        assert (group.at_once, group.runs) == (None, ())
+    serial = [
+        {"name": "a0", "steps": [[{"name": str(n), "template": "pod"}] for n in range(600)]},
+        {"name": "pod", "container": {}},
+    ]
+    (group,) = pod_groups(of("argoproj.io/v1alpha1", "Workflow", {**spec, "templates": serial}))
+    assert (group.at_once, len(group.runs)) == (None, 600)
+
+
+@pytest.mark.parametrize(
+    "count", ["9" * 5000, 10**5000, "{{inputs.parameters.n}}", "-1"], ids=["text", "number", "parameter", "negative"]
+)
+def test_a_sequence_whose_count_is_not_read_is_not_known(count: Any) -> None:
+    step = {"name": "x", "template": "pod", "withSequence": {"count": count}}
+    templates = [{"name": "a0", "steps": [[step]]}, {"name": "pod", "container": {}}]
+    (group,) = pod_groups(of("argoproj.io/v1alpha1", "Workflow", {"entrypoint": "a0", "templates": templates}))
+    assert group.at_once is None
 
 
 def a_workflow(main: dict[str, Any], **spec: Any) -> dict[str, Any]:

@@ -619,7 +619,9 @@ def _claims(data: Mapping[str, Any], path: Path, *, spec: tuple[str, ...]) -> It
     yield from (one for one in made if one.volume in mounted)
 
 
-_MOST_RUNS = 256  # of the templates of a workflow; of more nothing is told
+_MOST_VISITS = 1024  # of the templates of a workflow, and of those that they call; of more nothing is told
+_DEEPEST = 100  # templates that call each other
+_DIGITS = 9  # of a number of steps
 
 
 class _Calls:
@@ -636,6 +638,8 @@ class _Calls:
         }
         self.runs: dict[Path, list[Run]] = {}
         self.is_known = True
+        self._visits = 0
+        self._called: dict[Path, list[tuple[Call, Path]]] = {}
         first = calls_after(spec, {"entrypoint": (), "onExit": ("entrypoint",)})
         for field, call in first.items():
             self._visit(self._named.get(str(value_at(data, (*spec, field)))), (call,), 1)
@@ -645,13 +649,16 @@ class _Calls:
     def _visit(self, at: Path | None, calls: tuple[Call, ...], times: int | None, above: tuple[Path, ...] = ()) -> None:
         if at is None or not self.is_known:
             return
-        self.is_known = at not in above and sum(map(len, self.runs.values())) < _MOST_RUNS
+        self._visits += 1
+        self.is_known = at not in above and len(above) < _DEEPEST and self._visits < _MOST_VISITS
         template = value_at(self._data, at)
         if has_pods(template):
             self.runs.setdefault(at, []).append(Run(calls, times))
             return
         parallel = value_at(template, ("parallelism",))
-        for call, path in self._calls(at, is_serial=parallel == 1):
+        if at not in self._called:
+            self._called[at] = self._calls(at, is_serial=parallel == 1)
+        for call, path in self._called[at]:
             step = value_at(self._data, path)
             count = _times(step)
             if count is not None and parallel is not None:
@@ -673,7 +680,7 @@ class _Calls:
             now = {str(value_at(self._data, (*path, "name"), path)): path for path in every}
             paths |= now
             after |= dict.fromkeys(now, ended)
-            ended = [*ended, *now]
+            ended = [*now] or ended
         for path in matching(value_at(self._data, at), ("dag", "tasks", "*"), at):
             task = value_at(self._data, path)
             if isinstance(task, dict):
@@ -732,10 +739,18 @@ def _times(step: Any) -> int | None:
         return len(items) if isinstance(items, list) else None
     if sequence is None:
         return 1
-    count, start, end = (str(value_at(sequence, (name,), "")) for name in ("count", "start", "end"))
-    if count:
-        return int(count) if count.isdecimal() else None
-    return abs(int(end) - int(start or "0")) + 1 if end.isdecimal() and (start or "0").isdecimal() else None
+    if (count := value_at(sequence, ("count",))) is not None:
+        return _whole(count)
+    start, end = (_whole(value_at(sequence, (name,), 0)) for name in ("start", "end"))
+    return None if start is None or end is None else abs(end - start) + 1
+
+
+def _whole(value: Any) -> int | None:
+    """A number of a sequence, which may be a text; ``None`` for a placeholder, and for more than a workflow can have."""
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() and len(value) < _DIGITS else None
+    number = whole_number(value)
+    return number if number is not None and 0 <= number < 10**_DIGITS else None
 
 
 def _with_locks(data: Mapping[str, Any], spec: Path, at: Path, run: Run) -> Run:

@@ -413,16 +413,19 @@ def calls_after(
     where: Path, after: Mapping[str, Iterable[str]], stay: Iterable[str] = (), conditional: Iterable[str] = ()
 ) -> dict[str, Call]:
     """The calls of a list by their names, each behind all before it. ``stay`` are those that do not end by themselves."""
+    names = list(after)
+    bits = {name: 1 << index for index, name in enumerate(names)}
+    before = [sum(bits[one] for one in set(after[name]) if one in bits) for name in names]
+    for middle, bit in enumerate(bits.values()):  # Warshall's closure
+        for index, found in enumerate(before):
+            if found & bit:
+                before[index] |= before[middle]
+    ends = sum(bits.values()) & ~sum(bits[one] for one in set(stay) if one in bits)
+    may_not_run = set(conditional)
     calls = {}
-    for name in after:
-        before: set[str] = set()
-        waiting = list(after[name])
-        while waiting:
-            one = waiting.pop()
-            if one in after and one not in before:
-                before.add(one)
-                waiting += after[one]
-        calls[name] = Call(where, name, frozenset(before - set(stay) - {name}), name in set(conditional))
+    for name, found in zip(names, before, strict=True):
+        ended = found & ends & ~bits[name]
+        calls[name] = Call(where, name, frozenset(one for one in names if ended & bits[one]), name in may_not_run)
     return calls
 
 

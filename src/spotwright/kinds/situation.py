@@ -32,14 +32,13 @@ from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_abo
 from spotwright.kube.admission import Others, no_others
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS
 from spotwright.placing.documents import Document, Path
-from spotwright.placing.patch import data_document, value_at
+from spotwright.placing.patch import value_at
 from spotwright.placing.retries import whole_number
 
 __all__ = [
     "HeldObject",
     "PodGroup",
     "held_objects",
-    "mounted_claims",
     "objects_within",
     "pipeline_groups",
     "pod_claims",
@@ -154,7 +153,7 @@ def _iterations(task: Mapping[str, Any]) -> int | None:
     limit = whole_number(value_at(task, ("iteratorPolicy", "parallelismLimit")), 0)
     try:
         items = json.loads(str(value_at(iterator, ("items", "raw"))))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(items, list) or limit is None:
         return None
@@ -271,13 +270,6 @@ def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]
         if one.get("name") == volume:
             folder = one.get("subPath") or one.get("subPathExpr") or ""
             yield Mount(str(one.get("mountPath")), str(folder), one.get("readOnly") is True)
-
-
-def mounted_claims(data: Mapping[str, Any]) -> Iterator[Claim]:
-    """The claims that pods of an object have, and those of the objects that it holds."""
-    for value in (data, *(held.value for held in objects_within(data_document(data, ""), (), data))):
-        for group in pod_groups(value):
-            yield from pod_claims(value, group)
 
 
 class HeldObject(NamedTuple):
