@@ -750,6 +750,24 @@ WORKFLOWS: dict[str, tuple[dict[str, Any], list[int | None], bool | None]] = {
         [3, None],
         None,
     ),
+    "a loop over steps under a condition of each iteration": (
+        a_workflow_of(
+            EACH,
+            {
+                "steps": [
+                    [step("1", when="{{inputs.parameters.x}} == 1")],
+                    [step("2", "b", when="{{steps.1.status}} == x")],
+                ]
+            },
+        ),
+        [None, None],
+        None,
+    ),
+    "a loop over a step under a condition of the workflow": (
+        a_workflow_of(EACH, {"steps": [[step("1", when="{{workflow.parameters.x}} == 1")]]}),
+        [3, None],
+        None,
+    ),
     "targets": (
         a_workflow({"dag": {"target": "2 9", "tasks": [step("1"), step("2", depends="1"), step("3", "b")]}}),
         [1, None],

@@ -660,7 +660,7 @@ class _Calls:
             self._called[at] = self._calls(at, is_serial=parallel == 1)
         for call, path in self._called[at]:
             step = value_at(self._data, path)
-            count = _times(step)
+            count = None if times != 1 and _OF_ITERATION.search(str(step.get("when"))) else _times(step)
             if count is not None and parallel is not None:
                 limit = whole_number(parallel)
                 count = None if limit is None else min(count, limit)
@@ -727,6 +727,7 @@ def _needed_for(targets: Iterable[str], after: Mapping[str, Sequence[str]]) -> l
     return [name for name in after if name in needed]
 
 
+_OF_ITERATION = re.compile(r"\{\{[^{}]*(?<![\w.-])(?:inputs|steps|tasks)\.")
 _OF_ITEM = re.compile(r"\{\{[^{}]*(?<![\w.-])item(?![\w-])")
 
 

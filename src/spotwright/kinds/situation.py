@@ -193,7 +193,8 @@ def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
         around = product(*loops[max((depth for name, depth in one.locks if name in depths), default=0) :])
         if around == 1 and "" in depths and "" in dict(one.locks) and product(*loops) != 1:
             return None
-        return None if around is None else around > 1
+        if around is None or around <= 1:
+            return None if around is None else False
     return None if a.is_conditional and b.is_conditional else True
 
 
