@@ -309,6 +309,11 @@ def test_an_object_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> Non
             {"template": {"spec": {"replicatedJobs": [{"template": odd}]}}},
             {"templates": [odd, {"steps": odd}, {"steps": [odd]}, {"dag": {"tasks": odd}}], "entrypoint": odd},
             {"pipelineSpec": {"tasks": odd}, "taskRunSpecs": odd, "workspaces": odd, "volumes": odd},
+            {
+                "pipelineSpec": {"tasks": [{"name": odd, "workspaces": odd, "taskSpec": odd}], "finally": [odd]},
+                "taskRunSpecs": [{"pipelineTaskName": odd, "podTemplate": odd}],
+                "workspaces": [*TWO_CLAIMS, {"name": odd, "persistentVolumeClaim": odd}],
+            },
             {"tasks": [{"template": odd}], "volumes": [odd], "parallelism": odd, "hooks": odd},
         ):
             mounted_in({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec})

@@ -407,15 +407,19 @@ def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
 
     What the tasks of a Pipeline in another object bind is not known. The template of all its tasks has every claim of the run.
     """
-    volumes = list(_volumes(data))
+    volumes, is_of_all = list(_volumes(data)), path in (_ALL_TASKS, _ALL_TASKS_OF_V1BETA1)
     if not volumes:
         return
     if not isinstance(value_at(data, _PIPELINE_SPEC), dict):
-        yield from (claim for _, _, claim in volumes if path in (_ALL_TASKS, _ALL_TASKS_OF_V1BETA1))
+        yield from (claim for _, _, claim in volumes if is_of_all)
         return
-    templates, users = _pod_templates(data), defaultdict[str, list[tuple[str, str, str]]](list)
-    for task_name, task in _tasks_at(data, "tasks", "finally").items():
-        for space, own_name, folder in _bindings(task) if templates.get(task_name) == path else ():
+    names = {str(value_at(data, (*path[:-1], "pipelineTaskName")))}
+    if is_of_all:
+        names = {name for name, template in _pod_templates(data).items() if template == path}
+    users = defaultdict[str, list[tuple[str, str, str]]](list)
+    for task in (one for field in ("tasks", "finally") for one in mappings(value_at(data, (*_PIPELINE_SPEC, field)))):
+        task_name = str(task.get("name"))
+        for space, own_name, folder in _bindings(task) if task_name in names else ():
             users[space].append((task_name, own_name, folder))
     for name, outer, claim in volumes:
         if name in users:
