@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +20,7 @@ from spotwright import config
 from spotwright.errors import InputError
 from spotwright.kinds.katib import parse_marked
 from spotwright.kinds.kind import Mount, Sharing, all_kinds
-from spotwright.kinds.situation import mounted_claims, pipeline_groups, pod_claims, pod_groups, run_together
+from spotwright.kinds.situation import objects_within, pipeline_groups, pod_claims, pod_groups, run_together
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.linter.linting import lint_text
 from spotwright.linter.settings import settings_of
@@ -28,6 +28,7 @@ from spotwright.linter.subjects import FileObjects, KubeObject, objects_in, with
 from spotwright.manifests.files import is_added, place_text
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import Document, References, parse
+from spotwright.placing.patch import data_document
 from spotwright.pools.ground import PodWork, pod_works
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -244,6 +245,41 @@ def test_steps_that_follow_each_other_may_have_one_claim() -> None:
     assert "claim-of-one-node-shared" not in {one.rule for one in found}
 
 
+MOUNTING = {"container": {"image": "i", "volumeMounts": [{"name": "d", "mountPath": "/d"}]}}
+IN_A_LOOP = [[{"name": "all", "template": "each", "withItems": [1, 2, 3]}]]
+ALONE: dict[str, list[dict[str, Any]]] = {
+    "a mutex around the step": [
+        {"name": "main", "steps": IN_A_LOOP},
+        {
+            "name": "each",
+            "synchronization": {"mutexes": [{"name": "m"}]},
+            "steps": [[{"name": "1", "template": "a"}], [{"name": "2", "template": "a"}]],
+        },
+    ],
+    "a semaphore around the step": [
+        {"name": "main", "steps": IN_A_LOOP},
+        {
+            "name": "each",
+            "synchronization": {"semaphores": [{"configMapKeyRef": {"name": "c", "key": "k"}}]},
+            "steps": [[{"name": "1", "template": "a"}]],
+        },
+    ],
+    "a condition on the item": [
+        {"name": "main", "steps": [[{"name": "1", "template": "a", "withItems": [1, 2], "when": "{{item}} == 2"}]]}
+    ],
+    "a target": [
+        {"name": "main", "dag": {"target": "1", "tasks": [{"name": name, "template": "a"} for name in ("1", "2")]}}
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_steps_of_which_one_is_there_at_one_time_may_have_one_claim(name: str) -> None:
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    data = a_workflow({}, volumes=volumes, templates=[*ALONE[name], {"name": "a", **MOUNTING}])
+    assert "claim-of-one-node-shared" not in {one.rule for one in found_in(CLAIM + plain_yaml.dump_all([data]))}
+
+
 @given(st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=7))
 def test_of_tasks_as_many_are_there_at_one_time_as_none_of_which_waits_for_another(after: list[set[int]]) -> None:
     needs = {index: {one for one in some if one < index} for index, some in enumerate(after)}
@@ -273,9 +309,18 @@ def test_an_object_of_another_shape_has_no_pods_or_unknown_ones(odd: Any) -> Non
             {"template": {"spec": {"replicatedJobs": [{"template": odd}]}}},
             {"templates": [odd, {"steps": odd}, {"steps": [odd]}, {"dag": {"tasks": odd}}], "entrypoint": odd},
             {"pipelineSpec": {"tasks": odd}, "taskRunSpecs": odd, "workspaces": odd, "volumes": odd},
+            {
+                "pipelineSpec": {"tasks": [{"name": odd, "workspaces": odd, "taskSpec": odd}], "finally": [odd]},
+                "taskRunSpecs": [{"pipelineTaskName": odd, "podTemplate": odd}],
+                "workspaces": [*TWO_CLAIMS, {"name": odd, "persistentVolumeClaim": odd}],
+            },
             {"tasks": [{"template": odd}], "volumes": [odd], "parallelism": odd, "hooks": odd},
         ):
-            list(mounted_claims({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec}))
+            mounted_in({"apiVersion": f"{group}/v1".lstrip("/"), "kind": name, "spec": spec})
+
+
+def mounted_in(data: Mapping[str, Any]) -> list[str]:
+    return [claim.name for group in pod_groups(data) for claim in pod_claims(data, group)]
 
 
 FIELDS = {"affinity", "terminationGracePeriodSeconds", "tolerations"}
@@ -516,7 +561,44 @@ def test_the_claims_of_pods_are_those_that_they_mount_of_each_level(data: dict[s
 def test_the_claims_of_objects_inside_another_are_mounted_too() -> None:
     inner = {**of("batch/v1", "Job", {"template": {"spec": MOUNTED}}), "kind": "Job"}
     outer = of("workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [{"template": inner}]})
-    assert [one.name for one in mounted_claims(outer)] == ["data", "scratch"]
+    (held,) = objects_within(data_document(outer, ""), (), outer)
+    assert mounted_in(held.value) == ["data", "scratch"]
+
+
+def test_a_workflow_of_many_ways_is_not_told_and_takes_no_time() -> None:
+    def double(depth: int) -> list[dict[str, Any]]:
+        steps = [
+            {"name": f"a{index}", "steps": [[{"name": str(n), "template": f"a{index + 1}"} for n in "xy"]]}
+            for index in range(depth)
+        ]
+        return [*steps, {"name": f"a{depth}", "suspend": {}}, {"name": "pod", "container": {}}]
+
+    def chain(length: int) -> list[dict[str, Any]]:
+        called = [
+            {"name": f"a{index}", "steps": [[{"name": "x", "template": f"a{index + 1}"}]]} for index in range(length)
+        ]
+        return [*called, {"name": f"a{length}", "container": {}}]
+
+    spec = {"entrypoint": "a0"}
+    for templates in (double(40), chain(2000)):
+        group = next(iter(pod_groups(of("argoproj.io/v1alpha1", "Workflow", {**spec, "templates": templates}))))
+        assert (group.at_once, group.runs) == (None, ())
+    serial = [
+        {"name": "a0", "steps": [[{"name": str(n), "template": "pod"}] for n in range(600)]},
+        {"name": "pod", "container": {}},
+    ]
+    (group,) = pod_groups(of("argoproj.io/v1alpha1", "Workflow", {**spec, "templates": serial}))
+    assert (group.at_once, len(group.runs)) == (None, 600)
+
+
+@pytest.mark.parametrize(
+    "count", ["9" * 5000, 10**5000, "{{inputs.parameters.n}}", "-1"], ids=["text", "number", "parameter", "negative"]
+)
+def test_a_sequence_whose_count_is_not_read_is_not_known(count: Any) -> None:
+    step = {"name": "x", "template": "pod", "withSequence": {"count": count}}
+    templates = [{"name": "a0", "steps": [[step]]}, {"name": "pod", "container": {}}]
+    (group,) = pod_groups(of("argoproj.io/v1alpha1", "Workflow", {"entrypoint": "a0", "templates": templates}))
+    assert group.at_once is None
 
 
 def a_workflow(main: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -533,7 +615,23 @@ def step(name: str, template: str = "a", **more: Any) -> dict[str, Any]:
     return {"name": name, "template": template, **more}
 
 
+def a_workflow_of(main: dict[str, Any], each: dict[str, Any], **more: dict[str, Any]) -> dict[str, Any]:
+    """A workflow with a template ``each`` between its entrypoint and its pods; ``more`` has fields of templates."""
+    templates: dict[str, Any] = {"main": main, "each": each, "a": {"container": {}}, "b": {"container": {}}}
+    named = [{"name": name, **template, **more.get(name, {})} for name, template in templates.items()]
+    return a_workflow({}, templates=named)
+
+
 A_LOOP = step("1", withItems=[1, 2, 3])
+EACH = {"steps": [[step("all", "each", withItems=[1, 2, 3])]]}
+TWO_STEPS = {"steps": [[step("1")], [step("2", "b")]]}
+
+
+def locked(**lock: Any) -> dict[str, Any]:
+    return {"synchronization": lock}
+
+
+MUTEX = locked(mutexes=[{"name": "m"}])
 WORKFLOWS: dict[str, tuple[dict[str, Any], list[int | None], bool | None]] = {
     "steps beside each other": (a_workflow({"steps": [[step("1"), step("2", "b")]]}), [1, 1], True),
     "steps one after the other": (a_workflow({"steps": [[step("1")], [step("2", "b")]]}), [1, 1], False),
@@ -584,6 +682,112 @@ WORKFLOWS: dict[str, tuple[dict[str, Any], list[int | None], bool | None]] = {
         [2, 2],
         True,
     ),
+    "a loop over a template with a mutex": (a_workflow_of(EACH, {**TWO_STEPS, **MUTEX}), [1, 1], False),
+    "a loop in a template with a mutex": (
+        a_workflow_of(EACH, {"steps": [[A_LOOP, step("2", "b")]], **locked(mutex={"name": "m"})}),
+        [3, 1],
+        True,
+    ),
+    "a loop over templates with mutexes of their own": (
+        a_workflow_of(EACH, TWO_STEPS, a=MUTEX, b=locked(mutexes=[{"name": "n"}])),
+        [1, 1],
+        True,
+    ),
+    "a loop over templates with one mutex": (a_workflow_of(EACH, TWO_STEPS, a=MUTEX, b=MUTEX), [1, 1], False),
+    "a mutex of one of two": (a_workflow_of(EACH, TWO_STEPS, a=MUTEX), [1, 3], True),
+    "steps beside each other with one mutex": (
+        a_workflow_of({"steps": [[step("1"), step("2", "b")]]}, {}, a=MUTEX, b=MUTEX),
+        [1, 1],
+        False,
+    ),
+    "two steps of a template with a mutex": (
+        a_workflow_of({"steps": [[step("1"), step("2"), step("3", "b")]]}, {}, a=MUTEX),
+        [1, 1],
+        True,
+    ),
+    "a mutex of two namespaces": (
+        a_workflow_of(
+            {"steps": [[step("1"), step("2", "b")]]}, {}, a=MUTEX, b=locked(mutexes=[{"name": "m", "namespace": "n"}])
+        ),
+        [1, 1],
+        True,
+    ),
+    "a mutex that the run names": (
+        a_workflow_of(EACH, {**TWO_STEPS, **locked(mutexes=[{"name": "{{inputs.parameters.x}}"}])}),
+        [None, None],
+        None,
+    ),
+    "a loop over a template with a semaphore": (
+        a_workflow_of(EACH, {**TWO_STEPS, **locked(semaphores=[{"configMapKeyRef": {}}])}),
+        [None, None],
+        None,
+    ),
+    "semaphores for two": (
+        a_workflow_of(
+            {"steps": [[step("1"), step("2", "b")]]},
+            {},
+            **dict.fromkeys("ab", locked(semaphore={"configMapKeyRef": {"name": "c", "key": "k"}})),
+        ),
+        [None, None],
+        None,
+    ),
+    "a loop over items of one kind": (
+        a_workflow({"steps": [[step("1", withItems=[1, 2, 3], when="{{item}} == 1"), step("2", "b")]]}),
+        [None, 1],
+        True,
+    ),
+    "loops over items of two kinds": (
+        a_workflow(
+            {
+                "steps": [
+                    [
+                        step("1", withItems=[{"x": 1}, {"x": 2}], when="{{= item.x == 1 }}"),
+                        step("2", "b", withSequence={"count": 3}, when="'{{item}}' == '2'"),
+                    ]
+                ]
+            }
+        ),
+        [None, None],
+        None,
+    ),
+    "a loop under a condition": (
+        a_workflow({"steps": [[{**A_LOOP, "when": "{{inputs.parameters.item}}"}]]}),
+        [3, None],
+        None,
+    ),
+    "a loop over steps under a condition of each iteration": (
+        a_workflow_of(
+            EACH,
+            {
+                "steps": [
+                    [step("1", when="{{inputs.parameters.x}} == 1")],
+                    [step("2", "b", when="{{steps.1.status}} == x")],
+                ]
+            },
+        ),
+        [None, None],
+        None,
+    ),
+    "a loop over a step under a condition of the workflow": (
+        a_workflow_of(EACH, {"steps": [[step("1", when="{{workflow.parameters.x}} == 1")]]}),
+        [3, None],
+        None,
+    ),
+    "targets": (
+        a_workflow({"dag": {"target": "2 9", "tasks": [step("1"), step("2", depends="1"), step("3", "b")]}}),
+        [1, None],
+        None,
+    ),
+    "targets of which one needs all": (
+        a_workflow({"dag": {"target": "2  3", "tasks": [step("1"), step("2", depends="1"), step("3", "b")]}}),
+        [1, 1],
+        True,
+    ),
+    "targets of the run": (
+        a_workflow({"dag": {"target": "{{inputs.parameters.x}}", "tasks": [step("1"), step("2", "b")]}}),
+        [1, 1],
+        None,
+    ),
     "a daemon": (
         a_workflow(
             {},
@@ -632,6 +836,111 @@ def test_tasks_of_a_pipeline_run_are_there_at_one_time_unless_they_follow_each_o
     first, second, third = pod_groups(of("tekton.dev/v1", "PipelineRun", spec))
     assert [one.at_once for one in (first, second, third)] == [1, 4, 1]
     assert {run_together(a, b) for a, b in ((first, second), (second, third), (first, third))} == {False}
+
+
+TWO_CLAIMS = [{"name": name, "persistentVolumeClaim": {"claimName": f"pvc-{name}"}} for name in ("a", "b")]
+OWN_TEMPLATES: list[dict[str, Any]] = [{"pipelineTaskName": name, "podTemplate": {}} for name in ("x", "y")]
+
+
+def a_pipeline_run(*tasks: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A PipelineRun with two claims, whose tasks x and y have pod templates of their own."""
+    whole = {"workspaces": TWO_CLAIMS, "taskRunSpecs": OWN_TEMPLATES, "pipelineSpec": {"tasks": list(tasks)}, **spec}
+    return of("tekton.dev/v1", "PipelineRun", whole)
+
+
+BOUND: dict[str, tuple[dict[str, Any], list[list[tuple[str, tuple[Mount, ...]]]]]] = {
+    "each its own": (
+        a_pipeline_run(
+            {"name": "x", "workspaces": [{"name": "out", "workspace": "a", "subPath": "s"}]},
+            {"name": "y", "workspaces": [{"name": "b"}]},
+        ),
+        [[("pvc-a", (Mount("/workspace/out", "s"),))], [("pvc-b", (Mount("/workspace/b"),))]],
+    ),
+    "one that its steps name": (
+        a_pipeline_run(
+            {"name": "x", "taskSpec": {"steps": [{"script": "cd $(workspaces.a.path)"}]}},
+            {"name": "y", "workspaces": [{"name": "b", "workspace": "$(params.which)"}]},
+        ),
+        [[("pvc-a", (Mount("/workspace/a"),))], []],
+    ),
+    "by the template of all tasks": (
+        a_pipeline_run(
+            {"name": "x", "workspaces": [{"name": "a"}]},
+            {"name": "y"},
+            taskRunSpecs=[],
+            taskRunTemplate={"podTemplate": {}},
+        ),
+        [[("pvc-a", (Mount("/workspace/a"),))]],
+    ),
+    "a pipeline elsewhere": (
+        a_pipeline_run(pipelineSpec=None, pipelineRef={"name": "p"}, taskRunTemplate={"podTemplate": {}}),
+        [[("pvc-a", ()), ("pvc-b", ())], [], []],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_a_task_has_the_claims_of_the_workspaces_that_it_binds(name: str) -> None:
+    data, claims = BOUND[name]
+    found = [[(one.name, one.mounts) for one in pod_claims(data, group)] for group in pod_groups(data)]
+    assert found == claims
+
+
+A, B = ({"workspaces": [{"name": name}]} for name in ("a", "b"))
+ALL_TASKS: dict[str, Any] = {"taskRunSpecs": [], "taskRunTemplate": {"podTemplate": {}}}
+SHARED_BY_TASKS: dict[str, tuple[dict[str, Any], bool]] = {
+    "each its own": (a_pipeline_run({"name": "x", **A}, {"name": "y", **B}), False),
+    "both": (a_pipeline_run({"name": "x", **A}, {"name": "y", **A}), True),
+    "one after the other": (a_pipeline_run({"name": "x", **A}, {"name": "y", "runAfter": ["x"], **A}), False),
+    "each its own, one template": (a_pipeline_run({"name": "x", **A}, {"name": "y", **B}, **ALL_TASKS), False),
+    "both, one template": (a_pipeline_run({"name": "x", **A}, {"name": "y", **A}, **ALL_TASKS), True),
+    "not beside the task that runs beside another": (
+        a_pipeline_run({"name": "x", **A}, {"name": "y", **B}, {"name": "z", "runAfter": ["x"], **A}, **ALL_TASKS),
+        False,
+    ),
+    "one claim by two workspaces": (
+        a_pipeline_run(
+            {"name": "x", **A},
+            {"name": "y", **B},
+            workspaces=[{**one, "persistentVolumeClaim": {"claimName": "pvc-a"}} for one in TWO_CLAIMS],
+            **ALL_TASKS,
+        ),
+        True,
+    ),
+    "twice in one task": (
+        a_pipeline_run(
+            {"name": "x", "workspaces": [{"name": "a"}, {"name": "b"}]},
+            workspaces=[{**one, "persistentVolumeClaim": {"claimName": "pvc-a"}} for one in TWO_CLAIMS],
+        ),
+        False,
+    ),
+    "a pipeline elsewhere": (
+        a_pipeline_run(pipelineSpec=None, pipelineRef={"name": "p"}, taskRunTemplate={"podTemplate": {}}),
+        False,
+    ),
+    "a task elsewhere": (
+        a_pipeline_run({"name": "x", "taskRef": {"name": "t"}, **A}, {"name": "y", "taskRef": {"name": "t"}, **A}),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED_BY_TASKS)
+def test_tasks_share_the_claims_that_several_of_them_bind_at_one_time(name: str) -> None:
+    data, is_found = SHARED_BY_TASKS[name]
+    claims = "".join(CLAIM.replace("{name: data}", f"{{name: pvc-{one}}}") for one in ("a", "b"))
+    found = [one for one in found_in(claims + plain_yaml.dump_all([data])) if one.rule == "claim-of-one-node-shared"]
+    assert len(found) == is_found
+
+
+def test_of_a_task_on_spot_only_the_claims_that_it_binds_are_named() -> None:
+    spot = {"nodeSelector": {"cloud.google.com/gke-spot": "true"}}
+    data = a_pipeline_run(
+        {"name": "x", **A}, {"name": "y", **B}, taskRunSpecs=[{"pipelineTaskName": "x", "podTemplate": spot}]
+    )
+    claims = "".join(CLAIM.replace("{name: data}", f"{{name: pvc-{one}}}") for one in ("a", "b"))
+    [found] = [one for one in found_in(claims + plain_yaml.dump_all([data])) if one.rule == "zonal-volume-on-spot"]
+    assert found.text.startswith("PipelineRun w x mounts the claim pvc-a,")
 
 
 def a_pipeline(**tasks: Any) -> Any:

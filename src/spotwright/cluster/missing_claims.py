@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from spotwright.cluster.admit_objects import own_policy
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.config import Config
-from spotwright.kinds.situation import mounted_claims
 from spotwright.model.policy import Layer
 from spotwright.placing.environment import PVC
 
@@ -151,8 +152,10 @@ def without_claims(config: Config, missing: Sequence[str]) -> Config:
 def claims_not_in(placed: Mapping[str, Any], config: Config) -> Sequence[str]:
     """The claims of a configuration that an object does not mount: whoever updates it gets the placement that it has."""
     names = claims_of(config)
-    mounted = {one.name for one in mounted_claims(placed)} if names else set()
-    return [name for name in names if name not in mounted]
+    text = (
+        msgspec.json.encode(placed) if names else b""
+    )  # its volumes may stand anywhere, and whoever updates it chose its size
+    return [name for name in names if b'"claimName":%b' % msgspec.json.encode(name) not in text]
 
 
 def asks_for_a_checkpoint(data: Mapping[str, Any]) -> bool:

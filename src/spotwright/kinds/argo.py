@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -61,6 +61,7 @@ from spotwright.kinds.kind import (
     product,
 )
 from spotwright.kube.admission import Others
+from spotwright.kube.object_fields import mapping, mappings
 from spotwright.model.policy import Spot
 from spotwright.placing.affinity import capacity_expressions
 from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
@@ -618,7 +619,9 @@ def _claims(data: Mapping[str, Any], path: Path, *, spec: tuple[str, ...]) -> It
     yield from (one for one in made if one.volume in mounted)
 
 
-_MOST_RUNS = 256  # of the templates of a workflow; of more nothing is told
+_MOST_VISITS = 1024  # of the templates of a workflow, and of those that they call; of more nothing is told
+_DEEPEST = 100  # templates that call each other
+_DIGITS = 9  # of a number of steps
 
 
 class _Calls:
@@ -635,6 +638,8 @@ class _Calls:
         }
         self.runs: dict[Path, list[Run]] = {}
         self.is_known = True
+        self._visits = 0
+        self._called: dict[Path, list[tuple[Call, Path]]] = {}
         first = calls_after(spec, {"entrypoint": (), "onExit": ("entrypoint",)})
         for field, call in first.items():
             self._visit(self._named.get(str(value_at(data, (*spec, field)))), (call,), 1)
@@ -644,16 +649,18 @@ class _Calls:
     def _visit(self, at: Path | None, calls: tuple[Call, ...], times: int | None, above: tuple[Path, ...] = ()) -> None:
         if at is None or not self.is_known:
             return
-        self.is_known = at not in above and sum(map(len, self.runs.values())) < _MOST_RUNS
+        self._visits += 1
+        self.is_known = at not in above and len(above) < _DEEPEST and self._visits < _MOST_VISITS
         template = value_at(self._data, at)
         if has_pods(template):
-            is_held = value_at(template, ("synchronization",)) is not None  # others may hold what it waits for
-            self.runs.setdefault(at, []).append(Run(calls, None if is_held else times))
+            self.runs.setdefault(at, []).append(Run(calls, times))
             return
         parallel = value_at(template, ("parallelism",))
-        for call, path in self._calls(at, is_serial=parallel == 1):
+        if at not in self._called:
+            self._called[at] = self._calls(at, is_serial=parallel == 1)
+        for call, path in self._called[at]:
             step = value_at(self._data, path)
-            count = _times(step)
+            count = None if times != 1 and _OF_ITERATION.search(str(step.get("when"))) else _times(step)
             if count is not None and parallel is not None:
                 limit = whole_number(parallel)
                 count = None if limit is None else min(count, limit)
@@ -673,18 +680,22 @@ class _Calls:
             now = {str(value_at(self._data, (*path, "name"), path)): path for path in every}
             paths |= now
             after |= dict.fromkeys(now, ended)
-            ended = [*ended, *now]
+            ended = [*now] or ended
         for path in matching(value_at(self._data, at), ("dag", "tasks", "*"), at):
             task = value_at(self._data, path)
             if isinstance(task, dict):
                 paths[str(task.get("name"))] = path
                 after[str(task.get("name"))] = _needed(task)
+        target = str(value_at(self._data, (*at, "dag", "target")) or "")
+        is_open = "{{" in target  # the run tells which tasks it needs
+        if target and not is_open:
+            paths = {name: paths[name] for name in _needed_for(target.split(), after)}
         paths = {name: path for name, path in paths.items() if isinstance(value_at(self._data, path), dict)}
         if is_serial:
             after = {name: [*paths] for name in paths}
         steps = {name: value_at(self._data, path) for name, path in paths.items()}
         daemons = [name for name, step in steps.items() if self._stays(step)]
-        conditional = [name for name, step in steps.items() if step.get("when") is not None]
+        conditional = [name for name, step in steps.items() if is_open or step.get("when") is not None]
         calls = calls_after(at, {name: after[name] for name in paths}, daemons, conditional)
         return [(calls[name], path) for name, path in paths.items()]
 
@@ -705,26 +716,81 @@ def _needed(task: Mapping[str, Any]) -> list[str]:
     return [*names, *(one.partition(".")[0] for one in _OPERAND.findall(str(task.get("depends") or "")))]
 
 
+def _needed_for(targets: Iterable[str], after: Mapping[str, Sequence[str]]) -> list[str]:
+    """The tasks without which the targets of a DAG do not end, in the order of the DAG; the others never run."""
+    needed, waiting = set[str](), [*targets]
+    while waiting:
+        name = waiting.pop()
+        if name in after and name not in needed:
+            needed.add(name)
+            waiting += after[name]
+    return [name for name in after if name in needed]
+
+
+_OF_ITERATION = re.compile(r"\{\{[^{}]*(?<![\w.-])(?:inputs|steps|tasks)\.")
+_OF_ITEM = re.compile(r"\{\{[^{}]*(?<![\w.-])item(?![\w-])")
+
+
 def _times(step: Any) -> int | None:
-    """How often a step runs at one time; ``None`` where only the run tells its items."""
+    """How often a step runs at one time; ``None`` where only the run tells its items, or for which of them it runs."""
     items, sequence = value_at(step, ("withItems",)), value_at(step, ("withSequence",))
-    if value_at(step, ("withParam",)) is not None:
+    if value_at(step, ("withParam",)) is not None or _OF_ITEM.search(str(value_at(step, ("when",)))):
         return None
     if items is not None:
         return len(items) if isinstance(items, list) else None
     if sequence is None:
         return 1
-    count, start, end = (str(value_at(sequence, (name,), "")) for name in ("count", "start", "end"))
-    if count:
-        return int(count) if count.isdecimal() else None
-    return abs(int(end) - int(start or "0")) + 1 if end.isdecimal() and (start or "0").isdecimal() else None
+    if (count := value_at(sequence, ("count",))) is not None:
+        return _whole(count)
+    start, end = (_whole(value_at(sequence, (name,), 0)) for name in ("start", "end"))
+    return None if start is None or end is None else abs(end - start) + 1
+
+
+def _whole(value: Any) -> int | None:
+    """A number of a sequence, which may be a text; ``None`` for a placeholder, and for more than a workflow can have."""
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() and len(value) < _DIGITS else None
+    number = whole_number(value)
+    return number if number is not None and 0 <= number < 10**_DIGITS else None
+
+
+def _with_locks(data: Mapping[str, Any], spec: Path, at: Path, run: Run) -> Run:
+    """A run of the template at a path, with the locks that it and those on the way to it wait for.
+
+    A template with a mutex is there once at a time. How many may have a semaphore, another object says. Source: argo-workflows,
+    ``docs/synchronization.md``, "Template-level".
+    """
+    defaults = value_at(data, (*spec, "templateDefaults", "synchronization"))
+    locks, times = dict[str, int](), run.times
+    for depth, where in enumerate((*(call.where for call in run.calls[1:]), at), 1):
+        template = where[:-_HOOK_OF] if where[-1] == "hooks" else where
+        names = _locks(mapping(value_at(data, (*template, "synchronization"), defaults)))
+        locks |= dict.fromkeys(names, depth)
+        if names:
+            inside = [None if call.where[-1] == "hooks" else call.times for call in run.calls[depth:]]
+            times = product(*inside) if any(names) else None
+    return run._replace(times=times, locks=tuple(locks.items()))
+
+
+_HOOK_OF = 4  # steps from the hooks of a step to its template
+
+
+def _locks(synchronization: Mapping[str, Any]) -> set[str]:
+    """The mutexes of a template; an empty name stands for semaphores, and for mutexes that the run names."""
+    mutexes = mappings([synchronization.get("mutex")]) + mappings(synchronization.get("mutexes"))
+    names = {f"{one.get('namespace') or ''}/{one.get('name')}" for one in mutexes}
+    known = {name for name in names if "{{" not in name}
+    is_open = known != names or any(synchronization.get(name) for name in ("semaphore", "semaphores"))
+    return known | {""} if is_open else known
 
 
 def _order(data: Mapping[str, Any], *, spec: tuple[str, ...]) -> Order:
     """The runs of the templates of a workflow; not known where it calls itself or leaves the limit to the run."""
     given = value_at(data, (*spec, "parallelism"))
     limit, calls = whole_number(given), _Calls(data, spec)
-    return Order(calls.runs if calls.is_known and (given is None or limit is not None) else {}, limit)
+    if not calls.is_known or (given is not None and limit is None):
+        return Order({}, limit)
+    return Order({at: [_with_locks(data, spec, at, run) for run in runs] for at, runs in calls.runs.items()}, limit)
 
 
 def _manifests(data: Mapping[str, Any], _others: Others, *, spec: tuple[str, ...]) -> Iterator[Path]:

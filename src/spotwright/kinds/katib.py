@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from spotwright.kinds.kind import Kind, Reads, Retry, holds_at, kind_of
 from spotwright.kube.admission import Others
+from spotwright.kube.object_fields import mapping
 from spotwright.placing.context import Level, PlaceContext, RoleReport, name_of
 from spotwright.placing.documents import Document, Path, parse, show
 from spotwright.placing.patch import Edit, Editor, Splice, is_same, value_at
@@ -282,7 +283,7 @@ def _users(ctx: PlaceContext) -> Iterator[tuple[Document, str]]:
 
 def _key_in(config_map: Any, given: Any) -> str:
     """The key of a ConfigMap that an experiment names as its trial template; empty if it names none of this ConfigMap."""
-    data, metadata = value_at(config_map, ("data",)), value_at(config_map, ("metadata",), {})
+    data, metadata = value_at(config_map, ("data",)), mapping(value_at(config_map, ("metadata",)))
     if not isinstance(given, dict) or not isinstance(data, dict) or given.get("configMapName") != metadata.get("name"):
         return ""
     key = str(given.get("templatePath"))

@@ -106,7 +106,8 @@ class Claim(NamedTuple):
     """A PersistentVolumeClaim that pods have as a volume, by its name, or by that of the template from which it is made.
 
     ``path`` leads to where the object names it or has its template. ``spec`` is what it asks for; empty for one that is named,
-    which is another object. ``mounts`` are the places in the containers of the pods.
+    which is another object. ``mounts`` are the places in the containers of the pods. ``tasks`` are the names of the calls
+    whose pods have it, ``None`` if all pods of the template do.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Claim(NamedTuple):
     spec: Mapping[str, Any] = {}
     volume: str = ""
     mounts: tuple[Mount, ...] = ()
+    tasks: frozenset[str] | None = None
 
 
 class Call(NamedTuple):
@@ -135,10 +137,13 @@ class Run(NamedTuple):
     """One way by which an object comes to pods of a template: the calls, outermost first.
 
     ``times`` is how many pods it makes at one time, in all iterations of loops; ``None``: the object does not tell it.
+    ``locks`` are the mutexes that it holds, each with the number of the calls around what has it. An empty name is a lock that
+    may let in others.
     """
 
     calls: tuple[Call, ...]
     times: int | None
+    locks: tuple[tuple[str, int], ...] = ()
 
 
 class Order(NamedTuple):
@@ -410,16 +415,19 @@ def calls_after(
     where: Path, after: Mapping[str, Iterable[str]], stay: Iterable[str] = (), conditional: Iterable[str] = ()
 ) -> dict[str, Call]:
     """The calls of a list by their names, each behind all before it. ``stay`` are those that do not end by themselves."""
+    names = list(after)
+    bits = {name: 1 << index for index, name in enumerate(names)}
+    before = [sum(bits[one] for one in set(after[name]) if one in bits) for name in names]
+    for middle, bit in enumerate(bits.values()):  # Warshall's closure
+        for index, found in enumerate(before):
+            if found & bit:
+                before[index] |= before[middle]
+    ends = sum(bits.values()) & ~sum(bits[one] for one in set(stay) if one in bits)
+    may_not_run = set(conditional)
     calls = {}
-    for name in after:
-        before: set[str] = set()
-        waiting = list(after[name])
-        while waiting:
-            one = waiting.pop()
-            if one in after and one not in before:
-                before.add(one)
-                waiting += after[one]
-        calls[name] = Call(where, name, frozenset(before - set(stay) - {name}), name in set(conditional))
+    for name, found in zip(names, before, strict=True):
+        ended = found & ends & ~bits[name]
+        calls[name] = Call(where, name, frozenset(one for one in names if ended & bits[one]), name in may_not_run)
     return calls
 
 

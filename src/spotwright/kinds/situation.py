@@ -32,19 +32,19 @@ from spotwright.kinds.unknown import duty_of_named, find_pod_specs, replicas_abo
 from spotwright.kube.admission import Others, no_others
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS
 from spotwright.placing.documents import Document, Path
-from spotwright.placing.patch import data_document, value_at
+from spotwright.placing.patch import value_at
 from spotwright.placing.retries import whole_number
 
 __all__ = [
     "HeldObject",
     "PodGroup",
     "held_objects",
-    "mounted_claims",
     "objects_within",
     "pipeline_groups",
     "pod_claims",
     "pod_groups",
     "pod_places",
+    "pods_with",
     "run_together",
 ]
 
@@ -153,7 +153,7 @@ def _iterations(task: Mapping[str, Any]) -> int | None:
     limit = whole_number(value_at(task, ("iteratorPolicy", "parallelismLimit")), 0)
     try:
         items = json.loads(str(value_at(iterator, ("items", "raw"))))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(items, list) or limit is None:
         return None
@@ -173,18 +173,28 @@ def run_together(one: PodGroup, other: PodGroup) -> bool | None:
 def _meet(one: Run, other: Run, *, across: bool = False) -> bool | None:
     """Whether two runs are there at one time: they are not where the first calls in which they differ follow each other.
 
+    Nor are those that hold one mutex, unless what has it is around both.
+
     ``across``: or in two iterations of a loop around both.
     """
     pairs = list(zip(one.calls, other.calls, strict=False))
     same = next((depth for depth, (a, b) in enumerate(pairs) if a != b), len(pairs))
     if same == len(pairs):
         return True
+    depths = dict(other.locks)
+    apart = [name for name, depth in one.locks if name in depths and not depth == depths[name] <= same]
+    if apart:
+        return False if any(apart) else None
     a, b = pairs[same]
     if a.where != b.where:
         return None
     if a.name in b.after or b.name in a.after:
-        around = product(*(call.times for call in one.calls[:same])) if across else 1
-        return None if around is None else around > 1
+        loops = [call.times for call in one.calls[:same]] if across else []
+        around = product(*loops[max((depth for name, depth in one.locks if name in depths), default=0) :])
+        if around == 1 and "" in depths and "" in dict(one.locks) and product(*loops) != 1:
+            return None
+        if around is None or around <= 1:
+            return None if around is None else False
     return None if a.is_conditional and b.is_conditional else True
 
 
@@ -235,6 +245,17 @@ def pod_claims(data: Any, group: PodGroup) -> list[Claim]:
     return [one if one.mounts else one._replace(mounts=tuple(_mounts(mounts, one.volume))) for one in claims]
 
 
+def pods_with(group: PodGroup, claims: Iterable[Claim]) -> PodGroup:
+    """The pods of a group that have one of these claims of it."""
+    tasks: set[str] = set()
+    for claim in claims:
+        if claim.tasks is None:
+            return group
+        tasks |= claim.tasks
+    runs = tuple(run for run in group.runs if run.calls[-1].name in tasks)
+    return group._replace(at_once=_most(runs, group.limit), runs=runs)
+
+
 def _claims_of_executor(pair: Any, settings: Path) -> Iterator[Claim]:
     """The claims that an executor mounts by a name that the pipeline says; other names come with the run."""
     mounts = value_at(pair, (*settings, "pvcMount"))
@@ -250,13 +271,6 @@ def _mounts(mounts: Iterable[Mapping[str, Any]], volume: str) -> Iterator[Mount]
         if one.get("name") == volume:
             folder = one.get("subPath") or one.get("subPathExpr") or ""
             yield Mount(str(one.get("mountPath")), str(folder), one.get("readOnly") is True)
-
-
-def mounted_claims(data: Mapping[str, Any]) -> Iterator[Claim]:
-    """The claims that pods of an object have, and those of the objects that it holds."""
-    for value in (data, *(held.value for held in objects_within(data_document(data, ""), (), data))):
-        for group in pod_groups(value):
-            yield from pod_claims(value, group)
 
 
 class HeldObject(NamedTuple):

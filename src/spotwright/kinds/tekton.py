@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -88,6 +89,7 @@ _TEKTON = Mechanism(
 
 _ALL_TASKS = ("spec", "taskRunTemplate", "podTemplate")
 _ALL_TASKS_OF_V1BETA1 = ("spec", "podTemplate")
+_PIPELINE_SPEC = ("spec", "pipelineSpec")
 _FIELDS = ("tolerations", "affinity", "imagePullSecrets")
 """The fields of a pod template that placement writes."""
 
@@ -379,21 +381,72 @@ def _settle_retries(ctx: PlaceContext, at: Path | None, placed: Placed) -> None:
 
 def _has_volumes(ctx: PlaceContext) -> bool:
     """Whether tasks may share a volume, so that the affinity assistant brings them to one node."""
-    return any(True for _ in _claims(ctx.get(), ()))
+    return any(True for _ in _volumes(ctx.get()))
 
 
-def _claims(data: Mapping[str, Any], _path: Path) -> Iterator[Claim]:
-    """The claims of a run's workspaces: those that it names, and those that are made for it, which all its tasks share."""
+def _volumes(data: Mapping[str, Any]) -> Iterator[tuple[str, str, Claim]]:
+    """The claims of a run's workspaces, named or made for the run: each with the workspace's name and its folder."""
     spaces = value_at(data, ("spec", "workspaces"))
     for index, space in enumerate(spaces if isinstance(spaces, list) else ()):
-        at, name = ("spec", "workspaces", index), value_at(space, ("persistentVolumeClaim", "claimName"))
-        mount = Mount(f"/workspace/{value_at(space, ('name',))}", str(value_at(space, ("subPath",)) or ""))
+        name, folder = str(value_at(space, ("name",))), str(value_at(space, ("subPath",)) or "")
+        at, claim = ("spec", "workspaces", index), value_at(space, ("persistentVolumeClaim", "claimName"))
         if value_at(space, ("persistentVolumeClaim",)) is not None:
-            yield Claim(str(name), (*at, "persistentVolumeClaim"), mounts=(mount,))
+            yield name, folder, Claim(str(claim), (*at, "persistentVolumeClaim"))
         elif value_at(space, ("volumeClaimTemplate",)) is not None:
-            own = value_at(space, ("volumeClaimTemplate", "spec"))
-            spec = own if isinstance(own, dict) else {}
-            yield Claim(str(space.get("name")), (*at, "volumeClaimTemplate"), Sharing.OBJECT, spec, mounts=(mount,))
+            own = mapping(value_at(space, ("volumeClaimTemplate", "spec")))
+            yield name, folder, Claim(name, (*at, "volumeClaimTemplate"), Sharing.OBJECT, own)
+
+
+def _claims_of_task_run(data: Mapping[str, Any], _path: Path) -> Iterator[Claim]:
+    for name, folder, claim in _volumes(data):
+        yield claim._replace(mounts=(Mount(f"/workspace/{name}", folder),))
+
+
+def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
+    """The claims of a run's workspaces that tasks with the pod template at a path bind, with those tasks.
+
+    What the tasks of a Pipeline in another object bind is not known. The template of all its tasks has every claim of the run.
+    """
+    volumes, is_of_all = list(_volumes(data)), path in (_ALL_TASKS, _ALL_TASKS_OF_V1BETA1)
+    if not volumes:
+        return
+    if not isinstance(value_at(data, _PIPELINE_SPEC), dict):
+        yield from (claim for _, _, claim in volumes if is_of_all)
+        return
+    names = {str(value_at(data, (*path[:-1], "pipelineTaskName")))}
+    if is_of_all:
+        names = {name for name, template in _pod_templates(data).items() if template == path}
+    users = defaultdict[str, list[tuple[str, str, str]]](list)
+    for task in (one for field in ("tasks", "finally") for one in mappings(value_at(data, (*_PIPELINE_SPEC, field)))):
+        task_name = str(task.get("name"))
+        for space, own_name, folder in _bindings(task) if task_name in names else ():
+            users[space].append((task_name, own_name, folder))
+    for name, outer, claim in volumes:
+        if name in users:
+            mounts = [
+                Mount(f"/workspace/{own}", "/".join(filter(None, (outer, inner)))) for _, own, inner in users[name]
+            ]
+            tasks = frozenset(task for task, _, _ in users[name])
+            yield claim._replace(mounts=tuple(dict.fromkeys(mounts)), tasks=tasks)
+
+
+def _bindings(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The workspaces that a task of a pipeline binds: the name in the run, its own name, and the folder in the volume.
+
+    A task in the pipeline also gets those that its steps name. Source: tektoncd/pipeline,
+    ``pkg/reconciler/pipelinerun/pipelinerun.go``, ``getTaskrunWorkspaces`` and ``propagateWorkspaces``;
+    ``pkg/workspace/apply.go``, ``FindWorkspacesUsedByTask``.
+    """
+    given = {str(one.get("name")): one for one in mappings(task.get("workspaces"))}
+    for name, one in given.items():
+        yield str(one.get("workspace") or name), name, str(one.get("subPath") or "")
+    containers = [value_at(task, ("taskSpec", field)) for field in ("steps", "sidecars", "stepTemplate")]
+    for name in dict.fromkeys(_WORKSPACE.findall(json.dumps(containers, default=str))):
+        if name not in given:
+            yield name, name, ""
+
+
+_WORKSPACE = re.compile(r"\$\(workspaces\.([\w-]+)\.")
 
 
 def _is_required(placed: Placed) -> bool:
@@ -447,26 +500,35 @@ def _order(data: Mapping[str, Any]) -> Order:
     A task follows those that it names in ``runAfter`` and those whose results it takes, the last ones follow all. Source:
     Tekton's documentation, "Pipelines" ("Configuring the Task execution order", "Adding Finally to the Pipeline") and "Matrix".
     """
-    where = ("spec", "pipelineSpec")
-    tasks, last = (
-        {str(one.get("name")): one for one in mappings(value_at(data, (*where, name)))} for name in ("tasks", "finally")
-    )
+    tasks, last = _tasks_at(data, "tasks"), _tasks_at(data, "finally")
     after = {name: [*_named_in(task), *_RESULT.findall(json.dumps(task, default=str))] for name, task in tasks.items()}
     after |= {name: list(tasks) for name in last}
     conditional = [name for name, task in (tasks | last).items() if task.get("when") is not None]
-    calls = calls_after(where, after, (), conditional)
-    own: dict[str, Path] = {}
-    for kind, holder in (("podTemplate", ("taskRunTemplate", "podTemplate")), ("taskPodTemplate", ("podTemplate",))):
-        for index, one in enumerate(mappings(value_at(data, ("spec", "taskRunSpecs")))):
-            if one.get(kind) is not None:
-                own[str(one.get("pipelineTaskName"))] = ("spec", "taskRunSpecs", index, kind)
-        own |= {name: ("spec", *holder) for name in calls if name not in own and value_at(data, ("spec", *holder))}
+    calls, templates = calls_after(_PIPELINE_SPEC, after, (), conditional), _pod_templates(data)
     runs: dict[Path, list[Run]] = {}
     for name, task in (tasks | last).items():
-        if name in own:
+        if name in templates:
             times = _times(task)
-            runs.setdefault(own[name], []).append(Run((calls[name]._replace(times=times),), times))
+            runs.setdefault(templates[name], []).append(Run((calls[name]._replace(times=times),), times))
     return Order(runs)
+
+
+def _tasks_at(data: Mapping[str, Any], *fields: str) -> dict[str, Mapping[str, Any]]:
+    """The tasks in lists of a run's own pipeline, by their names."""
+    given = (one for field in fields for one in mappings(value_at(data, (*_PIPELINE_SPEC, field))))
+    return {str(one.get("name")): one for one in given}
+
+
+def _pod_templates(data: Mapping[str, Any]) -> dict[str, Path]:
+    """The path of the pod template that each task of a run's own pipeline has: its own, or that of all tasks."""
+    templates: dict[str, Path] = {}
+    for kind, of_all_tasks in (("podTemplate", _ALL_TASKS), ("taskPodTemplate", _ALL_TASKS_OF_V1BETA1)):
+        for index, one in enumerate(mappings(value_at(data, ("spec", "taskRunSpecs")))):
+            if one.get(kind) is not None:
+                templates[str(one.get("pipelineTaskName"))] = ("spec", "taskRunSpecs", index, kind)
+        if value_at(data, of_all_tasks) is not None:
+            templates |= {name: of_all_tasks for name in _tasks_at(data, "tasks", "finally") if name not in templates}
+    return templates
 
 
 _RESULT = re.compile(r"\$\(tasks\.([\w-]+)\.")
@@ -540,7 +602,7 @@ KINDS = (
         leaves_pods=True,
         place=_place_task_run,
         places=(pods_at("spec.podTemplate", "H", at_once=one_pod),),
-        claims=_claims,
+        claims=_claims_of_task_run,
         retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
     ),
     _kind(name="Pipeline", may_change=True, place=_place_pipeline, retries=_retries("spec")),

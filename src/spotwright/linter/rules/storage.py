@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
 from spotwright.clouds.label_values import RENAMED
 from spotwright.clouds.providers import ZONE, is_accelerator, labels_by_zone
-from spotwright.kinds.kind import Retry, Sharing
-from spotwright.kinds.situation import run_together
+from spotwright.kinds.kind import Claim, Retry, Sharing
+from spotwright.kinds.situation import pods_with, run_together
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.rules.selectors import excluding
 from spotwright.linter.settings import Settings
@@ -59,9 +60,13 @@ class _Claim(NamedTuple):
     """A claim that pods mount: where, its name, and what it asks for, as far as the file has it."""
 
     path: Path
-    name: str
-    sharing: Sharing
+    mounted: Claim
     spec: Shape
+
+    @property
+    def name(self) -> str:
+        """Its name, or that of the template from which it is made."""
+        return self.mounted.name
 
     @property
     def modes(self) -> set[str]:
@@ -83,7 +88,7 @@ def _claims(pods: Pods) -> Iterator[_Claim]:
         named = owner.find("PersistentVolumeClaim", one.name) if one.sharing is Sharing.NAMED else None
         spec = one.spec if named is None else named.mapping("spec")
         if named is not None or spec:
-            yield _Claim(owner.at(*one.path), one.name, one.sharing, spec)
+            yield _Claim(owner.at(*one.path), one, spec)
 
 
 def _volume_of(pods: Pods, claim: _Claim) -> KubeObject | None:
@@ -103,7 +108,7 @@ def _zonal(pods: Pods, settings: Settings) -> Iterator[Problem]:
             if name in volume:
                 yield Problem((*path, name), f"{pods.label} mounts {words}, which exists in one zone")
     for claim in _claims(pods):
-        if claim.is_of_one_node and claim.sharing is Sharing.NAMED:
+        if claim.is_of_one_node and claim.mounted.sharing is Sharing.NAMED:
             text = (
                 f"{pods.label} mounts the claim {claim.name}, whose volume one node at a time can have (ReadWriteOnce)"
             )
@@ -203,16 +208,23 @@ _SHAREABLE = re.compile(r"nfs|efs|azurefile|filestore|fsx|lustre|cephfs|gluster|
 def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
     """Claims of one node, or of one pod, that several pods mount which cannot be on one node."""
     pods = [one for one in pods_of(subject, settings) if isinstance(one, Pods)]
-    users: dict[str, list[tuple[Pods, _Claim]]] = {}
+    users: dict[str, list[tuple[Pods, list[_Claim]]]] = {}
     for one in pods:
+        own: dict[str, list[_Claim]] = {}
         for claim in _claims(one):
-            if claim.is_of_one_node and claim.sharing is not Sharing.POD:
-                users.setdefault(claim.name, []).append((one, claim))
+            if claim.is_of_one_node and claim.mounted.sharing is not Sharing.POD:
+                own.setdefault(claim.name, []).append(claim)
+        for name, claims in own.items():
+            users.setdefault(name, []).append((one, claims))
     for name, found in users.items():
-        claim = found[0][1]
+        claim = found[0][1][0]
         if _SHAREABLE.search(str(claim.spec.get("storageClassName") or "")):
             continue
-        reason = _apart([one for one, _ in found], claim, settings)
+        mounting = [
+            replace(one, group=one.group and pods_with(one.group, [each.mounted for each in claims]))
+            for one, claims in found
+        ]
+        reason = _apart(mounting, claim, settings)
         if reason:
             mode = "ReadWriteOncePod" if claim.modes == {"ReadWriteOncePod"} else "ReadWriteOnce"
             yield Problem(claim.path, f"several pods of {subject.label} mount the claim {name} ({mode}): {reason}")
