@@ -94,7 +94,7 @@ def test_a_kind_of_another_version_or_group_is_reported_with_the_right_one(text:
 
 
 def test_a_kind_with_pods_that_is_left_alone_is_a_warning_and_others_are_a_note() -> None:
-    dask = "apiVersion: kubernetes.dask.org/v1\nkind: DaskCluster\nspec: {worker: {spec: {containers: [{name: a}]}}}\n"
+    dask = "apiVersion: kubernetes.dask.org/v1\nkind: DaskCluster\nspec: {worker: {spec: {containers: [{name: a, image: i}]}}}\n"
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n"
 
     assert place(dask).reports("warning", "DaskCluster", "stays unchanged", "--pod-path")

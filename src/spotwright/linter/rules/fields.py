@@ -422,7 +422,8 @@ def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
         text = f"{subject.label} has no apiVersion, so nothing in it was checked"
         yield Problem(subject.at("kind"), text, f"Write apiVersion: {placed.api_version}.")
     for wrong in unreadable(subject.value):
-        yield Problem(subject.at(*wrong.path), f"{subject.label}: {wrong.text}, so it adds nothing to pods")
+        text = f"{subject.label} adds nothing to pods, because it cannot be read: {show(wrong.path)}: {wrong.text}"
+        yield Problem(subject.at(*wrong.path), text)
     labels, annotations = subject.mapping("metadata", "labels"), subject.mapping("metadata", "annotations")
     try:
         own_layer(labels, annotations, subject.label)
