@@ -11,7 +11,7 @@ from spotwright.errors import ConfigError
 from spotwright.kube.pod import scheduling_of
 from spotwright.linter.linting import refuse_unknown
 from spotwright.linter.rule import AKS_POOLS, ON_SPOT, PREFERS_SPOT, job
-from spotwright.linter.subjects import Reach, reach_of
+from spotwright.linter.spot_reach import Reach, reach_of
 
 BOUND = job(ON_SPOT + "nodeName: a\n")
 

@@ -28,18 +28,8 @@ from spotwright.linter.rule import (
     pod,
 )
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import (
-    KubeObject,
-    Pods,
-    Reach,
-    admits,
-    mapping_at,
-    mapping_of,
-    selects_pool,
-    selects_spot,
-    shuns_spot,
-    tolerates_spot,
-)
+from spotwright.linter.spot_reach import Reach, admits, selects_pool, selects_spot, shuns_spot, tolerates_spot
+from spotwright.linter.subjects import KubeObject, Pods, mapping_at, mapping_of
 from spotwright.model.scheduling_terms import Expression, Taint, is_placeholder
 from spotwright.placing.pods import Duty
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice

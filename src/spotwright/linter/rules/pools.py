@@ -15,7 +15,8 @@ from spotwright.kfp.kfp_settings import accelerator_loss
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job, kfp
 from spotwright.linter.rules.python import preemptible_flag
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of, selects_pool
+from spotwright.linter.spot_reach import selects_pool
+from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
 from spotwright.placing.documents import Path

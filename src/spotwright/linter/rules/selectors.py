@@ -28,17 +28,8 @@ from spotwright.kube.pod import PREFERRED, TERMS, wrong_weight
 from spotwright.linter.python_source import PythonFile, calls_named, keyword
 from spotwright.linter.rule import ON_SPOT, PREFERS_SPOT, Checks, Mend, Problem, Rule, Severity, job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import (
-    KubeObject,
-    Pods,
-    alternatives,
-    items_of,
-    mapping_at,
-    mapping_of,
-    selects_pool,
-    selects_spot,
-    shuns_spot,
-)
+from spotwright.linter.spot_reach import alternatives, selects_pool, selects_spot, shuns_spot
+from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of
 from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration, contradiction, is_placeholder
 from spotwright.placing.documents import Path
 from spotwright.placing.patch import value_at

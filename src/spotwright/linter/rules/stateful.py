@@ -13,18 +13,8 @@ from spotwright.kinds.kind import Sharing
 from spotwright.kube.pod import scheduling_of
 from spotwright.linter.rule import ON_SPOT, SHIELDS, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import (
-    KubeObject,
-    Pods,
-    Reach,
-    Shape,
-    items_of,
-    mapping_at,
-    mapping_of,
-    pods_of,
-    reach_of,
-    texts_of,
-)
+from spotwright.linter.spot_reach import Reach, reach_of
+from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of, pods_of, texts_of
 from spotwright.model.scheduling_terms import Constraints, Expression
 from spotwright.placing.context import hook_of
 from spotwright.placing.documents import ManifestError

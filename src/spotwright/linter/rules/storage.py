@@ -18,13 +18,12 @@ from spotwright.kinds.situation import pods_with, run_together
 from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
 from spotwright.linter.rules.selectors import excluding
 from spotwright.linter.settings import Settings
+from spotwright.linter.spot_reach import admits, alternatives
 from spotwright.linter.subjects import (
     Container,
     KubeObject,
     Pods,
     Shape,
-    admits,
-    alternatives,
     init_containers,
     is_whole,
     items_of,

@@ -14,16 +14,8 @@ from spotwright.clouds.providers import ZONE
 from spotwright.kinds.kind import Retry
 from spotwright.linter.rule import ON_SPOT, SHIELDS, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import (
-    KubeObject,
-    Pods,
-    admits,
-    is_whole,
-    items_of,
-    mapping_at,
-    mapping_of,
-    shuns_spot,
-)
+from spotwright.linter.spot_reach import admits, shuns_spot
+from spotwright.linter.subjects import KubeObject, Pods, is_whole, items_of, mapping_at, mapping_of
 from spotwright.placing.context import POLICY_ANNOTATION, name_of
 from spotwright.placing.pod_change import longest_grace
 from spotwright.placing.pods import Duty, shields, shortest_notice
