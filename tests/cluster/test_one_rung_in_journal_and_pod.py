@@ -30,6 +30,7 @@ from spotwright.cluster import attempt_lookup
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import Admission, PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import Histories, before
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.config import Config
 from spotwright.engine.events import TaskStatus
@@ -269,7 +270,7 @@ def test_all_pods_of_a_restart_have_one_rung_and_the_journal_has_it(
 
 
 def stored(cluster: Cluster, config: Config) -> RunStore:
-    return RunStore(StateFolder.open(cluster.folder), config, this_process())
+    return RunStore(FolderRecords(StateFolder.open(cluster.folder)), config, this_process())
 
 
 async def restarted(gang: RecordedSet, config: Config, restarts: list[tuple[int, int, bool]]) -> None:

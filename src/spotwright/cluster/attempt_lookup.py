@@ -33,7 +33,7 @@ from spotwright.cluster.attempt_numbers import Ledger, Seen, Slot, token_of
 from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
-from spotwright.cluster.run_store import folder_of, workload_of
+from spotwright.cluster.run_records import folder_of, workload_of
 from spotwright.cluster.workloads import MOST_OWNERS, Lineage, TaskName, lineage, task_name
 from spotwright.engine.attempt_history import is_settled, members_of, past_of, restarts_before, set_history
 from spotwright.engine.events import RunStatus

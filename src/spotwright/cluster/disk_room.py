@@ -20,7 +20,8 @@ from urllib.parse import unquote
 
 from spotwright.cluster.api_client import EventWriter
 from spotwright.cluster.log_file import POSITION, free_and_reserve
-from spotwright.cluster.run_store import WorkloadRun, has_ended
+from spotwright.cluster.run_records import has_ended
+from spotwright.cluster.run_store import WorkloadRun
 from spotwright.errors import SpotwrightError
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import RunFolder, StateFolder

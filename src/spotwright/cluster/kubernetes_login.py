@@ -147,7 +147,7 @@ class Kubernetes:
         except BaseException:
             self._stop()
             raise
-        self._api = Api(self.client)
+        self.api = Api(self.client)
 
     async def _connect(self) -> httpx2.AsyncClient:
         return connect(self._config)
@@ -163,7 +163,7 @@ class Kubernetes:
 
     def close(self) -> None:
         """End every request and connection."""
-        self.call(self._api.close())
+        self.call(self.api.close())
         self._stop()
 
     def _stop(self) -> None:
@@ -177,7 +177,7 @@ class Kubernetes:
     def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Read an object or a list. Raises :class:`ApiFailed`, and :class:`InputError` for a login that is not accepted."""
         try:
-            return self.call(self._api.get(path, params))
+            return self.call(self.api.get(path, params))
         except LoginFailed as error:
             raise InputError(f"context {self.context}: {error}") from error
         except ApiFailed as error:

@@ -30,6 +30,7 @@ from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
 from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
@@ -199,7 +200,10 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     telling = _Telling(told, tally, costs)
     fence.on_require = telling.tell
     store = RunStore(
-        state, lambda namespace: configurations.of(namespace) or without_pools(), this_process(), fence.require
+        FolderRecords(state),
+        lambda namespace: configurations.of(namespace) or without_pools(),
+        this_process(),
+        fence.require,
     )
 
     async def watch() -> None:

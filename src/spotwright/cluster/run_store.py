@@ -1,9 +1,6 @@
-"""Keeps a run for each workload in a state folder: its plan, its journal, its lease and its folded state.
+"""Keeps a run for each workload: its records, wherever they are kept, and its folded state.
 
-A run's name is the workload's namespace, name and the beginning of its UID, so whoever looks again after a crash finds the same
-run. Where another workload of that name has the same beginning, it is the whole UID: whoever makes and deletes one name often
-enough has two such workloads. All events of one observation are one transaction: either the journal has them or the next
-observation finds them again.
+All events of one observation are one transaction: either the records have them or the next observation finds them again.
 """
 
 from __future__ import annotations
@@ -11,15 +8,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spotwright import config as configuration
+from spotwright.cluster.run_records import UID, RunRecord, RunRecords
 from spotwright.cluster.unavailable_pools import NAMESPACE_UID
 from spotwright.cluster.view import NodePool
 from spotwright.config import Config
@@ -41,29 +37,19 @@ from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.manifests.pod_graph import PodSource, PodTask
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_bytes
-from spotwright.records.journal import Journal, decoded
 from spotwright.records.reader import RunReader
-from spotwright.records.state_folder import RunFolder, StateFolder
-from spotwright.records.stored_plan import PlanVersions, StoredPlan, save_plan
+from spotwright.records.state_folder import RunFolder
+from spotwright.records.stored_plan import PlanVersions, StoredPlan
 from spotwright.version import __version__
 
 __all__ = [
-    "SHORT",
-    "WHOLE",
     "RunStore",
     "WorkloadRun",
-    "folder_of",
-    "has_ended",
-    "run_name",
     "this_process",
-    "workload_of",
 ]
 
 
 _LOG = logging.getLogger(__name__)
-
-SHORT, WHOLE = 8, 36
-"""Digits of a UID in the name of a run: mostly so many, and all of them where another workload has the first ones too."""
 
 NAMESPACE_LIMIT = 96 << 20
 """Bytes of memory that the runs of a namespace may take while they go on: 10,000 steps that all differ, or 2,000 small runs."""
@@ -75,7 +61,6 @@ _GROWTH = 3  # bytes of memory for each byte of a plan or journal
 _TEMPLATE = 6_000  # bytes of memory for each template beside that (measured with 5,000 templates)
 _OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
 _OVER_KEPT = 100_000  # ended runs whose workloads are remembered: some 20 MB
-_UID = "uid"  # the argument of a run that holds its workload's UID
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
 _KFP_NAME = (
     "pipelines.kubeflow.org/run_name"  # the annotation with the name that its user gave the run (seen on 2.17.0)
@@ -87,21 +72,24 @@ _LONGEST_NAME = 128  # characters of it: KFP allows as many
 class WorkloadRun:
     """One run under this watcher's lease. ``state`` is what the journal says, plus the events that wait in ``pending``."""
 
-    folder: RunFolder
-    journal: Journal
+    record: RunRecord
     state: RunState
     pending: list[Event]
     require: Callable[[], None]  # raises Fenced once this process may not write any more
     use: Callable[[WorkloadRun], None]  # tells the store that its journal is in use
-    is_open: bool = True
     size: int = 0
     """About how many bytes of memory it takes, by its plan and its journal."""
     _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
 
     @property
+    def folder(self) -> RunFolder:
+        """Its name, and where its logs lie."""
+        return self.record.folder
+
+    @property
     def uid(self) -> str:
         """The UID of its workload."""
-        return str(self.state.meta.arguments.get(_UID, ""))
+        return str(self.state.meta.arguments.get(UID, ""))
 
     @property
     def namespace(self) -> str:
@@ -137,8 +125,8 @@ class WorkloadRun:
         self.require()
         events, self.pending = self.pending, []
         if events:
-            self.wake()
-            self.journal.append(events)
+            self.record.wake()
+            self.record.append(events, self.state)
             self.use(
                 self
             )  # afterwards: closing another journal takes several writes to the disk, and nobody waits for those
@@ -147,20 +135,8 @@ class WorkloadRun:
     def weigh(self) -> int:
         """Estimate its size anew, while its journal is open. Returns how many bytes it has grown."""
         before, templates = self.size, len(self.state.plan.graph.root.tasks)
-        self.size = _GROWTH * (self.journal.size + self.folder.plan_bytes()) + _TEMPLATE * templates
+        self.size = _GROWTH * self.record.size + _TEMPLATE * templates
         return self.size - before
-
-    def rest(self) -> None:
-        """Close the file of the journal until it is used again; its lease stays, because that is in the file."""
-        if self.is_open:
-            self.journal.close()
-            self.is_open = False
-
-    def wake(self) -> None:
-        """Open the file of the journal, unless it is open. Raises :class:`StateError`."""
-        if not self.is_open:
-            epoch, self.journal = self.journal.epoch, Journal.open(self.folder.journal)
-            self.journal.epoch, self.is_open = epoch, True
 
     def add_pool(self, at: float, pool: NodePool) -> None:
         """Let the plan have one more pool."""
@@ -192,17 +168,17 @@ class RunStore:
 
     def __init__(
         self,
-        folder: StateFolder,
+        records: RunRecords,
         config_of: Config | Callable[[str], Config],
         holder: Holder,
         require: Callable[[], None] = lambda: None,
     ) -> None:
-        self._folder, self._holder, self._require = folder, holder, require
+        self._records, self._holder, self._require = records, holder, require
         self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
         self._over: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads whose runs have ended, the latest ones
         self._used: OrderedDict[str, WorkloadRun] = OrderedDict()  # runs whose journals are open, the latest one last
-        self.unopened: dict[str, RunFolder] = {}  # unfinished runs that cannot be written, by UID
+        self.unopened: dict[str, RunRecord] = {}  # unfinished runs that cannot be written, by UID
         self._sizes: Counter[str] = Counter()  # of runs that are in memory, by namespace
         self.on_cut: Callable[[WorkloadRun], None] = lambda _run: None
         """Hears of each run whose recording was cut."""
@@ -213,21 +189,22 @@ class RunStore:
         Of runs that have ended only the first and the last event are read. A run that can be read and not written is in
         ``unopened``.
         """
-        for folder in self._folder.runs():
+        for record in self._records.all():
             self._require()
             try:
-                arguments, has_ended = _glance(folder)
-                uid = str(arguments.get(_UID, ""))
-                if has_ended:
-                    self._note_over(uid)
-                elif uid and uid not in self.runs and is_wanted(str(arguments.get("namespace", ""))):
-                    self.unopened[uid] = folder
-                    self.open_again(folder, now)
+                known = record.glance()
+                if known is None:
+                    continue
+                if known.has_ended:
+                    self._note_over(known.uid)
+                elif known.uid and known.uid not in self.runs and is_wanted(known.namespace):
+                    self.unopened[known.uid] = record
+                    self.open_again(record, now)
                     self.keep_limits(now)
             except Fenced:
                 raise
             except SpotwrightError as error:
-                yield f"run {folder.name} is not watched: {error}"
+                yield f"run {record.folder.name} is not watched: {error}"
 
     def config(self, namespace: str) -> Config:
         """The configuration for new runs of a namespace."""
@@ -246,18 +223,15 @@ class RunStore:
         return uid in self._over
 
     def has_ended(self, root: Mapping[str, Any]) -> bool:
-        """Whether the run of this workload has ended, by its folder: whoever made it long ago may show it again."""
+        """Whether the run of this workload has ended, by its records: whoever made it long ago may show it again."""
         uid = uid_of(root)
         if uid in self.runs:
             return False
         try:
-            folder = folder_of(self._folder, root)
-            if not folder.journal.exists():
-                return False
-            arguments, has_ended = _glance(folder)
+            known = self._records.of(root).glance()
         except SpotwrightError:
             return False  # what is wrong with it is said where it is opened
-        if has_ended and arguments.get(_UID) == uid:
+        if known is not None and known.has_ended and known.uid == uid:
             self._note_over(uid)
             return True
         return False
@@ -276,12 +250,12 @@ class RunStore:
         now: float,
         namespace_uid: str = "",
     ) -> WorkloadRun:
-        """Begin the run of a workload. A folder that a killed watcher had only begun is finished.
+        """Begin the run of a workload. Records that a killed watcher had only begun are finished.
 
         ``namespace_uid`` is the UID of its namespace: who owns another namespace of that name later may not read the run.
         Without it only who may read all namespaces may.
         """
-        folder = folder_of(self._folder, root)
+        record = self._records.of(root)
         config = self._config_of(str(metadata(root).get("namespace", "")))
         found = tuple(pool for pool in pools if pool.name not in config.pools)
         for pool in found:
@@ -290,18 +264,11 @@ class RunStore:
         names = tuple(pool.name for pool in found)
         stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True, found=names))
         self._require()
-        try:
-            folder.path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise StateError(f"{folder.path}: cannot be made ({error.strerror}); free some space") from error
-        if not folder.plan(1).exists():
-            save_plan(folder, 1, stored)
-        if not folder.journal.exists():
-            _create_whole(folder.journal)
-        state = RunState(PlanVersions(folder))
+        record.create(stored)
+        state = RunState(PlanVersions(record.folder, record.source()))
         made_at = min(now, seconds(metadata(root).get("creationTimestamp")) or now)
         run = self._keep(
-            folder, state, now, created=RunCreated(made_at, meta=_meta(root, folder.name, config, namespace_uid))
+            record, state, now, created=RunCreated(made_at, meta=_meta(root, record.folder.name, config, namespace_uid))
         )
         run.commit()
         return run
@@ -309,7 +276,7 @@ class RunStore:
     def finish(self, run: WorkloadRun) -> None:
         """Give up a run whose end is written."""
         self._use(run)
-        run.journal.give_up()
+        run.record.give_up()
         self._drop(run)
         self._note_over(run.uid)
 
@@ -358,18 +325,18 @@ class RunStore:
         run = self.runs.get(uid)
         if run is not None:
             self._drop(run)
-            self.unopened[uid] = run.folder
+            self.unopened[uid] = run.record
 
-    def open_again(self, folder: RunFolder, now: float) -> WorkloadRun:
-        """Read a run anew from its journal. Raises :class:`StateError`."""
-        run = self._keep(folder, RunReader(folder, _is_nobody).state, now)
+    def open_again(self, record: RunRecord, now: float) -> WorkloadRun:
+        """Read a run anew from its records. Raises :class:`StateError`."""
+        run = self._keep(record, RunReader(record.folder, record.source()).state, now)
         self.unopened.pop(run.uid, None)
         return run
 
     def release(self, run: WorkloadRun) -> None:
         """Give up a run that has not ended and is not watched any more; :meth:`open_unfinished` takes it up again."""
         self._use(run)
-        run.journal.give_up()
+        run.record.give_up()
         self._drop(run)
 
     def close(self) -> None:
@@ -380,23 +347,23 @@ class RunStore:
         for run in self._used.values():
             with contextlib.suppress(Fenced):
                 self._require()
-                run.journal.give_up()
-            run.rest()
+                run.record.give_up()
+            run.record.rest()
         self._used.clear()
         self.runs.clear()
 
     def _use(self, run: WorkloadRun) -> None:
         """Open the journal of a run, and close that of the run which was not used for the longest time, if many are open."""
-        run.wake()
+        run.record.wake()
         self._sizes[run.namespace] += run.weigh()
         self._used[run.uid] = run
         self._used.move_to_end(run.uid)
         while len(self._used) > _OPEN:
             _, idle = self._used.popitem(last=False)
-            idle.rest()
+            idle.record.rest()
 
     def _drop(self, run: WorkloadRun) -> None:
-        run.rest()
+        run.record.rest()
         self._used.pop(run.uid, None)
         self.runs.pop(run.uid, None)
         self._sizes[run.namespace] -= run.size
@@ -404,21 +371,19 @@ class RunStore:
         if self._sizes[run.namespace] <= 0:
             del self._sizes[run.namespace]
 
-    def _keep(self, folder: RunFolder, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
+    def _keep(self, record: RunRecord, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
         self._require()
-        journal = Journal.open(folder.journal)
         try:
-            epoch = journal.take(self._holder, _is_nobody)
-            has_begun = state.events > 0 or next(iter(journal.events()), None) is not None
-            run = WorkloadRun(folder, journal, state, [], self._require, self._use)
+            has_begun = record.open(self._holder)
+            run = WorkloadRun(record, state, [], self._require, self._use)
             if created is not None and not has_begun:
                 run.add(created)
-            run.add(EngineStarted(now, epoch=epoch, pid=os.getpid(), version=__version__))
+            run.add(EngineStarted(now, epoch=record.epoch, pid=os.getpid(), version=__version__))
             run.commit()
         except BaseException:
-            for uid in [uid for uid, other in self._used.items() if other.journal is journal]:
+            for uid in [uid for uid, other in self._used.items() if other.record is record]:
                 del self._used[uid]
-            journal.close()
+            record.rest()
             raise
         self.runs[run.uid] = run
         return run
@@ -431,62 +396,10 @@ def this_process() -> Holder:
     return {"pid": os.getpid(), "starttime": int(start_time), "boot_id": boot}
 
 
-def _is_nobody(_holder: Holder) -> bool:
-    """No other watcher may write: the lock of the state folder or the Lease lets one in, and the next epoch fences the others."""
-    return False
-
-
-def _glance(folder: RunFolder) -> tuple[Mapping[str, Any], bool]:
-    """The arguments of a run, and whether it has ended. Raises :class:`StateError`."""
-    journal = Journal.read(folder.journal)
-    try:
-        first, last = journal.first_and_last()
-    finally:
-        journal.close()
-    return first.meta.arguments if isinstance(first, RunCreated) else {}, last == RunFinished.kind
-
-
-def has_ended(folder: RunFolder) -> bool:
-    """Whether the run of a folder has ended. Raises :class:`StateError`."""
-    return _glance(folder)[1]
-
-
-def run_name(root: Mapping[str, Any], digits: int = SHORT) -> str:
-    """The name of a workload's run, with so many digits of its UID.
-
-    The state folder allows 100 characters, which a namespace and a name may exceed.
-    """
-    meta = metadata(root)
-    text = f"{meta.get('namespace', '')}.{meta.get('name', '')}"[: 98 - digits].rstrip("-.")
-    return re.sub(r"[^A-Za-z0-9._-]", "-", f"{text}-{uid_of(root)[:digits]}").lstrip(".-_") or "run"
-
-
-def folder_of(state: StateFolder, root: Mapping[str, Any]) -> RunFolder:
-    """The folder of a workload's run, which need not exist yet: none that is another workload's.
-
-    Raises :class:`StateError` for a folder that cannot be read.
-    """
-    for digits in (SHORT, WHOLE):
-        folder = state.run(run_name(root, digits))
-        if not folder.journal.exists():
-            return folder
-        with closing(Journal.read(folder.journal)) as journal:
-            if workload_of(journal) in ("", uid_of(root)):
-                return folder
-    raise SpotwrightError(f"{folder.path}: this run is that of another workload; move the folder away, and begin again")
-
-
-def workload_of(journal: Journal) -> str:
-    """The UID of the workload of a journal; empty where no run of a workload has begun there. Raises :class:`StateError`."""
-    with closing(journal.rows(at_most=1)) as rows:
-        first = next((event for _, event in decoded(rows, str(journal.path), str)), None)
-    return str(first.meta.arguments.get(_UID, "")) if isinstance(first, RunCreated) else ""
-
-
 def _meta(root: Mapping[str, Any], name: str, config: Config, namespace_uid: str) -> RunMeta:
     meta = metadata(root)
     kind, namespace = str(root.get("kind", "")), str(meta.get("namespace", ""))
-    arguments = {"kind": kind, "namespace": namespace, "name": str(meta.get("name", "")), _UID: uid_of(root)}
+    arguments = {"kind": kind, "namespace": namespace, "name": str(meta.get("name", "")), UID: uid_of(root)}
     if namespace_uid:
         arguments[NAMESPACE_UID] = namespace_uid
     kfp_run = (meta.get("labels") or {}).get(_KFP_RUN)
@@ -519,21 +432,6 @@ def _plannable(stored: StoredPlan) -> StoredPlan:
 def _without_demands(task: PodTask) -> PodTask:
     containers = [{"name": each.get("name", "")} for each in task.spec.get("containers") or ()]
     return PodTask(task.kind, task.name, {"containers": containers}, retries=task.retries)
-
-
-def _create_whole(path: Path) -> None:
-    """Make a journal that is there whole or not at all: what a kill or a full disk left of one is no journal for ever.
-
-    Raises :class:`StateError`.
-    """
-    beside = path.with_name("journal.new")
-    try:
-        for left in path.parent.glob(f"{beside.name}*"):
-            left.unlink()
-        Journal.create(beside).close()
-        beside.rename(path)
-    except OSError as error:
-        raise StateError(f"{path}: cannot be made ({error.strerror}); free some space") from error
 
 
 def _with_pool(config: Config, pool: NodePool) -> Config:

@@ -17,6 +17,7 @@ from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.lease import KubernetesLease, while_held
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.config import Config
 from spotwright.errors import InputError, RunBusy, SpotwrightError
@@ -73,7 +74,7 @@ async def _watch(options: argparse.Namespace) -> None:
 async def _only(options: argparse.Namespace, api: Api, state: StateFolder, config: Config) -> None:
     """Watch as the only watcher of this machine that uses the folder."""
     with _alone(options.state):
-        await _watch_and_keep_logs(options, api, RunStore(state, config, this_process()))
+        await _watch_and_keep_logs(options, api, RunStore(FolderRecords(state), config, this_process()))
 
 
 async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, config: Config) -> None:
@@ -84,7 +85,7 @@ async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, co
     lease = KubernetesLease(api, namespace, name)
 
     async def watch(_epoch: int) -> None:
-        await _watch_and_keep_logs(options, api, RunStore(state, config, this_process(), lease.require))
+        await _watch_and_keep_logs(options, api, RunStore(FolderRecords(state), config, this_process(), lease.require))
 
     await while_held(lease, watch)
 

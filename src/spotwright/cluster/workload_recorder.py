@@ -129,10 +129,10 @@ class WorkloadRecorder:
         self._try_again_at = time.monotonic() + _RETRY
         blocked, waiting = 0, sorted(self._unwritten)
         for uid in waiting:
-            folder = self._store.unopened.get(uid)
+            record = self._store.unopened.get(uid)
             try:
-                if folder is not None:
-                    self._note_pods(uid, self._store.open_again(folder, self._now()))
+                if record is not None:
+                    self._note_pods(uid, self._store.open_again(record, self._now()))
             except Fenced:
                 raise
             except SpotwrightError as error:

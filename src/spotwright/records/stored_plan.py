@@ -46,6 +46,7 @@ __all__ = [
     "StoredPlan",
     "can_be_taken",
     "load_plans",
+    "plan_document",
     "quotes_from_data",
     "quotes_to_data",
     "save_forecast",
@@ -141,7 +142,12 @@ def traces_of(config: Config, taken_every: float | None) -> dict[str, Trace]:
 
 def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
     """Write one version of the plan. Raises :class:`StateError` if it cannot be written."""
-    document: dict[str, Any] = {
+    _write(folder, folder.plan(version), plan_document(stored))
+
+
+def plan_document(stored: StoredPlan) -> dict[str, Any]:
+    """One version of the plan as JSON values, as it is stored."""
+    return {
         "compiled" if isinstance(stored.source, Compiled) else "pods": stored.source.to_data(),
         "config": {"text": stored.config.text, "path": stored.config.path},
         "taken_every": stored.taken_every,
@@ -151,7 +157,6 @@ def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
         "quotes": quotes_to_data(stored.config.pools),
         "traces": {name: [trace.gap, list(trace.counts)] for name, trace in stored.traces.items()},
     }
-    _write(folder, folder.plan(version), document)
 
 
 def save_forecast(folder: RunFolder, text: str) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "line_rows",
     "lines_of",
     "money_lines",
+    "money_range",
     "part_of",
     "pool_rows",
     "price_unit",
@@ -248,14 +249,15 @@ def saved_text(account: Account) -> str:
     there = f"{with_unit(cost_range(account.on_demand, account.whole), account)} for the useful work on on-demand nodes ({names})"
     paid = account.on_demand.high.money or Fraction(0)
     if high < 0:
-        more = with_unit(_money_range(-high, -low, account.whole), account)
+        more = with_unit(money_range(-high, -low, account.whole), account)
         return f"nothing: spot did not pay here, its attempts cost {more} more than {there}"
     part = f" ({float(high / paid):.0%})" if low == high and paid else ""
     so_far = " so far" if account.under_way else ""
-    return f"{with_unit(_money_range(low, high, account.whole), account)}{part}{so_far} against {there}"
+    return f"{with_unit(money_range(low, high, account.whole), account)}{part}{so_far} against {there}"
 
 
-def _money_range(low: Fraction, high: Fraction, whole: Amount) -> str:
+def money_range(low: Fraction, high: Fraction, whole: Amount) -> str:
+    """Two amounts of money as one text: one number if both look the same."""
     texts = [format_money(money, beside=whole.money or Fraction(0)) for money in (low, high)]
     return texts[0] if texts[0] == texts[1] else " to ".join(texts)
 

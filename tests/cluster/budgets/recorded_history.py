@@ -19,6 +19,7 @@ from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import Histories, before
 from spotwright.cluster.observer import Recorder
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import task_name, templates_of
@@ -60,7 +61,7 @@ class RecordedWorkload:
         self._config, self._owners, self._template, self._labels = config, owners, template, labels
         self._view = ClusterView()
         self._view.nodes_are_complete = True
-        self._store = RunStore(StateFolder.open(folder), config, this_process())
+        self._store = RunStore(FolderRecords(StateFolder.open(folder)), config, this_process())
         self._run = self._store.create(owners[-1], templates_of(owners), (), BEGIN)
         self._histories = Histories(StateFolder.open(folder))
         self._pods: dict[int, Object] = {}  # by index: the pod that is there

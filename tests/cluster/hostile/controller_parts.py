@@ -37,6 +37,7 @@ from spotwright.cluster.metrics import Metrics, serve_metrics
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.run_api import Access, ReadingServer, RunIndex
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
 from spotwright.config import Config
@@ -179,7 +180,7 @@ class Parts:
         def config_of(namespace: str) -> Config:
             return recorded.of(namespace) or without_pools()
 
-        store = RunStore(self.state, config_of, this_process())
+        store = RunStore(FolderRecords(self.state), config_of, this_process())
 
         self._start(
             self._watching,

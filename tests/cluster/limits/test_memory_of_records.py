@@ -20,6 +20,7 @@ from spotwright.cluster.attempt_lookup import Histories
 from spotwright.cluster.disk_room import RunQuota
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
+from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.trash import disk_use
@@ -205,6 +206,6 @@ def test_a_template_is_written_once_and_the_plan_that_is_read_is_the_one_that_wa
     assert len(read.plan.graph.root.tasks) == 5
     assert read.tasks == run.state.tasks
     for number in range(5):
-        (written,) = [row for row in run.journal.rows() if f'"name":"step-{number}"' in row[5].replace(" ", "")]
+        (written,) = [row for row in Journal.read(run.folder.journal).rows() if f'"name":"step-{number}"' in row[5].replace(" ", "")]
         assert "ARGO_TEMPLATE" not in written[5]
     made.close()

@@ -16,6 +16,7 @@ from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from spotwright.cluster.api_client import Api, EventWriter
 from spotwright.cluster.disk_room import RunQuota
 from spotwright.cluster.recording import without_pools
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.engine.events import RunFinished, RunStatus
 from spotwright.records.state_folder import StateFolder
@@ -67,7 +68,7 @@ def look(state: StateFolder) -> SmallApiServer:
 @pytest.fixture
 def runs(state: StateFolder) -> dict[str, Path]:
     """A busy namespace with many runs, the oldest of which goes on, and a quiet one with an older run."""
-    store = RunStore(state, lambda _: without_pools(), this_process())
+    store = RunStore(FolderRecords(state), lambda _: without_pools(), this_process())
     found = {"quiet": a_run(store, "team-b", 1), "running": a_run(store, "team-a", 2, is_over=False)}
     found |= {str(number): a_run(store, "team-a", number) for number in range(3, 13)}
     store.close()

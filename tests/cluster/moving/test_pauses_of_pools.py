@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spotwright import config as configuration
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import Finding, PoolPauses, PoolsLeftOut, definition_of, in_force
 from spotwright.engine.events import AttemptBound, AttemptTakenBack
@@ -162,10 +163,10 @@ def test_a_leader_that_begins_counts_the_last_owner_of_a_name(tmp_path: Path) ->
 def record(state: StateFolder, namespace: str, uid: str, event: AttemptTakenBack) -> None:
     """A run of a namespace with this UID, in which this was recorded."""
     pools = {name: {"capacity": "spot", "provider": "aks"} for name in ("spot", "gpu")}
-    store = RunStore(state, configuration.from_mapping({"pools": pools}), this_process())
+    store = RunStore(FolderRecords(state), configuration.from_mapping({"pools": pools}), this_process())
     root = {"kind": "Job", "metadata": {"name": "train", "namespace": namespace, "uid": f"of-{uid}"}}
     run = store.create(root, (), (), 1.0, uid)
-    run.journal.append([event])
+    run.record.append([event], run.state)
     store.close()
 
 

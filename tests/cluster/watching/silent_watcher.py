@@ -13,6 +13,7 @@ from tests.cluster.watching.watched_objects import SPOT, node
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.mirror import Change, ChangeKind
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.watch_streams import OWNERS, Stream
@@ -27,7 +28,7 @@ class SilentWatcher:
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.tally = Tally()
-        store = RunStore(StateFolder.open(folder), configuration.from_mapping(CONFIG), this_process())
+        store = RunStore(FolderRecords(StateFolder.open(folder)), configuration.from_mapping(CONFIG), this_process())
         self.watcher = Watcher(Api(httpx2.AsyncClient()), store, **options)
         streams, self.recorder = self.watcher._streams, self.watcher._recorder
         streams._kinds = dict.fromkeys(streams._kinds, "watched")

@@ -12,7 +12,8 @@ from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import done, job, node, pod
 
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.run_store import RunStore, run_name
+from spotwright.cluster.run_records import run_name
+from spotwright.cluster.run_store import RunStore
 from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 

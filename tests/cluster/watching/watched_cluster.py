@@ -10,6 +10,7 @@ from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
 from spotwright import config as configuration
 from spotwright.cluster.observer import Recorder
+from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import templates_of
@@ -40,13 +41,15 @@ class Cluster:
         self.store = self._open()
 
     def _open(self) -> RunStore:
-        store = RunStore(StateFolder.open(self.folder), configuration.from_mapping(CONFIG), this_process())
+        store = RunStore(
+            FolderRecords(StateFolder.open(self.folder)), configuration.from_mapping(CONFIG), this_process()
+        )
         assert list(store.open_unfinished(self.now)) == []
         return store
 
     def kill(self) -> None:
         for run in self.store.runs.values():
-            run.journal.close()
+            run.record.rest()
         self.store = self._open()
 
     def look(

@@ -1,0 +1,560 @@
+"""The body of :mod:`spotwright.cluster.run_records` that keeps runs as objects of the Kubernetes API, beside their workloads.
+
+What is recorded there is not lost with a node, is read with ``kubectl`` and the caller's own rights, and goes with its namespace.
+How events lie in objects says :mod:`spotwright.cluster.run_objects`.
+
+A watcher's work is plain functions, so a commit waits here for the API server's answers, as it waits for the disk elsewhere. An
+object that somebody else has changed or deleted meanwhile ends the record with :class:`StateError`: it is read anew before
+anything more is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.run_objects import (
+    API_VERSION,
+    ATTEMPT,
+    ENDED_LABEL,
+    PAGE,
+    RUN,
+    TASK,
+    WORKLOAD_LABEL,
+    Home,
+    RunRows,
+    StoredRow,
+    object_name,
+    packed,
+    records_path,
+    rows_of,
+    stored_rows,
+    unpacked,
+)
+from spotwright.cluster.run_records import SHORT, WHOLE, Glance, RunRecord, run_name
+from spotwright.engine.events import Event, RunCreated, RunFinished
+from spotwright.engine.fold import fold
+from spotwright.engine.ports import Holder
+from spotwright.engine.state import AttemptState, RunState
+from spotwright.errors import SpotwrightError, StateError
+from spotwright.kube.object_fields import metadata, seconds, uid_of
+from spotwright.model.quantities import format_bytes
+from spotwright.records.journal import decoded
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.stored_plan import Look, PlanVersions, StoredPlan, plan_document
+from spotwright.views.account import account
+from spotwright.views.account_report import cost, money_range, with_unit
+from spotwright.views.run_json import summary
+
+__all__ = ["ApiRecord", "ApiRecords", "ApiRun", "ReadLog"]
+
+
+ReadLog = Callable[[str, int, str, int, int], bytes]
+"""Reads a log: its task, attempt, environment, offset and the most bytes, as :meth:`RunSource.read_log` has them."""
+
+_LISTED = 100  # objects in a page of a list: at most 6 MB
+_AT_ONCE = 16  # writes of one commit that are under way at once
+_PATIENCE = 10.0  # seconds for which a commit waits: meanwhile nothing else is recorded
+_AGAIN = 0.3  # seconds until objects are listed anew where some seem to be missing: lists of several kinds are not of one moment
+_LONGEST_PLAN = 256 << 10  # characters of a packed plan: more than a megabyte of configuration and templates
+
+
+def _no_log(*_: object) -> bytes:
+    return b""
+
+
+class ApiRun:
+    """A run as it lies in the API. It is a :class:`~spotwright.records.stored_plan.RunSource`, and never writes.
+
+    ``get`` reads from the API and raises :class:`~spotwright.cluster.api_client.ApiFailed`. ``read_log`` reads logs, which lie
+    elsewhere. ``plan`` is the packed plan of one that is not there yet.
+    """
+
+    def __init__(
+        self,
+        get: Callable[[str, Mapping[str, str] | None], dict[str, Any]],
+        namespace: str,
+        name: str,
+        *,
+        read_log: ReadLog = _no_log,
+        others: Callable[[str], ApiRun | None] = lambda _: None,
+        plan: str = "",
+    ) -> None:
+        self._get, self.namespace, self.name = get, namespace, name
+        self._read_log, self._others = read_log, others
+        self._run: dict[str, Any] | None = {"plan": plan} if plan else None
+        self.rows = RunRows()
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        """All objects of the run as they were read last, without their journals, by kind and name."""
+        self.sizes: dict[tuple[str, str], int] = {}
+        """The bytes of events in each object."""
+
+    @property
+    def place(self) -> str:
+        """The run, for messages."""
+        return f"run {self.name} in namespace {self.namespace}"
+
+    def read(self) -> dict[str, Any] | None:
+        """Read the SpotRun itself; None: it is not there. Raises :class:`StateError`."""
+        try:
+            self._run = self._get(records_path(RUN, self.namespace, self.name), None)
+        except ApiFailed as error:
+            if error.status != 404:
+                raise self.failed(error) from error
+            self._run = None
+        return self._run
+
+    def failed(self, error: ApiFailed) -> StateError:
+        """The error for people, of one of the API server."""
+        return StateError(f"{self.place}: its records cannot be read ({error})")
+
+    @property
+    def packed_plan(self) -> str:
+        """Its plan, as its object holds it."""
+        return str((self._run or {}).get("plan", ""))
+
+    @property
+    def absent(self) -> list[int]:
+        """The numbers of events that are known to be lost."""
+        return list((self._run or {}).get("absent") or ())
+
+    def _known(self) -> dict[str, Any]:
+        if self._run is None and self.read() is None:
+            raise StateError(f"{self.place}: its SpotRun is not there any more: it was deleted")
+        assert self._run is not None  # noqa: S101
+        return self._run
+
+    def read_all(self) -> None:
+        """Read every object of the run. Raises :class:`StateError`."""
+        self._read_all()
+        if self.rows.lost():
+            time.sleep(_AGAIN)
+            self._read_all()
+
+    def _read_all(self) -> None:
+        run = self.read()
+        if run is None:
+            raise StateError(f"{self.place}: its SpotRun is not there any more: it was deleted")
+        selector = {"labelSelector": f"{WORKLOAD_LABEL}={metadata(run).get('labels', {}).get(WORKLOAD_LABEL, '')}"}
+        self.objects.clear()
+        self.sizes.clear()
+        self._take(run)
+        for kind in (ATTEMPT, TASK):
+            for found in self.listed(kind, selector):
+                self._take({"kind": kind, **found})
+
+    def _take(self, found: dict[str, Any]) -> None:
+        if found["kind"] != RUN and not _is_of(found, self._known()):
+            return  # somebody else's, under our label
+        key = found["kind"], str(metadata(found).get("name", ""))
+        self.rows.take(rows_of(found), found.get("absent") or ())
+        self.sizes[key] = sum(map(len, found.get("journal") or ()))
+        self.objects[key] = {name: value for name, value in found.items() if name not in ("journal", "plan")}
+
+    def listed(self, kind: str, params: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """The objects of a kind in its namespace, page by page. Raises :class:`StateError`."""
+        path, following = records_path(kind, self.namespace), ""
+        while True:
+            asked = {**params, "limit": str(_LISTED)} | ({"continue": following} if following else {})
+            try:
+                page = self._get(path, asked)
+            except ApiFailed as error:
+                raise self.failed(error) from error
+            yield from page.get("items") or ()
+            following = str(metadata(page).get("continue") or "")
+            if not following:
+                return
+
+    # As a RunSource
+
+    def made_at(self) -> int:
+        """See :meth:`RunSource.made_at`."""
+        made = seconds(metadata(self._known()).get("creationTimestamp")) or 0.0
+        return int(made * 1e9) + self.rows.restarts
+
+    @contextmanager
+    def look(self, after: int, only_of: str = "") -> Iterator[Look]:  # noqa: ARG002  # all of it is read in any case
+        """See :meth:`RunSource.look`."""
+        self.read_all()
+        has_ended = metadata(self._known()).get("labels", {}).get(ENDED_LABEL) == "true"
+        yield Look(not has_ended, self._events(after))
+
+    def _events(self, after: int) -> Iterator[tuple[int, Event]]:
+        """The events after a number. Of a run that has lost some, those which fit what is left."""
+        lost = self.rows.lost()
+        if not lost and not self.absent:
+            yield from decoded((row.journal_row for row in self.rows.after(after)), self.place, str)
+            return
+        self.rows.take((), lost)
+        state = RunState([*PlanVersions(RunFolder(Path(self.name)), self)])
+        for number, event in decoded((row.journal_row for row in self.rows.after(0)), self.place, str):
+            try:
+                fold(state, event)
+            except StateError:
+                continue  # it was about something that is lost; the note that the recorder leaves says so
+            if number > after:
+                yield number, event
+
+    def pause(self, seconds: float) -> None:
+        """See :meth:`RunSource.pause`."""
+        time.sleep(max(seconds, 1.0))  # the objects are listed anew
+
+    def now(self) -> float:
+        """See :meth:`RunSource.now`."""
+        return time.time()
+
+    def plan_count(self) -> int:
+        """See :meth:`~spotwright.records.stored_plan.PlanTexts.plan_count`."""
+        return 1
+
+    def plan_text(self, version: int) -> tuple[str, str]:
+        """See :meth:`~spotwright.records.stored_plan.PlanTexts.plan_text`."""
+        return f"{self.place}, plan {version}", unpacked(str(self._known().get("plan", "")))
+
+    def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
+        """See :meth:`RunSource.read_log`."""
+        return self._read_log(task, attempt, environment, offset, at_most)
+
+    def other_run(self, name: str) -> ApiRun | None:
+        """See :meth:`RunSource.other_run`."""
+        return self._others(name)
+
+
+def _is_of(found: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
+    """Whether an object belongs to a run: its first owner is that SpotRun."""
+    return any(each.get("uid") == uid_of(run) for each in metadata(found).get("ownerReferences") or ())
+
+
+class ApiRecords:
+    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records.
+
+    ``state`` is where logs lie.
+    """
+
+    def __init__(self, kubernetes: Kubernetes, state: StateFolder, namespaces: Sequence[str] = ()) -> None:
+        self._kubernetes, self._state, self._namespaces = kubernetes, state, namespaces
+
+    def all(self) -> Iterable[RunRecord]:
+        """The runs that have not ended."""
+        for namespace in self._namespaces or ("",):
+            listing = ApiRun(self._kubernetes.get, namespace, "all")
+            for found in listing.listed(RUN, {"labelSelector": f"{ENDED_LABEL}!=true"}):
+                meta = metadata(found)
+                yield self._record(str(meta.get("namespace", "")), str(meta.get("name", "")))
+
+    def of(self, root: Mapping[str, Any]) -> RunRecord:
+        """See :meth:`RunRecords.of`."""
+        namespace = str(metadata(root).get("namespace", ""))
+        for digits in (SHORT, WHOLE):
+            record = self._record(namespace, run_name(root, digits))
+            known = record.glance()
+            if known is None or known.uid in ("", uid_of(root)):
+                record.uid = uid_of(root)
+                return record
+        raise SpotwrightError(
+            f"SpotRun {record.folder.name} in namespace {namespace} is that of another workload: delete it, as a member of the "
+            "group spotwright:repair"
+        )
+
+    def _record(self, namespace: str, name: str) -> ApiRecord:
+        return ApiRecord(self._kubernetes, self._state.run(name), namespace)
+
+
+@dataclass
+class _Object:
+    """An object that is written: a page of its home. ``version`` is empty until it is there."""
+
+    name: str
+    kind: str
+    home: Home
+    page: int = 1
+    version: str = ""
+    size: int = 0
+    lines: list[str] = field(default_factory=list)  # that are to be added
+
+
+class ApiRecord:
+    """A run in the API. See :class:`~spotwright.cluster.run_records.RunRecord`."""
+
+    def __init__(self, kubernetes: Kubernetes, folder: RunFolder, namespace: str) -> None:
+        self._kubernetes, self.folder, self._namespace = kubernetes, folder, namespace
+        self._read: ApiRun | None = None  # what was read of it, until it is open
+        self.uid = ""  # of its workload
+        self._plan = ""
+        self._epoch = self._last = self._size = 0
+        self._run = _Object(folder.name, RUN, Home())
+        self._pages: dict[Home, _Object] = {}  # the last one of each home
+        self._changed: list[_Object] = []  # with lines that are to be added
+        self._owner: dict[str, Any] = {}
+
+    @property
+    def epoch(self) -> int:
+        """See :attr:`RunRecord.epoch`."""
+        return self._epoch
+
+    @property
+    def size(self) -> int:
+        """See :attr:`RunRecord.size`."""
+        return self._size + len(self._plan)
+
+    @property
+    def _place(self) -> str:
+        return f"run {self.folder.name} in namespace {self._namespace}"
+
+    def glance(self) -> Glance | None:
+        """See :meth:`RunRecord.glance`."""
+        found = self.source().read()
+        if found is None:
+            return None
+        first = next(
+            (event for _, event in decoded((row.journal_row for row in rows_of(found)), self._place, str)), None
+        )
+        arguments = first.meta.arguments if isinstance(first, RunCreated) else {}
+        return Glance(arguments, metadata(found).get("labels", {}).get(ENDED_LABEL) == "true")
+
+    def create(self, stored: StoredPlan) -> None:
+        """See :meth:`RunRecord.create`: it is written with the first events."""
+        plan = packed(json.dumps(plan_document(stored), separators=(",", ":")))
+        if len(plan) > _LONGEST_PLAN:
+            raise SpotwrightError(
+                f"{self._place}: its configuration and its templates take {format_bytes(len(plan))} packed, and no more than "
+                f"{format_bytes(_LONGEST_PLAN)} are recorded: make them smaller"
+            )
+        self._plan = plan
+
+    def source(self) -> ApiRun:
+        """See :meth:`RunRecord.source`."""
+        self._read = ApiRun(self._kubernetes.get, self._namespace, self.folder.name, plan=self._plan)
+        return self._read
+
+    def open(self, holder: Holder) -> bool:  # noqa: ARG002  # the Lease says who records
+        """See :meth:`RunRecord.open`."""
+        read, self._read = self._read, None
+        if read is None or not read.objects:
+            read = self.source()
+            if read.read() is None:
+                self._epoch = 1
+                return False
+            read.read_all()
+        self._read = None
+        lost = read.rows.lost()
+        read.rows.take((), lost)
+        rows = read.rows.after(0)
+        self._last = max([row.seq for row in rows[-1:]] + lost[-1:], default=0)
+        self._epoch = 1 + max((row.epoch for row in rows), default=0)
+        found = read.objects[RUN, self.folder.name]
+        self.uid = str(metadata(found).get("labels", {}).get(WORKLOAD_LABEL, ""))
+        self._owner, self._plan, self._size = _owner(found), read.packed_plan, sum(read.sizes.values())
+        self._find_pages(read)
+        if lost:
+            self._mark_absent(sorted({*read.absent, *lost}))
+        return bool(rows)
+
+    def _find_pages(self, read: ApiRun) -> None:
+        """Find the last page of each home among the objects that were read."""
+        self._pages.clear()
+        self._changed.clear()
+        for (kind, name), found in read.objects.items():
+            spec = found.get("spec") or {}
+            home = Home(str(spec.get("task", "")), int(spec.get("attempt") or 0))
+            version = str(metadata(found).get("resourceVersion", ""))
+            one = _Object(name, kind, home, int(spec.get("page") or 1), version, read.sizes[kind, name])
+            if kind == RUN:
+                self._run = one
+            if home not in self._pages or one.page > self._pages[home].page:
+                self._pages[home] = one
+
+    def _mark_absent(self, lost: Sequence[int]) -> None:
+        """Write down which events are lost, so that no reader waits for them."""
+
+        async def write(api: Api) -> None:
+            await self._patch(api, self._run, [{"op": "add", "path": "/absent", "value": lost}])
+
+        self._do(write)
+
+    def append(self, events: Sequence[Event], state: RunState) -> None:
+        """See :meth:`RunRecord.append`."""
+        rows = stored_rows(events, self._last, self._epoch)
+        for home, row in rows:
+            self._put(home, row)
+        changed, self._changed = self._changed, []
+        ends = any(isinstance(event, RunFinished) for event in events)
+
+        async def write(api: Api) -> None:
+            gate = asyncio.Semaphore(_AT_ONCE)
+
+            async def one(each: _Object) -> None:
+                async with gate:
+                    await self._write(api, each, state, ends=ends)
+
+            if not self._owner:  # what the others belong to
+                changed.remove(self._run)
+                await one(self._run)
+            await asyncio.gather(*map(one, changed))
+
+        self._do(write)
+        self._last = rows[-1][1].seq if rows else self._last
+
+    def tell(self, state: RunState, now: float) -> None:
+        """See :meth:`RunRecord.tell`."""
+        status = _run_status(state, self.folder.name, now)
+
+        async def write(api: Api) -> None:
+            await self._patch(api, self._run, [{"op": "add", "path": "/status", "value": status}])
+
+        self._do(write)
+
+    def give_up(self) -> None:
+        """See :meth:`RunRecord.give_up`: the Lease alone says who records."""
+
+    def rest(self) -> None:
+        """See :meth:`RunRecord.rest`: nothing is held open."""
+
+    def wake(self) -> None:
+        """See :meth:`RunRecord.wake`."""
+
+    def _put(self, home: Home, row: StoredRow) -> None:
+        """Put a row into the last page of its home, or into a new one. The end of a run stands in the SpotRun itself."""
+        text = row.to_text()
+        if len(text) > PAGE:
+            raise SpotwrightError(
+                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(len(text))}, and no more "
+                f"than {format_bytes(PAGE)} are recorded"
+            )
+        page = self._pages.get(home) or (self._run if home == Home() else None)
+        if page is None:
+            page = _Object(object_name(self.folder.name, home), home.kind, home)
+        if row.kind == RunFinished.kind:
+            page = self._run
+        elif page.size + len(text) > PAGE:
+            kind, number = TASK if home == Home() else home.kind, page.page + 1
+            page = _Object(object_name(self.folder.name, home, number), kind, home, number)
+        if row.kind != RunFinished.kind:
+            self._pages[home] = page
+        if not page.lines:
+            self._changed.append(page)
+        page.lines.append(text)
+        page.size += len(text)
+        self._size += len(text)
+
+    async def _write(self, api: Api, page: _Object, state: RunState, *, ends: bool) -> None:
+        lines, page.lines = page.lines, []
+        is_run = page.kind == RUN
+        status = None
+        if not is_run:
+            status = _status(state, page.home)
+        elif ends or not page.version:
+            status = _run_status(state, self.folder.name, state.last_at)
+        if not page.version:
+            answer = await api.send(
+                "POST", records_path(page.kind, self._namespace), self._new(page, lines, status or {})
+            )
+            page.version = str(metadata(answer).get("resourceVersion", ""))
+            self._owner = _owner(answer) if is_run else self._owner
+            return
+        operations: list[dict[str, Any]] = [{"op": "add", "path": "/journal/-", "value": line} for line in lines]
+        if status is not None:
+            operations.append({"op": "add", "path": "/status", "value": status})
+        if ends and is_run:
+            operations.append(
+                {"op": "add", "path": f"/metadata/labels/{ENDED_LABEL.replace('/', '~1')}", "value": "true"}
+            )
+        await self._patch(api, page, operations)
+
+    async def _patch(self, api: Api, page: _Object, operations: Sequence[Mapping[str, Any]]) -> None:
+        test = {"op": "test", "path": "/metadata/resourceVersion", "value": page.version}
+        answer = await api.send("PATCH", records_path(page.kind, self._namespace, page.name), [test, *operations])
+        page.version = str(metadata(answer).get("resourceVersion", ""))
+
+    def _new(self, page: _Object, lines: list[str], status: Mapping[str, Any]) -> dict[str, Any]:
+        meta: dict[str, Any] = {"name": page.name, "namespace": self._namespace, "labels": {WORKLOAD_LABEL: self.uid}}
+        body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": page.kind, "metadata": meta}
+        if page.kind == RUN:
+            return {**body, "plan": self._plan, "status": status, "journal": lines}
+        meta["ownerReferences"] = [self._owner]
+        spec: dict[str, Any] = {"run": self.folder.name}
+        spec |= {"task": page.home.task} if page.home.task else {}
+        spec |= {"attempt": page.home.attempt} if page.home.attempt else {}
+        spec |= {"page": page.page} if page.page > 1 else {}
+        return {**body, "spec": spec, "status": status, "journal": lines}
+
+    def _do(self, write: Callable[[Api], Coroutine[Any, Any, None]]) -> None:
+        """Write, and wait for it. Raises :class:`StateError`, after which nothing is known of what was written."""
+
+        async def within_time() -> None:
+            async with asyncio.timeout(_PATIENCE):
+                await write(self._kubernetes.api)
+
+        try:
+            self._kubernetes.call(within_time())
+        except TimeoutError as error:
+            raise StateError(f"{self._place}: the API server did not answer within {_PATIENCE:g} s") from error
+        except ApiFailed as error:
+            raise StateError(f"{self._place}: its records cannot be written ({error})") from error
+
+
+def _owner(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": RUN, "name": metadata(run).get("name"), "uid": uid_of(run)}
+
+
+# What people see beside the records
+
+
+def _run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
+    """A run as ``kubectl get spotruns`` shows it, and the line of it that other readers show."""
+    costs = account(state, now)
+    line = summary(state, name, now, costs)
+    status: dict[str, Any] = {
+        "phase": state.status.value,
+        "attempts": line["attempts"],
+        "interruptions": line["interruptions"],
+        "errors": line["errors"],
+        "cost": "unknown" if costs.unpriced else with_unit(cost(costs.whole, costs.whole), costs),
+        "saved": "unknown" if costs.saved is None else with_unit(money_range(*costs.saved, costs.whole), costs),
+        "startedAt": _moment(state.started_at),
+        "line": json.dumps(line, separators=(",", ":")),
+    }
+    if state.why:
+        status["message"] = state.why
+    if state.finished_at is not None:
+        status["finishedAt"] = _moment(state.finished_at)
+    return status
+
+
+def _status(state: RunState, home: Home) -> dict[str, Any]:
+    """A task, or an attempt of it, as ``kubectl`` shows it."""
+    task = state.tasks.get(home.task) or state.retired.get(home.task)
+    if task is None:
+        return {}
+    if not home.attempt:
+        return {"phase": task.status.value, "attempts": len(task.attempts)}
+    attempt = next((each for each in reversed(task.attempts) if each.number == home.attempt), None)
+    return {} if attempt is None else _attempt_status(attempt)
+
+
+def _attempt_status(attempt: AttemptState) -> dict[str, Any]:
+    phase = "ended" if attempt.ended_at is not None else "running" if attempt.bound_at is not None else "pending"
+    known: dict[str, Any] = {
+        "phase": phase,
+        "pod": attempt.pod,
+        "pool": attempt.pool,
+        "node": attempt.node,
+        "cause": attempt.cause.value if attempt.cause is not None else None,
+        "message": attempt.cause_why or attempt.waits,
+        "startedAt": None if attempt.bound_at is None else _moment(attempt.bound_at),
+        "finishedAt": None if attempt.ended_at is None else _moment(attempt.ended_at),
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,249 @@
+"""The records of runs as objects of the Kubernetes API: how their events lie in them, and how a run is put together again.
+
+A run is a SpotRun with its plan and the events of no task, a SpotTask for each task that has events or a template of its own, and
+a SpotAttempt for each attempt. Each holds its part of the run's journal as lines of text, and further pages where that would
+exceed :data:`PAGE` bytes: the API server keeps no object above 1.5 MB (etcd's limit of a request), and each write sends a whole
+object to every watcher.
+
+Several objects cannot be written in one transaction, and a process that does not record any more may still have a write under
+way. So each line says which events were recorded together, and by which epoch. Whoever reads takes what was recorded together
+whole or not at all, in the order of its numbers, and nothing of an earlier epoch from the number on with which a later one began
+(:class:`RunRows`). So the order in which objects are written, listed or watched does not matter.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from spotwright.engine.event_codec import encode
+from spotwright.engine.events import EngineStarted, Event, PlanExtended
+from spotwright.errors import StateError
+from spotwright.kube.object_fields import metadata
+from spotwright.records.journal import JournalRow
+
+__all__ = [
+    "API_VERSION",
+    "ATTEMPT",
+    "ENDED_LABEL",
+    "KINDS",
+    "PAGE",
+    "RUN",
+    "TASK",
+    "WORKLOAD_LABEL",
+    "Home",
+    "RunRows",
+    "StoredRow",
+    "home_of",
+    "object_name",
+    "packed",
+    "records_path",
+    "rows_of",
+    "stored_rows",
+    "unpacked",
+]
+
+
+API_VERSION = "spotwright.dev/v1alpha1"
+RUN, TASK, ATTEMPT = "SpotRun", "SpotTask", "SpotAttempt"
+KINDS = (RUN, TASK, ATTEMPT)
+
+WORKLOAD_LABEL = "spotwright.dev/workload"
+"""The label of every object of a run: the UID of the workload that it records."""
+
+ENDED_LABEL = "spotwright.dev/ended"
+"""The label ``true`` of the SpotRun of a run that has ended."""
+
+PAGE = 48 << 10
+"""Bytes of events in one object."""
+
+_TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
+_MOST_UNPACKED = 4 << 20  # bytes of a plan: a configuration has at most one, and templates some more
+
+
+class StoredRow(NamedTuple):
+    """An event as it is stored. ``seq`` is its number in the run; ``first`` to ``last`` were recorded together in ``epoch``."""
+
+    seq: int
+    first: int
+    last: int
+    epoch: int
+    at: float
+    kind: str
+    attempt: int
+    task: str
+    data: str
+
+    def to_text(self) -> str:
+        """The line: what is before the data in one line, and the data as JSON in the next."""
+        head = f"{self.seq} {self.first} {self.last} {self.epoch} {self.at!r} {self.kind} {self.attempt}"
+        head += f" {_TO_JSON(self.task)}"  # a task may be called anything, also two lines
+        return f"{head}\n{self.data}"
+
+    @classmethod
+    def from_text(cls, text: str) -> StoredRow:
+        """The row of a line. Raises :class:`ValueError`."""
+        head, _, data = text.partition("\n")
+        seq, first, last, epoch, at, kind, attempt, task = head.split(" ", 7)
+        return cls(int(seq), int(first), int(last), int(epoch), float(at), kind, int(attempt), json.loads(task), data)
+
+    @property
+    def journal_row(self) -> JournalRow:
+        """The row as every reader of journals takes it."""
+        return self.seq, self.at, self.kind, self.task, self.attempt, self.data
+
+
+class Home(NamedTuple):
+    """What an object is about: the run, a task of it, or an attempt. Without one ``attempt`` is 0, ``task`` empty."""
+
+    task: str = ""
+    attempt: int = 0
+
+    @property
+    def kind(self) -> str:
+        """The kind of the first object about it."""
+        return ATTEMPT if self.attempt else TASK if self.task else RUN
+
+
+def home_of(event: Event) -> Home:
+    """Where an event is stored: the template of a task lies with the task, so that each is written once."""
+    task = str(event.template.get("name", "")) if isinstance(event, PlanExtended) else event.task
+    return Home(task, event.attempt)
+
+
+def stored_rows(events: Sequence[Event], last: int, epoch: int) -> list[tuple[Home, StoredRow]]:
+    """The rows of events that are recorded together after the event with the number ``last``, each with its place."""
+    found = []
+    ends = last + len(events)
+    for seq, event in enumerate(events, last + 1):
+        at, kind, task, attempt, data = encode(event)
+        found.append((home_of(event), StoredRow(seq, last + 1, ends, epoch, at, kind, attempt, task, _TO_JSON(data))))
+    return found
+
+
+def rows_of(found: Mapping[str, Any]) -> Iterator[StoredRow]:
+    """The rows of an object. Raises :class:`StateError` that names it for one that cannot be read."""
+    try:
+        for text in found.get("journal") or ():
+            yield StoredRow.from_text(text)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise StateError(
+            f"{found.get('kind')} {metadata(found).get('name')} in namespace {metadata(found).get('namespace')}: its journal "
+            f"cannot be read ({error}); somebody has changed it, or a newer version of spotwright wrote it"
+        ) from error
+
+
+class RunRows:
+    """The rows of one run, taken from its objects in any order, and given out in that of their numbers."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, StoredRow] = {}
+        self._begun: dict[int, int] = {}  # by epoch: the number of the event with which it began
+        self._absent: set[int] = set()
+        self._given = 0
+        self.restarts = 0
+        """Grows when rows that were given out turn out not to count: then everything is to be read from the start."""
+
+    def take(self, rows: Iterable[StoredRow], absent: Iterable[int] = ()) -> None:
+        """Take rows; those that are known already may be among them. ``absent`` are numbers whose rows were lost for good."""
+        self._absent.update(absent)
+        for row in rows:
+            known = self._rows.get(row.seq)
+            if known is not None and known.epoch >= row.epoch:
+                continue
+            self._rows[row.seq] = row
+            if row.kind == EngineStarted.kind:
+                self._begun[row.epoch] = row.seq
+            if row.seq <= self._given and (known is not None or row.kind == EngineStarted.kind):
+                self._given = 0
+                self.restarts += 1
+
+    def after(self, seq: int) -> list[StoredRow]:
+        """The rows after a number that follow each other without a gap, each with all that was recorded together with it."""
+        found: list[StoredRow] = []
+        bounds: dict[int, float] = {}
+        number = seq + 1
+        while True:
+            while number in self._absent and number not in self._rows:
+                number += 1
+            row = self._rows.get(number)
+            together = [] if row is None else self._together(number, row, bounds)
+            if row is None or not together:
+                break
+            found += together
+            number = row.last + 1
+        if found:
+            self._given = max(self._given, found[-1].seq)
+        return found
+
+    def _together(self, number: int, row: StoredRow, bounds: dict[int, float]) -> list[StoredRow]:
+        """The rows from a number on that were recorded together; none if one is missing, or does not count."""
+        if row.epoch not in bounds:
+            bounds[row.epoch] = min(
+                (at for epoch, at in self._begun.items() if epoch > row.epoch), default=float("inf")
+            )
+        if row.last >= bounds[row.epoch]:
+            return []
+        rows = [self._rows.get(each) for each in range(number, row.last + 1)]
+        whole = [each for each in rows if each is not None and each.epoch == row.epoch]
+        missing = sum(each in self._absent and each not in self._rows for each in range(number, row.last + 1))
+        return whole if len(whole) + missing == len(rows) else []
+
+    def lost(self) -> list[int]:
+        """The numbers of events that were recorded and are not here, if all objects of the run were taken.
+
+        Events are recorded only after those before them were. So what is missing before some that were recorded together is lost:
+        somebody has deleted it.
+        """
+        highest = max(self._begun, default=0)
+        newest = max((row.first for row in self._rows.values() if row.epoch == highest), default=0)
+        return [number for number in range(1, newest) if number not in self._rows and number not in self._absent]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+_NAME = re.compile(r"[^a-z0-9]+")
+_LONGEST_TASK = 40  # characters of a task in a name
+
+
+def object_name(run: str, home: Home, page: int = 1) -> str:
+    """The name of an object of a run: a DNS name that tells its task and attempt; equal ones are told apart by a digest."""
+    if home.kind == RUN:
+        return run if page == 1 else f"{run}.run.{page}"
+    slug = _NAME.sub("-", home.task.lower())[:_LONGEST_TASK].strip("-")
+    digest = hashlib.blake2b(home.task.encode(), digest_size=5).hexdigest()
+    parts = [f"{run}.{slug}-{digest}" if slug else f"{run}.{digest}"]
+    parts += [f"{home.attempt}"] if home.attempt else []
+    parts += [f"p{page}"] if page > 1 else []
+    return ".".join(parts)
+
+
+def records_path(kind: str, namespace: str, name: str = "") -> str:
+    """The path of an object, or of all of a kind; those of all namespaces for an empty one."""
+    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    named = f"/{quote(name, safe='')}" if name else ""
+    return f"/apis/{API_VERSION}{where}/{kind.lower()}s{named}"
+
+
+def packed(text: str) -> str:
+    """A text as an object holds it: configurations repeat themselves, and take a fifth so."""
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpacked(text: str) -> str:
+    """The text again. Raises :class:`ValueError`, also for one that would be larger than any that was packed."""
+    unpack = zlib.decompressobj()
+    try:
+        found = unpack.decompress(base64.b64decode(text, validate=True), _MOST_UNPACKED)
+    except zlib.error as error:
+        raise ValueError(f"it is not packed as spotwright packs it ({error})") from error
+    if unpack.unconsumed_tail:
+        raise ValueError(f"it is larger than {_MOST_UNPACKED} bytes")
+    return found.decode()
