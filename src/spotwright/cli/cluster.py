@@ -20,6 +20,7 @@ from spotwright.errors import InputError
 
 if TYPE_CHECKING:
     from spotwright.cluster.kubernetes_login import Kubernetes
+    from spotwright.cluster.recorded_runs import RecordedRuns
     from spotwright.cluster.run_api_client import RemoteRuns
     from spotwright.records.reader import RunReader
 
@@ -161,18 +162,15 @@ def _check(place: Place) -> None:
 
 
 @contextmanager
-def open_cluster(place: Place) -> Iterator[tuple[Kubernetes, RemoteRuns]]:
+def open_cluster(place: Place) -> Iterator[tuple[Kubernetes, RemoteRuns | RecordedRuns]]:
     """The cluster of a place, and its runs. Raises :class:`InputError` with what to do."""
     with cluster_extra("--cluster"):
         from spotwright.cluster.kubernetes_login import Kubernetes
-        from spotwright.cluster.run_api_client import RemoteRuns, find_controller
+        from spotwright.cluster.recorded_runs import open_runs
     kubernetes = Kubernetes(place.context, place.kubeconfig)
     try:
-        controller = find_controller(kubernetes, place.controller)
-        try:
-            yield kubernetes, RemoteRuns(controller)
-        finally:
-            controller.close()
+        with open_runs(kubernetes, place.controller) as runs:
+            yield kubernetes, runs
     finally:
         kubernetes.close()
 

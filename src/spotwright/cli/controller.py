@@ -228,6 +228,13 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     help="The largest log of one attempt; 0 keeps no logs.",
 )
 @click.option(
+    "--records",
+    type=click.Choice(["api", "folder"]),
+    default="folder",
+    show_default=True,
+    help="Where runs are recorded: as objects of the Kubernetes API, whose kinds the chart installs, or in the state folder.",
+)
+@click.option(
     "--namespace-log-limit",
     callback=_bytes,
     default="5Gi",
@@ -275,6 +282,7 @@ def controller(
     argo_executor_images: tuple[str, ...],
     order_limit: float,
     log_limit: int,
+    records: str,
     namespace_log_limit: int,
     no_webhook: bool,
     no_watch: bool,
@@ -326,6 +334,7 @@ def controller(
         refusal_user=refusal_user,
         argo_executor_images=argo_executor_images,
         log_limit=log_limit,
+        records_in_api=records == "api",
         namespace_log_limit=namespace_log_limit,
         max_node_provision_time=order_limit,
         has_webhook=not no_webhook,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ from spotwright.cluster.run_objects import (
     stored_rows,
     unpacked,
 )
-from spotwright.cluster.run_records import SHORT, WHOLE, Glance, RunRecord, run_name
+from spotwright.cluster.run_records import SHORT, WHOLE, Facts, Glance, RunRecord, facts_of, run_name
 from spotwright.engine.events import Event, RunCreated, RunFinished
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
@@ -97,6 +97,8 @@ class ApiRun:
         """All objects of the run as they were read last, without their journals, by kind and name."""
         self.sizes: dict[tuple[str, str], int] = {}
         """The bytes of events in each object."""
+        self.missing: list[int] = []
+        """The numbers of events that somebody has deleted, and of which the run says nothing yet."""
 
     @property
     def place(self) -> str:
@@ -139,6 +141,8 @@ class ApiRun:
         if self.rows.lost():
             time.sleep(_AGAIN)
             self._read_all()
+        self.missing = self.rows.lost()
+        self.rows.take((), self.missing)
 
     def _read_all(self) -> None:
         run = self.read()
@@ -190,11 +194,9 @@ class ApiRun:
 
     def _events(self, after: int) -> Iterator[tuple[int, Event]]:
         """The events after a number. Of a run that has lost some, those which fit what is left."""
-        lost = self.rows.lost()
-        if not lost and not self.absent:
+        if not self.missing and not self.absent:
             yield from decoded((row.journal_row for row in self.rows.after(after)), self.place, str)
             return
-        self.rows.take((), lost)
         state = RunState([*PlanVersions(RunFolder(Path(self.name)), self)])
         for number, event in decoded((row.journal_row for row in self.rows.after(0)), self.place, str):
             try:
@@ -245,11 +247,8 @@ class ApiRecords:
 
     def all(self) -> Iterable[RunRecord]:
         """The runs that have not ended."""
-        for namespace in self._namespaces or ("",):
-            listing = ApiRun(self._kubernetes.get, namespace, "all")
-            for found in listing.listed(RUN, {"labelSelector": f"{ENDED_LABEL}!=true"}):
-                meta = metadata(found)
-                yield self._record(str(meta.get("namespace", "")), str(meta.get("name", "")))
+        for found in self._listed({"labelSelector": f"{ENDED_LABEL}!=true"}):
+            yield self._record(str(metadata(found).get("namespace", "")), str(metadata(found).get("name", "")))
 
     def of(self, root: Mapping[str, Any]) -> RunRecord:
         """See :meth:`RunRecords.of`."""
@@ -264,6 +263,17 @@ class ApiRecords:
             f"SpotRun {record.folder.name} in namespace {namespace} is that of another workload: delete it, as a member of the "
             "group spotwright:repair"
         )
+
+    def recent(self, since: float) -> Iterable[RunRecord]:
+        """See :meth:`RunRecords.recent`."""
+        for found in self._listed({}):
+            ended = seconds((found.get("status") or {}).get("finishedAt"))
+            if ended is None or ended >= since:
+                yield self._record(str(metadata(found).get("namespace", "")), str(metadata(found).get("name", "")))
+
+    def _listed(self, params: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        for namespace in self._namespaces or ("",):
+            yield from ApiRun(self._kubernetes.get, namespace, "all").listed(RUN, params)
 
     def _record(self, namespace: str, name: str) -> ApiRecord:
         return ApiRecord(self._kubernetes, self._state.run(name), namespace)
@@ -295,6 +305,7 @@ class ApiRecord:
         self._pages: dict[Home, _Object] = {}  # the last one of each home
         self._changed: list[_Object] = []  # with lines that are to be added
         self._owner: dict[str, Any] = {}
+        self.lost: Sequence[int] = ()
 
     @property
     def epoch(self) -> int:
@@ -336,6 +347,16 @@ class ApiRecord:
         self._read = ApiRun(self._kubernetes.get, self._namespace, self.folder.name, plan=self._plan)
         return self._read
 
+    def facts(self, kinds: Collection[str], since: float) -> Facts | None:
+        """See :meth:`RunRecord.facts`."""
+        read = self.source()
+        read.read_all()
+        self._read = None
+        rows = [row.journal_row for row in read.rows.after(0)]
+        wanted = [row for row in rows if row[2] in kinds and row[1] > since]
+        first = next((event for _, event in decoded(rows[:1], self._place, str)), None)
+        return facts_of(first, wanted, self.folder, read)
+
     def open(self, holder: Holder) -> bool:  # noqa: ARG002  # the Lease says who records
         """See :meth:`RunRecord.open`."""
         read, self._read = self._read, None
@@ -346,17 +367,16 @@ class ApiRecord:
                 return False
             read.read_all()
         self._read = None
-        lost = read.rows.lost()
-        read.rows.take((), lost)
+        self.lost = read.missing
         rows = read.rows.after(0)
-        self._last = max([row.seq for row in rows[-1:]] + lost[-1:], default=0)
+        self._last = max([row.seq for row in rows[-1:]] + self.lost[-1:], default=0)
         self._epoch = 1 + max((row.epoch for row in rows), default=0)
         found = read.objects[RUN, self.folder.name]
         self.uid = str(metadata(found).get("labels", {}).get(WORKLOAD_LABEL, ""))
         self._owner, self._plan, self._size = _owner(found), read.packed_plan, sum(read.sizes.values())
         self._find_pages(read)
-        if lost:
-            self._mark_absent(sorted({*read.absent, *lost}))
+        if self.lost:
+            self._mark_absent(sorted({*read.absent, *self.lost}))
         return bool(rows)
 
     def _find_pages(self, read: ApiRun) -> None:
@@ -406,7 +426,7 @@ class ApiRecord:
 
     def tell(self, state: RunState, now: float) -> None:
         """See :meth:`RunRecord.tell`."""
-        status = _run_status(state, self.folder.name, now)
+        status = {**_run_status(state, self.folder.name, now), "bytes": self.size}
 
         async def write(api: Api) -> None:
             await self._patch(api, self._run, [{"op": "add", "path": "/status", "value": status}])
@@ -453,7 +473,7 @@ class ApiRecord:
         if not is_run:
             status = _status(state, page.home)
         elif ends or not page.version:
-            status = _run_status(state, self.folder.name, state.last_at)
+            status = {**_run_status(state, self.folder.name, state.last_at), "bytes": self.size}
         if not page.version:
             answer = await api.send(
                 "POST", records_path(page.kind, self._namespace), self._new(page, lines, status or {})

@@ -25,6 +25,7 @@ from spotwright.cluster.descheduler import (
 )
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.pod_starts import why_not_started
+from spotwright.cluster.recorded_runs import RecordedRuns
 from spotwright.cluster.run_api_client import RemoteRuns
 from spotwright.cluster.signals import events_of_pod, has_not_started
 from spotwright.cluster.unavailable_pools import definition_of
@@ -179,7 +180,9 @@ _MOST_PODS = 20  # of one object: people read them
 _HISTORY = 10  # attempts of a task that are told, the newest
 
 
-def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: str = "") -> dict[str, Any]:
+def explain_object(
+    kubernetes: Kubernetes, runs: RemoteRuns | RecordedRuns, text: str, namespace: str = ""
+) -> dict[str, Any]:
     """What is known of ``kind/name``, or of the object of a run: ``{"object", "run", "pods", "left_out", "notes"}``.
 
     A run has the name that ``runs --cluster`` lists, or the id that Kubeflow Pipelines gave it.
@@ -215,7 +218,7 @@ def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespac
     return _told(kubernetes, runs, f"{kind} {where}/{name}", reader, pods, notes)
 
 
-def _of_a_run(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: str) -> dict[str, Any]:
+def _of_a_run(kubernetes: Kubernetes, runs: RemoteRuns | RecordedRuns, text: str, namespace: str) -> dict[str, Any]:
     """The object of a run explained, also if it is of a kind that cannot be named here, or was deleted."""
     try:
         reader = runs.open(text, namespace)
@@ -235,7 +238,7 @@ def _of_a_run(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: st
 
 def _told(
     kubernetes: Kubernetes,
-    runs: RemoteRuns,
+    runs: RemoteRuns | RecordedRuns,
     what: str,
     reader: RunReader | None,
     pods: Sequence[Mapping[str, Any]],
@@ -352,7 +355,9 @@ def _sets() -> list[str]:
     return [name for name, kind in kinds if kind.hands_down] + [name for name, kind in kinds if kind.retry is Retry.SET]
 
 
-def _run(runs: RemoteRuns, roots: Sequence[tuple[str, str]], namespace: str) -> tuple[RunReader | None, list[str]]:
+def _run(
+    runs: RemoteRuns | RecordedRuns, roots: Sequence[tuple[str, str]], namespace: str
+) -> tuple[RunReader | None, list[str]]:
     for kind, name in roots:
         with contextlib.suppress(UnknownRun):
             return runs.open(f"{kind}/{name}", namespace), []

@@ -51,7 +51,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     """
     tally = tally or Tally()
     pauses = PoolPauses(state)
-    pauses.begin(state, api.now())
+    pauses.begin(store.records, api.now())
     mover = Mover(api, pauses, tally=tally)
     tally.begin()
     streams = Api(open_streams())
@@ -90,6 +90,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         watcher.run(),
         watcher.hear_of_starts(),
         watcher.read_leases(),
+        watcher.tell_people(),
         mover.run(watcher.look_at),
         *([keeper.run(state)] if limit else []),
         quota.run(),

@@ -23,14 +23,17 @@ from typing import Any
 import msgspec
 
 from spotwright.cluster.api_client import Api, EventWriter, connect, find_cluster
+from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.lease import uptime
 from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
 from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
-from spotwright.cluster.run_records import FolderRecords
+from spotwright.cluster.retention import Retention
+from spotwright.cluster.run_records import FolderRecords, RunRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
@@ -199,11 +202,14 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     unplaced = Unplaced(EventWriter(api), api.now, tally)
     telling = _Telling(told, tally, costs)
     fence.on_require = telling.tell
+    kubernetes = Kubernetes(settings.context, settings.kubeconfig) if settings.records_in_api else None
+    records: RunRecords = FolderRecords(state)
+    keeping = []
+    if kubernetes is not None:
+        records = ApiRecords(kubernetes, state, settings.namespaces)
+        keeping = [Retention(api, EventWriter(api), settings.namespaces).run()]
     store = RunStore(
-        FolderRecords(state),
-        lambda namespace: configurations.of(namespace) or without_pools(),
-        this_process(),
-        fence.require,
+        records, lambda namespace: configurations.of(namespace) or without_pools(), this_process(), fence.require
     )
 
     async def watch() -> None:
@@ -225,10 +231,12 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
 
     try:
         await until_one_ends(
-            [fence.ended(), telling.run(), aside.tell(), unplaced.tell(), config_maps.follow(), watch()]
+            [fence.ended(), telling.run(), aside.tell(), unplaced.tell(), config_maps.follow(), watch(), *keeping]
         )
     finally:
         await api.close()
+        if kubernetes is not None:
+            kubernetes.close()
 
 
 def _first_line(file: int) -> tuple[bytes, bytes]:

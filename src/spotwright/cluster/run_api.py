@@ -30,7 +30,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -40,9 +40,9 @@ from aiohttp import web
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.limited_server import serve
 from spotwright.cluster.run_api_client import CONFIG_MAP, LOG_AT_ONCE
+from spotwright.cluster.run_names import NamedRun, find_run, object_of
 from spotwright.cluster.unavailable_pools import PoolsLeftOut
 from spotwright.cluster.watched import WATCHED_FILE, read_watched
-from spotwright.engine.events import RunCreated
 from spotwright.engine.ports import Holder, Liveness
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.kube.object_fields import uid_of
@@ -251,33 +251,16 @@ def _of_certificate(certificate: Mapping[str, Any]) -> Caller | None:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedRun:
-    """A run and the object that it records.
+class IndexedRun(NamedRun):
+    """A run of a state folder and the object that it records."""
 
-    ``kfp_run`` is the id that Kubeflow Pipelines gave it, ``kfp_name`` the name that its user gave it there; or both are empty.
-    ``namespace_uid`` is empty for a run whose recorder did not know it.
-    """
-
-    folder: RunFolder
-    made_at: int
-    namespace: str
-    namespace_uid: str
-    kind: str
-    name: str
-    kfp_run: str
-    kfp_name: str = ""
+    folder: RunFolder = field(kw_only=True)
+    made_at: int = field(kw_only=True)
 
     @property
     def place(self) -> Place:
         """Where it ran."""
         return Place(self.namespace, self.namespace_uid)
-
-    def is_called(self, text: str) -> bool:
-        """Whether this is the name of the run, of its object as ``kind/name``, or its id or name in Kubeflow Pipelines."""
-        kind, slash, name = text.partition("/")
-        if slash:
-            return name == self.name and kind.lower() in {self.kind.lower(), f"{self.kind.lower()}s"}
-        return bool(text) and text in {self.folder.name, self.kfp_run, self.kfp_name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,21 +307,7 @@ class RunIndex:
         :class:`UnknownRun`.
         """
         wanted = [run for run in self.runs() if run.place in readable and namespace in {"", run.namespace}]
-        if text == "last" and wanted:
-            return wanted[0]
-        called = [run for run in wanted if run.is_called(text)]
-        spaces = list(dict.fromkeys(run.namespace for run in called))
-        if len(spaces) > 1:
-            raise UnknownRun(f"{text!r} is in several namespaces ({', '.join(spaces)}): name one with -n")
-        if called:
-            return called[0]
-        matches = [run for run in wanted if text and run.folder.name.startswith(text)]
-        if len(matches) == 1:
-            return matches[0]
-        if matches:
-            names = ", ".join(run.folder.name for run in matches[:5])
-            raise UnknownRun(f"{text!r} is the beginning of several runs: {names}")
-        raise UnknownRun(_not_found(text, wanted, namespace))
+        return find_run(text, wanted, namespace)
 
     def line(self, run: IndexedRun) -> dict[str, Any]:
         """The run in one line, as :func:`~spotwright.views.run_json.summary` makes it. Raises :class:`StateError`."""
@@ -366,17 +335,8 @@ def _read_first(folder: RunFolder, made_at: int) -> IndexedRun | None:
     """The object of a run, from its first event; None for a run of another body, or one that has only begun."""
     with closing(Journal.read(folder.journal)) as journal, closing(journal.rows(at_most=1)) as rows:
         first = next((event for _, event in decoded(rows, str(folder.journal), str)), None)
-    if not isinstance(first, RunCreated) or not first.meta.arguments.get("namespace"):
-        return None
-    known = ("namespace", "namespace_uid", "kind", "name", "kfp_run", "kfp_name")
-    told = {key: str(first.meta.arguments.get(key, "")) for key in known}
-    return IndexedRun(folder, made_at, **told)
-
-
-def _not_found(text: str, wanted: Iterable[IndexedRun], namespace: str) -> str:
-    newest = ", ".join(run.folder.name for run in list(wanted)[:3])
-    where = f"namespace {namespace}" if namespace else "the namespaces that you may read"
-    return f"no run {text!r} in {where}: {f'the newest are {newest}' if newest else 'there are none yet'}"
+    known = object_of(folder.name, first)
+    return None if known is None else IndexedRun(*astuple(known), folder=folder, made_at=made_at)
 
 
 PORT = 9444

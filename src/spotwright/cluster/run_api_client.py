@@ -42,6 +42,7 @@ __all__ = [
     "NAMESPACE",
     "POD_LABEL",
     "PORT_NAME",
+    "TRIES",
     "Controller",
     "ControllerGone",
     "Login",
@@ -57,8 +58,10 @@ __all__ = [
 LOG_AT_ONCE = 1024 * 1024
 """Bytes of a log in one answer; a shorter answer has all that there is so far."""
 
+TRIES = 8
+"""How often a request is sent whose connection was lost."""
+
 _SILENT = 60.0  # seconds without a byte of an answer; the longest wait for events is 30 s
-_TRIES = 8
 _FIRST_TRIES = 4  # of a controller that has not answered before: 1.4 s
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 8.0  # 30 s in all until a connection counts as lost
 _FAULTS = (OSError, http.client.HTTPException, EOFError, zlib.error)
@@ -92,7 +95,7 @@ class Controller:
         self._connection: http.client.HTTPConnection | None = None
         self._authorization = login.authorization()
         self._has_answered = False
-        self.tries = _TRIES  # of a request whose connection was lost
+        self.tries = TRIES  # of a request whose connection was lost
 
     def close(self) -> None:
         """Close the connection; the next request opens another one."""
@@ -120,7 +123,7 @@ class Controller:
 
     def _ask_again(self, target: str) -> tuple[int, bytes]:
         pause = _FIRST_PAUSE
-        for number in range(1, _TRIES + 1):
+        for number in range(1, TRIES + 1):
             try:
                 return self._ask(target)
             except ssl.SSLCertVerificationError as error:

@@ -9,8 +9,9 @@ name often enough has two such workloads.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -20,19 +21,22 @@ from spotwright.engine.ports import Holder
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import metadata, uid_of
-from spotwright.records.journal import Journal, decoded
+from spotwright.model.pools import Pool
+from spotwright.records.journal import Journal, JournalRow, decoded
 from spotwright.records.state_folder import RunFolder, StateFolder
-from spotwright.records.stored_plan import RunFiles, RunSource, StoredPlan, save_plan
+from spotwright.records.stored_plan import PlanTexts, RunFiles, RunSource, StoredPlan, load_plans, save_plan
 
 __all__ = [
     "SHORT",
     "UID",
     "WHOLE",
+    "Facts",
     "FolderRecord",
     "FolderRecords",
     "Glance",
     "RunRecord",
     "RunRecords",
+    "facts_of",
     "folder_of",
     "has_ended",
     "run_name",
@@ -64,6 +68,14 @@ class Glance(NamedTuple):
         return str(self.arguments.get("namespace", ""))
 
 
+class Facts(NamedTuple):
+    """Some events of a run, with the arguments of the run and the pools of its configuration."""
+
+    arguments: Mapping[str, Any]
+    pools: Mapping[str, Pool]
+    events: Sequence[Event]
+
+
 class RunRecord(Protocol):
     """The records of one run. Each method raises :class:`StateError` where they cannot be read or written.
 
@@ -71,6 +83,8 @@ class RunRecord(Protocol):
     """
 
     folder: RunFolder
+    lost: Sequence[int]
+    """The numbers of events that were recorded and are not there any more, once it is open."""
 
     @property
     def epoch(self) -> int:
@@ -88,6 +102,9 @@ class RunRecord(Protocol):
 
     def source(self) -> RunSource:
         """The reader of all that is recorded."""
+
+    def facts(self, kinds: Collection[str], since: float) -> Facts | None:
+        """The events of these kinds since a moment (Unix seconds); None where there are none."""
 
     def open(self, holder: Holder) -> bool:
         """Begin to record, with the next epoch. Returns whether events are recorded already."""
@@ -120,6 +137,9 @@ class RunRecords(Protocol):
         Raises :class:`StateError` for one that cannot be read.
         """
 
+    def recent(self, since: float) -> Iterable[RunRecord]:
+        """The runs in which something may have been recorded since a moment (Unix seconds)."""
+
 
 class FolderRecords:
     """The runs of a state folder."""
@@ -135,6 +155,13 @@ class FolderRecords:
         """See :meth:`RunRecords.of`."""
         return FolderRecord(folder_of(self._folder, root))
 
+    def recent(self, since: float) -> Iterable[RunRecord]:
+        """See :meth:`RunRecords.recent`."""
+        for folder in self._folder.runs():
+            with contextlib.suppress(FileNotFoundError):
+                if folder.journal.stat().st_mtime >= since or _has_log(folder.journal):
+                    yield FolderRecord(folder)
+
 
 class FolderRecord:
     """A run in a state folder: a file for its plan, and its journal. See :class:`RunRecord`."""
@@ -143,6 +170,7 @@ class FolderRecord:
         self.folder = folder
         self._journal: Journal | None = None
         self._epoch = 0
+        self.lost: Sequence[int] = ()
 
     @property
     def epoch(self) -> int:
@@ -172,6 +200,13 @@ class FolderRecord:
     def source(self) -> RunSource:
         """See :meth:`RunRecord.source`."""
         return RunFiles(self.folder, _is_nobody)
+
+    def facts(self, kinds: Collection[str], since: float) -> Facts | None:
+        """See :meth:`RunRecord.facts`."""
+        with closing(Journal.read(self.folder.journal)) as journal:
+            rows = [row for row in journal.rows() if row[2] in kinds and row[1] > since]
+            first, _ = journal.first_and_last()
+        return facts_of(first, rows, self.folder, self.source())
 
     def open(self, holder: Holder) -> bool:
         """See :meth:`RunRecord.open`."""
@@ -213,6 +248,20 @@ class FolderRecord:
         if self._journal is None:
             raise StateError(f"{self.folder.journal}: is not open")
         return self._journal
+
+
+def facts_of(first: Event | None, rows: Sequence[JournalRow], folder: RunFolder, texts: PlanTexts) -> Facts | None:
+    """What these rows of a run say, which begins with ``first``."""
+    if not rows or not isinstance(first, RunCreated):
+        return None
+    events = [event for _, event in decoded(rows, str(folder.journal), str)]
+    return Facts(first.meta.arguments, load_plans(folder, texts)[-1].config.pools, events)
+
+
+def _has_log(journal: Path) -> bool:
+    """Whether events wait in the journal's write-ahead log, which does not change the time of the file."""
+    wal = journal.with_name(f"{journal.name}-wal")
+    return wal.exists() and wal.stat().st_size > 0
 
 
 def _is_nobody(_holder: Holder) -> bool:

@@ -23,6 +23,7 @@ from spotwright.engine.events import (
     AttemptAdopted,
     EngineStarted,
     Event,
+    NoteAdded,
     PlanExtended,
     RunCreated,
     RunFinished,
@@ -61,6 +62,7 @@ _GROWTH = 3  # bytes of memory for each byte of a plan or journal
 _TEMPLATE = 6_000  # bytes of memory for each template beside that (measured with 5,000 templates)
 _OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
 _OVER_KEPT = 100_000  # ended runs whose workloads are remembered: some 20 MB
+_LOST = "{} recorded events were deleted by somebody: what they said is not known any more, and not part of any figure"
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
 _KFP_NAME = (
     "pipelines.kubeflow.org/run_name"  # the annotation with the name that its user gave the run (seen on 2.17.0)
@@ -77,6 +79,8 @@ class WorkloadRun:
     pending: list[Event]
     require: Callable[[], None]  # raises Fenced once this process may not write any more
     use: Callable[[WorkloadRun], None]  # tells the store that its journal is in use
+    is_told: bool = True
+    """Whether people see it as it is, where that stands beside its records."""
     size: int = 0
     """About how many bytes of memory it takes, by its plan and its journal."""
     _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
@@ -125,12 +129,19 @@ class WorkloadRun:
         self.require()
         events, self.pending = self.pending, []
         if events:
+            self.is_told = False
             self.record.wake()
             self.record.append(events, self.state)
             self.use(
                 self
             )  # afterwards: closing another journal takes several writes to the disk, and nobody waits for those
         return events
+
+    def tell(self, now: float) -> None:
+        """Show it as it is. Raises as :meth:`commit`."""
+        self.require()
+        self.record.tell(self.state, now)
+        self.is_told = True
 
     def weigh(self) -> int:
         """Estimate its size anew, while its journal is open. Returns how many bytes it has grown."""
@@ -173,7 +184,7 @@ class RunStore:
         holder: Holder,
         require: Callable[[], None] = lambda: None,
     ) -> None:
-        self._records, self._holder, self._require = records, holder, require
+        self.records, self._holder, self._require = records, holder, require
         self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
         self._over: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads whose runs have ended, the latest ones
@@ -189,7 +200,7 @@ class RunStore:
         Of runs that have ended only the first and the last event are read. A run that can be read and not written is in
         ``unopened``.
         """
-        for record in self._records.all():
+        for record in self.records.all():
             self._require()
             try:
                 known = record.glance()
@@ -228,7 +239,7 @@ class RunStore:
         if uid in self.runs:
             return False
         try:
-            known = self._records.of(root).glance()
+            known = self.records.of(root).glance()
         except SpotwrightError:
             return False  # what is wrong with it is said where it is opened
         if known is not None and known.has_ended and known.uid == uid:
@@ -255,7 +266,10 @@ class RunStore:
         ``namespace_uid`` is the UID of its namespace: who owns another namespace of that name later may not read the run.
         Without it only who may read all namespaces may.
         """
-        record = self._records.of(root)
+        record = self.records.of(root)
+        known = record.glance()
+        if known is not None and known.uid:  # recorded before, and not found when this process began
+            return self.open_again(record, now)
         config = self._config_of(str(metadata(root).get("namespace", "")))
         found = tuple(pool for pool in pools if pool.name not in config.pools)
         for pool in found:
@@ -379,6 +393,8 @@ class RunStore:
             if created is not None and not has_begun:
                 run.add(created)
             run.add(EngineStarted(now, epoch=record.epoch, pid=os.getpid(), version=__version__))
+            if record.lost:
+                run.add(NoteAdded(now, text=_LOST.format(len(record.lost))))
             run.commit()
         except BaseException:
             for uid in [uid for uid, other in self._used.items() if other.record is record]:

@@ -13,17 +13,15 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from spotwright.clouds import providers
-from spotwright.engine.events import AttemptBound, AttemptTakenBack, Event, RunCreated
+from spotwright.cluster.run_records import RunRecords
+from spotwright.engine.events import AttemptBound, AttemptTakenBack, Event
 from spotwright.errors import SpotwrightError
 from spotwright.model.pools import Pool
-from spotwright.records.journal import Journal, decoded
 from spotwright.records.state_folder import StateFolder
-from spotwright.records.stored_plan import load_plans
 from spotwright.scheduling.budgets import CEILING, Pause, left_out
 from spotwright.visible_text import visible
 
@@ -106,9 +104,9 @@ class PoolPauses:
         self._taken: dict[str, dict[str, float]] = {}  # by definition and namespace: when an attempt last got a node
         self._uids: dict[str, str] = {}  # of the namespaces, as far as they are known
 
-    def begin(self, state: StateFolder, now: float) -> None:
-        """Compute the pauses from the journals of the last hours, and write the file."""
-        for (namespace, uid), pools, event in sorted(_facts(state, now), key=lambda fact: fact[2].at):
+    def begin(self, records: RunRecords, now: float) -> None:
+        """Compute the pauses from what was recorded in the last hours, and write the file."""
+        for (namespace, uid), pools, event in sorted(_facts(records, now), key=lambda fact: fact[2].at):
             self._know(namespace, uid)
             self._take(namespace, pools, event)
         self._write()
@@ -280,28 +278,18 @@ def read_findings(path: Path) -> Findings:
     return found
 
 
-def _facts(state: StateFolder, now: float) -> Iterable[tuple[tuple[str, str], Mapping[str, Pool], Event]]:
-    """What journals that were written lately say about pools, each with its namespace, its UID, and the pools of its run."""
-    for folder in state.runs():
+def _facts(records: RunRecords, now: float) -> Iterable[tuple[tuple[str, str], Mapping[str, Pool], Event]]:
+    """What runs that were recorded lately say about pools, each with its namespace, its UID, and the pools of its run."""
+    for record in records.recent(now - _READ):
         try:
-            if folder.journal.stat().st_mtime < now - _READ and not _has_log(folder.journal):
-                continue
-            with closing(Journal.read(folder.journal)) as journal:
-                rows = [row for row in journal.rows() if row[2] in _KINDS and row[1] > now - _READ]
-                first, _ = journal.first_and_last()
-            if not rows or not isinstance(first, RunCreated):
-                continue
-            told, pools = first.meta.arguments, load_plans(folder)[-1].config.pools
-            namespace = str(told.get("namespace", "")), str(told.get(NAMESPACE_UID, ""))
-            yield from ((namespace, pools, event) for _, event in decoded(rows, str(folder.journal), str))
+            found = record.facts(_KINDS, now - _READ)
         except (OSError, SpotwrightError) as error:
-            _LOG.warning("run %s tells nothing about pools: %s", folder.name, error)
-
-
-def _has_log(journal: Path) -> bool:
-    """Whether events wait in the journal's write-ahead log, which does not change the time of the file."""
-    wal = journal.with_name(f"{journal.name}-wal")
-    return wal.exists() and wal.stat().st_size > 0
+            _LOG.warning("run %s tells nothing about pools: %s", record.folder.name, error)
+            continue
+        if found is not None:
+            told = found.arguments
+            namespace = str(told.get("namespace", "")), str(told.get(NAMESPACE_UID, ""))
+            yield from ((namespace, found.pools, event) for event in found.events)
 
 
 Move = Literal["taken-back", "evicted", "deleted"]

@@ -34,6 +34,7 @@ __all__ = ["Watcher"]
 
 
 _LOG = logging.getLogger(__name__)
+_TELLS, _TOLD = 2.0, 20  # seconds between two times at which so many changed runs are shown as they are
 _PAUSE = 0.1  # seconds between two looks at what had to settle
 _CLOSES = 5.0  # seconds in which the last changes of a deleted namespace come
 
@@ -117,6 +118,12 @@ class Watcher:
     async def read_leases(self) -> None:
         """Read until when nodes lived that fall silent or go, until cancelled."""
         await self._leases.run()
+
+    async def tell_people(self) -> None:
+        """Show runs as they are, beside their records, until cancelled."""
+        while True:
+            await asyncio.sleep(_TELLS)
+            self._recorder.tell_people(_TOLD)
 
     def look_at(self, pods: Iterable[str]) -> None:
         """Look at pods again, by their UIDs, because time has passed."""

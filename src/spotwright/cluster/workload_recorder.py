@@ -304,6 +304,14 @@ class WorkloadRecorder:
             self._forget([seen for seen in pods if run.is_over or self._view.is_settled(seen.pod)])
         self._store.keep_limits(now)
 
+    def tell_people(self, most: int) -> None:
+        """Show so many of the runs that have changed as they are, the longest untold ones first."""
+        for uid in [uid for uid, run in self._store.runs.items() if not run.is_told][:most]:
+            with self._setting_aside(uid):
+                run = self._store.runs.pop(uid)
+                self._store.runs[uid] = run  # the others come first the next time
+                run.tell(self._now())
+
     def cut_largest(self, namespace: str, why: str) -> bool:
         """Cut the recording of the largest run of a namespace; false: no run of it goes on. ``why`` is a clause."""
         return self._store.cut_largest(namespace, why, self._now())

@@ -177,7 +177,7 @@ class ClusterRuns:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         from spotwright.cluster.kubernetes_login import Kubernetes
-        from spotwright.cluster.run_api_client import RemoteRuns, find_controller
+        from spotwright.cluster.recorded_runs import open_runs
 
         self._namespace = str(options.get("namespace") or "")
         self.problems: Sequence[Problem] = ()
@@ -187,10 +187,7 @@ class ClusterRuns:
         with ExitStack() as opened:
             kubernetes = Kubernetes(options.get("context"), options.get("kubeconfig"))
             opened.callback(kubernetes.close)
-            controller = find_controller(kubernetes, str(options.get("controller") or ""))
-            controller.tries = _TRIES
-            opened.callback(controller.close)
-            self._runs = RemoteRuns(controller)
+            self._runs = opened.enter_context(open_runs(kubernetes, str(options.get("controller") or ""), tries=_TRIES))
             self._open = opened.pop_all()
 
     def check(self) -> None:

@@ -173,9 +173,13 @@ def _write(folder: RunFolder, path: Path, content: str | Mapping[str, Any]) -> N
         ) from error
 
 
-def load_plans(folder: RunFolder) -> list[StoredPlan]:
-    """Read every version of a run's plan, oldest first. Raises :class:`StateError` if one cannot be read."""
-    plans = [_load(folder, folder.path, version) for version in range(1, folder.plan_count() + 1)]
+def load_plans(folder: RunFolder, texts: PlanTexts | None = None) -> list[StoredPlan]:
+    """Read every version of a run's plan, oldest first. Raises :class:`StateError` if one cannot be read.
+
+    ``texts``: where they are kept, by default in the folder.
+    """
+    texts = folder if texts is None else texts
+    plans = [_load(texts, folder.path, version) for version in range(1, texts.plan_count() + 1)]
     if not plans:
         raise StateError(f"{folder.path}: has no plan; the run was never started")
     return plans

@@ -154,7 +154,7 @@ def test_a_leader_that_begins_counts_the_last_owner_of_a_name(tmp_path: Path) ->
     for uid, team, at in (("uid-1", "team-a", 10.0), ("uid-2", "team-b", 20.0), ("uid-3", "team-a", 30.0)):
         record(state, team, uid, take_back(at, until=at + 900.0))
     pauses = PoolPauses(state)
-    pauses.begin(state, 100.0)
+    pauses.begin(FolderRecords(state), 100.0)
     assert [pauses.of(name, POOLS)["spot"].until for name in ("team-a", "team-c")] == [930.0, 920.0]
     pauses.know({"team-a": "uid-5", "team-b": "uid-2"})
     assert [list(pauses.of(name, POOLS)) for name in ("team-a", "team-b")] == [[], ["spot"]]

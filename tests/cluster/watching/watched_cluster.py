@@ -10,7 +10,7 @@ from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
 from spotwright import config as configuration
 from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_records import FolderRecords
+from spotwright.cluster.run_records import FolderRecords, RunRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import templates_of
@@ -31,8 +31,10 @@ CONFIG = {
 class Cluster:
     """What a watcher sees, and the store that it writes; :meth:`kill` loses everything that is not in the journal."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, records: RunRecords | None = None) -> None:
+        """``records``: where runs are recorded, by default in the folder."""
         self.folder = folder
+        self.records: RunRecords = records or FolderRecords(StateFolder.open(folder))
         self.view = ClusterView()
         self.view.nodes_are_complete = True
         self.now = BEGIN + 3000.0
@@ -41,9 +43,7 @@ class Cluster:
         self.store = self._open()
 
     def _open(self) -> RunStore:
-        store = RunStore(
-            FolderRecords(StateFolder.open(self.folder)), configuration.from_mapping(CONFIG), this_process()
-        )
+        store = RunStore(self.records, configuration.from_mapping(CONFIG), this_process())
         assert list(store.open_unfinished(self.now)) == []
         return store
 

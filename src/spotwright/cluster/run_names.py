@@ -1,0 +1,75 @@
+"""How people name a run of a cluster: by its name, its unique beginning, its object, or its id or name in Kubeflow Pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from spotwright.engine.events import Event, RunCreated
+from spotwright.errors import UnknownRun
+
+__all__ = ["NamedRun", "find_run", "object_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRun:
+    """A run and the object that it records.
+
+    ``kfp_run`` is the id that Kubeflow Pipelines gave it, ``kfp_name`` the name that its user gave it there; or both are empty.
+    ``namespace_uid`` is empty for a run whose recorder did not know it.
+    """
+
+    run: str
+    namespace: str
+    namespace_uid: str
+    kind: str
+    name: str
+    kfp_run: str
+    kfp_name: str = ""
+
+    def is_called(self, text: str) -> bool:
+        """Whether this is the name of the run, of its object as ``kind/name``, or its id or name in Kubeflow Pipelines."""
+        kind, slash, name = text.partition("/")
+        if slash:
+            return name == self.name and kind.lower() in {self.kind.lower(), f"{self.kind.lower()}s"}
+        return bool(text) and text in {self.run, self.kfp_run, self.kfp_name}
+
+
+def object_of(run: str, first: Event | None) -> NamedRun | None:
+    """The object of a run, from its first event; None for a run of another body, or one that has only begun."""
+    if not isinstance(first, RunCreated) or not first.meta.arguments.get("namespace"):
+        return None
+    known = ("namespace", "namespace_uid", "kind", "name", "kfp_run", "kfp_name")
+    return NamedRun(run, **{key: str(first.meta.arguments.get(key, "")) for key in known})
+
+
+Named = TypeVar("Named", bound=NamedRun)
+
+
+def find_run(text: str, wanted: Sequence[Named], namespace: str = "") -> Named:
+    """The newest run of this name, or the only one that begins with it; ``last`` for the newest of all.
+
+    ``wanted`` are the runs that the caller may read, newest first, of the ``namespace`` that was asked for. Raises
+    :class:`UnknownRun`.
+    """
+    if text == "last" and wanted:
+        return wanted[0]
+    called = [run for run in wanted if run.is_called(text)]
+    spaces = list(dict.fromkeys(run.namespace for run in called))
+    if len(spaces) > 1:
+        raise UnknownRun(f"{text!r} is in several namespaces ({', '.join(spaces)}): name one with -n")
+    if called:
+        return called[0]
+    matches = [run for run in wanted if text and run.run.startswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UnknownRun(f"{text!r} is the beginning of several runs: {', '.join(run.run for run in matches[:5])}")
+    raise UnknownRun(_not_found(text, wanted, namespace))
+
+
+def _not_found(text: str, wanted: Iterable[NamedRun], namespace: str) -> str:
+    newest = ", ".join(run.run for run in list(wanted)[:3])
+    where = f"namespace {namespace}" if namespace else "the namespaces that you may read"
+    return f"no run {text!r} in {where}: {f'the newest are {newest}' if newest else 'there are none yet'}"
