@@ -206,10 +206,7 @@ def test_a_template_is_written_once_and_the_plan_that_is_read_is_the_one_that_wa
     assert len(read.plan.graph.root.tasks) == 5
     assert read.tasks == run.state.tasks
     for number in range(5):
-        (written,) = [
-            row
-            for row in Journal.read(run.folder.journal).rows()
-            if f'"name":"step-{number}"' in row[5].replace(" ", "")
-        ]
+        rows = Journal.read(run.folder.journal).rows()
+        (written,) = [row for row in rows if f'"name":"step-{number}"' in row[5].replace(" ", "")]
         assert "ARGO_TEMPLATE" not in written[5]
     made.close()

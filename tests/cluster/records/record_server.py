@@ -1,8 +1,9 @@
-"""An API server on the loopback that keeps the records of runs: the small one with selectors, deletion of what is owned, and faults."""
+"""An API server on the loopback that keeps records of runs: the small one with selectors, deletion of what is owned, and faults."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,8 +67,6 @@ class RecordServer(SmallApiServer):
         return answer
 
     def _selected(self, request: web.Request, answer: web.Response) -> web.Response:
-        import json
-
         assert isinstance(answer.body, bytes)
         found = json.loads(answer.body)
         if "items" not in found:

@@ -1,4 +1,4 @@
-"""A run that is put together from its objects is what was recorded, in whatever order they are read and whoever else has written."""
+"""A run that is put together from its objects is what was recorded, in whatever order they are read and whoever has written."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_row_is_read_as_it_was_written_whatever_its_task_is_called(task: str) 
 
 def test_a_journal_that_somebody_has_changed_is_named() -> None:
     found = {"kind": "SpotAttempt", "metadata": {"name": "x.train.1", "namespace": "team-a"}, "journal": ["1 2 three"]}
-    with pytest.raises(StateError, match="SpotAttempt x.train.1 in namespace team-a: its journal cannot be read"):
+    with pytest.raises(StateError, match=r"SpotAttempt x\.train\.1 in namespace team-a: its journal cannot be read"):
         list(rows_of(found))
 
 

