@@ -33,6 +33,7 @@ from spotwright.cluster.attempt_numbers import Ledger, Seen, Slot, token_of
 from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
+from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.cluster.run_records import folder_of, workload_of
 from spotwright.cluster.workloads import MOST_OWNERS, Lineage, TaskName, lineage, task_name
 from spotwright.engine.attempt_history import is_settled, members_of, past_of, restarts_before, set_history
@@ -322,7 +323,7 @@ class FactFinder:
         self,
         api: Api,
         lookups: Lookups,
-        histories: Histories,
+        histories: Histories | RecordedHistories,
         ledger: Ledger,
         left_out: Callable[[str, float], Collection[str]] = lambda *_: (),
         autoscalers: Callable[[], Autoscalers] = lambda: UNKNOWN,

@@ -27,7 +27,7 @@ from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.cluster.admission_server import Webhook, admit, start_server
 from spotwright.cluster.admit_pods import RefusalPods
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
-from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
+from spotwright.cluster.attempt_lookup import NO_PLAN, FactFinder, Histories, Lookups
 from spotwright.cluster.attempt_numbers import Ledger, PodsSeen, ledger_of
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.certificates import Authority, Renewal
@@ -39,6 +39,7 @@ from spotwright.cluster.metrics import Metrics, Readers, serve_metrics
 from spotwright.cluster.missing_claims import ClaimLookup, none_is_missing
 from spotwright.cluster.namespace_costs import ANSWER, AsideEvents, NamespaceCosts
 from spotwright.cluster.parts import until_one_ends
+from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.cluster.recording_process import RecordingProcess
 from spotwright.cluster.run_api import accept_certificates
 from spotwright.cluster.state_folder_guard import FOLDER_ANNOTATION, FolderIdentity, OneFolder, Rivals
@@ -185,12 +186,21 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
         config = config_maps.configurations.of(namespace)
         return () if config is None else pauses.of(namespace, config.pools, now)
 
-    facts = FactFinder(api, lookups, Histories(state), ledger, left_out, lambda: autoscalers.seen)
+    recorded = RecordedHistories(api, NO_PLAN, settings.namespaces) if settings.records_in_api else None
+    histories = Histories(state) if recorded is None else recorded
+    facts = FactFinder(api, lookups, histories, ledger, left_out, lambda: autoscalers.seen)
     stack.callback(facts.close)
     seen = PodsSeen(api, facts.confirm, settings.namespaces)
 
     def is_ready() -> bool:
-        return config_maps.is_complete and seen.is_complete and one_folder.is_agreed and autoscalers.is_complete
+        is_known = recorded is None or recorded.is_complete
+        return (
+            config_maps.is_complete
+            and seen.is_complete
+            and one_folder.is_agreed
+            and autoscalers.is_complete
+            and is_known
+        )
 
     rivals = Rivals(events, f"{settings.home}/{settings.name}", lookups.find_object)
     webhook = Webhook(
@@ -222,6 +232,7 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
     return [
         *([made.follow()] if settings.makes_library or settings.claim_size else []),
         seen.follow(),
+        *([] if recorded is None else [recorded.follow()]),
         autoscalers.follow(),
         rivals.tell(),
         _tell_of_losses(ledger, events, settings.home),

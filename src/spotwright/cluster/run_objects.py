@@ -146,7 +146,7 @@ class RunRows:
         self._rows: dict[int, StoredRow] = {}
         self._begun: dict[int, int] = {}  # by epoch: the number of the event with which it began
         self._absent: set[int] = set()
-        self._given = 0
+        self._given = self._forgotten = 0
         self.restarts = 0
         """Grows when rows that were given out turn out not to count: then everything is to be read from the start."""
 
@@ -154,15 +154,24 @@ class RunRows:
         """Take rows; those that are known already may be among them. ``absent`` are numbers whose rows were lost for good."""
         self._absent.update(absent)
         for row in rows:
+            begins = row.kind == EngineStarted.kind and row.epoch not in self._begun
+            if row.seq <= self._forgotten and not begins:
+                continue
             known = self._rows.get(row.seq)
             if known is not None and known.epoch >= row.epoch:
                 continue
             self._rows[row.seq] = row
-            if row.kind == EngineStarted.kind:
+            if begins:
                 self._begun[row.epoch] = row.seq
-            if row.seq <= self._given and (known is not None or row.kind == EngineStarted.kind):
+            if row.seq <= self._given and (known is not None or begins):
                 self._given = 0
                 self.restarts += 1
+
+    def forget(self, seq: int) -> None:
+        """Drop the rows up to a number, all of which were given out: only what follows is asked for."""
+        for number in [number for number in self._rows if number <= seq]:
+            del self._rows[number]
+        self._forgotten = max(self._forgotten, seq)
 
     def after(self, seq: int) -> list[StoredRow]:
         """The rows after a number that follow each other without a gap, each with all that was recorded together with it."""

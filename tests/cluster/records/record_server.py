@@ -1,4 +1,4 @@
-"""An API server on the loopback that keeps records of runs: the small one with selectors, deletion of what is owned, and faults."""
+"""An API server on the loopback that keeps records of runs: with selectors, deletion of what is owned, and faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import yaml
 from aiohttp import web
-from tests.cluster.watching.small_api_server import SmallApiServer
+from tests.cluster.watching.small_api_server import SmallApiServer, _of_all_namespaces
 
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.run_objects import API_VERSION, KINDS
@@ -28,7 +28,12 @@ class RecordServer(SmallApiServer):
         for kind in KINDS:
             self.objects[f"/apis/{API_VERSION}/{kind.lower()}s"] = {}
         self.refuse: Any = lambda _method, _path: None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.is_blind = False  # writes happen, and nobody hears of it
+
+    def _remember(self, collection: str, kind: str, data: dict[str, Any]) -> None:
+        """Watches of all namespaces hear of it too."""
+        super()._remember(_of_all_namespaces(collection), kind, data)
 
     def kept(self, kind: str) -> list[dict[str, Any]]:
         """All objects of a kind."""
@@ -92,6 +97,7 @@ def recording_server(folder: Path) -> Iterator[tuple[RecordServer, Path]]:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        server.loop = loop
         ready.set()
         await over.wait()
         await runner.cleanup()

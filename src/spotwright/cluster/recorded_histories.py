@@ -1,0 +1,159 @@
+"""The histories of all runs that go on, as a replica that answers reviews follows them in the Kubernetes API.
+
+A review may not wait for lists of a run's objects, so they are watched. Of each run the attempts are folded when a review asks
+for them; what was folded is not kept as text. Of runs that have ended only that is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.mirror import Change, ChangeKind, FollowedNamespaces, Resource
+from spotwright.cluster.run_objects import API_VERSION, ENDED_LABEL, KINDS, RUN, WORKLOAD_LABEL, RunRows, rows_of
+from spotwright.engine.events import PlanExtended, RunStatus
+from spotwright.engine.fold import fold
+from spotwright.engine.plan import Plan
+from spotwright.engine.state import RunState
+from spotwright.errors import StateError
+from spotwright.kube.object_fields import metadata, uid_of
+from spotwright.records.journal import decoded
+
+__all__ = ["RecordedHistories"]
+
+
+_LOG = logging.getLogger(__name__)
+_ENDED_KEPT = 100_000  # UIDs of workloads whose runs have ended: some 20 MB
+_MISSING = 404  # the status of a kind that is not installed
+
+
+class _History:
+    """The history of one workload. ``owner`` is the UID of its SpotRun, empty until that was seen."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.rows = RunRows()
+        self.waiting: list[Mapping[str, Any]] = []  # objects that came before the SpotRun to which they say they belong
+        self.owner = ""
+        self.state = RunState([plan])
+        self.seq = 0
+        self.restarts = 0
+
+    def take(self, found: Mapping[str, Any]) -> None:
+        """Take an object. Of a template only that it is there: a review needs none, and they take megabytes."""
+        rows = (row._replace(data="{}") if row.kind == PlanExtended.kind else row for row in rows_of(found))
+        self.rows.take(rows, found.get("absent") or ())
+
+    def fold(self) -> RunState:
+        """The state with all that is known now. Raises :class:`StateError`."""
+        for number, event in decoded((row.journal_row for row in self.rows.after(self.seq)), "a run in the API", str):
+            fold(self.state, event)
+            self.seq = number
+        self.rows.forget(self.seq)
+        return self.state
+
+
+class RecordedHistories:
+    """Await :meth:`follow`. ``plan`` stands for that of each run: templates are not read."""
+
+    def __init__(self, api: Api, plan: Plan, namespaces: Sequence[str] = ()) -> None:
+        self._plan = plan
+        base = f"/apis/{API_VERSION}"
+        self._followed = {
+            kind: FollowedNamespaces(api, Resource(base, f"{kind.lower()}s"), namespaces, slim=_slim, remember=False)
+            for kind in KINDS
+        }
+        self._known: dict[str, _History] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._over = RunState([plan])
+        self._over.status = RunStatus.STOPPED
+        self._lock = threading.Lock()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that is recorded was seen. Where the kinds are not installed nothing is."""
+        return all(each.is_complete or each.status == _MISSING for each in self._followed.values())
+
+    @property
+    def problem(self) -> str:
+        """Why some of it cannot be followed at present; empty while all can."""
+        return next((each.problem for each in self._followed.values() if each.problem), "")
+
+    async def follow(self) -> None:
+        """Follow until cancelled."""
+        await asyncio.gather(*(self._follow(kind, each) for kind, each in self._followed.items()))
+
+    async def _follow(self, kind: str, followed: FollowedNamespaces) -> None:
+        async for change in followed.changes():
+            if change.kind is not ChangeKind.SYNCED:
+                self._take(kind, change)
+
+    def _take(self, kind: str, change: Change) -> None:
+        found = change.data
+        uid = str((metadata(found).get("labels") or {}).get(WORKLOAD_LABEL, ""))
+        if not uid or uid in self._ended:
+            return
+        with self._lock:
+            if kind == RUN:
+                self._take_run(uid, change)
+            elif change.kind is ChangeKind.PUT:
+                self._take_part(uid, found)
+
+    def _take_run(self, uid: str, change: Change) -> None:
+        found = change.data
+        if change.kind is ChangeKind.DELETED:
+            self._known.pop(uid, None)
+            return
+        if (metadata(found).get("labels") or {}).get(ENDED_LABEL) == "true":
+            self._known.pop(uid, None)
+            self._ended[uid] = None
+            if len(self._ended) > _ENDED_KEPT:
+                self._ended.popitem(last=False)
+            return
+        known = self._known.setdefault(uid, _History(self._plan))
+        known.owner = uid_of(found)
+        waiting, known.waiting = known.waiting, []
+        for each in (found, *waiting):
+            if each is found or _owner_of(each) == known.owner:
+                self._add(uid, known, each)
+
+    def _take_part(self, uid: str, found: Mapping[str, Any]) -> None:
+        known = self._known.setdefault(uid, _History(self._plan))
+        if not known.owner:
+            known.waiting.append(found)
+        elif _owner_of(found) == known.owner:
+            self._add(uid, known, found)
+
+    def _add(self, uid: str, known: _History, found: Mapping[str, Any]) -> None:
+        try:
+            known.take(found)
+        except StateError as error:
+            _LOG.warning("%s", error)
+            return
+        if known.rows.restarts != known.restarts:  # what was folded does not count, and its text is not kept
+            del self._known[uid]
+            for each in self._followed.values():
+                each.list_again()
+
+    def of(self, root: Mapping[str, Any]) -> RunState:
+        """What is recorded of a workload now; empty if nothing is. Raises :class:`StateError`."""
+        uid = uid_of(root)
+        with self._lock:
+            if uid in self._ended:
+                return self._over
+            known = self._known.get(uid)
+            return RunState([self._plan]) if known is None else known.fold()
+
+
+def _owner_of(found: Mapping[str, Any]) -> str:
+    return next((str(each.get("uid")) for each in metadata(found).get("ownerReferences") or ()), "")
+
+
+def _slim(found: dict[str, Any]) -> dict[str, Any]:
+    """An object without its plan and what people are shown."""
+    return {key: value for key, value in found.items() if key not in ("plan", "status", "spec")}
