@@ -18,6 +18,7 @@ from typing import Any
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.cluster.configurations import CONFIG_MAP
 from spotwright.cluster.run_api_client import CONFIG_MAP as READING
+from spotwright.cluster.run_objects import API_VERSION, KINDS
 from spotwright.kinds.kind import Reads, all_kinds
 
 __all__ = [
@@ -68,6 +69,7 @@ def rules(rights: Sequence[Right]) -> list[dict[str, Any]]:
 _FOLLOW = ("list", "watch")
 _READ = ("get", *_FOLLOW)
 
+_RECORDS, _RECORDED = API_VERSION.partition("/")[0], tuple(f"{kind.lower()}s" for kind in KINDS)
 LEASE = "NAME"
 """Stands for the name of the Lease and of the registration, which the chart chooses."""
 
@@ -96,6 +98,8 @@ SERVED: tuple[Right, ...] = (
         ("get",),
         "whether the claim of a default policy is there: pods would wait for it",
     ),
+    Right(_RECORDS, _RECORDED, (*_READ, "create", "patch"), "what becomes of a workload is recorded beside it"),
+    Right(_RECORDS, _RECORDED[:1], ("delete",), "records are deleted some time after the end of their run"),
     *_of_kinds(_READ, "each is a run: what becomes of it is recorded", Reads.RUNS),
     *_of_kinds(("get",), "read where a pod's owner, or what is created, refers to one", Reads.OBJECTS),
 )
