@@ -6,6 +6,7 @@ All events of one observation are one transaction: either the records have them 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 from collections import Counter, OrderedDict
@@ -60,6 +61,8 @@ LIMIT = 192 << 20
 
 _GROWTH = 3  # bytes of memory for each byte of a plan or journal
 _TEMPLATE = 6_000  # bytes of memory for each template beside that (measured with 5,000 templates)
+_LONGEST_TEMPLATE = 16 << 10  # bytes of what a plan reads of a template: some hundred conditions on nodes
+_MOST_CONTAINERS = 100  # names of a template without its demands
 _OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
 _OVER_KEPT = 100_000  # ended runs whose workloads are remembered: some 20 MB
 _LOST = "{} recorded events were deleted by somebody: what they said is not known any more, and not part of any figure"
@@ -154,14 +157,17 @@ class WorkloadRun:
         self.add(PlanExtended(at, pool=pool.name, is_spot=pool.is_spot))
 
     def add_template(self, at: float, template: PodTask) -> None:
-        """Let the plan have one more template; one that fits no pool goes anywhere.
+        """Let the plan have one more template; one that fits no pool, or is too large to be recorded, goes anywhere.
 
         The template alone is written and kept, not the plan once more: a pipeline may have thousands of them.
         """
         data = template.to_data()
         try:
             self.state.plan.with_template(data).instance(template.name, template.name)
+            is_fit = len(json.dumps(data)) <= _LONGEST_TEMPLATE
         except SpotwrightError:
+            is_fit = False
+        if not is_fit:
             data = _without_demands(template).to_data()
         self.add(PlanExtended(at, template=data))
 
@@ -446,7 +452,7 @@ def _plannable(stored: StoredPlan) -> StoredPlan:
 
 
 def _without_demands(task: PodTask) -> PodTask:
-    containers = [{"name": each.get("name", "")} for each in task.spec.get("containers") or ()]
+    containers = [{"name": each.get("name", "")} for each in task.spec.get("containers") or ()][:_MOST_CONTAINERS]
     return PodTask(task.kind, task.name, {"containers": containers}, retries=task.retries)
 
 

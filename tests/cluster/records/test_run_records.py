@@ -21,6 +21,7 @@ from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.engine.events import NoteAdded
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
+from spotwright.manifests.pod_graph import PodTask
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 
@@ -123,6 +124,18 @@ def test_facts_of_late_runs_are_found(tmp_path: Path, records: Open) -> None:
     assert [(each.arguments["name"], [event.kind for event in each.events]) for each in found if each is not None] == [
         ("train", ["bound"])
     ]
+
+
+def test_of_a_template_that_is_too_large_nothing_but_its_containers_is_recorded(tmp_path: Path, records: Open) -> None:
+    cluster = Cluster(tmp_path / "unused", records())
+    cluster.look(job(), pod("one", job(), node="n1", phase="Running"))
+    (run,) = cluster.store.runs.values()
+    tolerations = [{"key": f"key-{number}", "value": "x" * 60, "operator": "Equal"} for number in range(8_000)]
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}], "tolerations": tolerations}
+    run.add_template(cluster.now, PodTask("Workflow", "large", spec))
+    run.commit()
+    assert run.record.size < 100_000
+    assert "large" in read(records(), job()).plan.graph.root.tasks
 
 
 # In the API
