@@ -41,6 +41,7 @@ from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.limited_server import serve
 from spotwright.cluster.run_api_client import CONFIG_MAP, LOG_AT_ONCE
 from spotwright.cluster.run_names import NamedRun, find_run, object_of
+from spotwright.cluster.run_objects import RUN, records_path
 from spotwright.cluster.unavailable_pools import PoolsLeftOut
 from spotwright.cluster.watched import WATCHED_FILE, read_watched
 from spotwright.engine.ports import Holder, Liveness
@@ -131,6 +132,7 @@ class Access:
         self._api = api
         self._callers = _Kept[str, Caller | None]()  # by the digest of the token
         self._rights = _Kept[tuple[Caller, str, str], bool]()
+        self._recorded = _Kept[tuple[str, str], bool]()  # runs in the API, by namespace and name
         self._uids = _Kept[str, str](_KEPT_UID)  # of namespaces, by name
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -192,6 +194,24 @@ class Access:
                     return ""
                 raise
         return next((uid_of(each) for each in found.get("items") or ()), "")
+
+    async def place_of(self, namespace: str) -> Place:
+        """The namespace that has this name now; without a UID if there is none that is served."""
+        return Place(namespace, await self._asked(self._uids.get(namespace, lambda: self._uid(namespace))))
+
+    async def is_recorded(self, namespace: str, run: str) -> bool:
+        """Whether a run of this name is recorded in the API."""
+        return await self._asked(self._recorded.get((namespace, run), lambda: self._has_record(namespace, run)))
+
+    async def _has_record(self, namespace: str, run: str) -> bool:
+        async with self._gate:
+            try:
+                await self._api.get(records_path(RUN, namespace, run))
+            except ApiFailed as error:
+                if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+                    return False
+                raise
+        return True
 
     async def _asked(self, answer: Awaitable[V]) -> V:
         try:
@@ -518,6 +538,11 @@ class ReadingServer:
         for run in await self._in_thread(self._index.runs):
             if run.folder.name == name and await self._access.may_see(caller, run.place):
                 return run
+        namespace, dot, _ = name.partition(".")  # the name of a run begins with it
+        if dot and await self._access.may_read(caller, namespace):
+            place = await self._access.place_of(namespace)
+            if await self._access.may_see(caller, place) and await self._access.is_recorded(namespace, name):
+                return IndexedRun(name, *place, "", "", "", folder=self._index.state.run(name), made_at=0)
         raise UnknownRun(f"the controller has no run {name!r} that you may read")
 
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
