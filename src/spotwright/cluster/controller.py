@@ -42,8 +42,9 @@ from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.cluster.recording_process import RecordingProcess
 from spotwright.cluster.run_api import accept_certificates
+from spotwright.cluster.spot_pools import FollowedPools
 from spotwright.cluster.state_folder_guard import FOLDER_ANNOTATION, FolderIdentity, OneFolder, Rivals
-from spotwright.cluster.unavailable_pools import PoolsLeftOut
+from spotwright.cluster.unavailable_pools import Findings, FindingsFile, PoolsLeftOut
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
 
@@ -130,6 +131,8 @@ class _Common(NamedTuple):
     verdicts: Counter[str]
     costs: NamespaceCosts
     aside: AsideEvents
+    findings: Callable[[], Findings]
+    pools: FollowedPools | None
 
 
 async def run_controller(settings: Settings, api: Api) -> None:
@@ -148,15 +151,20 @@ async def run_controller(settings: Settings, api: Api) -> None:
     health = Health(lambda: recording.problem)
     aside = AsideEvents(events, "what is created there is not placed until then", settings.home)
     costs = NamespaceCosts(ANSWER, on_set_aside=aside.heard)
-    common = _Common(settings, api, state, config_maps, one_folder, events, health, Counter(), costs, aside)
+    pools = FollowedPools(api) if settings.records_in_api else None
+    findings = FindingsFile(state).read if pools is None else pools.findings
+    common = _Common(
+        settings, api, state, config_maps, one_folder, events, health, Counter(), costs, aside, findings, pools
+    )
     parts: list[Awaitable[None]] = [health.beat(), config_maps.follow(), one_folder.follow()]
+    parts += [] if pools is None else [pools.follow()]
     async with AsyncExitStack() as stack:
         if settings.has_webhook:
             parts += _webhook(common, stack)
         if settings.watches:
             parts.append(recording.run())
         if settings.metrics_port is not None:
-            pauses = PoolsLeftOut(state)
+            pauses = PoolsLeftOut(common.findings)
             asides = lambda: [*((name, "webhook") for name, _ in costs.aside), *recording.told.aside]  # noqa: E731
             metrics = Metrics(recording.told, lambda: pauses.all(api.now()), lambda: common.verdicts, asides)
             where = settings.metrics_host, settings.metrics_port
@@ -173,14 +181,14 @@ async def run_controller(settings: Settings, api: Api) -> None:
 
 def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
     """The parts that answer reviews."""
-    settings, api, state, config_maps, one_folder, events, health, verdicts, costs, aside = common
+    settings, api, state, config_maps, one_folder, events, health, verdicts, costs, aside, findings, pools = common
     folder = state.path / _FOLDER
     authority = None if settings.files is not None else Authority(folder)
     ledger = Ledger(ledger_of(state), time.time)
     stack.callback(ledger.close)
     lookups = Lookups(api)
     autoscalers = AutoscalerReader(api, settings.namespaces)
-    pauses = PoolsLeftOut(state)
+    pauses = PoolsLeftOut(common.findings)
 
     def left_out(namespace: str, now: float) -> Collection[str]:
         config = config_maps.configurations.of(namespace)
@@ -193,7 +201,7 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
     seen = PodsSeen(api, facts.confirm, settings.namespaces)
 
     def is_ready() -> bool:
-        is_known = recorded is None or recorded.is_complete
+        is_known = (recorded is None or recorded.is_complete) and (pools is None or pools.is_complete)
         return (
             config_maps.is_complete
             and seen.is_complete
@@ -220,7 +228,7 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
     registration = Registration(
         api, settings.name, settings.where, namespaces=settings.namespaces, writes=settings.registers
     )
-    readers = Readers(settings, api, state)
+    readers = Readers(settings, api, state, findings)
     form = ClaimForm(settings.claim_size, settings.claim_class, settings.claim_access_mode)
     made = CheckpointObjects(
         api,

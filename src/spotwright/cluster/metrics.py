@@ -18,7 +18,7 @@ from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.controller_settings import Settings
 from spotwright.cluster.limited_server import serve
 from spotwright.cluster.run_api import publish_authority, start_reading
-from spotwright.cluster.unavailable_pools import LeftOut, Move
+from spotwright.cluster.unavailable_pools import Findings, LeftOut, Move
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
 
@@ -131,8 +131,10 @@ def _lines(family: _Family) -> Iterator[str]:
 class Readers:
     """The server that people read from, if the settings name a port for it; else every call does nothing."""
 
-    def __init__(self, settings: Settings, api: Api, state: StateFolder) -> None:
-        self._settings, self._api, self._state = settings, api, state
+    def __init__(
+        self, settings: Settings, api: Api, state: StateFolder, findings: Callable[[], Findings] | None = None
+    ) -> None:
+        self._settings, self._api, self._state, self._findings = settings, api, state, findings
         self._runner: web.AppRunner | None = None
         self._problem = ""
 
@@ -143,7 +145,9 @@ class Readers:
             return
         host = self._settings.read_host
         try:
-            self._runner = await start_reading(self._state, self._api, context, host=host, port=port)
+            self._runner = await start_reading(
+                self._state, self._api, context, host=host, port=port, findings=self._findings
+            )
         except OSError as error:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error
         _LOG.info("runs are read at https://%s:%d", host, self._runner.addresses[0][1])

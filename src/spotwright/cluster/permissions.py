@@ -127,6 +127,12 @@ CLUSTER: tuple[Right, ...] = (
     Right("", ("nodes",), _FOLLOW, "the pools, and why a node went"),
     Right("karpenter.sh", ("nodeclaims", "nodepools"), _FOLLOW, "what Karpenter has ordered, and why it could not"),
     *_of_kinds(("get",), "read where a workload refers to one", Reads.OBJECTS, is_cluster_wide=True),
+    Right(
+        _RECORDS,
+        ("spotpools",),
+        (*_FOLLOW, "create", "patch", "delete"),
+        "the pools, and until when attempts pass one over",
+    ),
     Right("authentication.k8s.io", ("tokenreviews",), ("create",), "who asks to read runs"),
     Right("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "what that person may read"),
 )

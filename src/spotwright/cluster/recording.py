@@ -18,7 +18,8 @@ from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import OnRecorded
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.run_store import RunStore, WorkloadRun
-from spotwright.cluster.unavailable_pools import PoolPauses, Tally
+from spotwright.cluster.spot_pools import PoolObjects
+from spotwright.cluster.unavailable_pools import FindingsFile, PoolPauses, Tally
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.watched import WATCHED_FILE, Watched, write_watched
 from spotwright.cluster.watcher import Watcher
@@ -41,6 +42,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     order_limit: float = DEFAULT_LIMIT,
     costs: NamespaceCosts | None = None,
     on_recorded: OnRecorded = lambda *_: None,
+    pools: PoolObjects | None = None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
@@ -48,9 +50,10 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved and what waits.
     ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
     are those of namespaces. ``on_recorded`` hears of each pod that is recorded.
+    ``pools`` shows the pools; without it the other processes of this machine read from a file what is left out.
     """
     tally = tally or Tally()
-    pauses = PoolPauses(state)
+    pauses = PoolPauses(FindingsFile(state).write if pools is None else pools.write)
     pauses.begin(store.records, api.now())
     mover = Mover(api, pauses, tally=tally)
     tally.begin()
@@ -85,12 +88,15 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         admission=ledger.admission_of,
         last_line=lambda key, log: keeper.last_line(key, log) if limit else None,
     )
+    if pools is not None:
+        pools.nodes = watcher.nodes
     keeper = LogKeeper(streams, limit, namespace_limit, watcher.note)
     parts = [
         watcher.run(),
         watcher.hear_of_starts(),
         watcher.read_leases(),
         watcher.tell_people(),
+        *([] if pools is None else [pools.run()]),
         mover.run(watcher.look_at),
         *([keeper.run(state)] if limit else []),
         quota.run(),

@@ -35,10 +35,12 @@ from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import Retention
 from spotwright.cluster.run_records import FolderRecords, RunRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
+from spotwright.cluster.spot_pools import PoolObjects
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
 from spotwright.errors import Fenced, SpotwrightError
 from spotwright.kube.object_fields import metadata, seconds, uid_of
+from spotwright.model.pools import Pool
 from spotwright.records.state_folder import StateFolder
 from spotwright.visible_logs import log_visibly
 
@@ -204,8 +206,9 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     fence.on_require = telling.tell
     kubernetes = Kubernetes(settings.context, settings.kubeconfig) if settings.records_in_api else None
     records: RunRecords = FolderRecords(state)
-    keeping = []
+    keeping, pools = [], None
     if kubernetes is not None:
+        pools = PoolObjects(kubernetes, lambda: _pools_of(configurations), api.now)
         records = ApiRecords(kubernetes, state, settings.namespaces)
         keeping = [Retention(api, EventWriter(api), settings.namespaces).run()]
     store = RunStore(
@@ -227,6 +230,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
             order_limit=settings.max_node_provision_time,
             costs=costs,
             on_recorded=unplaced.look,
+            pools=pools,
         )
 
     try:
@@ -237,6 +241,12 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
         await api.close()
         if kubernetes is not None:
             kubernetes.close()
+
+
+def _pools_of(configurations: Configurations) -> Mapping[str, Pool]:
+    """The pools of the cluster's configuration; none without one."""
+    config = configurations.of(configurations.home)
+    return {} if config is None else config.pools
 
 
 def _first_line(file: int) -> tuple[bytes, bytes]:

@@ -42,7 +42,7 @@ from spotwright.cluster.limited_server import serve
 from spotwright.cluster.run_api_client import CONFIG_MAP, LOG_AT_ONCE
 from spotwright.cluster.run_names import NamedRun, find_run, object_of
 from spotwright.cluster.run_objects import RUN, records_path
-from spotwright.cluster.unavailable_pools import PoolsLeftOut
+from spotwright.cluster.unavailable_pools import Findings, FindingsFile, PoolsLeftOut
 from spotwright.cluster.watched import WATCHED_FILE, read_watched
 from spotwright.engine.ports import Holder, Liveness
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
@@ -295,11 +295,20 @@ class Rows:
 class RunIndex:
     """The runs of a state folder, for several threads at once. ``is_alive`` tells whether the holder of a lease lives.
 
+    ``findings`` are what the replica that records has found of pools, by default in the folder.
+
     ``now`` is the clock by which runs are recorded: the API server's, from which this machine's may differ.
     """
 
-    def __init__(self, state: StateFolder, is_alive: Liveness, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        state: StateFolder,
+        is_alive: Liveness,
+        now: Callable[[], float] = time.time,
+        findings: Callable[[], Findings] | None = None,
+    ) -> None:
         self.state, self._is_alive, self.now = state, is_alive, now
+        self.findings = findings or FindingsFile(state).read
         self._known: dict[tuple[str, int], IndexedRun] = {}
         self._lines: dict[str, tuple[JournalStamp, dict[str, Any]]] = {}
         self._lock = threading.Lock()
@@ -376,7 +385,7 @@ class ReadingServer:
 
     def __init__(self, index: RunIndex, access: Access, *, threads: int = 4) -> None:
         self._index, self._access = index, access
-        self._pauses = PoolsLeftOut(index.state)
+        self._pauses = PoolsLeftOut(index.findings)
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="reading")
 
     def routes(self) -> list[web.RouteDef]:
@@ -607,7 +616,13 @@ def is_alive(holder: Holder) -> bool:
 
 
 async def start_reading(
-    state: StateFolder, api: Api, context: ssl.SSLContext, *, host: str | None, port: int
+    state: StateFolder,
+    api: Api,
+    context: ssl.SSLContext,
+    *,
+    host: str | None,
+    port: int,
+    findings: Callable[[], Findings] | None = None,
 ) -> web.AppRunner:
     """Serve the runs of a state folder; ``await runner.cleanup()`` ends it.
 
@@ -618,7 +633,9 @@ async def start_reading(
         accept_certificates(context, await client_authority(api))
     except (ApiFailed, ssl.SSLError) as error:
         _LOG.warning("people are read by their tokens alone, not by client certificates: %s", error)
-    return await ReadingServer(RunIndex(state, is_alive, api.now), Access(api)).start(context, host=host, port=port)
+    return await ReadingServer(RunIndex(state, is_alive, api.now, findings), Access(api)).start(
+        context, host=host, port=port
+    )
 
 
 async def publish_authority(api: Api, namespace: str, authority: str) -> None:

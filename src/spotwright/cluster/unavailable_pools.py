@@ -1,9 +1,9 @@
-"""Which pools are left out because they had no node: computed from the journals, and told to all replicas by a file.
+"""Which pools are left out because they had no node: computed from what is recorded, and told to all replicas.
 
-The journals say when an attempt was taken back, and when one got a node. The leader computes the pauses from these facts when
-it begins, and goes on from what it records. The file in the state folder tells the other replicas, whose webhooks choose
-rungs, and the server for readers; if it is lost, the next leader writes it anew. The numbers of what was moved and what waits
-are counted here for the metrics.
+The records say when an attempt was taken back, and when one got a node. The leader computes the pauses from these facts when it
+begins, and goes on from what it records. It tells the other replicas, whose webhooks choose rungs, and the server for readers, by
+objects of the API (:mod:`spotwright.cluster.spot_pools`) or by a file; if that is lost, the next leader writes it anew. The
+numbers of what was moved and what waits are counted here for the metrics.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -29,6 +29,8 @@ __all__ = [
     "LEFT_OUT_FILE",
     "NAMESPACE_UID",
     "Finding",
+    "Findings",
+    "FindingsFile",
     "LeftOut",
     "Move",
     "PoolPauses",
@@ -96,16 +98,19 @@ def _by_name(found: Findings, namespace: str, pools: Mapping[str, Pool]) -> Mapp
 
 
 class PoolPauses:
-    """The pauses as the leader knows them. ``pools`` are always those of the configuration that an event's run has."""
+    """The pauses as the leader knows them. ``pools`` are always those of the configuration that an event's run has.
 
-    def __init__(self, state: StateFolder) -> None:
-        self._path = state.path / LEFT_OUT_FILE
+    ``write`` tells the other replicas what was found.
+    """
+
+    def __init__(self, write: Callable[[Findings], None]) -> None:
+        self._write_found = write
         self._found: Findings = {}
         self._taken: dict[str, dict[str, float]] = {}  # by definition and namespace: when an attempt last got a node
         self._uids: dict[str, str] = {}  # of the namespaces, as far as they are known
 
     def begin(self, records: RunRecords, now: float) -> None:
-        """Compute the pauses from what was recorded in the last hours, and write the file."""
+        """Compute the pauses from what was recorded in the last hours, and tell them."""
         for (namespace, uid), pools, event in sorted(_facts(records, now), key=lambda fact: fact[2].at):
             self._know(namespace, uid)
             self._take(namespace, pools, event)
@@ -195,11 +200,23 @@ class PoolPauses:
                     _LOG.warning(text, visible(one.pool), namespace, pause.until - pause.since, pause.times)
 
     def _write(self) -> None:
+        self._write_found(self._found)
+
+
+class FindingsFile:
+    """What was found, in a file of the state folder, for the other processes of one machine."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._path = state.path / LEFT_OUT_FILE
+        self._stamp: tuple[int, int] | None = None
+        self._found: Findings = {}
+
+    def write(self, found: Findings) -> None:
         """Replace the file as a whole. Without it the webhook leaves no pool out, so a full disk stops nothing."""
         rows = [
             {"key": key, "namespace": namespace, "pool": one.pool, "said": one.is_said, **one.pause._asdict()}
-            for key, found in self._found.items()
-            for namespace, one in found.items()
+            for key, by_namespace in found.items()
+            for namespace, one in by_namespace.items()
         ]
         new = self._path.with_suffix(".new")
         try:
@@ -208,6 +225,16 @@ class PoolPauses:
             new.replace(self._path)
         except OSError as error:
             _LOG.warning("%s: cannot be written (%s); the webhook leaves out no pool", self._path, error.strerror)
+
+    def read(self) -> Findings:
+        """What the file says now; it is read again when it has changed."""
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return {}
+        if self._stamp != (stat.st_mtime_ns, stat.st_ino):
+            self._stamp, self._found = (stat.st_mtime_ns, stat.st_ino), read_findings(self._path)
+        return self._found
 
 
 class LeftOut(NamedTuple):
@@ -220,12 +247,10 @@ class LeftOut(NamedTuple):
 
 
 class PoolsLeftOut:
-    """The pools that are left out at a moment, for replicas that only read: the file is read again when it has changed."""
+    """The pools that are left out at a moment. ``read`` gives what the replica that records has told."""
 
-    def __init__(self, state: StateFolder) -> None:
-        self._path = state.path / LEFT_OUT_FILE
-        self._stamp: tuple[int, int] | None = None
-        self._found: Findings = {}
+    def __init__(self, read: Callable[[], Findings]) -> None:
+        self._read = read
 
     def of(self, namespace: str, pools: Mapping[str, Pool], now: float) -> Mapping[str, Pause]:
         """The pools that are left out for a namespace at this moment, by its own names, with their pauses."""
@@ -250,15 +275,6 @@ class PoolsLeftOut:
                 if for_all is None or one.pause.until > for_all.pause.until
             ]
         return told
-
-    def _read(self) -> Findings:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return {}
-        if self._stamp != (stat.st_mtime_ns, stat.st_ino):
-            self._stamp, self._found = (stat.st_mtime_ns, stat.st_ino), read_findings(self._path)
-        return self._found
 
 
 def read_findings(path: Path) -> Findings:

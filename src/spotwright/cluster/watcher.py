@@ -119,6 +119,10 @@ class Watcher:
         """Read until when nodes lived that fall silent or go, until cancelled."""
         await self._leases.run()
 
+    def nodes(self) -> Sequence[Mapping[str, Any]] | None:
+        """The nodes of the cluster; None while they are not known."""
+        return self._view.nodes() if self._view.nodes_are_complete else None
+
     async def tell_people(self) -> None:
         """Show runs as they are, beside their records, until cancelled."""
         while True:

@@ -38,10 +38,11 @@ def test_a_right_says_why_and_names_no_secrets_and_no_wildcards(right: Right) ->
 
 def test_what_is_written_is_little_and_its_own() -> None:
     reviews = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
+    pools = {("spotpools", verb) for verb in ("create", "patch", "delete")}
     moves = {("pods", "delete"), ("pods/status", "patch"), ("pods/eviction", "create"), ("events", "create")}
     records = {(f"spot{kind}s", verb) for kind in ("run", "task", "attempt") for verb in ("create", "patch")}
     assert {place: writing(rights) for place, rights in PLACES.items()} == {
-        "cluster": reviews,
+        "cluster": {*reviews, *pools},
         "served": {*moves, *records, ("spotruns", "delete")},
         "library": {("configmaps", "create")},
         "claims": {("persistentvolumeclaims", "create")},

@@ -39,7 +39,7 @@ from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.run_api import Access, ReadingServer, RunIndex
 from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
-from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
+from spotwright.cluster.unavailable_pools import FindingsFile, PoolsLeftOut, Tally
 from spotwright.config import Config
 from spotwright.records.state_folder import StateFolder
 
@@ -130,7 +130,7 @@ class Parts:
         ledger = Ledger(self.ledger_path, lambda: Clock.moment)
         lookups, autoscalers = Lookups(api), AutoscalerReader(api)
         self.autoscalers = autoscalers
-        pauses = PoolsLeftOut(self.state)
+        pauses = PoolsLeftOut(FindingsFile(self.state).read)
 
         def left_out(namespace: str, now: float) -> Collection[str]:
             config = self.configurations.of(namespace)

@@ -17,7 +17,7 @@ from testbed.settings import Settings
 from tests.cluster.conftest import Measured
 from tests.cluster.live.controllers import configuration, controller
 from tests.cluster.live.kube import Kube, job, pod_spec
-from tests.cluster.reading.recorded import _train
+from tests.cluster.reading.recorded import looks_at_train
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import job as recorded_job
 
@@ -61,7 +61,7 @@ def test_a_real_api_server_keeps_what_is_recorded_and_shows_it(
         records = ApiRecords(login, StateFolder.open(tmp_path / "state"))
         cluster = Cluster(tmp_path / "unused", records)
         began = time.monotonic()
-        for step in _train(cluster):
+        for step in looks_at_train(cluster):
             cluster.records = ApiRecords(login, StateFolder.open(tmp_path / "state"))
             cluster.kill()
             step()
@@ -69,7 +69,7 @@ def test_a_real_api_server_keeps_what_is_recorded_and_shows_it(
             "four looks at a Job with three attempts, each by a process that has just started", time.monotonic() - began
         )
         whole = Cluster(tmp_path / "whole")
-        for step in _train(whole):
+        for step in looks_at_train(whole):
             step()
         record = records.of(recorded_job())
         assert attempts(RunReader(record.folder, record.source()).state) == attempts(whole.state())

@@ -13,7 +13,7 @@ from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright import config as configuration
 from spotwright.cluster import descheduler
-from spotwright.cluster.unavailable_pools import PoolsLeftOut
+from spotwright.cluster.unavailable_pools import FindingsFile, PoolsLeftOut
 from spotwright.model.attempts import Cause
 from spotwright.records.state_folder import StateFolder
 
@@ -40,7 +40,7 @@ def a_waiting_pod(name: str, owner: dict[str, Any], **annotations: str) -> dict[
 
 
 def left_out(folder: Path, namespace: str) -> list[str]:
-    return list(PoolsLeftOut(StateFolder.open(folder)).of(namespace, POOLS, now=0.0))
+    return list(PoolsLeftOut(FindingsFile(StateFolder.open(folder)).read).of(namespace, POOLS, now=0.0))
 
 
 def test_a_forged_rung_pauses_no_pool_and_moves_nothing(tmp_path: Path) -> None:

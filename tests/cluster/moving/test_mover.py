@@ -15,7 +15,7 @@ from tests.cluster.watching.watched_objects import SPOT, at, node, pod
 
 from spotwright import config as configuration
 from spotwright.cluster import descheduler
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, PoolsLeftOut, definition_of, read_findings
+from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, FindingsFile, PoolsLeftOut, definition_of, read_findings
 from spotwright.model.attempts import Cause
 from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import BudgetUse
@@ -227,7 +227,7 @@ def test_a_node_that_reports_again_holds_nothing(tmp_path: Path) -> None:
 
 def test_the_webhook_leaves_out_what_the_file_says_until_it_is_over(tmp_path: Path) -> None:
     state = StateFolder.open(tmp_path)
-    left_out = PoolsLeftOut(state)
+    left_out = PoolsLeftOut(FindingsFile(state).read)
     pools = configuration.from_mapping(CONFIG).pools
     assert left_out.of("team-a", pools, 0.0) == {}
     path = state.path / LEFT_OUT_FILE

@@ -9,7 +9,14 @@ import pytest
 from spotwright import config as configuration
 from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
-from spotwright.cluster.unavailable_pools import Finding, PoolPauses, PoolsLeftOut, definition_of, in_force
+from spotwright.cluster.unavailable_pools import (
+    Finding,
+    FindingsFile,
+    PoolPauses,
+    PoolsLeftOut,
+    definition_of,
+    in_force,
+)
 from spotwright.engine.events import AttemptBound, AttemptTakenBack
 from spotwright.model.pools import Capacity, Pool
 from spotwright.records.state_folder import StateFolder
@@ -21,7 +28,7 @@ RENAMED = {"mine": Pool("mine", Capacity.SPOT, "aks", labels={"kubernetes.azure.
 
 @pytest.fixture
 def pauses(tmp_path: Path) -> PoolPauses:
-    return PoolPauses(StateFolder.open(tmp_path))
+    return PoolPauses(FindingsFile(StateFolder.open(tmp_path)).write)
 
 
 def take_back(at: float, *, until: float = 1000.0, is_said: bool = False, pool: str = "spot") -> AttemptTakenBack:
@@ -117,7 +124,7 @@ def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: PoolPau
     pauses.take("team-a", POOLS, take_back(10.0))
     pauses.take("team-b", RENAMED, take_back(20.0, pool="mine"))
     pauses.take("team-b", {**RENAMED, "own": POOLS["gpu"]}, take_back(30.0, pool="own"))
-    told = PoolsLeftOut(StateFolder.open(tmp_path))
+    told = PoolsLeftOut(FindingsFile(StateFolder.open(tmp_path)).read)
 
     def names(*namespaces: str) -> list[tuple[str, str]]:
         return [(one.namespace, one.pool) for one in told.all(100.0, namespaces)]
@@ -128,7 +135,7 @@ def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: PoolPau
 
 
 def test_a_namespace_of_the_same_name_with_another_owner_inherits_nothing(pauses: PoolPauses, tmp_path: Path) -> None:
-    told = PoolsLeftOut(StateFolder.open(tmp_path))
+    told = PoolsLeftOut(FindingsFile(StateFolder.open(tmp_path)).read)
     pauses.know({"team-a": "uid-1", "team-b": "uid-2"})
     pauses.take("team-a", POOLS, take_back(10.0))
     pauses.take("team-b", POOLS, take_back(20.0))
@@ -153,7 +160,7 @@ def test_a_leader_that_begins_counts_the_last_owner_of_a_name(tmp_path: Path) ->
     state = StateFolder.open(tmp_path)
     for uid, team, at in (("uid-1", "team-a", 10.0), ("uid-2", "team-b", 20.0), ("uid-3", "team-a", 30.0)):
         record(state, team, uid, take_back(at, until=at + 900.0))
-    pauses = PoolPauses(state)
+    pauses = PoolPauses(FindingsFile(state).write)
     pauses.begin(FolderRecords(state), 100.0)
     assert [pauses.of(name, POOLS)["spot"].until for name in ("team-a", "team-c")] == [930.0, 920.0]
     pauses.know({"team-a": "uid-5", "team-b": "uid-2"})
@@ -185,4 +192,4 @@ def test_a_file_that_is_none_leaves_out_nothing(tmp_path: Path, content: bytes) 
     path = state.path / "controller" / "pools-left-out.json"
     path.parent.mkdir()
     path.write_bytes(content)
-    assert PoolsLeftOut(state).of("team-a", POOLS, 0.0) == {}
+    assert PoolsLeftOut(FindingsFile(state).read).of("team-a", POOLS, 0.0) == {}

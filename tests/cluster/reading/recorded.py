@@ -23,10 +23,10 @@ LOGS = {
 def record_two_teams(state: Path) -> None:
     """Record the three workloads, with logs."""
     cluster = Cluster(state)
-    for step in _train(cluster):
+    for step in looks_at_train(cluster):
         step()
-    workflow = _workflow()
-    cluster.look(workflow, _step(workflow, "p-load", "load", node="n3", phase="Succeeded", exit_code=0))
+    workflow = iris_workflow()
+    cluster.look(workflow, pod_of_step(workflow, "p-load", "load", node="n3", phase="Succeeded", exit_code=0))
     other = job("serve", uid="uid-serve", status=done())
     other["metadata"]["namespace"] = "team-b"
     cluster.look(other, _of_team_b(pod("serve-1", other, node="n3", phase="Succeeded", exit_code=0)))
@@ -43,7 +43,7 @@ def write_log(run: RunFolder, task: str, attempt: int, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _train(cluster: Cluster) -> Any:
+def looks_at_train(cluster: Cluster) -> Any:
     train = job(backoffLimit=3)
     yield lambda: cluster.look(train, pod("one", train, node="n1", phase="Running"))
     cut = pod("one", train, node="n1", phase="Running", deletionTimestamp="2027-01-15T08:00:40Z")
@@ -59,7 +59,7 @@ def _train(cluster: Cluster) -> Any:
     yield lambda: cluster.look({**train, "status": done()}, failed, succeeded)
 
 
-def _workflow() -> dict[str, Any]:
+def iris_workflow() -> dict[str, Any]:
     meta = {
         "name": "iris",
         "namespace": "team-a",
@@ -72,7 +72,7 @@ def _workflow() -> dict[str, Any]:
     return {"kind": "Workflow", "metadata": meta, "spec": {}, "status": status}
 
 
-def _step(workflow: dict[str, Any], name: str, step: str, **more: Any) -> dict[str, Any]:
+def pod_of_step(workflow: dict[str, Any], name: str, step: str, **more: Any) -> dict[str, Any]:
     made = pod(name, workflow, **more)
     made["metadata"]["annotations"] = {"workflows.argoproj.io/node-name": f"iris.{step}"}
     return made

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.reading.recorded import _train
+from tests.cluster.reading.recorded import looks_at_train
+from tests.cluster.records.loops import SECONDS, in_a_loop, until
 from tests.cluster.records.record_server import RecordServer, login, recording_server
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import job, pod
@@ -21,18 +21,6 @@ from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
 from spotwright.records.state_folder import StateFolder
-
-SECONDS = 20.0
-
-
-def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine."""
-
-    @wraps(test)
-    def run(**given: Any) -> None:
-        asyncio.run(test(**given))
-
-    return run
 
 
 @asynccontextmanager
@@ -49,12 +37,6 @@ async def following(kubeconfig: Path) -> AsyncIterator[RecordedHistories]:
         await api.close()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not condition():  # noqa: ASYNC110  # streams of a server
-            await asyncio.sleep(0.02)
-
-
 def attempts(state: RunState) -> list[tuple[int, Any, Any]]:
     return [(each.number, each.node, each.cause) for task in state.tasks.values() for each in task.attempts]
 
@@ -66,7 +48,7 @@ async def test_what_is_recorded_is_known_soon_and_an_ended_run_counts_as_over(tm
             await until(lambda: histories.is_complete)
             assert histories.of(job()).tasks == {}
             cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")))
-            *steps, last = _train(cluster)
+            *steps, last = looks_at_train(cluster)
             for step in steps:
                 await asyncio.to_thread(step)
                 (run,) = cluster.store.runs.values()
@@ -81,7 +63,7 @@ async def test_what_is_recorded_is_known_soon_and_an_ended_run_counts_as_over(tm
 async def test_a_replica_that_starts_late_or_loses_its_streams_knows_the_same(tmp_path: Path) -> None:
     with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
         cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")))
-        first, second, _, _ = _train(cluster)
+        first, second, _, _ = looks_at_train(cluster)
         first()
         async with following(kubeconfig) as histories:
             await until(lambda: histories.is_complete)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.reading.recorded import _step, _train, _workflow
+from tests.cluster.reading.recorded import iris_workflow, looks_at_train, pod_of_step
 from tests.cluster.records.record_server import RecordServer, login, recording_server
 from tests.cluster.watching.watched_cluster import CONFIG, Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
@@ -77,10 +77,10 @@ def test_a_run_is_the_same_wherever_it_is_recorded(tmp_path: Path, in_api: Open)
     there = in_api()
     for records in (folder, there):
         cluster = Cluster(tmp_path / "unused", records)
-        for step in _train(cluster):
+        for step in looks_at_train(cluster):
             step()
-        workflow = _workflow()
-        cluster.look(workflow, _step(workflow, "p-load", "load", node="n3", phase="Succeeded", exit_code=0))
+        workflow = iris_workflow()
+        cluster.look(workflow, pod_of_step(workflow, "p-load", "load", node="n3", phase="Succeeded", exit_code=0))
     for root in (job(), workflow):
         assert shown(read(there, root)) == shown(read(folder, root))
         assert shown(read(there, root))["attempts"]
@@ -88,10 +88,10 @@ def test_a_run_is_the_same_wherever_it_is_recorded(tmp_path: Path, in_api: Open)
 
 def test_a_process_that_starts_goes_on_where_the_last_one_was_killed(tmp_path: Path, records: Open) -> None:
     whole = Cluster(tmp_path / "whole")
-    for step in _train(whole):
+    for step in looks_at_train(whole):
         step()
     killed = Cluster(tmp_path / "unused", records())
-    for step in _train(killed):
+    for step in looks_at_train(killed):
         killed.records = records()
         killed.kill()
         step()
@@ -145,7 +145,7 @@ def test_objects_say_what_people_ask_of_them(
     tmp_path: Path, server: tuple[RecordServer, Kubernetes], in_api: Open
 ) -> None:
     cluster = Cluster(tmp_path / "unused", in_api())
-    for step in _train(cluster):
+    for step in looks_at_train(cluster):
         step()
     (run,) = server[0].kept("SpotRun")
     assert run["metadata"]["labels"] == {
@@ -167,7 +167,7 @@ def test_nothing_is_lost_or_counted_twice_where_any_write_fails(
     tmp_path: Path, server: tuple[RecordServer, Kubernetes], in_api: Open, after: int, is_heard: bool
 ) -> None:
     whole = Cluster(tmp_path / "whole")
-    for step in _train(whole):
+    for step in looks_at_train(whole):
         step()
     cluster = Cluster(tmp_path / "unused", in_api())
     writes = 0
@@ -179,7 +179,7 @@ def test_nothing_is_lost_or_counted_twice_where_any_write_fails(
         return 500 if not is_heard and writes > after else None
 
     server[0].refuse = refuse
-    for step in _train(cluster):
+    for step in looks_at_train(cluster):
         try:
             step()
         except StateError:
@@ -235,7 +235,7 @@ def test_what_an_administrator_deletes_is_noted_and_the_rest_goes_on(
     tmp_path: Path, server: tuple[RecordServer, Kubernetes], in_api: Open
 ) -> None:
     cluster = Cluster(tmp_path / "unused", in_api())
-    steps = _train(cluster)
+    steps = looks_at_train(cluster)
     for _ in range(3):
         next(steps)()
     gone = next(each["metadata"]["name"] for each in server[0].kept("SpotAttempt") if each["spec"]["attempt"] == 1)

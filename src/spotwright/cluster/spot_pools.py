@@ -1,0 +1,202 @@
+"""The pools of a cluster as objects of the Kubernetes API: what people see of them, and what every replica knows of their pauses.
+
+A SpotPool is a pool of the cluster's configuration or one that was read off nodes, with its nodes and its price. Where attempts
+waited there in vain it says until when new ones pass it over, and which namespaces have found that. Pools that only namespaces
+describe are there while something was found of them. The replica that records writes them; the others follow them, because their
+webhooks choose rungs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.mirror import ChangeKind, FollowedNamespaces, Resource
+from spotwright.cluster.run_objects import API_VERSION, records_path
+from spotwright.cluster.unavailable_pools import Finding, Findings, definition_of, in_force
+from spotwright.cluster.view import pool_of_node
+from spotwright.errors import SpotwrightError
+from spotwright.kube.object_fields import metadata
+from spotwright.model.pools import Pool
+from spotwright.model.quantities import format_money
+from spotwright.scheduling.budgets import Pause
+
+__all__ = ["KIND", "FollowedPools", "PoolObjects", "pool_objects"]
+
+
+KIND = "SpotPool"
+_LOG = logging.getLogger(__name__)
+_NAME = re.compile(r"[^a-z0-9]+")
+_LONGEST_NAME = 60  # characters of a pool's name in that of its object
+_SOON, _TELLS = 1.0, 20.0  # seconds until it is said first, and again
+_MOST_FOUND = 200  # namespaces of which one object says what they have found: those whose pauses last longest
+_MISSING = 404  # the status of a kind that is not installed
+
+
+def pool_objects(
+    pools: Mapping[str, Pool], nodes: Iterable[Mapping[str, Any]], found: Findings, now: float
+) -> dict[str, dict[str, Any]]:
+    """The objects of a cluster at a moment (Unix seconds), by name, with what their status says."""
+    seen = [pool_of_node(node, pools) for node in nodes]
+    counts = Counter(each.name for each in seen)
+    objects: dict[str, dict[str, Any]] = {}
+    for pool in pools.values():
+        key = definition_of(pool)
+        told: dict[str, Any] = {"provider": pool.provider, "capacity": pool.capacity.value, "nodes": counts[pool.name]}
+        if pool.price is not None:
+            told["price"] = f"{format_money(pool.price)}/h"
+        objects[_name_of(pool.name, key)] = _object(pool.name, key, told, found.get(key, {}), now)
+    for name, is_spot in {each.name: each.is_spot for each in seen if not each.is_configured}.items():
+        told = {"capacity": "spot" if is_spot else "on-demand", "nodes": counts[name]}
+        objects[_name_of(name, "")] = _object(name, "", told, {}, now)
+    for key in found.keys() - {each["spec"].get("key") for each in objects.values()}:
+        name = next(iter(found[key].values())).pool
+        objects[_name_of(name, key)] = _object(name, key, {}, found[key], now)
+    return objects
+
+
+def _object(pool: str, key: str, told: dict[str, Any], found: Mapping[str, Finding], now: float) -> dict[str, Any]:
+    spec = {"pool": pool} | ({"key": key} if key else {})
+    for_all = in_force({name: one for name, one in found.items() if now < one.pause.until}, "")
+    if for_all is not None:
+        told["unavailableUntil"] = _moment(for_all.pause.until)
+        told["message"] = (
+            "the provider has no node there" if for_all.is_said else "attempts of several namespaces waited in vain"
+        )
+    longest = sorted(found.items(), key=lambda each: (-each[1].pause.until, each[0]))[:_MOST_FOUND]
+    if longest:
+        told["found"] = [
+            {"namespace": namespace, "pool": one.pool, "said": one.is_said, "times": one.pause.times}
+            | {"since": _moment(one.pause.since), "until": _moment(one.pause.until)}
+            for namespace, one in longest
+        ]
+    return {"spec": spec, "status": told}
+
+
+def _name_of(pool: str, key: str) -> str:
+    slug = _NAME.sub("-", pool.lower())[:_LONGEST_NAME].strip("-") or "pool"
+    return f"{slug}-{key[:8]}" if key else f"{slug}-found"
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
+
+
+class PoolObjects:
+    """Writes the objects, and only those that have changed. ``pools`` are those of the cluster's configuration."""
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        pools: Callable[[], Mapping[str, Pool]],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._kubernetes, self._pools, self._now = kubernetes, pools, now
+        self.nodes: Callable[[], Sequence[Mapping[str, Any]] | None] = lambda: None
+        """The nodes of the cluster; None while they are not known."""
+        self._found: Findings = {}
+        self._known: dict[str, dict[str, Any]] | None = None  # what the API has; None: it is read first
+
+    def write(self, found: Findings) -> None:
+        """Say what was found. What cannot be written now is written with the next :meth:`tell`."""
+        self._found = {key: dict(by_namespace) for key, by_namespace in found.items()}
+        self.tell()
+
+    def tell(self) -> None:
+        """Say how the pools are now; nothing while the nodes are not known."""
+        nodes = self.nodes()
+        if nodes is None:
+            return
+        wanted = pool_objects(self._pools(), nodes, self._found, self._now())
+        try:
+            self._kubernetes.call(self._write(self._kubernetes.api, wanted))
+        except SpotwrightError as error:
+            self._known = None
+            _LOG.warning(
+                "the pools cannot be shown, and webhooks of other replicas leave out what was told last: %s", error
+            )
+
+    async def run(self) -> None:
+        """Say it again and again, until cancelled: nodes come and go."""
+        while True:
+            await asyncio.sleep(_TELLS if self._known is not None else _SOON)
+            self.tell()
+
+    async def _write(self, api: Api, wanted: Mapping[str, dict[str, Any]]) -> None:
+        if self._known is None:
+            listed = await api.get(records_path(KIND, ""))
+            items = listed.get("items") or ()
+            self._known = {str(metadata(each)["name"]): _told(each) for each in items}
+        for name in self._known.keys() - wanted.keys():
+            await _deleted(api, name)
+            del self._known[name]
+        for name, each in wanted.items():
+            if self._known.get(name) == each:
+                continue
+            if name in self._known:
+                patch = [{"op": "add", "path": f"/{part}", "value": value} for part, value in each.items()]
+                await api.send("PATCH", records_path(KIND, "", name), patch)
+            else:
+                made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, **each}
+                await api.send("POST", records_path(KIND, ""), made)
+            self._known[name] = each
+
+
+async def _deleted(api: Api, name: str) -> None:
+    try:
+        await api.send("DELETE", records_path(KIND, "", name))
+    except ApiFailed as error:
+        if error.status != _MISSING:
+            raise
+
+
+def _told(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"spec": found.get("spec") or {}, "status": found.get("status") or {}}
+
+
+class FollowedPools:
+    """What was found of pools, as the replica that records says. Await :meth:`follow`."""
+
+    def __init__(self, api: Api) -> None:
+        self._followed = FollowedNamespaces(api, Resource(f"/apis/{API_VERSION}", "spotpools"), ())
+        self._found: dict[str, Findings] = {}  # by the name of the object
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all was read that is there."""
+        return self._followed.is_complete or self._followed.status == _MISSING
+
+    async def follow(self) -> None:
+        """Follow until cancelled."""
+        async for change in self._followed.changes():
+            name = str(metadata(change.data).get("name", ""))
+            if change.kind is ChangeKind.DELETED:
+                self._found.pop(name, None)
+            elif change.kind is ChangeKind.PUT:
+                self._found[name] = _findings_of(change.data)
+
+    def findings(self) -> Findings:
+        """What was found, by definition of the pool and by namespace."""
+        return {key: found for each in list(self._found.values()) for key, found in each.items()}
+
+
+def _findings_of(data: Mapping[str, Any]) -> Findings:
+    found: dict[str, Finding] = {}
+    try:
+        for one in (data.get("status") or {}).get("found") or ():
+            since, until = (datetime.fromisoformat(str(one[key])).timestamp() for key in ("since", "until"))
+            found[str(one["namespace"])] = Finding(
+                str(one["pool"]), Pause(int(one["times"]), since, until), bool(one["said"])
+            )
+    except (KeyError, TypeError, ValueError) as error:
+        _LOG.warning("SpotPool %s cannot be read (%s): nothing of it is left out", metadata(data).get("name"), error)
+        return {}
+    return {str((data.get("spec") or {}).get("key", "")): found} if found else {}
