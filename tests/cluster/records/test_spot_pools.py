@@ -71,6 +71,19 @@ def test_the_kinds_in_the_chart_have_every_field_that_is_written() -> None:
             assert one.keys() == fields["status"]["properties"]["found"]["items"]["properties"].keys()
 
 
+def fields_of(schema: dict[str, Any]) -> set[str]:
+    """Every key of a schema and of those inside it."""
+    inner = [*(schema.get("properties") or {}).values(), *([schema["items"]] if "items" in schema else [])]
+    return {*schema}.union(*map(fields_of, inner))
+
+
+def test_schemas_of_the_chart_are_read_as_they_are_meant() -> None:
+    """A comma in an unquoted description begins a field, which the API server refuses from the second time on."""
+    kinds = yaml.safe_load_all(Path("charts/spotwright/kinds/records.yaml").read_text(encoding="utf-8"))
+    found = {key for each in kinds for key in fields_of(each["spec"]["versions"][0]["schema"]["openAPIV3Schema"])}
+    assert found <= {"type", "format", "description", "properties", "items", "maxLength"}
+
+
 @in_a_loop
 async def test_another_replica_leaves_out_what_was_found_and_takes_it_back(tmp_path: Path) -> None:
     with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
