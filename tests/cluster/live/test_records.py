@@ -30,7 +30,7 @@ from spotwright.records.state_folder import StateFolder
 
 pytestmark = pytest.mark.cluster
 
-KINDS = Path(__file__).parents[3] / "charts" / "spotwright" / "kinds" / "records.yaml"
+KINDS = Path(__file__).parents[3] / "charts" / "spotwright" / "crds"
 SECONDS = 120.0
 
 

@@ -18,6 +18,7 @@ from spotwright.cluster.spot_pools import FollowedPools, PoolObjects, pool_objec
 from spotwright.cluster.unavailable_pools import Finding, Findings, PoolsLeftOut, definition_of
 from spotwright.scheduling.budgets import Pause
 
+CRDS = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(Path("charts/spotwright/crds").iterdir())]
 POOLS = configuration.from_mapping(CONFIG).pools
 KEY = definition_of(POOLS["gpu-spot"])
 NOW = 1_800_000_000.0
@@ -60,7 +61,7 @@ def test_a_namespaces_own_pool_is_shown_while_something_was_found_of_it() -> Non
 def test_the_kinds_in_the_chart_have_every_field_that_is_written() -> None:
     kinds = {
         each["spec"]["names"]["kind"]: each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-        for each in yaml.safe_load_all(Path("charts/spotwright/kinds/records.yaml").read_text(encoding="utf-8"))
+        for each in CRDS
     }
     objects = pool_objects(POOLS, [node("n1", **SPOT)], found(team_a=NOW + 600.0, team_b=NOW + 300.0), NOW)
     fields = kinds["SpotPool"]
@@ -79,9 +80,18 @@ def fields_of(schema: dict[str, Any]) -> set[str]:
 
 def test_schemas_of_the_chart_are_read_as_they_are_meant() -> None:
     """A comma in an unquoted description begins a field, which the API server refuses from the second time on."""
-    kinds = yaml.safe_load_all(Path("charts/spotwright/kinds/records.yaml").read_text(encoding="utf-8"))
-    found = {key for each in kinds for key in fields_of(each["spec"]["versions"][0]["schema"]["openAPIV3Schema"])}
-    assert found <= {"type", "format", "description", "properties", "items", "maxLength"}
+    found = {key for each in CRDS for key in fields_of(each["spec"]["versions"][0]["schema"]["openAPIV3Schema"])}
+    limits = {"maxLength", "minItems", "maxItems", "minimum", "required"}
+    assert found <= {
+        "type",
+        "format",
+        "description",
+        "properties",
+        "items",
+        "additionalProperties",
+        *limits,
+        "x-kubernetes-map-type",
+    }
 
 
 @in_a_loop
