@@ -4,7 +4,7 @@ bandit reads the sources; checkov reads the Dockerfiles and what `helm template`
 tool finds and we leave stands in scripts/audit.yaml with its reason. Any other finding fails, and so does a reason that nothing
 needs any more, so the list stays true. The tools come from the package index and the Go proxy into folders of their own: the
 locked set `audit` into build/audit, Helm and kube-score into the cache of the test bed. Where Go or a module is out of reach, one
-line says which part was left out.
+line says which part was left out. Go builds while pip installs, and the tools look side by side: each mostly takes one core.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from testbed.building.builds import Cache, build_all  # noqa: E402  # the line above finds it
+from testbed.building.builds import Cache, build_one  # noqa: E402  # the line above finds it
+from testbed.building.programs import PROGRAMS  # noqa: E402
 from testbed.errors import TestbedError  # noqa: E402
 from testbed.settings import Settings  # noqa: E402
 
@@ -115,8 +117,9 @@ def go_programs() -> tuple[Path | None, Path | None]:
     found: list[Path | None] = []
     for name in ("helm", "kube-score"):
         try:
-            if not cache.program(name).exists():
-                build_all(cache, (name,), lambda line: print(f"audit: {line}", flush=True))
+            if not cache.program(name).exists():  # it alone: what a cluster needs holds all of Kubernetes
+                program = next(each for each in PROGRAMS if each.name == name)
+                build_one(cache, program, lambda line: print(f"audit: {line}", flush=True))
             found.append(cache.program(name))
         except (TestbedError, OSError) as error:
             print(f"audit: {name} cannot be had here: {str(error).splitlines()[0]}")
@@ -124,20 +127,36 @@ def go_programs() -> tuple[Path | None, Path | None]:
     return found[0], found[1]
 
 
-def of_chart(programs: Path) -> Iterator[Finding]:
-    """What checkov and kube-score say of the chart in each of its forms."""
-    helm, kube_score = go_programs()
-    if helm is None:
-        print("audit: the chart is not looked at")
-        return
-    with tempfile.TemporaryDirectory() as name:
-        for form, options in FORMS.items():
-            file = Path(name) / f"{form}.yaml"
-            command = [str(helm), "template", "spotwright", str(CHART), "-n", "spotwright", *options]
-            file.write_text(asked([*command, "--set", f"image.digest={DIGEST}"], 0), encoding="utf-8")
-            yield from of_checkov(programs, "kubernetes", [file])
+def rendered(helm: Path, folder: Path) -> list[Path]:
+    """The chart in each of its forms, one file each."""
+    files = []
+    for form, options in FORMS.items():
+        command = [str(helm), "template", "spotwright", str(CHART), "-n", "spotwright", *options]
+        files.append(folder / f"{form}.yaml")
+        files[-1].write_text(asked([*command, "--set", f"image.digest={DIGEST}"], 0), encoding="utf-8")
+    return files
+
+
+def looked_at(folder: Path) -> set[Finding]:
+    """What all tools find, side by side where there are cores."""
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as threads:
+        going: list[Future[list[Finding]]] = []
+
+        def start(look: Callable[..., Iterator[Finding]], *arguments: object) -> None:
+            going.append(threads.submit(lambda: list(look(*arguments))))
+
+        built = threads.submit(go_programs)
+        programs = environment()
+        start(of_bandit, programs)
+        start(of_checkov, programs, "dockerfile", sorted(ROOT.glob("Dockerfile*")))
+        helm, kube_score = built.result()
+        if helm is None:
+            print("audit: the chart is not looked at")
+        for file in rendered(helm, folder) if helm is not None else ():
+            start(of_checkov, programs, "kubernetes", [file])
             if kube_score is not None:
-                yield from of_kube_score(kube_score, file)
+                start(of_kube_score, kube_score, file)
+        return {finding for each in going for finding in each.result()}
 
 
 def judge(findings: set[Finding], accepted: list[dict[str, str]], tools: set[str]) -> list[str]:
@@ -162,17 +181,13 @@ def judge(findings: set[Finding], accepted: list[dict[str, str]], tools: set[str
 def main() -> int:
     """Ask every tool. Returns the exit code."""
     try:
-        programs = environment()
-        findings = {*of_bandit(programs)}
-        files = sorted(ROOT.glob("Dockerfile*"))
-        findings |= {*of_checkov(programs, "dockerfile", files)}
-        of_objects = {*of_chart(programs)}
-        findings |= of_objects
+        with tempfile.TemporaryDirectory() as folder:
+            findings = looked_at(Path(folder))
     except (RefusalError, OSError) as error:
         print(str(error), file=sys.stderr)
         return 1
     accepted = yaml.safe_load(ACCEPTED.read_text(encoding="utf-8"))
-    ran = {"bandit", "checkov", "kube-score"} if {one.tool for one in of_objects} >= {"kube-score"} else {"bandit"}
+    ran = {"bandit", "checkov", "kube-score"} if "kube-score" in {one.tool for one in findings} else {"bandit"}
     wrong = judge(findings, accepted, ran)
     print("\n".join(wrong) if wrong else f"audit: {len(findings)} findings, each with its reason")
     return int(bool(wrong))

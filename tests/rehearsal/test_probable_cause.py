@@ -55,6 +55,28 @@ def test_files_belong_together_where_they_are_replaced_and_not_where_each_save_m
     assert ("belong together" in cause) is is_named
 
 
+@pytest.mark.parametrize("interrupted_in", [1, 2])
+@pytest.mark.parametrize(("folders", "cause"), [(3, "is filled in place"), (1, "is written in place")])
+def test_a_folder_that_each_save_makes_is_filled_in_place_also_where_the_first_save_is_interrupted(
+    folders: int, cause: str, interrupted_in: int
+) -> None:
+    saves: list[FileOperation] = []
+    for number in range(1, 4):
+        name = f"save-{min(number, folders)}"
+        if number <= folders:
+            saves.append(FileOperation(FileCall.MAKE_FOLDER, SAVES, name, float(number)))
+        saves.append(FileOperation(FileCall.OPEN, SAVES, f"{name}/weights", number + 0.1))
+        saves.append(FileOperation(FileCall.WRITE, SAVES, f"{name}/weights", number + 0.2))
+    opened = [index for index, each in enumerate(saves) if each.call is FileCall.OPEN]
+    before = tuple(saves[: opened[interrupted_in - 1] + 1])
+    trial = replace(INTERRUPTED, traces={"t": (AttemptTrace(before), AttemptTrace(loads=(before[-1].path,)))})
+    outcome = PointOutcome(POINT, trial, problem="attempt 2 failed")
+
+    named = probable_cause(outcome, StepReport("t", (1.0,), summarize_activity(saves)))
+    assert cause in named
+    assert named.startswith("save-")
+
+
 @pytest.mark.parametrize(
     ("interrupted", "is_named"),
     [

@@ -220,10 +220,14 @@ def test_no_drawn_market_and_no_drawn_kill_makes_a_run_late_that_on_demand_could
     replay_decisions([run.plan], run.journal.events)
 
 
+PARTS = [*range(4), *(pytest.param(part, marks=pytest.mark.many) for part in range(4, 20))]
+"""Parts of 500 cases each, so that processes share them and each is done in a minute; most of them are for ``-m many``."""
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("part", range(20))
+@pytest.mark.parametrize("part", PARTS)
 def test_no_market_and_no_kill_of_ten_thousand_makes_a_run_late_that_on_demand_could_have_met(part: int) -> None:
-    """Twenty parts, so that processes share them and each is done in a minute. To explain a failure, all would be traced."""
+    """To explain a failure, all cases would be traced."""
 
     @seed(part)
     @settings(max_examples=500, phases=[Phase.generate, Phase.shrink])

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spotwright.checkpoint.errors import OtherProgram, PlaceError, SaveFailed, StaleWriter
+from spotwright.checkpoint.errors import OtherProgram, PlaceError, StaleWriter
 from spotwright.checkpoint.store import Store
 from spotwright.links_below import is_plain
 
@@ -72,7 +72,7 @@ class LogEntry:
 
 
 class SaveLog:
-    """The log of a place, for one attempt."""
+    """The log of a place, for one attempt. One thread at a time may change it or ask :meth:`check`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -131,7 +131,7 @@ class SaveLog:
             self._check_beyond(number)
             try:
                 created = self._create(number, data)
-            except SaveFailed:
+            except BaseException:  # also an interrupt, after which the program may save once more
                 self._doubtful = number  # the entry may exist or not
                 raise
             if not created:

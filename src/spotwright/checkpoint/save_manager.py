@@ -7,6 +7,7 @@ layout (:mod:`spotwright.checkpoint.dcp`).
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -51,6 +52,10 @@ class SaveManager:
     """The saves of one place, for one attempt. ``program`` must be that of the existing saves, if both are named.
 
     ``owner`` is the training whose saves they are; ``None``: any number of them in this process.
+
+    Threads may save at once: each step that looks at the place and then changes it waits for the one under way. Else a thread
+    would take the entry that another one of this attempt is just making for a successor's, or remove files that it is about to
+    commit.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class SaveManager:
         self.store, self.log, self._owner = store, SaveLog(store), owner
         self._program, self._keep, self._allow_pickle = program, keep, allow_pickle
         self._count = 0
+        self._alone = threading.RLock()  # a signal handler of the program may save in the midst of a save of its thread
 
     def claim(self, hazard: float | None, *, ranks: int = 0) -> Hazard:
         """Become the writer of the place. Returns the rate of interruptions with the counts of earlier attempts.
@@ -100,19 +106,21 @@ class SaveManager:
         Raises :class:`StaleWriter` if another attempt has taken over, where possible before anything is written.
         """
         began = time.monotonic()
-        self.log.check()
-        self._count += 1
-        return self._commit(state, facts, began)
+        with self._alone:
+            self.log.check()
+            self._count += 1
+            return self._commit(state, facts, began)
 
     def begin_shards(self) -> int:
         """Begin a sharded save, and return its number in this attempt. What failed or abandoned saves have left is removed.
 
-        Raises :class:`StaleWriter` if another attempt has taken over.
+        Waits for a commit under way in another thread. Raises :class:`StaleWriter` if another attempt has taken over.
         """
-        self.log.check()
-        self._count += 1
-        self.log.prune(self._keep)
-        return self._count
+        with self._alone:
+            self.log.check()
+            self._count += 1
+            self.log.prune(self._keep)
+            return self._count
 
     def commit_shards(
         self, count: int, layout: Any, shards: list[Shard], facts: Mapping[str, Any], began: float
@@ -122,18 +130,19 @@ class SaveManager:
         Raises :class:`SaveFailed` if a later save has begun, because that one has removed the shards, and
         :class:`UnstorableState` for a layout that is too large to be loaded.
         """
-        if count != self._count:
-            raise SaveFailed(
-                f"{self.store.place}: a later save of this process began before this one was committed: wait for the future of "
-                "async_save() before the next save"
-            )
-        try:
-            self.log.check()
-            return self._commit(layout, {**facts, "shards": [list(shard) for shard in shards]}, began)
-        except StaleWriter:
-            for name, _, _ in shards:
-                self.store.remove(name)
-            raise
+        with self._alone:
+            if count != self._count:
+                raise SaveFailed(
+                    f"{self.store.place}: a later save of this process began before this one was committed: wait for the future "
+                    "of async_save() before the next save"
+                )
+            try:
+                self.log.check()
+                return self._commit(layout, {**facts, "shards": [list(shard) for shard in shards]}, began)
+            except StaleWriter:
+                for name, _, _ in shards:
+                    self.store.remove(name)
+                raise
 
     def _commit(self, state: Any, facts: Mapping[str, Any], began: float) -> LogEntry:
         tree, blobs = encode(state, allow_pickle=self._allow_pickle)

@@ -325,12 +325,24 @@ def _renamed_sources(activity: FileActivity) -> set[str]:
 
 
 def _unfinished_folder(before: Sequence[FileOperation], activity: FileActivity) -> str:
-    """The folder that the last operation was filling, if each save makes a new one and renames none."""
-    made = [each.path for each in before if each.call is FileCall.MAKE_FOLDER]
-    renames = any(each.call is FileCall.RENAME for save in activity.saves for each in save.operations)
-    if (len(made) < 2 and before[-1].call is not FileCall.MAKE_FOLDER) or renames:
+    """The folder that the last operation was filling, if each save makes a new one and renames none.
+
+    That each save does so is seen of the undisturbed step: an attempt may have been interrupted in its first save.
+    """
+    undisturbed = [each for save in activity.saves for each in save.operations]
+    made = next((each.path for each in reversed(before) if each.call is FileCall.MAKE_FOLDER), "")
+    if (
+        not made
+        or not _is_at_or_below(before[-1].path, made)
+        or any(each.call is FileCall.RENAME for each in undisturbed)
+    ):
         return ""
-    return made[-1] if made and before[-1].path.startswith(made[-1]) else ""
+    beside = [
+        each.path
+        for each in undisturbed
+        if each.call is FileCall.MAKE_FOLDER and PurePath(each.path).parent == PurePath(made).parent
+    ]
+    return made if len(beside) > 1 or before[-1].call is FileCall.MAKE_FOLDER else ""
 
 
 def _is_written_after_rename(activity: FileActivity) -> bool:

@@ -47,6 +47,10 @@ def numbers(count: int) -> bytes:
     return b"".join(b"this is %d\n" % number for number in range(1, count + 1))
 
 
+def long_lines(count: int) -> bytes:
+    return b"".join(b"%d " % n + b"word " * 300 + b"\n" for n in range(1, count + 1))
+
+
 def test_a_log_opens_at_its_end_and_moves_by_keys(log_page: Callable[..., Page]) -> None:
     page = log_page(numbers(5000))
     expect(numbered(page, 5000)).to_be_in_viewport()
@@ -140,7 +144,7 @@ def test_what_drives_terminals_and_browsers_is_text(log_page: Callable[..., Page
 
 
 def test_wrapped_lines_stay_inside_and_the_last_one_stands_at_the_bottom(log_page: Callable[..., Page]) -> None:
-    page = log_page(b"".join(b"%d " % n + b"word " * 300 + b"\n" for n in range(1, 201)))
+    page = log_page(long_lines(200))
     page.get_by_label("Wrap").check()
     expect(numbered(page, 200)).to_be_in_viewport()
     box = page.locator(".log-box")
@@ -153,6 +157,23 @@ def test_wrapped_lines_stay_inside_and_the_last_one_stands_at_the_bottom(log_pag
     expect(numbered(page, 1)).to_be_in_viewport()
     page.keyboard.press("ArrowDown")
     expect(numbered(page, 1)).to_be_in_viewport()  # one of its rows is above the box, the others are not
+
+
+def test_an_address_that_wraps_lines_opens_the_log_at_its_end(log_page: Callable[..., Page]) -> None:
+    page = log_page(long_lines(200), wrap=1)
+    expect(numbered(page, 200)).to_be_in_viewport()
+
+
+def test_wrapped_lines_are_followed_while_they_grow_by_more_than_the_window_shows(
+    tmp_path: Path, page_server: Serve, open_page: Open
+) -> None:
+    with driven(tmp_path / "state", a_story()) as (reader, _):
+        log_of(reader.folder, 2, long_lines(100))
+        page = open_page(view_address(page_server(tmp_path / "state"), "a-run", "log", task="eval", n=2, wrap=1))
+        expect(numbered(page, 100)).to_be_in_viewport()
+
+        log_of(reader.folder, 2, long_lines(700))
+        expect(numbered(page, 700)).to_be_in_viewport()
 
 
 def test_the_download_has_the_bytes_as_they_are(log_page: Callable[..., Page]) -> None:

@@ -157,8 +157,11 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
 
   const rows = Math.max(1, Math.ceil(height / ROW));
   const whole = text.total * ROW;
-  // Wrapped lines are taller than a row: the place of the end is known once the last ones are drawn.
-  const most = Math.max(0, wrap ? Math.min(place.current.end ?? Infinity, whole - ROW) : whole - height);
+  // Wrapped lines are taller than a row: the place of the end is known once the last ones are drawn, until there are more lines
+  // or the window has another height.
+  const drawn = place.current.drawn;
+  const bottom = wrap && drawn?.total === text.total && drawn.height === height ? drawn.bottom : Infinity;
+  const most = Math.max(0, wrap ? Math.min(bottom, whole - ROW) : whole - height);
   const room = most + height;
   const shown = Math.max(height, Math.min(room, TALLEST));
   const scale = room > TALLEST ? most / Math.max(1, shown - height) : 1;
@@ -209,12 +212,10 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
     if (follows) scroll(end);
     else if (!place.current.shown && !line) scroll(end);
     place.current.shown = true;
-  }, [text.total, follows, height, wrap, text.known, place.current.end]);
+  }, [text.total, follows, height, wrap, text.known, bottom]);
 
   useLayoutEffect(() => {
-    place.current.end = undefined; // lines have another height now
     if (place.current.isEnd) scroll(end);
-    else redraw();
   }, [wrap, height]);
 
   useLayoutEffect(() => {
@@ -361,11 +362,10 @@ export function Log({ text, line = 0, q = "", wrap = false, follows, lineAddress
       let left = height;
       let index = lines.length;
       while (index > 0 && left > 0) left -= lines[--index].offsetHeight;
-      const bottom = (first + index) * ROW + (left < 0 ? (-left * ROW) / lines[index].offsetHeight : 0);
-      if (Math.abs(bottom - (place.current.end ?? -9)) > 0.5) {
-        const stays = place.current.isEnd;
-        place.current.end = bottom;
-        if (stays || place.current.at > bottom) place.current.at = bottom;
+      const found = (first + index) * ROW + (left < 0 ? (-left * ROW) / lines[index].offsetHeight : 0);
+      if (Math.abs(found - bottom) > 0.5) {
+        place.current.drawn = { total: text.total, height, bottom: found };
+        if (place.current.isEnd || place.current.at > found) place.current.at = found;
         redraw();
       }
     }
