@@ -41,13 +41,14 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     order_limit: float = DEFAULT_LIMIT,
     costs: NamespaceCosts | None = None,
     on_recorded: OnRecorded = lambda *_: None,
+    name: str = "spotwright",
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
     ``limit`` is in bytes, for each log; 0 keeps none. ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are
     those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved and what waits.
     ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
-    are those of namespaces. ``on_recorded`` hears of each pod that is recorded.
+    are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``name`` is that of the registration.
     """
     tally = tally or Tally()
     pauses = PoolPauses(state)
@@ -84,6 +85,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         costs=costs,
         admission=ledger.admission_of,
         last_line=lambda key, log: keeper.last_line(key, log) if limit else None,
+        name=name,
     )
     keeper = LogKeeper(streams, limit, namespace_limit, watcher.note)
     parts = [

@@ -217,6 +217,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
             order_limit=settings.max_node_provision_time,
             costs=costs,
             on_recorded=unplaced.look,
+            name=settings.name,
         )
 
     try:

@@ -21,6 +21,7 @@ from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER, AutoscalerW
 from spotwright.cluster.kept_objects import Room, Sharing
 from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource, is_served
 from spotwright.cluster.namespace_costs import LastInLine, NamespaceCosts
+from spotwright.cluster.node_events import NodeEvents
 from spotwright.cluster.view import slim_node_event
 from spotwright.cluster.watched import ENABLED_LABEL, WATCHED
 from spotwright.kinds.kind import run_kinds
@@ -28,7 +29,7 @@ from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.notices.node_event import NAMESPACE
 from spotwright.pools.autoscaler_config_maps import NAMESPACE as KUBE_SYSTEM
 
-__all__ = ["CLAIM", "OWNERS", "WORDS", "Namespaces", "Stream", "Streams"]
+__all__ = ["ABOUT_NODES", "CLAIM", "OWNERS", "WORDS", "Namespaces", "Stream", "Streams"]
 
 
 OWNERS: Mapping[str, Resource] = {
@@ -43,6 +44,9 @@ WORDS: Mapping[str, str] = {f"Event of {source}": source for source in (SCALER, 
 
 CLAIM = "NodeClaim"
 """The kind of Karpenter's orders of nodes."""
+
+ABOUT_NODES = "Event of Node"
+"""What stands beside the kinds that are watched: whether Events about nodes count."""
 
 _OF_NAMESPACES = (*OWNERS, *WORDS, "Pod")  # streams of what is in namespaces
 _HEARD = (*WORDS, "Event", CLAIM, "Status")  # what may stay silent: nothing that is recorded waits for it
@@ -127,7 +131,8 @@ class Streams:
     """The streams that are followed; :meth:`begin` starts them, :meth:`next` gives their changes, one after the other.
 
     ``words`` is told which autoscalers can be heard. ``costs`` are those of namespaces. ``on_gone`` takes the deletion of each
-    object of a kind that is not served any more; ``on_kinds`` is called when it may have changed which kinds are followed.
+    object of a kind that is not served any more; ``on_kinds`` is called when it may have changed which kinds are followed, or
+    whether Events about nodes count (``node_events``).
     """
 
     def __init__(
@@ -136,11 +141,12 @@ class Streams:
         namespaces: Namespaces,
         words: AutoscalerWords,
         costs: NamespaceCosts,
+        node_events: NodeEvents,
         on_gone: Callable[[Stream, Change], None],
         on_kinds: Callable[[], None],
     ) -> None:
         self._api, self._namespaces, self._words, self._costs = api, namespaces, words, costs
-        self._on_gone, self._on_kinds = on_gone, on_kinds
+        self._node_events, self._on_gone, self._on_kinds = node_events, on_gone, on_kinds
         self._queue: LastInLine[tuple[Stream, Change | Exception, asyncio.Task[None] | None]] = LastInLine(1000, costs)
         self._sharing = Sharing()
         self._rooms = Room(self._no_room), Room(self._no_room, self._sharing.cost)  # of workloads, and of pods
@@ -207,7 +213,7 @@ class Streams:
         for stream, mirror in self._mirrors.items():
             if mirror.problem and stream.kind in self._kinds:
                 problems.setdefault(stream.kind, mirror.problem)
-        return {**self._kinds, **problems}
+        return {**self._kinds, **problems, ABOUT_NODES: self._node_events.state}
 
     def is_ready(self, namespace: str) -> bool:
         """Whether all is known that has to be, to record what is in a namespace."""
@@ -249,11 +255,7 @@ class Streams:
             self._follow_namespace(namespace)
             return
         for kind in _OF_NAMESPACES:
-            stream = Stream(kind)
-            if stream in self._mirrors:
-                self._tasks[stream].cancel()
-                self._mirrors[stream].list_again()
-                self._take_from(stream)
+            self._list_again(Stream(kind))
 
     def leave(self, namespace: str) -> None:
         """Forget what is in a namespace that is not enabled any more."""
@@ -331,6 +333,8 @@ class Streams:
 
     async def _look_for_kinds(self) -> None:
         """Follow the kinds that the API server serves now, and no more those that it has not served for a while."""
+        if await self._node_events.ask() and self._has_begun:
+            self._list_again(Stream("Event"))
         for kind, resource in (*OWNERS.items(), (CLAIM, _CLAIMS)):
             if self._kinds[kind] == WATCHED and not self._is_missing(kind):
                 self._missing.pop(kind, None)
@@ -403,6 +407,12 @@ class Streams:
         self._waiting.add(stream)
         self._complete.discard(stream)
         self._tasks[stream] = asyncio.create_task(self._guarded(lambda: self._pump(stream)), name=f"watch {stream}")
+
+    def _list_again(self, stream: Stream) -> None:
+        if stream in self._mirrors:
+            self._tasks[stream].cancel()
+            self._mirrors[stream].list_again()
+            self._take_from(stream)
 
     def _follow_no_more(self, stream: Stream) -> None:
         self._tasks.pop(stream).cancel()
