@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import httpx2
 
@@ -42,6 +42,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     costs: NamespaceCosts | None = None,
     on_recorded: OnRecorded = lambda *_: None,
     name: str = "spotwright",
+    on_kinds: Callable[[Mapping[str, str]], None] = lambda _: None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
@@ -49,6 +50,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved and what waits.
     ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
     are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``name`` is that of the registration.
+    ``on_kinds`` hears by kind of what is watched, or why it is not, whenever that has changed.
     """
     tally = tally or Tally()
     pauses = PoolPauses(state)
@@ -66,6 +68,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     def tell(watched: Watched) -> None:
         pauses.know(watched.namespaces)
         write_watched(state.path / WATCHED_FILE, watched)
+        on_kinds(watched.kinds)
 
     def cut(namespace: str, why: str) -> bool:
         return watcher.cut_largest(namespace, why)

@@ -117,7 +117,7 @@ class Watcher:
 
     @property
     def watched(self) -> Watched:
-        """What is watched now. A kind that may not be read, or is not served, is placed and not recorded."""
+        """What is watched now. A kind that may not be read, or is not served in a version that is read, is not recorded."""
         return Watched(self._namespaces.uids, self._streams.kinds)
 
     async def hear_of_starts(self) -> None:
