@@ -1,4 +1,4 @@
-"""Write the files of the chart that follow from the code: rights, the registration of the webhook, and labels of spot nodes.
+"""Write the files of the chart that follow from the code: rights, the webhook's registration, a policy, labels of spot nodes.
 
 `charts/spotwright/files` has them as data, which templates read; the page on security has the rights with their reasons. A test
 holds both equal. Without arguments it writes them.
@@ -15,6 +15,7 @@ import yaml
 from spotwright.clouds.providers import SPOT_LABELS
 from spotwright.cluster import permissions
 from spotwright.cluster.install import webhook_configuration
+from spotwright.cluster.node_events import policy_spec
 
 __all__ = ["FILES", "FOLDER", "PAGE", "with_rights"]
 
@@ -59,6 +60,7 @@ FILES: Mapping[str, str] = {
     for name, source, data in (
         ("rights.yaml", "src/spotwright/cluster/permissions.py", rights()),
         ("webhooks.yaml", "src/spotwright/cluster/install.py", webhooks()),
+        ("node-events.yaml", "src/spotwright/cluster/node_events.py", policy_spec()),
         ("spot.yaml", "src/spotwright/clouds/providers.py", spot_labels()),
     )
 }
@@ -97,7 +99,7 @@ def _objects(right: permissions.Right) -> str:
 
 
 def _name(name: str) -> str:
-    return "spotwright" if name == permissions.LEASE else name
+    return name.replace(permissions.LEASE, "spotwright")
 
 
 if __name__ == "__main__":

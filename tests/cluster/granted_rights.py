@@ -36,12 +36,11 @@ def is_allowed(line: str, *, served: Sequence[str] = (), home: str = "spotwright
     verb = _VERBS.get(method) or ("get" if object_name else following)
     fields = parse_qs(query).get("fieldSelector", [""])[0]
     object_name = object_name or fields.partition("metadata.name=")[2].partition(",")[0]
-    names = {LEASE: name}
     return any(
         right.group == group
         and resource in right.resources
         and verb in right.verbs
-        and (not right.names or object_name in [names.get(each, each) for each in right.names])
+        and (not right.names or object_name in [each.replace(LEASE, name) for each in right.names])
         for right in _granted(namespace, served, home)
     )
 

@@ -31,6 +31,7 @@ _NODE_POOL_EVENTS = {"fieldSelector": "involvedObject.kind=NodePool"}
 
 _LOG = logging.getLogger(__name__)
 _EVERY = 10.0  # seconds: an autoscaler's own scan
+_ANSWERS = 10.0  # seconds: reviews wait for the first answers, and objects whose conversion hangs must not hold them up
 _MOST_NODE_POOLS = _MOST_EVENTS = "500"
 
 
@@ -114,7 +115,10 @@ class AutoscalerReader:
 
     async def _answer(self, path: str, query: Mapping[str, str]) -> _Found:
         try:
-            return _Found(await self._api.get(path, query))
+            async with asyncio.timeout(_ANSWERS):
+                return _Found(await self._api.get(path, query))
+        except TimeoutError:
+            return _Found(None, f"{path}: no answer within {_ANSWERS:g} s")
         except ApiFailed as error:
             return _Found(None) if error.status == 404 else _Found(None, str(error))
 

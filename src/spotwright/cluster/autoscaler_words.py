@@ -32,7 +32,17 @@ from spotwright.notices.node_event import NAMESPACE
 from spotwright.pools.autoscaler_config_maps import status_of
 from spotwright.visible_text import visible
 
-__all__ = ["DEFAULT_LIMIT", "PROVISIONER", "SCALER", "AutoscalerWords", "is_word", "slim_claim", "slim_word"]
+__all__ = [
+    "DEFAULT_LIMIT",
+    "NODE_POOL",
+    "NO_OFFERING",
+    "PROVISIONER",
+    "SCALER",
+    "AutoscalerWords",
+    "is_word",
+    "slim_claim",
+    "slim_word",
+]
 
 
 DEFAULT_LIMIT = 900.0
@@ -45,7 +55,9 @@ _TRIGGERED, _NOT_TRIGGERED = "TriggeredScaleUp", "NotTriggerScaleUp"
 _NOMINATED, _FAILED = "Nominated", "FailedScheduling"
 _OF_PODS = {SCALER: (_TRIGGERED, _NOT_TRIGGERED), PROVISIONER: (_NOMINATED, _FAILED)}
 _CAPACITY_TYPE = "karpenter.sh/capacity-type"
-_NODE_POOL, _NO_OFFERING = "NodePool", "NoCompatibleInstanceTypes"
+NODE_POOL, NO_OFFERING = "NodePool", "NoCompatibleInstanceTypes"
+"""Karpenter's kind of a pool, and the reason of its Event about one that can give no node."""
+
 _CANNOT = re.compile(r"\d{1,9} (max node group size reached|in backoff after failed scale-up)")
 _TOO_FEW = re.compile("exceed limits for nodepool|filtered out all available instance types")
 _GROUP = re.compile(r"\{(\S{1,500}) \d+->\d+ ")
@@ -87,8 +99,8 @@ class _Lately(NamedTuple):
 def is_word(event: Mapping[str, Any], enabled: Collection[str]) -> bool:
     """Whether an Event is a word of an autoscaler on a pod of these namespaces, or on a pool of Karpenter."""
     about = mapping(event.get("involvedObject"))
-    if about.get("kind") == _NODE_POOL:
-        return metadata(event).get("namespace") == NAMESPACE and event.get("reason") == _NO_OFFERING
+    if about.get("kind") == NODE_POOL:
+        return metadata(event).get("namespace") == NAMESPACE and event.get("reason") == NO_OFFERING
     is_known = event.get("reason") in _OF_PODS.get(_source(event), ())
     return about.get("kind") == "Pod" and is_known and str(metadata(event).get("namespace", "")) in enabled
 
@@ -98,7 +110,9 @@ def slim_word(event: dict[str, Any]) -> dict[str, Any]:
     kept = ("reason", "reportingComponent", "lastTimestamp", "eventTime", "firstTimestamp")
     about = mapping(event.get("involvedObject"))
     meta = {
-        key: metadata(event)[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in metadata(event)
+        key: metadata(event)[key]
+        for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        if key in metadata(event)
     }
     series = {"lastObservedTime": mapping(event.get("series")).get("lastObservedTime")}
     message = text(event.get("message"))[:_LONGEST]
@@ -146,7 +160,7 @@ class AutoscalerWords:
         namespace = text(metadata(event).get("namespace"))
         at = min(event_time(event), now)
         word = _Word(text(event.get("reason")), text(event.get("message")), at)
-        if about.get("kind") == _NODE_POOL:
+        if about.get("kind") == NODE_POOL:
             _keep(self._refusals, text(about.get("name"))[:_LONGEST_NAME], word, _KEPT)
             return ""
         uid = text(about.get("uid"))[:_LONGEST_NAME]

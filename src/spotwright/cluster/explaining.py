@@ -376,7 +376,7 @@ def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> 
     state = str((watched.get("kinds") or {}).get(kind, ""))
     if kind != "Pod" and state != WATCHED:
         why = state or "the controller does not watch this kind"
-        return f"each {kind} is placed and not recorded: {why}; the controller looks again every 30 s"
+        return f"no {kind} is recorded: {why}; the controller looks again every 20 s"
     return "it had no pod with a policy while the controller watched; what begins now is recorded within seconds"
 
 

@@ -51,6 +51,8 @@ class _Counts(Protocol):
     def waiting(self) -> Mapping[tuple[str, str], int]: ...
     @property
     def unplaced(self) -> int: ...
+    @property
+    def kinds(self) -> Mapping[str, bool]: ...
 
 
 class Metrics:
@@ -85,6 +87,9 @@ class Metrics:
         yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
         text = "Pods with a policy that no review has placed, because it came too late or nobody answered it."
         yield _Family("spotwright_pods_unplaced_total", "counter", text, [((), float(self._tally.unplaced))])
+        kinds = [((("kind", kind),), float(is_read)) for kind, is_read in self._tally.kinds.items()]
+        text = "Whether a kind that the API server has is read; 0: its controller has other versions, or nobody may read it."
+        yield _Family("spotwright_kind_read", "gauge", text, kinds)
         pauses = {(("namespace", one.namespace), ("pool", one.pool)): one.pause for one in self._pauses()}
         until = [(labels, pause.until) for labels, pause in pauses.items()]
         text = "Until when a pool is left out because it had no node, in Unix seconds; without a namespace for all."

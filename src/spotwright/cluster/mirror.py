@@ -39,7 +39,6 @@ __all__ = [
     "FollowedNamespaces",
     "Mirror",
     "Resource",
-    "is_served",
 ]
 
 
@@ -392,13 +391,6 @@ def _is_texts(value: Any) -> bool:
 
 def _is_objects(value: Any) -> bool:
     return value is None or (isinstance(value, list) and all(isinstance(each, dict) for each in value))
-
-
-async def is_served(api: Api, resource: Resource) -> bool:
-    """Whether the API server knows the resource; where it does not, its controller is not installed."""
-    group = await api.get_or_none(resource.base)
-    found = None if group is None else group.get("resources")
-    return _is_objects(found) and any(each.get("name") == resource.plural for each in found or ())
 
 
 def _whole(item: dict[str, Any]) -> dict[str, Any]:

@@ -673,10 +673,10 @@ class Recorder:
         if live:
             return
         outcome = self._outcome
+        if outcome is None and root is None:
+            outcome = self._without_word()
         if outcome is not None and outcome.status is RunStatus.FAILED and self._state.cancelling:
             outcome = outcome._replace(status=RunStatus.CANCELLED, why=self._how_ended or outcome.why)
-        elif outcome is None and root is None:
-            outcome = self._without_word()
         if outcome is not None:
             self._settle(outcome)
             if outcome.status is RunStatus.SUCCEEDED and self._state.failed:  # it counts an end with work left as done

@@ -17,6 +17,7 @@ from typing import Any
 
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.cluster.configurations import CONFIG_MAP
+from spotwright.cluster.node_events import SUFFIX
 from spotwright.cluster.run_api_client import CONFIG_MAP as READING
 from spotwright.cluster.run_objects import API_VERSION, KINDS
 from spotwright.kinds.kind import Reads, all_kinds
@@ -71,7 +72,7 @@ _READ = ("get", *_FOLLOW)
 
 _RECORDS, _RECORDED = API_VERSION.partition("/")[0], tuple(f"{kind.lower()}s" for kind in KINDS)
 LEASE = "NAME"
-"""Stands for the name of the Lease and of the registration, which the chart chooses."""
+"""Stands for the name of the Lease and of the registration, which the chart chooses; other names begin with it."""
 
 
 def _of_kinds(verbs: Sequence[str], reason: str, reads: Reads, *, is_cluster_wide: bool = False) -> Iterator[Right]:
@@ -135,6 +136,13 @@ CLUSTER: tuple[Right, ...] = (
     ),
     Right("authentication.k8s.io", ("tokenreviews",), ("create",), "who asks to read runs"),
     Right("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "what that person may read"),
+    Right(
+        "admissionregistration.k8s.io",
+        ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+        ("get",),
+        "whether the chart's policy proves who writes Events about nodes: without it none is believed",
+        (f"{LEASE}{SUFFIX}",),
+    ),
 )
 """On what has no namespace."""
 
@@ -146,7 +154,14 @@ HOME: tuple[Right, ...] = (
 )
 """In the controller's own namespace."""
 
-DEFAULT: tuple[Right, ...] = (Right("", ("events",), _FOLLOW, "what is said of nodes, such as the notice of an agent"),)
+DEFAULT: tuple[Right, ...] = (
+    Right(
+        "",
+        ("events",),
+        _FOLLOW,
+        "what is said of nodes, such as an agent's notice: believed by the policy's proof",
+    ),
+)
 """In the namespace ``default``, which has the Events about nodes."""
 
 NODE_LEASES: tuple[Right, ...] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import httpx2
 
@@ -43,14 +43,17 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     costs: NamespaceCosts | None = None,
     on_recorded: OnRecorded = lambda *_: None,
     pools: PoolObjects | None = None,
+    name: str = "spotwright",
+    on_kinds: Callable[[Mapping[str, str]], None] = lambda _: None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
     ``limit`` is in bytes, for each log; 0 keeps none. ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are
     those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved and what waits.
     ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
-    are those of namespaces. ``on_recorded`` hears of each pod that is recorded.
-    ``pools`` shows the pools; without it the other processes of this machine read from a file what is left out.
+    are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools; without it the other
+    processes of this machine read from a file what is left out. ``name`` is that of the registration. ``on_kinds`` hears by kind
+    of what is watched, or why it is not, whenever that has changed.
     """
     tally = tally or Tally()
     pauses = PoolPauses(FindingsFile(state).write if pools is None else pools.write)
@@ -68,6 +71,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     def tell(watched: Watched) -> None:
         pauses.know(watched.namespaces)
         write_watched(state.path / WATCHED_FILE, watched)
+        on_kinds(watched.kinds)
 
     def cut(namespace: str, why: str) -> bool:
         return watcher.cut_largest(namespace, why)
@@ -87,6 +91,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         costs=costs,
         admission=ledger.admission_of,
         last_line=lambda key, log: keeper.last_line(key, log) if limit else None,
+        name=name,
     )
     if pools is not None:
         pools.nodes = watcher.nodes

@@ -35,16 +35,18 @@ from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import Retention
 from spotwright.cluster.run_records import FolderRecords, RunRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
+from spotwright.cluster.served_kinds import NOT_SERVED
 from spotwright.cluster.spot_pools import PoolObjects
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
+from spotwright.cluster.watched import WATCHED
 from spotwright.errors import Fenced, SpotwrightError
 from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.model.pools import Pool
 from spotwright.records.state_folder import StateFolder
 from spotwright.visible_logs import log_visibly
 
-__all__ = ["Fence", "Unplaced", "main"]
+__all__ = ["Fence", "Unplaced", "UnreadKinds", "main"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ _NICE = 5  # a third of the processor that others have who want it at the same t
 _TELLS = 1.0  # seconds between two lines
 _POLL = 0.05  # seconds
 _NEWS, _MINUTE = 600.0, 60.0  # seconds
+_LASTS = 30.0  # seconds until what cannot be read is told: an API server that starts has not everything at once
 _SEEN_KEPT = 10_000  # UIDs of pods
 _AT_ONCE = 65_536  # bytes of a pipe
 
@@ -139,6 +142,42 @@ class Unplaced:
             await asyncio.sleep(_TELLS)
 
 
+class UnreadKinds:
+    """Tells of kinds that the API server has and that cannot be read, by Events in the controller's namespace ``home``.
+
+    ``tally`` gets by kind whether it is read. Await :meth:`tell`.
+    """
+
+    def __init__(self, events: EventWriter, home: str, tally: Tally) -> None:
+        self._events, self._home, self._tally = events, home, tally
+        self._told: set[tuple[str, str]] = set()
+        self._before: set[tuple[str, str]] = set()
+        self._now: set[tuple[str, str]] = set()
+
+    def hear(self, kinds: Mapping[str, str]) -> None:
+        """Hear by kind that it is watched, or why it is not."""
+        there = {kind: state for kind, state in kinds.items() if state not in ("", NOT_SERVED)}
+        self._tally.kinds = {kind: state == WATCHED for kind, state in there.items()}
+        self._now = {(kind, state) for kind, state in there.items() if state != WATCHED}
+
+    async def tell(self) -> None:
+        """Write an Event about each that lasts, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LASTS)
+
+    async def look(self) -> None:
+        """Write an Event about what was so at the last look, too, and is not told yet."""
+        now = set(self._now)
+        self._told &= now
+        for kind, why in sorted((now & self._before) - self._told):
+            about = {"name": self._home, "namespace": self._home}
+            event = {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+            await self._events.write(event, "KindNotRead", f"{kind} is not read: {why}", is_warning=True)
+            self._told.add((kind, why))
+        self._before = now
+
+
 class _Telling:
     """Writes what is counted, at most once a second."""
 
@@ -153,7 +192,13 @@ class _Telling:
         self._told_at = now
         waiting = [(namespace, reason, count) for (namespace, reason), count in self._tally.waiting.items()]
         aside = [namespace for namespace, _ in self._costs.aside]
-        said = {"moves": self._tally.moves, "waiting": waiting, "aside": aside, "unplaced": self._tally.unplaced}
+        said = {
+            "moves": self._tally.moves,
+            "waiting": waiting,
+            "aside": aside,
+            "unplaced": self._tally.unplaced,
+            "kinds": self._tally.kinds,
+        }
         line = msgspec.json.encode(said) + b"\n"
         while line:
             line = line[os.write(self._file, line) :]
@@ -202,6 +247,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     aside = AsideEvents(EventWriter(api), "nothing that happens there is recorded until then")
     costs = NamespaceCosts(LOOK, on_set_aside=aside.heard)
     unplaced = Unplaced(EventWriter(api), api.now, tally)
+    unread = UnreadKinds(EventWriter(api), settings.home, tally)
     telling = _Telling(told, tally, costs)
     fence.on_require = telling.tell
     kubernetes = Kubernetes(settings.context, settings.kubeconfig) if settings.records_in_api else None
@@ -231,11 +277,24 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
             costs=costs,
             on_recorded=unplaced.look,
             pools=pools,
+            name=settings.name,
+            on_kinds=unread.hear,
         )
 
     try:
         await until_one_ends(
-            [fence.ended(), telling.run(), aside.tell(), unplaced.tell(), config_maps.follow(), watch(), *keeping]
+            [
+                *(
+                    fence.ended(),
+                    telling.run(),
+                    aside.tell(),
+                    unplaced.tell(),
+                    unread.tell(),
+                    config_maps.follow(),
+                    watch(),
+                ),
+                *keeping,
+            ]
         )
     finally:
         await api.close()

@@ -48,7 +48,8 @@ class Told:
     """What the process has told of its work. Counters go on when it is started again.
 
     ``is_leading``: it runs now. ``moves`` are numbers by kind, ``waiting`` numbers of pods by namespace and reason. ``aside`` are
-    the namespaces that it has set aside, each with the name of this part. ``unplaced`` is a number of pods.
+    the namespaces that it has set aside, each with the name of this part. ``unplaced`` is a number of pods. ``kinds`` are those
+    that the API server has, with whether they are read.
     """
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class Told:
         self.waiting: Mapping[tuple[str, str], int] = {}
         self.aside: Sequence[tuple[str, str]] = ()
         self.unplaced = 0
+        self.kinds: Mapping[str, bool] = {}
 
     def begin(self) -> None:
         """A process has been started; it counts from 0."""
@@ -70,10 +72,11 @@ class Told:
         self.unplaced = self._unplaced_before + int(said["unplaced"])
         self.waiting = {(namespace, reason): count for namespace, reason, count in said["waiting"]}
         self.aside = [(str(namespace), "watcher") for namespace in said["aside"]]
+        self.kinds = {str(kind): bool(is_read) for kind, is_read in dict(said["kinds"]).items()}
 
     def end(self) -> None:
         """The process has ended, so nothing is known of what waits."""
-        self.is_leading, self.waiting, self.aside = False, {}, ()
+        self.is_leading, self.waiting, self.aside, self.kinds = False, {}, (), {}
 
 
 class _Ended(SpotwrightError):

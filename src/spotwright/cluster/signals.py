@@ -24,6 +24,8 @@ from spotwright.placing.patch import value_at
 
 __all__ = [
     "GOOD_ENDS",
+    "KUBELET_STARTS",
+    "REBOOTED",
     "LastSeen",
     "OwnersWord",
     "PodEnd",
@@ -506,6 +508,12 @@ def boot_of(node: Mapping[str, Any] | None) -> str:
     return text(mapping(mapping((node or {}).get("status")).get("nodeInfo")).get("bootID"))[:_BOOT_LENGTH]
 
 
+REBOOTED = "Rebooted"
+"""The reason of the kubelet's Event about a node that has another boot ID than before."""
+
+KUBELET_STARTS = "Starting kubelet"
+"""The beginning of the kubelet's message when it starts."""
+
 _BOOT_LENGTH = 8
 _TELLS_LATE = 15.0  # seconds between the start of a kubelet and its word about the pods of before, at most
 _LOST_POWER = (255, *_SIGNALS)  # exit codes that a container can have which ended with its machine
@@ -534,7 +542,7 @@ def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
 def _certain_restarts(seen: LastSeen, began: float) -> Iterator[tuple[str, float]]:
     """The signs by which a node has surely restarted since a moment, each with the moment of the restart."""
     node = seen.node or {}
-    booted = [event_time(event) for event in seen.node_events if text(event.get("reason")) == "Rebooted"]
+    booted = [event_time(event) for event in seen.node_events if text(event.get("reason")) == REBOOTED]
     rebooted_at = max((at for at in booted if at > began), default=None)
     ready_at = transition(node, "Ready") or began
     now = boot_of(node)
@@ -549,7 +557,7 @@ def _certain_restarts(seen: LastSeen, began: float) -> Iterator[tuple[str, float
 
 def _likely_restarts(seen: LastSeen, began: float) -> Iterator[str]:
     """The signs that the kubelet started again since a moment, or that nothing was heard of it in between."""
-    starts = (event for event in seen.node_events if text(event.get("message")).startswith("Starting kubelet"))
+    starts = (event for event in seen.node_events if text(event.get("message")).startswith(KUBELET_STARTS))
     if any(event_time(event) > began for event in starts):
         yield "its kubelet started again"
     changed = (transition(seen.node or {}, "Ready", status=status) for status in ("True", "False", "Unknown"))

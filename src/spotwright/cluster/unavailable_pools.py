@@ -315,7 +315,8 @@ Move = Literal["taken-back", "evicted", "deleted"]
 class Tally:
     """Since this process has begun. ``is_leading``: this replica watches and moves now.
 
-    ``unplaced`` is how many pods with a policy no review has placed.
+    ``unplaced`` is how many pods with a policy no review has placed. ``kinds`` are those that the API server has, with whether
+    they are read.
     """
 
     def __init__(self) -> None:
@@ -323,6 +324,7 @@ class Tally:
         self._waiting: dict[str, tuple[str, str]] = {}  # pod UID -> namespace and Kubernetes' reason
         self.is_leading = False
         self.unplaced = 0
+        self.kinds: Mapping[str, bool] = {}
 
     def moved(self, what: Move) -> None:
         """Count one move."""

@@ -19,8 +19,10 @@ from spotwright.clouds.cluster_autoscaler import STATUS
 from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed
 from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER, AutoscalerWords, is_word, slim_claim, slim_word
 from spotwright.cluster.kept_objects import Room, Sharing
-from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource, is_served
+from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource
 from spotwright.cluster.namespace_costs import LastInLine, NamespaceCosts
+from spotwright.cluster.node_events import NodeEvents
+from spotwright.cluster.served_kinds import ANSWERS, NOT_SERVED, Found, find_served
 from spotwright.cluster.view import slim_node_event
 from spotwright.cluster.watched import ENABLED_LABEL, WATCHED
 from spotwright.kinds.kind import run_kinds
@@ -28,7 +30,7 @@ from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.notices.node_event import NAMESPACE
 from spotwright.pools.autoscaler_config_maps import NAMESPACE as KUBE_SYSTEM
 
-__all__ = ["CLAIM", "OWNERS", "WORDS", "Namespaces", "Stream", "Streams"]
+__all__ = ["ABOUT_NODES", "CLAIM", "OWNERS", "WORDS", "Namespaces", "Stream", "Streams"]
 
 
 OWNERS: Mapping[str, Resource] = {
@@ -36,13 +38,16 @@ OWNERS: Mapping[str, Resource] = {
     for name, kind in run_kinds().items()
     for version in (kind.version, *kind.more_versions)
 }
-"""The resource of each kind. An API server has one version of MPIJob or the other."""
+"""The resource of each kind, and of its further versions. An API server has one version of MPIJob or the other."""
 
 WORDS: Mapping[str, str] = {f"Event of {source}": source for source in (SCALER, PROVISIONER)}
 """The autoscaler that writes the Events of a stream, by the kind of the stream."""
 
 CLAIM = "NodeClaim"
 """The kind of Karpenter's orders of nodes."""
+
+ABOUT_NODES = "Event of Node"
+"""What stands beside the kinds that are watched: whether Events about nodes count."""
 
 _OF_NAMESPACES = (*OWNERS, *WORDS, "Pod")  # streams of what is in namespaces
 _HEARD = (*WORDS, "Event", CLAIM, "Status")  # what may stay silent: nothing that is recorded waits for it
@@ -52,8 +57,7 @@ _CONFIG_MAPS = Resource("/api/v1", "configmaps")
 _NAMESPACES = Resource("/api/v1", "namespaces")
 
 _LOG = logging.getLogger(__name__)
-_NOT_SERVED = "the API server does not serve it"
-_DISCOVERS = 30.0  # seconds between two questions for kinds that are not served yet
+_DISCOVERS = 20.0  # seconds between two questions for kinds that are not served yet, which take up to 10
 _GONE = 3  # questions in a row after which a kind that is not served any more counts as gone with all of its objects
 _REFUSALS = (*FORBIDDEN, 404)  # answers that do not pass by themselves
 
@@ -127,7 +131,8 @@ class Streams:
     """The streams that are followed; :meth:`begin` starts them, :meth:`next` gives their changes, one after the other.
 
     ``words`` is told which autoscalers can be heard. ``costs`` are those of namespaces. ``on_gone`` takes the deletion of each
-    object of a kind that is not served any more; ``on_kinds`` is called when it may have changed which kinds are followed.
+    object of a kind that is not served any more; ``on_kinds`` is called when it may have changed which kinds are followed, or
+    whether Events about nodes count (``node_events``).
     """
 
     def __init__(
@@ -136,11 +141,12 @@ class Streams:
         namespaces: Namespaces,
         words: AutoscalerWords,
         costs: NamespaceCosts,
+        node_events: NodeEvents,
         on_gone: Callable[[Stream, Change], None],
         on_kinds: Callable[[], None],
     ) -> None:
         self._api, self._namespaces, self._words, self._costs = api, namespaces, words, costs
-        self._on_gone, self._on_kinds = on_gone, on_kinds
+        self._node_events, self._on_gone, self._on_kinds = node_events, on_gone, on_kinds
         self._queue: LastInLine[tuple[Stream, Change | Exception, asyncio.Task[None] | None]] = LastInLine(1000, costs)
         self._sharing = Sharing()
         self._rooms = Room(self._no_room), Room(self._no_room, self._sharing.cost)  # of workloads, and of pods
@@ -148,7 +154,7 @@ class Streams:
         self._mirrors: dict[Stream, Mirror] = {}
         self._waiting: set[Stream] = set()
         self._complete: set[Stream] = set()  # streams whose first list was there
-        self._kinds: dict[str, str] = dict.fromkeys((*OWNERS, CLAIM), _NOT_SERVED)  # watched, or why it is not
+        self._kinds: dict[str, str] = dict.fromkeys((*OWNERS, CLAIM), NOT_SERVED)  # watched, or why it is not
         self._missing: dict[str, int] = {}  # kinds that were served: how often the API server has not had them since
         self._has_begun = False
 
@@ -202,12 +208,17 @@ class Streams:
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """By kind :data:`~spotwright.cluster.watched.WATCHED`, or why it is not."""
+        """By kind :data:`~spotwright.cluster.watched.WATCHED`, or why it is not: in none of its versions."""
         problems: dict[str, str] = {}
         for stream, mirror in self._mirrors.items():
             if mirror.problem and stream.kind in self._kinds:
                 problems.setdefault(stream.kind, mirror.problem)
-        return {**self._kinds, **problems}
+        found = {ABOUT_NODES: self._node_events.state}
+        for name, state in {**self._kinds, **problems}.items():
+            kind = _without_version(name)
+            if found.get(kind, NOT_SERVED) == NOT_SERVED:
+                found[kind] = state
+        return found
 
     def is_ready(self, namespace: str) -> bool:
         """Whether all is known that has to be, to record what is in a namespace."""
@@ -218,7 +229,7 @@ class Streams:
     def has_all(self, kind: str, namespace: str) -> bool:
         """Whether every object of this kind in a namespace is known."""
         scope = namespace if self._namespaces.listed else ""
-        return any(Stream(name, scope) in self._complete for name in (kind, f"{kind} v2"))
+        return any(Stream(name, scope) in self._complete for name in self._kinds if _without_version(name) == kind)
 
     def synced(self, stream: Stream) -> bool:
         """Note that a stream has told all that there is. Returns whether for the first time."""
@@ -249,11 +260,7 @@ class Streams:
             self._follow_namespace(namespace)
             return
         for kind in _OF_NAMESPACES:
-            stream = Stream(kind)
-            if stream in self._mirrors:
-                self._tasks[stream].cancel()
-                self._mirrors[stream].list_again()
-                self._take_from(stream)
+            self._list_again(Stream(kind))
 
     def leave(self, namespace: str) -> None:
         """Forget what is in a namespace that is not enabled any more."""
@@ -314,7 +321,10 @@ class Streams:
         """Whether these objects may be listed. Where they may not, the log says it once; other failures may pass."""
         params = {"limit": "1", **({"fieldSelector": fields} if fields else {})}
         try:
-            await self._api.get(resource.path(namespace), params)
+            async with asyncio.timeout(ANSWERS):
+                await self._api.get(resource.path(namespace), params)
+        except TimeoutError:
+            return True
         except ApiFailed as error:
             if error.status not in _REFUSALS:
                 return True  # it may pass
@@ -331,27 +341,27 @@ class Streams:
 
     async def _look_for_kinds(self) -> None:
         """Follow the kinds that the API server serves now, and no more those that it has not served for a while."""
-        for kind, resource in (*OWNERS.items(), (CLAIM, _CLAIMS)):
-            if self._kinds[kind] == WATCHED and not self._is_missing(kind):
-                self._missing.pop(kind, None)
-                continue
-            try:
-                is_there = await is_served(self._api, resource)
-            except ApiFailed as error:  # an aggregated API server that is down takes no other kind with it
-                self._note_kind(kind, str(error))
-                continue
+        if await self._node_events.ask() and self._has_begun:
+            self._list_again(Stream("Event"))
+        resources = {**OWNERS, CLAIM: _CLAIMS}
+        wanted = {
+            kind: resource
+            for kind, resource in resources.items()
+            if self._kinds[kind] != WATCHED or self._is_missing(kind)
+        }
+        for kind in self._missing.keys() - wanted.keys():
+            del self._missing[kind]
+        for kind, found in (await find_served(self._api, wanted, resources.values())).items():
             if self._kinds[kind] == WATCHED:
-                self._missing[kind] = 0 if is_there else self._missing.get(kind, 0) + 1
-                if self._missing[kind] >= _GONE:
-                    self._end_kind(kind)
-            elif is_there and kind == CLAIM:
+                self._look_at_missing(kind, found)
+            elif found.why:
+                self._note_kind(kind, found.why)
+            elif kind == CLAIM:
                 await self._follow_claims()
-            elif is_there:
+            else:
                 self._note_kind(kind, WATCHED)
                 for namespace in [stream.namespace for stream in self._mirrors if stream.kind == "Pod"]:
                     self._follow_kind(kind, namespace)  # of the others it is followed with their pods
-            else:
-                self._note_kind(kind, _NOT_SERVED)
         self._on_kinds()
 
     async def _follow_claims(self) -> None:
@@ -370,12 +380,22 @@ class Streams:
     def _is_missing(self, kind: str) -> bool:
         return any(mirror.status == 404 for stream, mirror in self._mirrors.items() if stream.kind == kind)
 
-    def _end_kind(self, kind: str) -> None:
-        """A kind has gone, and with it all of its objects, as the API server sees to."""
-        self._note_kind(kind, _NOT_SERVED)
+    def _look_at_missing(self, kind: str, found: Found) -> None:
+        """Give up a kind that is followed and not found any more; where nobody answers it may come back at any moment."""
+        if found.is_known:
+            self._missing[kind] = self._missing.get(kind, 0) + 1 if found.why else 0
+            if self._missing[kind] >= _GONE:
+                self._end_kind(kind, found.why)
+
+    def _end_kind(self, kind: str, why: str) -> None:
+        """Follow a kind no more. One that is not served has gone with all of its objects, as the API server sees to.
+
+        Of one in another version than those that are read the objects are there, and nothing is known of them from now on.
+        """
+        self._note_kind(kind, why)
         self._missing.pop(kind, None)
         for stream in [stream for stream in self._mirrors if stream.kind == kind]:
-            left = list(self._mirrors[stream].objects.values())
+            left = list(self._mirrors[stream].objects.values()) if why == NOT_SERVED else ()
             for data in left:
                 self._on_gone(stream, Change(ChangeKind.DELETED, data))
             self._follow_no_more(stream)
@@ -384,14 +404,14 @@ class Streams:
 
     def _note_kind(self, kind: str, state: str) -> None:
         before, self._kinds[kind] = self._kinds[kind], state
-        if before == state or (state == _NOT_SERVED and not self._has_begun):
+        if before == state or (state == NOT_SERVED and not self._has_begun):
             return
         if state == WATCHED and self._has_begun:
             _LOG.info("%s is served now: it is watched from here on", kind)
-        elif state == _NOT_SERVED and before == WATCHED:
+        elif state == NOT_SERVED and before == WATCHED:
             _LOG.warning("%s is not served any more: it is watched again when it comes back", kind)
-        elif state not in (WATCHED, _NOT_SERVED):
-            _LOG.warning("%s is placed and not recorded: %s", kind, state)
+        elif state not in (WATCHED, NOT_SERVED):
+            _LOG.warning("%s is not recorded: %s", kind, state)
 
     # One stream
 
@@ -403,6 +423,12 @@ class Streams:
         self._waiting.add(stream)
         self._complete.discard(stream)
         self._tasks[stream] = asyncio.create_task(self._guarded(lambda: self._pump(stream)), name=f"watch {stream}")
+
+    def _list_again(self, stream: Stream) -> None:
+        if stream in self._mirrors:
+            self._tasks[stream].cancel()
+            self._mirrors[stream].list_again()
+            self._take_from(stream)
 
     def _follow_no_more(self, stream: Stream) -> None:
         self._tasks.pop(stream).cancel()
@@ -419,6 +445,11 @@ class Streams:
             await work()
         except Exception as error:  # noqa: BLE001  # whoever waits for changes ends by it: nobody else looks at this task
             await self._queue.put((Stream("kinds"), error, None))
+
+
+def _without_version(name: str) -> str:
+    """The kind of a name of :data:`OWNERS`."""
+    return name.partition(" ")[0] if name in OWNERS else name
 
 
 def _slim_namespace(namespace: dict[str, Any]) -> dict[str, Any]:

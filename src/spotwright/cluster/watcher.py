@@ -19,6 +19,7 @@ from spotwright.cluster.kept_objects import SetAside
 from spotwright.cluster.last_proofs import NodeLeases
 from spotwright.cluster.mirror import Change, ChangeKind
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
+from spotwright.cluster.node_events import NodeEvents
 from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded
 from spotwright.cluster.pod_starts import PodStarts
 from spotwright.cluster.run_store import RunStore, WorkloadRun
@@ -28,7 +29,7 @@ from spotwright.cluster.watched import Watched
 from spotwright.cluster.workload_recorder import WorkloadRecorder
 from spotwright.errors import SpotwrightError
 from spotwright.kube.object_fields import metadata, uid_of
-from spotwright.notices.node_event import NAMESPACE, notice_in, withdrawal_in
+from spotwright.notices.node_event import notice_in, withdrawal_in
 
 __all__ = ["Watcher"]
 
@@ -44,7 +45,8 @@ class Watcher:
 
     ``on_recorded`` hears of each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any
     more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut. ``costs``
-    are those of namespaces. ``last_line`` is that of the view.
+    are those of namespaces. ``last_line`` is that of the view. ``name`` is that of the registration, from which follows the name
+    of the policy that proves who writes Events about nodes.
     """
 
     def __init__(  # noqa: PLR0913  # what it tells others, each by a default of its own
@@ -62,13 +64,21 @@ class Watcher:
         admission: FindAdmission = lambda *_: None,
         costs: NamespaceCosts | None = None,
         last_line: LastLine = lambda _key, _log: None,
+        name: str = "spotwright",
     ) -> None:
         self._api, self._store, self._view, self._aside = api, store, ClusterView(last_line), SetAside()
         self._leases = NodeLeases(api, self._view)
         self._costs = costs or NamespaceCosts(LOOK)
         self._namespaces = Namespaces(namespaces)
+        self._node_events = NodeEvents(api, name)
         self._streams = Streams(
-            api, self._namespaces, self._view.words, self._costs, on_gone=self._apply, on_kinds=self._tell_watched
+            api,
+            self._namespaces,
+            self._view.words,
+            self._costs,
+            self._node_events,
+            on_gone=self._apply,
+            on_kinds=self._tell_watched,
         )
         self._recorder = WorkloadRecorder(
             store,
@@ -108,7 +118,7 @@ class Watcher:
 
     @property
     def watched(self) -> Watched:
-        """What is watched now. A kind that may not be read, or is not served, is placed and not recorded."""
+        """What is watched now. A kind that may not be read, or is not served in a version that is read, is not recorded."""
         return Watched(self._namespaces.uids, self._streams.kinds)
 
     async def hear_of_starts(self) -> None:
@@ -144,6 +154,8 @@ class Watcher:
 
     def _tell_watched(self) -> None:
         now = self.watched
+        if self._node_events.since is None:
+            self._view.drop_node_events()
         if now != self._told:
             self._told = now
             self._on_watched(now)
@@ -217,7 +229,7 @@ class Watcher:
         elif stream.kind in WORDS or stream.kind in (CLAIM, "Status"):
             self._apply_word(stream.kind, data, is_deleted=is_deleted)
         elif stream.kind == "Event":
-            if not is_deleted and self._hears_of_nodes():
+            if not is_deleted and self._node_events.counts(data):
                 self._apply_node_event(data)
         elif not self._namespaces.is_enabled(data):
             return  # its namespace has just lost the label: nothing is known of it any more
@@ -244,10 +256,6 @@ class Watcher:
             name = node_of_event(event)
             self._recorder.look(self._view.pods_on(name) if name else ())
 
-    def _hears_of_nodes(self) -> bool:
-        """Whether Events of the namespace ``default`` say something of nodes: not where a team works there and may write them."""
-        return NAMESPACE not in self._namespaces.enabled
-
     def _apply_word(self, kind: str, data: Mapping[str, Any], *, is_deleted: bool) -> None:
         """Take what an autoscaler says, and look at the pods about which it says something new."""
         words = self._view.words
@@ -261,7 +269,7 @@ class Watcher:
                 self.look_at(self._view.waiting())
         elif is_word(data, self._namespaces.enabled):  # it may have waited in the queue while its namespace was left
             about_pods = (data.get("involvedObject") or {}).get("kind") == "Pod"
-            if about_pods or self._hears_of_nodes():
+            if about_pods or self._node_events.counts(data):
                 pod = words.put_event(data, self._api.now())
                 self.look_at([pod] if about_pods else self._view.waiting())
 
@@ -295,12 +303,6 @@ class Watcher:
         self._closing.pop(namespace, None)
         if namespace in self._namespaces.enabled:
             return
-        if namespace == NAMESPACE:
-            self._view.drop_node_events()
-            _LOG.warning(
-                "Events about nodes count no more: they are written into namespace default, which is served, so whoever works "
-                "there could announce the end of a node; let workloads run in another namespace"
-            )
         self._namespaces.enabled.add(namespace)
         self._namespaces.entered.add(namespace)
         self._streams.enter(namespace)

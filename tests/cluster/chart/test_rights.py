@@ -55,7 +55,7 @@ def test_what_is_written_is_little_and_its_own() -> None:
 
 
 def test_config_maps_leases_and_the_registration_are_granted_by_name_alone() -> None:
-    by_name = {"configmaps", "leases", "mutatingwebhookconfigurations"}
+    by_name = {"configmaps", "leases", "mutatingwebhookconfigurations", "validatingadmissionpolicies"}
     unnamed = [right for right in ALL if by_name & set(right.resources) and not right.names]
     created = permissions.LIBRARY  # a right to create cannot be limited to a name; it is granted where it is asked for
     assert unnamed == [

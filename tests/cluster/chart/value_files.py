@@ -86,6 +86,7 @@ GOOD: Mapping[str, Values] = {
         networkPolicy={"metrics": [{"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}}]}
     ),
     "no share of the API server": _teams(flowSchema=False),
+    "no policy for Events about nodes": _teams(nodeEvents=False),
     "a test in the second namespace": _teams(test={"namespace": "team-b"}),
     "a test where all are served": {"clusterWide": True, "test": {"namespace": "team-a"}},
     "values of a parent chart": _teams(**{"global": {"region": "eu", "image": {"registry": "r"}}}),

@@ -125,7 +125,8 @@ def lines_of(script: str) -> tuple[str, ...]:
 
 LIVES = """
 import sys, json, time
-print(json.dumps({"moves": {"evicted": 2}, "waiting": [["team-a", "Unschedulable", 3]], "aside": [], "unplaced": 1}), flush=True)
+said = {"moves": {"evicted": 2}, "waiting": [["team-a", "Unschedulable", 3]], "aside": [], "unplaced": 1}
+print(json.dumps({**said, "kinds": {"Job": True}}), flush=True)
 """
 
 

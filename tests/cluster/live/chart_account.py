@@ -15,6 +15,7 @@ from testbed.settings import Settings
 from tests.cluster.live.kube import Kube
 
 from spotwright.cluster import permissions
+from spotwright.cluster.node_events import SUFFIX, policy_spec
 from spotwright.cluster.permissions import LEASE, Right, rules
 
 _ACCOUNT = "spotwright"  # as in every release: the tests of used rights look for it
@@ -34,6 +35,7 @@ def login_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Pa
 
 
 def _objects(home: str) -> Iterator[dict[str, Any]]:
+    yield from node_events_policy(home)
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": home}}
     yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": home, "namespace": home}}
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "spotwright-reading", "namespace": home}}
@@ -43,7 +45,7 @@ def _objects(home: str) -> Iterator[dict[str, Any]]:
     for namespace, rights in roles.items():
         kind = "Role" if namespace else "ClusterRole"
         metadata = {"name": home, **({"namespace": namespace} if namespace else {})}
-        of_this_release = json.loads(json.dumps(rules(rights)).replace(f'"{LEASE}"', f'"{home}"'))
+        of_this_release = json.loads(json.dumps(rules(rights)).replace(f'"{LEASE}', f'"{home}'))
         yield {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": of_this_release}
         yield {
             "apiVersion": f"{_RBAC}/v1",
@@ -54,8 +56,23 @@ def _objects(home: str) -> Iterator[dict[str, Any]]:
         }
 
 
+def node_events_policy(name: str) -> Iterator[dict[str, Any]]:
+    """The chart's policy on Events about nodes with its binding, for a release of this name."""
+    common = {"apiVersion": f"{_REGISTRATION.group}/v1", "metadata": {"name": f"{name}{SUFFIX}"}}
+    binding = {"policyName": f"{name}{SUFFIX}", "validationActions": ["Deny"]}
+    yield {**common, "kind": "ValidatingAdmissionPolicy", "spec": policy_spec()}
+    yield {**common, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding}
+
+
+def remove_policy_of(kube: Kube, name: str) -> None:
+    """Take out what :func:`node_events_policy` describes."""
+    kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding"
+    kube.run("delete", kinds, f"{name}{SUFFIX}", "--wait=false", "--ignore-not-found")
+
+
 def remove_rights_of(kube: Kube, home: str) -> None:
     """Take out what :func:`login_of_the_chart` has made outside of the namespace."""
+    remove_policy_of(kube, home)
     kube.run("delete", "clusterrole,clusterrolebinding", home, "--wait=false", "--ignore-not-found")
     for namespace in ("default", "kube-system", "kube-node-lease"):
         kube.run("delete", "role,rolebinding", home, "-n", namespace, "--wait=false", "--ignore-not-found")

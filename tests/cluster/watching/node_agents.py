@@ -30,6 +30,19 @@ _ROLE: list[dict[str, Any]] = [
     },
     {
         "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "node-agent"},
+        "rules": [{"apiGroups": ["spotwright.dev"], "resources": ["notices"], "verbs": ["create"]}],
+    },
+    {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "node-agent"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "node-agent"},
+        "subjects": [{"kind": "ServiceAccount", **_META}],
+    },
+    {
+        "apiVersion": f"{_RBAC}/v1",
         "kind": "RoleBinding",
         "metadata": _META,
         "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": "node-agent"},
@@ -47,7 +60,10 @@ def node_agent(kube: Kube, bed: Settings, folder: Path, number: int, *, listen: 
     """
     folder.mkdir()
     log, environment = folder / "agent.log", {**os.environ, "KUBERNETES_SERVICE_HOST": "10.89.0.1"}
-    environment |= {"KUBERNETES_SERVICE_PORT": "6443", "SPOTWRIGHT_SERVICE_ACCOUNT": str(_account(kube, folder))}
+    environment |= {
+        "KUBERNETES_SERVICE_PORT": "6443",
+        "SPOTWRIGHT_SERVICE_ACCOUNT": str(_account(kube, folder, f"n{number}")),
+    }
     options = ["node-agent", "--provider", bed.cloud, "--listen", listen, "--node", f"n{number}"]
     if bed.cloud == "aks":
         provider = Api(bed).get(f"/api/v1/nodes/n{number}")
@@ -63,12 +79,13 @@ def node_agent(kube: Kube, bed: Settings, folder: Path, number: int, *, listen: 
         kube.run("delete", "events", "-n", "default", "--field-selector", f"involvedObject.name=n{number}")
 
 
-def _account(kube: Kube, folder: Path) -> Path:
-    """The folder of a service account, as a kubelet mounts it."""
+def _account(kube: Kube, folder: Path, node: str) -> Path:
+    """The folder of a service account, as a kubelet mounts it: the token names the node."""
     kube.apply(*_ROLE)
     made = folder / "account"
     made.mkdir()
-    (made / "token").write_text(kube.run("create", "token", "node-agent", "-n", "default"), encoding="ascii")
+    bound = ("--bound-object-kind=Node", f"--bound-object-name={node}")
+    (made / "token").write_text(kube.run("create", "token", "node-agent", "-n", "default", *bound), encoding="ascii")
     cluster = plain_yaml.load(kube.kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
     data = cluster.get("certificate-authority-data")
     authority = base64.b64decode(data) if data else Path(cluster["certificate-authority"]).read_bytes()

@@ -30,6 +30,7 @@ class SilentWatcher:
         self.tally = Tally()
         store = RunStore(FolderRecords(StateFolder.open(folder)), configuration.from_mapping(CONFIG), this_process())
         self.watcher = Watcher(Api(httpx2.AsyncClient()), store, **options)
+        self.watcher._node_events.since = 0.0  # the policy was there before every Event
         streams, self.recorder = self.watcher._streams, self.watcher._recorder
         streams._kinds = dict.fromkeys(streams._kinds, "watched")
         streams._complete = {Stream(kind) for kind in (*OWNERS, "Pod", "Node", "Namespace", "Event")}

@@ -81,8 +81,8 @@ class SmallApiServer:
             return await self.pages[request.path](request)
         if request.query.get("watch") == "true":
             return await self._watch(request)
-        if request.path in self.served:
-            return web.json_response({"resources": [{"name": name} for name in self.served[request.path]]})
+        if known := self._known_resources(request.path):
+            return web.json_response(known)
         collection, _, name = request.path.rpartition("/")
         if request.method in ("POST", "PUT"):
             return self._write(request, await request.json())
@@ -112,6 +112,13 @@ class SmallApiServer:
         return web.json_response(
             {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items[start:end]}
         )
+
+    def _known_resources(self, path: str) -> dict[str, Any]:
+        """The discovery document of a version, or of a group; empty for another path."""
+        if path in self.served:
+            return {"resources": [{"name": name} for name in self.served[path]]}
+        versions = [base.rpartition("/")[2] for base in self.served if base.startswith(f"{path}/v")]
+        return {"kind": "APIGroup", "versions": [{"version": each} for each in versions]} if versions else {}
 
     def _write(self, request: web.Request, body: dict[str, Any]) -> web.Response:
         """Create an object that is not there, or replace one whose version the writer knows; anything else is a conflict."""

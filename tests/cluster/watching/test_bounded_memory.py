@@ -82,8 +82,10 @@ def a_pod_that_is_held_up(made: SilentWatcher, name: str) -> None:
 
 
 def an_event_about_a_node_that_nobody_has(made: SilentWatcher, name: str) -> None:
-    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
-    made.put("Event", {"metadata": meta, "involvedObject": {"kind": "Node", "name": f"node-{name}"}, "reason": "x"})
+    made_at = "2027-01-15T08:00:00Z"
+    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "creationTimestamp": made_at}
+    about = {"kind": "Node", "name": f"node-{name}"}
+    made.put("Event", {"metadata": meta, "involvedObject": about, "reason": "Rebooted"})
 
 
 def a_workload_that_cannot_be_read(made: SilentWatcher, name: str) -> None:

@@ -13,8 +13,11 @@ from tests.cluster.watching.watched_objects import BEGIN, job, node, pod
 
 from spotwright.clouds.cluster_autoscaler import STATUS
 from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER
+from spotwright.kube.object_fields import seconds
 from spotwright.notices.node_event import event_of
 from spotwright.notices.notice import Notice
+
+LATER = "2027-01-15T09:00:00Z"
 
 
 @pytest.fixture
@@ -72,17 +75,35 @@ def test_an_event_about_a_node_counts_in_namespace_default_alone(made: SilentWat
     assert made.watcher._view.told("n1") is not None
 
 
-def test_events_about_nodes_are_not_believed_where_a_team_works_in_namespace_default(
-    made: SilentWatcher, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_event_about_a_node_or_a_pool_of_nodes_counts_without_the_policy(made: SilentWatcher) -> None:
+    running(made)
+    made.watcher._node_events.since = None
+    made.put("Event", notice())
+    offers_none = word({"kind": "NodePool", "name": "x"}, PROVISIONER, "default", "NoCompatibleInstanceTypes")
+    made.put(f"Event of {PROVISIONER}", offers_none)
+    assert made.watcher._view.told("n1") is None
+    assert not made.watcher._view.words._refusals
+
+
+def test_an_event_from_before_the_policy_counts_no_more_than_one_without_it(made: SilentWatcher) -> None:
+    running(made)
+    written_at = seconds("2027-01-15T08:00:00Z")
+    made.watcher._node_events.since = written_at
+    made.put("Event", notice())
+    assert made.watcher._view.told("n1") is None
+    made.watcher._node_events.since = (written_at or 0.0) - 1
+    made.put("Event", notice())
+    assert made.watcher._view.told("n1") is not None
+
+
+def test_events_that_decide_nothing_displace_no_notice(made: SilentWatcher) -> None:
+    """The policy leaves other reasons to whoever may write Events, so none of them takes the place of one that counts."""
     running(made)
     made.put("Event", notice())
-    labels = {"spotwright.dev/enabled": "true"}
-    made.put("Namespace", {"metadata": {"name": "default", "uid": "uid-default", "labels": labels}})
-    assert made.watcher._view.told("n1") is None
-    made.put("Event", notice())
-    assert made.watcher._view.told("n1") is None
-    assert caplog.text.count("Events about nodes count no more") == 1
+    for number in range(100):
+        meta = {"name": f"x{number}", "namespace": "default", "uid": f"x{number}", "creationTimestamp": LATER}
+        made.put("Event", {"metadata": meta, "involvedObject": {"kind": "Node", "name": "n1"}, "reason": "NodeReady"})
+    assert made.watcher._view.told("n1") is not None
 
 
 def test_a_word_about_a_pod_of_another_namespace_changes_nothing_of_it(made: SilentWatcher) -> None:

@@ -7,18 +7,28 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from aiohttp import web
 from tests.cluster.watching.days import JOBS, PODS, Day, day
-from tests.cluster.watching.watched_objects import job, pod
+from tests.cluster.watching.small_api_server import serving
+from tests.cluster.watching.watched_objects import at, job, pod
 
-from spotwright.cluster import mirror, watch_streams
+from spotwright.cluster import mirror, served_kinds, watch_streams
+from spotwright.cluster.api_client import Api, EventWriter
+from spotwright.cluster.recording_main import UnreadKinds
+from spotwright.cluster.served_kinds import NOT_SERVED
+from spotwright.cluster.unavailable_pools import Tally
 from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 GROUP = "/apis/jobset.x-k8s.io/v1alpha2"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+SENTENCE = (
+    "the API server has jobsets.jobset.x-k8s.io in v1, and v1alpha2 is read; install a release of its controller that serves "
+    "v1alpha2, or a Spotwright that reads v1"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +174,117 @@ def test_an_aggregated_api_server_that_is_down_keeps_no_other_kind_from_being_wa
         assert "no endpoints" in made.watcher.watched.kinds["JobSet"]
 
     day(tmp_path / "state", test)
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["503", "no answer"])
+def test_an_aggregated_api_server_that_keeps_people_waiting_holds_up_no_pods(
+    tmp_path: Path, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_kinds, "ANSWERS", 0.5)
+
+    async def test(made: Day) -> None:
+        async def down(_request: web.Request) -> web.StreamResponse:
+            if not answers:
+                await asyncio.sleep(100)
+            headers = {"Retry-After": "100"}
+            return web.json_response({"kind": "Status", "message": "unavailable"}, status=503, headers=headers)
+
+        made.server.pages[GROUP] = down
+        made.put(JOBS, train := job("train", uid="uid-train"))
+        made.put(PODS, pod("one", train, node="n1", phase="Failed", exit_code=3))
+        await made.start()
+        await made.until(lambda: made.cause("train") is Cause.FAILED, "a Job")
+        assert "no answer within 0.5 s" in made.watcher.watched.kinds["JobSet"]
+        del made.server.pages[GROUP]
+        serve(made)
+        put_set(made, "set", "Failed", 3)
+        await made.until(lambda: made.cause("set") is Cause.FAILED, "the JobSet")
+
+    day(tmp_path / "state", test)
+
+
+def test_a_kind_in_another_version_is_said_in_one_sentence_and_watched_once_ours_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(made: Day) -> None:
+        made.server.served["/apis/jobset.x-k8s.io/v1"] = ["jobsets"]
+        made.put(JOBS, train := job("train", uid="uid-train"))
+        made.put(PODS, pod("one", train, node="n1", phase="Failed", exit_code=3))
+        await made.start()
+        await made.until(lambda: made.cause("train") is Cause.FAILED, "a Job")
+        assert made.watcher.watched.kinds["JobSet"] == SENTENCE
+        serve(made)
+        put_set(made, "set", "Failed", 3)
+        await made.until(lambda: made.cause("set") is Cause.FAILED, "the JobSet")
+
+    day(tmp_path / "state", test)
+    assert caplog.text.count(f"JobSet is not recorded: {SENTENCE}") == 1
+
+
+def test_runs_go_on_whose_kind_is_served_in_another_version_from_now_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its objects are there, so nobody has deleted them: nothing is known of them until they can be read again."""
+
+    async def test(made: Day) -> None:
+        serve(made)
+        put_set(made, "set", "Running")
+        await made.start()
+        await made.until(lambda: made.is_recorded("set"), "the JobSet")
+        take_away(made)
+        made.server.served["/apis/jobset.x-k8s.io/v1"] = ["jobsets"]
+        await made.server.cut()
+        await made.until(lambda: SENTENCE in caplog.text, "the sentence")
+        made.put(JOBS, train := job("train", uid="uid-train"))
+        made.put(PODS, pod("one", train, node="n1", phase="Failed", exit_code=3))
+        await made.until(lambda: made.cause("train") is Cause.FAILED, "a Job")
+        assert made.runs()["set"].status is RunStatus.RUNNING
+        made.server.pages.clear()
+        serve(made)
+        put_set(made, "set", "Failed", 3)
+        await made.until(lambda: made.cause("set") is Cause.FAILED, "the end")
+
+    day(tmp_path / "state", test)
+
+
+def test_a_kind_that_is_read_in_two_versions_is_watched_in_the_one_that_there_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mpi = "/apis/kubeflow.org/v2beta1/mpijobs"
+
+    async def test(made: Day) -> None:
+        made.server.served["/apis/kubeflow.org/v2beta1"] = ["mpijobs"]
+        meta = {"name": "mpi", "namespace": "a", "uid": "uid-mpi", "creationTimestamp": at(0)}
+        owner = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": meta, "spec": {}}
+        made.put(mpi, owner)
+        made.put(PODS, pod("launcher", owner, node="n1", phase="Running"))
+        await made.start()
+        await made.until(lambda: made.is_recorded("mpi"), "the MPIJob")
+        assert made.watcher.watched.kinds["MPIJob"] == "watched"
+        made.server.delete(mpi, "mpi")
+        made.server.delete(PODS, "launcher")
+        await made.until(lambda: made.runs()["mpi"].finished_at, "its end: it was deleted")
+
+    day(tmp_path / "state", test)
+    assert "MPIJob is not recorded" not in caplog.text
+
+
+def test_a_kind_that_cannot_be_read_is_told_by_one_event_and_a_metric() -> None:
+    async def test() -> list[dict[str, Any]]:
+        async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
+            tally = Tally()
+            unread = UnreadKinds(EventWriter(Api(client)), "spotwright", tally)
+            unread.hear({"Job": "watched", "JobSet": SENTENCE, "TrainJob": NOT_SERVED})
+            await unread.look()
+            assert not server.objects, "it may pass"
+            for _ in range(3):
+                await unread.look()
+            assert tally.kinds == {"Job": True, "JobSet": False}
+            return list(server.objects["/api/v1/namespaces/spotwright/events"].values())
+
+    (event,) = asyncio.run(test())
+    assert event["message"] == f"JobSet is not read: {SENTENCE}"
+    assert (event["reason"], event["type"]) == ("KindNotRead", "Warning")
 
 
 def test_node_claims_of_karpenter_are_followed_when_it_is_installed_later(tmp_path: Path) -> None:

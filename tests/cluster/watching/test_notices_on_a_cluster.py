@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from testbed.faults import Faults
 from testbed.settings import Settings
+from tests.cluster.live.chart_account import node_events_policy, remove_policy_of
 from tests.cluster.live.kube import Kube
 from tests.cluster.watching.node_agents import node_agent
 from tests.cluster.watching.started_watcher import IMAGE, start_watcher, states
 
+from spotwright.cluster.node_events import SPREADS
 from spotwright.engine.events import NoticeGiven
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import StateFolder
@@ -24,7 +26,15 @@ NODE = 2
 
 
 @pytest.fixture
-def agent(bed: Settings, kube: Kube, tmp_path: Path) -> Iterator[Path]:
+def policy(kube: Kube) -> Iterator[None]:
+    """The policy of the chart, for a release of the watcher's name."""
+    kube.apply(*node_events_policy("spotwright"))
+    yield
+    remove_policy_of(kube, "spotwright")
+
+
+@pytest.fixture
+def agent(bed: Settings, kube: Kube, policy: None, tmp_path: Path) -> Iterator[Path]:
     """The log of a node agent that runs on the node."""
     with node_agent(kube, bed, tmp_path / "agent", NODE) as log:
         yield log
@@ -53,6 +63,9 @@ def test_a_notice_of_the_metadata_server_is_in_the_journal(
     try:
         kube.wait(lambda: any(run.nodes for run in states(state).values()), "the attempt on its node", 90)
         kube.wait(lambda: "listening" in agent.read_text(encoding="utf-8"), "the agent", 90)
+        log = tmp_path / "watcher.log"
+        kube.wait(lambda: "Events about nodes count" in log.read_text(encoding="utf-8"), "the policy is found", 90)
+        time.sleep(SPREADS)  # what is written before is not believed
         began = time.time()
         faults.notice(NODE, 300.0)
         (event,) = kube.wait(lambda: _notices(state), "the notice in the journal", 90)
@@ -65,6 +78,7 @@ def test_a_notice_of_the_metadata_server_is_in_the_journal(
     assert event.attempts == (("train", 1),)
     assert 200 < event.goes_at - began < 330
     assert "posted as Event default/n2." in agent.read_text(encoding="utf-8")
+    assert "Events about nodes do not count" not in log.read_text(encoding="utf-8")
 
 
 def _notices(state: Path) -> list[NoticeGiven]:

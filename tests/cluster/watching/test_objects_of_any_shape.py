@@ -78,7 +78,7 @@ def _usual(kind: str) -> dict[str, Any]:
     if kind.startswith("Event"):
         about = {"kind": "Node" if kind == "Event" else "Pod", "name": "n1", "uid": "uid-odd"}
         said = {
-            "reason": "TriggeredScaleUp",
+            "reason": "SpotInterruptionNotice" if kind == "Event" else "TriggeredScaleUp",
             "message": "{g 0->1 (max: 2)}",
             "source": {"component": kind.rpartition(" ")[2]},
         }

@@ -41,6 +41,6 @@ def test_explain_does_not_blame_a_label_that_is_there() -> None:
     not_served = {"is_served": True, "kinds": {"Workflow": "the API server does not serve it", "Job": "watched"}}
     why = _why_not_recorded(not_served, "Workflow", "team-a")
     assert "label" not in why
-    assert "each Workflow is placed and not recorded: the API server does not serve it" in why
+    assert "no Workflow is recorded: the API server does not serve it" in why
     assert "recorded within seconds" in _why_not_recorded(not_served, "Job", "team-a")
     assert "give it the label" in _why_not_recorded({"is_served": False, "kinds": {}}, "Job", "team-b")
