@@ -143,7 +143,9 @@ class Readers:
             return
         host = self._settings.read_host
         try:
-            self._runner = await start_reading(self._state, self._api, context, host=host, port=port)
+            self._runner = await start_reading(
+                self._state, self._api, context, host=host, port=port, logs=self._settings.logs
+            )
         except OSError as error:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error
         _LOG.info("runs are read at https://%s:%d", host, self._runner.addresses[0][1])

@@ -26,6 +26,7 @@ from spotwright.cluster.api_client import Api, EventWriter, connect, find_cluste
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_settings import Settings
 from spotwright.cluster.lease import uptime
+from spotwright.cluster.log_store import LogStore
 from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
 from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.parts import until_one_ends
@@ -38,7 +39,7 @@ from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.records.state_folder import StateFolder
 from spotwright.visible_logs import log_visibly
 
-__all__ = ["Fence", "Unplaced", "main"]
+__all__ = ["Fence", "Troubles", "Unplaced", "main"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -133,6 +134,24 @@ class Unplaced:
             await asyncio.sleep(_TELLS)
 
 
+class Troubles:
+    """Writes an Event in the controller's own namespace about what it cannot do now; await :meth:`tell`."""
+
+    def __init__(self, events: EventWriter, home: str) -> None:
+        self._events, self._home = events, home
+        self._new = asyncio.Queue[str]()
+
+    def heard(self, text: str) -> None:
+        """Hear a sentence about the store of logs."""
+        self._new.put_nowait(text)
+
+    async def tell(self) -> None:
+        """Write, until cancelled."""
+        about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._home, "namespace": self._home}}
+        while True:
+            await self._events.write(about, "LogsNotKept", await self._new.get(), is_warning=True)
+
+
 class _Telling:
     """Writes what is counted, at most once a second."""
 
@@ -196,6 +215,8 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     aside = AsideEvents(EventWriter(api), "nothing that happens there is recorded until then")
     costs = NamespaceCosts(LOOK, on_set_aside=aside.heard)
     unplaced = Unplaced(EventWriter(api), api.now, tally)
+    troubles = Troubles(EventWriter(api), settings.home)
+    place = LogStore(settings.logs, settings.log_limit, state, troubles.heard) if settings.logs else None
     telling = _Telling(told, tally, costs)
     fence.on_require = telling.tell
     store = RunStore(
@@ -211,6 +232,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
             state,
             partial(connect, cluster, many_streams=True),
             limit=settings.log_limit,
+            place=place,
             namespace_limit=settings.namespace_log_limit,
             namespaces=settings.namespaces,
             tally=tally,
@@ -221,7 +243,15 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
 
     try:
         await until_one_ends(
-            [fence.ended(), telling.run(), aside.tell(), unplaced.tell(), config_maps.follow(), watch()]
+            [
+                fence.ended(),
+                telling.run(),
+                aside.tell(),
+                unplaced.tell(),
+                troubles.tell(),
+                config_maps.follow(),
+                watch(),
+            ]
         )
     finally:
         await api.close()

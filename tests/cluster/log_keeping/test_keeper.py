@@ -17,7 +17,9 @@ from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from spotwright.cluster import log_follower
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.log_file import LogFile
-from spotwright.cluster.log_keeper import LogKeeper, SeenAttempt
+from spotwright.cluster.log_keeper import DEFAULT_LIMIT, LogKeeper, SeenAttempt
+from spotwright.cluster.log_place import LogName
+from spotwright.cluster.log_volume import LogVolume
 from spotwright.records.state_folder import StateFolder
 
 PODS = "/api/v1/namespaces/a/pods"
@@ -66,8 +68,8 @@ def keeping(test: Callable[[SmallApiServer, Callable[[], LogKeeper]], Awaitable[
             def start() -> LogKeeper:
                 for task in tasks:
                     task.cancel()
-                keeper = LogKeeper(Api(client))
-                tasks.append(asyncio.create_task(keeper.run(state)))
+                keeper = LogKeeper(Api(client), LogVolume(state, DEFAULT_LIMIT))
+                tasks.append(asyncio.create_task(keeper.run()))
                 return keeper
 
             try:
@@ -81,7 +83,8 @@ def keeping(test: Callable[[SmallApiServer, Callable[[], LogKeeper]], Awaitable[
 
 
 def seen(state: StateFolder, pod: dict[str, Any], *, is_lost: bool = False) -> SeenAttempt:
-    return SeenAttempt(f"{pod['metadata']['uid']}/0", log_of(state, pod), pod, 0, is_lost)
+    name = LogName.of(state.run("run"), pod["metadata"]["name"], 1)
+    return SeenAttempt(f"{pod['metadata']['uid']}/0", name, pod, 0, is_lost)
 
 
 def log_of(state: StateFolder, pod: dict[str, Any]) -> Path:
