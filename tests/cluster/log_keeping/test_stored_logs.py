@@ -38,6 +38,7 @@ def test_a_log_is_read_as_it_was_written_from_any_offset(tmp_path: Path, url: st
         await write_whole(LogStore(url, LIMIT, a_state(tmp_path)), a_name(), *texts)
         assert await read_whole(url, a_name()) == whole
         assert await read_whole(url, a_name(), at_once=64) == whole
+        assert await StoredLogs(Objects(url)).size(a_name()) == len(whole)
         logs = StoredLogs(Objects(url))
         for offset in range(0, len(whole) + 3, 13):
             assert await logs.read(a_name(), offset, 40) == whole[offset : offset + 40]
@@ -134,6 +135,7 @@ def test_above_the_limit_head_and_tail_are_kept_and_the_cut_is_named(tmp_path: P
         (cut,) = (line for line in text.splitlines() if b"left out here" in line)
         assert cut == f"[spotwright: {format_bytes(11 * (700 - len(kept)))} are left out here]".encode()
         assert await read_whole(url, a_name(), at_once=100) == text
+        assert await StoredLogs(Objects(url)).size(a_name()) == len(text)
 
     run_async(test())
 
