@@ -250,8 +250,8 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     "--logs",
     default="",
     metavar="URL",
-    help="The object store that has the logs: s3://BUCKET/FOLDER, gs://, abfss:// or file:///FOLDER. Its credentials come from the "
-    "environment.  [default: the state folder has them]",
+    help="The object store that has the logs: s3://BUCKET/FOLDER, gs://, abfss:// or file:///FOLDER. Its credentials come from "
+    "the environment.  [default: the state folder has them]",
 )
 @click.option("--no-webhook", is_flag=True, help="Watch only.")
 @click.option("--no-watch", is_flag=True, help="Answer reviews only.")

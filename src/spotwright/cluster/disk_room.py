@@ -1,10 +1,10 @@
 """Keeps room on the disk of the state folder: how much of it the runs of a namespace may take.
 
-Logs give way first (:mod:`spotwright.cluster.log_volume`), the oldest before. Whoever may create Jobs in one namespace can
-create so many, too, that their journals fill the volume, and then nobody's runs are recorded any more. So where the disk is nearly
-full, the namespace whose runs take most loses its oldest ones that have ended, until there is room again. Where none of them has
-ended, the recording of its largest run is cut, which then counts as one that has. A namespace that takes less than its share
-loses none.
+Logs give way first, the oldest before (:mod:`spotwright.cluster.log_volume`). Whoever may create Jobs in one namespace can
+create so many, too, that their journals fill the volume, and then nobody's runs are recorded any more. So where the disk is
+nearly full, the namespace whose runs take most loses its oldest ones that have ended, until there is room again. Where none of
+them has ended, the recording of its largest run is cut, which then counts as one that has. A namespace that takes less than its
+share loses none.
 """
 
 from __future__ import annotations

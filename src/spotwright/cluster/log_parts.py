@@ -230,7 +230,8 @@ def _opened(url: str) -> Any:
 
     if url.startswith("file:"):
         return from_url(url, mkdir=True)
-    plain = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", "")).startswith("http://")
+    named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    plain = any(os.environ.get(name, "").startswith("http://") for name in named)
     return from_url(
         url,
         client_options={"timeout": _TIMEOUT, "connect_timeout": _TIMEOUT / 2, "allow_http": plain},
