@@ -309,6 +309,7 @@ def controller(
     Needs the extra: pip install 'spotwright[cluster]'.
     """
     _require_extra()
+    store = _store(logs)
     from spotwright.cluster.controller_settings import CertificateFiles, Settings
 
     own = home or _own_namespace()
@@ -346,7 +347,7 @@ def controller(
         argo_executor_images=argo_executor_images,
         log_limit=log_limit,
         namespace_log_limit=namespace_log_limit,
-        logs=_store(logs),
+        logs=store,
         max_node_provision_time=order_limit,
         has_webhook=not no_webhook,
         watches=not no_watch,

@@ -122,8 +122,8 @@ def name_of_key(key: str) -> tuple[LogName, str] | None:
 class Part(NamedTuple):
     """What stands behind the text of a part.
 
-    ``start`` is the text's place in everything that came, ``length`` its bytes. ``head``: the bytes of the first half; -1: the
-    part belongs to it. ``writer`` is random, ``notes`` are those of the log's owner.
+    ``start`` is the text's place in everything that came, ``length`` its bytes. ``head`` are the bytes of the first half, which its
+    last part and those behind it know; -1: not known yet. ``writer`` is random, ``notes`` are those of the log's owner.
     """
 
     start: int
@@ -131,6 +131,11 @@ class Part(NamedTuple):
     head: int
     writer: str
     notes: dict[str, Any]
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it lies behind the first half."""
+        return 0 <= self.head <= self.start
 
     def with_text(self, text: bytes) -> bytes:
         """The object."""
@@ -321,7 +326,7 @@ class StoredLogs:
             return len(await self.read(name, 0, 1 << 16) or b"")
         last = await self.part(name, numbers[-1])
         end = last.start + last.length
-        if last.head < 0:
+        if not last.is_behind:
             return end
         note, start = await self._behind_head(name, numbers, last)
         return last.head + (len(note) + end - start if folder.is_over else 0)
@@ -384,11 +389,11 @@ class StoredLogs:
             data = await self._objects.get(f"{log_key(name)}/{DROPPED}")
             return (data or b"")[offset : offset + at_most]
         numbers = list(folder.sizes)
-        if not numbers:
-            return b"" if folder.is_over else None
+        if not numbers:  # if it is over, nothing came here: it may lie where logs were kept before
+            return None
         last = await self.part(name, numbers[-1])
         end = last.start + last.length
-        if last.head < 0:
+        if not last.is_behind:
             return await self._text(name, folder, offset, min(offset + at_most, end))
         head = await self._text(name, folder, offset, min(offset + at_most, last.head))
         if not folder.is_over or len(head) >= at_most:
@@ -401,7 +406,7 @@ class StoredLogs:
 
     async def _behind_head(self, name: LogName, numbers: Sequence[int], last: Part) -> tuple[bytes, int]:
         """The line that stands for the middle of a log, which is left out, and where the text goes on behind it."""
-        first = await self.part(name, numbers[await self.first(name, numbers, lambda part: part.head >= 0)])
+        first = await self.part(name, numbers[await self.first(name, numbers, lambda part: part.is_behind)])
         missing = first.start - last.head
         return f"[spotwright: {format_bytes(missing)} are left out here]\n".encode() if missing else b"", first.start
 

@@ -338,7 +338,7 @@ class _PartsLog:
             return False
         numbers = list(sizes)
         last = await logs.part(self.name, numbers[-1], with_notes=True)
-        behind = await logs.first(self.name, numbers, lambda part: part.head >= 0)
+        behind = await logs.first(self.name, numbers, lambda part: part.is_behind)
         self._number, self._start, self._head = numbers[-1] + 1, last.start + last.length, last.head
         self._tail = deque((number, sizes[number]) for number in numbers[behind:])
         self.notes, self._frozen_notes = dict(last.notes), dict(last.notes)
@@ -378,6 +378,7 @@ class _PartsLog:
         if task is not None:
             await asyncio.shield(task)
         self._require_own()
+        await self._leave_out_middle()
         await self._store.own(self.name)
         await self._store.objects.put_new(f"{log_key(self.name)}/{END}", b"")
         self._is_over = True
@@ -479,8 +480,9 @@ class _PartsLog:
             last = format_bytes(self._store.log_limit // 4)
             said = f"this log is longer than {format_bytes(half)}; of the rest, at least the last {last} follow when it has ended"
             line_end = "\n" if self._is_mid_line else ""
-            self._freeze_text(f"{line_end}[spotwright: {said}]\n".encode(), self._frozen_notes, 0)
-            self._head = self._start
+            announcement = f"{line_end}[spotwright: {said}]\n".encode()
+            self._head = self._start + len(announcement)
+            self._freeze_text(announcement, self._frozen_notes, 0)
         if text:
             self._freeze_text(text, self.notes, taken)
             self._frozen_notes = self.notes
@@ -502,7 +504,7 @@ class _PartsLog:
                 self._overtaken = key
                 return False
         self._store.logs.remember(self.name, self._number, part)
-        if part.head >= 0:
+        if part.is_behind:
             self._tail.append((self._number, len(data)))
         self._number, self.size, self.at = self._number + 1, self.size + len(data), time.time()
         return True

@@ -48,7 +48,8 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
     ``limit`` is in bytes, for each log; 0 keeps none. ``place`` is where logs lie; None: in the state folder.
-    ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved and what waits.
+    ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are those that are watched, each alone; by default it is
+    all that are labelled. ``tally`` counts what is moved and what waits.
     ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
     are those of namespaces. ``on_recorded`` hears of each pod that is recorded.
     """

@@ -9,7 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+
+import pytest
 
 from spotwright.cluster.log_parts import Objects, StoredLogs
 from spotwright.cluster.log_place import LogName
@@ -87,6 +90,42 @@ class FailingStore:
             self._server.shutdown()
             self._server.server_close()
             thread.join()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Death:
+    """Ends the process at a write into the store, before it or (``is_done``) behind it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *, is_done: bool) -> None:
+        self._left, self._is_done = -1, is_done
+        for name in ("put_new", "delete"):
+            patch.setattr(Objects, name, self._dying(getattr(Objects, name)))
+
+    def comes(self, at: int, work: Callable[[], object]) -> bool:
+        """Whether the process was killed at this write of the work, counted from 1; else it has fewer."""
+        self._left = at
+        try:
+            work()
+        except Killed:
+            return True
+        finally:
+            self._left = -1
+        return False
+
+    def _dying(self, write: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def dying(*arguments: Any) -> Any:
+            self._left -= 1
+            if self._left == 0 and not self._is_done:
+                raise Killed
+            done = await write(*arguments)
+            if self._left == 0:
+                raise Killed
+            return done
+
+        return dying
 
 
 def a_name(attempt: int = 1, run: str = "team-a.train-1234", task: str = "train") -> LogName:

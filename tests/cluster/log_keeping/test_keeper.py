@@ -27,6 +27,7 @@ from tests.cluster.log_keeping.keepers import (
     until_complete,
     until_kept,
 )
+from tests.cluster.log_keeping.stores import FailingStore
 from tests.cluster.watching.small_api_server import SmallApiServer
 
 from spotwright.cluster import log_follower, log_store
@@ -277,5 +278,30 @@ def test_what_waits_is_written_when_the_keeper_ends(tmp_path: Path, monkeypatch:
         await until(lambda: (keeper.last_line(seen(running).key, log_of(running)) or 0) >= LINES[19].stamp / 1e9)
         start()  # it ends the one before
         await until_kept(body, log_of(running), b"line 19")
+
+    keeping(test, body)
+
+
+def test_what_comes_while_the_store_is_away_is_written_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: str, failing: FailingStore
+) -> None:
+    monkeypatch.setattr(log_store, "_PAUSE", 0.02)
+    monkeypatch.setattr(log_store, "_FIRST_WAIT", 0.05)
+    body = Body(StateFolder.open(tmp_path / "state"), bucket)
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        endpoint.shown = 20
+        running = pod(server, RUNNING)
+        keeper.follow(seen(running))
+        await until_kept(body, log_of(running), b"line 19")
+        failing.fault = (503, "SlowDown")
+        endpoint.shown = len(LINES)
+        keeper.follow(seen(pod(server, ENDED)))
+        refused = len(failing.asked)
+        await until(lambda: sum(each.startswith("PUT") for each in failing.asked[refused:]) > 3)
+        assert keeper.open_logs == 1
+        failing.fault = None
+        assert await until_complete(body, log_of(running)) == WHOLE
 
     keeping(test, body)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.log_keeping.stores import (
+    Death,
     FailingStore,
     a_name,
     a_state,
@@ -138,6 +139,37 @@ def test_above_the_limit_head_and_tail_are_kept_and_the_cut_is_named(tmp_path: P
         assert await StoredLogs(Objects(url)).size(a_name()) == len(text)
 
     run_async(test())
+
+
+@pytest.mark.parametrize("limit", [LIMIT, 400])
+@pytest.mark.parametrize("is_done", [False, True], ids=["before it", "behind it"])
+def test_a_kill_at_any_write_leaves_no_gap_and_no_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, is_done: bool
+) -> None:
+    """A write was asked for and not done, or done and not acknowledged."""
+    pieces = [b"".join(LINES[at : at + at % 3 + 1]) for at in range(24)]
+    death = Death(monkeypatch, is_done=is_done)
+
+    async def write_all(folder: Path) -> bytes:
+        store = LogStore(f"file://{folder}/store", limit, a_state(folder))
+        log = store.log(a_name())
+        if not await log.is_complete():
+            await log.open()
+            for number in range(int(log.notes.get("next", 0)), len(pieces)):
+                await log.append(pieces[number], notes(number + 1))
+                await asyncio.gather(*filter(None, [log.hurry()]))
+            await log.finish()
+        return await read_whole(store.objects.url, a_name()) or b""
+
+    whole = asyncio.run(write_all(tmp_path / "whole"))
+    assert (whole == b"".join(pieces)) == (limit == LIMIT)
+    for killed_at in range(1, 200):
+        folder = tmp_path / str(killed_at)
+        if not death.comes(killed_at, lambda folder=folder: asyncio.run(write_all(folder))):
+            assert killed_at > len(pieces)
+            return
+        assert asyncio.run(write_all(folder)) == whole
+    raise AssertionError("a log of 24 pieces takes fewer writes")
 
 
 HOSTILE = [
