@@ -122,8 +122,8 @@ def name_of_key(key: str) -> tuple[LogName, str] | None:
 class Part(NamedTuple):
     """What stands behind the text of a part.
 
-    ``start`` is the text's place in everything that came, ``length`` its bytes. ``head`` are the bytes of the first half, which its
-    last part and those behind it know; -1: not known yet. ``writer`` is random, ``notes`` are those of the log's owner.
+    ``start`` is the text's place in everything that came, ``length`` its bytes. ``head`` are the bytes of the first half, which
+    its last part and those behind it know; -1: not known yet. ``writer`` is random, ``notes`` are those of the log's owner.
     """
 
     start: int

@@ -38,10 +38,12 @@ def pod(server: SmallApiServer, state: dict[str, Any], name: str = "train", **mo
 class Endpoint:
     """The log endpoint of a pod: ``shown`` lines so far; each answer is cut after as many bytes as the next of ``cuts`` says."""
 
-    def __init__(self, server: SmallApiServer, name: str = "train", lines: list[Line] | None = None) -> None:
+    def __init__(
+        self, server: SmallApiServer, name: str = "train", lines: list[Line] | None = None, pods: str = PODS
+    ) -> None:
         self.lines, self.shown, self.cuts = lines or LINES, len(lines or LINES), list[int]()
         self.asked: list[str] = []
-        server.pages[f"{PODS}/{name}/log"] = self.answer
+        server.pages[f"{pods}/{name}/log"] = self.answer
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request.query.get("container", ""))
