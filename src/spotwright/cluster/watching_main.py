@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--log-limit", type=parse_memory, default=DEFAULT_LIMIT, help="of one attempt, such as 64Mi; 0 keeps no logs"
     )
-    parser.add_argument("--logs", type=require_url, default="", help="the store of logs; default: the state folder")
+    parser.add_argument("--logs", default="", help="the store of logs; default: the state folder")
     parser.add_argument("--verbose", "-v", action="store_true")
     options = parser.parse_args(arguments)
     log_visibly(logging.DEBUG if options.verbose else logging.INFO)
@@ -97,7 +97,7 @@ async def _watch_and_keep_logs(options: argparse.Namespace, api: Api, store: Run
     streams = partial(connect, cluster, many_streams=True)
     state = StateFolder(options.state)
     namespaces = [options.namespace] if options.namespace else []
-    place = LogStore(options.logs, options.log_limit, state) if options.logs else None
+    place = LogStore(require_url(options.logs), options.log_limit, state) if options.logs else None
     await watch_and_keep_logs(api, store, state, streams, limit=options.log_limit, place=place, namespaces=namespaces)
 
 

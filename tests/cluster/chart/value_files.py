@@ -197,6 +197,10 @@ WRONG: Mapping[str, tuple[Values, str]] = {
         _teams(logs={"url": "s3://id:key@logs/a"}),
         "logs.url: expected the address of an object store without credentials",
     ),
+    "a store of logs with a user": (
+        _teams(logs={"url": "s3://id@logs/a"}),
+        "logs.url: expected the address of an object store without credentials",
+    ),
     "a folder for logs": (_teams(logs={"url": "file:///logs"}), "logs.url: expected the address of an object store"),
     "no port of the store": (_teams(logs={"url": "s3://a", "ports": []}), "minItems: got 0, want 1"),
     "a class without claims": (_teams(checkpoints={"claimClass": "nfs"}), "claimClass belongs to claims that are made"),
