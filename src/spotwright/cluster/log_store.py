@@ -264,8 +264,9 @@ class LogStore:
                     is_over = is_over or known[1] in (END, DROPPED)
                     sizes[known[0]] = size + each.size, max(at, each.at), is_over
         found = {name: KeptLog(at, size, name, is_over) for name, (size, at, is_over) in sizes.items()}
-        self._kept = {name: kept for name, kept in {**found, **self._changed}.items() if kept is not None}
-        gone = {name.run: name for name in self._kept if not self._has_run(name.run)}
+        gone = {name.run: name for name in found if not self._has_run(name.run)}
+        kept = {name: log for name, log in {**found, **self._changed}.items() if log is not None}
+        self._kept = {name: log for name, log in kept.items() if name.run not in gone}
         for name in gone.values():
             await self._delete_run(name)
 
@@ -279,8 +280,6 @@ class LogStore:
         await self._delete(folder, {f"{folder}/{OWNER}"})
         await self.objects.delete([f"{folder}/{OWNER}"])  # last: it says that the rest may be deleted
         self._owned.discard(folder)
-        for other in [each for each in self._kept if each.run == name.run]:
-            self.note(other, None)
 
     async def _delete(self, folder: str, kept: Collection[str] = ()) -> None:
         """Delete the objects below a folder but some."""

@@ -27,7 +27,7 @@ class FailingStore:
 
     def __init__(self, behind: str) -> None:
         self.fault: tuple[int, str] | None = None
-        self.after_write: Callable[[], None] | None = None  # called once, when a write is done and not yet answered
+        self.cut_behind = ""  # the end of an object's name: its next write is done and not answered
         self.asked: list[str] = []
         self._behind = urlsplit(behind).netloc
         store = self
@@ -51,12 +51,8 @@ class FailingStore:
                 answer = connection.getresponse()
                 data = answer.read()
                 connection.close()
-                hook, store.after_write = (
-                    (store.after_write, None) if self.command == "PUT" else (None, store.after_write)
-                )
-                if hook is not None:
-                    hook()
-                    self.close_connection = True
+                if store.cut_behind and self.command == "PUT" and self.path.endswith(store.cut_behind):
+                    store.cut_behind, self.close_connection = "", True
                     return
                 self.reply(answer.status, dict(answer.getheaders()), data)
 
