@@ -27,7 +27,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -63,6 +63,7 @@ END, DROPPED, OWNER, OPEN = "end", "dropped", "+owner", "+open"
 _SCHEMES = ("s3", "gs", "az", "azure", "abfs", "abfss", "file")
 _TIMEOUT = timedelta(seconds=10)  # of one request, with its repetitions
 _AT_ONCE = 16  # requests
+_DELETED_AT_ONCE = 1000  # objects
 _DIGITS = 8  # of the number of a part, and of the length of what is behind its text
 _TRAILER = 4096  # bytes that are read of the end of a part: mostly more than what is behind its text
 _WHOLE = 256 << 10  # bytes of an object that is read whole
@@ -202,14 +203,17 @@ class Objects:
                     return
             yield [StoredObject(each["path"], each["size"], each["last_modified"].timestamp()) for each in chunk]
 
-    async def delete(self, keys: Iterable[str]) -> None:
-        """Delete these objects, as far as they are there."""
-        for key in keys:
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete these objects, as far as they are there: with S3 a thousand in one request."""
+        for begin in range(0, len(keys), _DELETED_AT_ONCE):
+            some = keys[begin : begin + _DELETED_AT_ONCE]
             async with self._asking() as store:
                 try:
-                    await store.delete_async(key)
-                except FileNotFoundError:
-                    continue
+                    await store.delete_async(some)
+                except FileNotFoundError:  # a folder says which are not there, and stops
+                    for key in some:
+                        with suppress(FileNotFoundError):
+                            await store.delete_async(key)
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Any]:

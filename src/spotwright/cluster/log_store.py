@@ -108,20 +108,21 @@ class LogStore:
     async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
         """See :class:`LogPlace`: of this state folder's runs alone."""
         await self._try_to_overwrite()
-        found = []
+        found = list[tuple[LogName, Mapping[str, Any]] | None]()
         async for objects in self.objects.list(f"{OPEN}/{self.owner}"):
-            for each in objects:
-                known = name_of_key(f"{each.key.split('/', 2)[2]}/{END}")
-                if known is None:
-                    continue
-                notes = _notes(await self.objects.get(each.key) or b"")
-                if notes is None or not self._has_run(known[0].run):
-                    continue
-                if (await self.logs.look(known[0], anew=True)).is_complete:  # it was finished in that moment
-                    await self.objects.delete([each.key])
-                else:
-                    found.append((known[0], notes))
-        return found
+            found += await asyncio.gather(*(self._unfinished(each.key) for each in objects))
+        return [each for each in found if each is not None]
+
+    async def _unfinished(self, key: str) -> tuple[LogName, Mapping[str, Any]] | None:
+        """The log that an object says is not complete."""
+        known = name_of_key(f"{key.split('/', 2)[2]}/{END}")
+        notes = None if known is None else _notes(await self.objects.get(key) or b"")
+        if known is None or notes is None or not self._has_run(known[0].run):
+            return None
+        if (await self.logs.look(known[0], anew=True)).is_complete:  # it was finished in that moment
+            await self.objects.delete([key])
+            return None
+        return known[0], notes
 
     def last_line(self, name: LogName) -> float:  # noqa: ARG002
         """See :class:`LogPlace`: what was not taken up is not known here."""
@@ -427,12 +428,12 @@ class _PartsLog:
         """Write parts until nothing waits."""
         try:
             while not self._overtaken and (self._buffer or self._frozen or self._left_out or not self._has_begun):
-                if not self._frozen:
+                if self._has_begun and not self._frozen:
                     await self._until_due()
                 await self._store.turn()
                 async with self._store.gate:
                     with contextlib.suppress(PlaceAway):  # the store has heard of it, and says when to try again
-                        await self._send_once()
+                        await (self._send_parts() if self._has_begun else self._begin())
                 self.moved.set()
         except OSError as error:  # of the state folder, which names the owner
             _LOG.warning("log %s waits: %s", log_key(self.name), error)
@@ -447,12 +448,14 @@ class _PartsLog:
                     await self._wake.wait()
         self._wake.clear()
 
-    async def _send_once(self) -> None:
+    async def _begin(self) -> None:
+        """Note whose the log is, and that it is not complete. Raises :class:`PlaceAway`."""
+        await self._store.own(self.name)
+        await self._store.objects.put_new(self._store.open_key(self.name), msgspec.json.encode(self.notes))
+        self._has_begun = True
+
+    async def _send_parts(self) -> None:
         """Write what waits now. Raises :class:`PlaceAway`; what was not written waits as it is."""
-        if not self._has_begun:
-            await self._store.own(self.name)
-            await self._store.objects.put_new(self._store.open_key(self.name), msgspec.json.encode(self.notes))
-            self._has_begun = True
         if not self._frozen:
             self._freeze()
         while self._frozen:
