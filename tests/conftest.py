@@ -28,6 +28,8 @@ TESTS = Path(__file__).parent
 SLOW = (
     "checkpoint/test_objects.py",
     "cli",
+    "cluster/controller/test_logs_in_a_store.py",
+    "cluster/log_keeping/test_stored_logs.py",
     "conformance",
     "docs/test_how_to.py",
     "docs/test_kinds.py",

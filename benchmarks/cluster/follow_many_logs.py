@@ -32,7 +32,9 @@ import yaml
 from aiohttp import web
 
 from spotwright.cluster.api_client import Api, connect, find_cluster
-from spotwright.cluster.log_keeper import LogKeeper, SeenAttempt
+from spotwright.cluster.log_keeper import DEFAULT_LIMIT, LogKeeper, SeenAttempt
+from spotwright.cluster.log_place import LogName
+from spotwright.cluster.log_volume import LogVolume
 from spotwright.records.state_folder import StateFolder
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -139,13 +141,13 @@ async def keep(folder: Path, options: argparse.Namespace) -> None:
     """Follow every log until all are complete."""
     api = Api(connect(find_cluster(kubeconfig=str(folder / "kubeconfig")), many_streams=True))
     state = StateFolder.open(folder / "state")
-    keeper = LogKeeper(api)
-    task = asyncio.create_task(keeper.run(state))
+    keeper = LogKeeper(api, LogVolume(state, DEFAULT_LIMIT))
+    task = asyncio.create_task(keeper.run())
     names = [f"pod-{number}" for number in range(options.logs)]
 
     def tell(*, has_ended: bool) -> None:
         for name in names:
-            log = state.run("run").log(name, 1)
+            log = LogName.of(state.run("run"), name, 1)
             keeper.follow(SeenAttempt(f"uid-{name}/0", log, a_pod(name, has_ended=has_ended), 0))
 
     tell(has_ended=False)

@@ -143,6 +143,11 @@ def test_a_run_task_or_attempt_that_is_not_there(with_a_run: Project, command: l
         (["--make-claims", "big"], ["'big' is not a quantity"]),
         (["--claim-class", "fast"], ["--claim-class", "--make-claims"]),
         (["--namespace-log-limit", "5GB"], ["'5GB' is not a quantity"]),
+        (["--logs", "nope://a"], ["--logs", "'nope://a' is no address of an object store", "s3://BUCKET/FOLDER"]),
+        (
+            ["--logs", "s3://a:b@c/d"],
+            ["--logs", "s3://c/d: the address has a user", "credentials come from the environment"],
+        ),
         (["--no-registration"], ["--no-registration", "give --certificate"]),
     ],
 )

@@ -44,6 +44,8 @@ labels:
   (list "store.size" $values.store.size "[1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?" "a quantity, such as 20Gi")
   (list "store.storageClass" $values.store.storageClass (printf "(%s)?" $name) "the name of a StorageClass")
   (list "store.existingClaim" $values.store.existingClaim (printf "(%s)?" $name) "the name of a PersistentVolumeClaim")
+  (list "logs.url" $values.logs.url "(((s3|gs|az|azure)://[A-Za-z0-9][A-Za-z0-9._-]*|abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+)(/[A-Za-z0-9._/=-]*)?)?" "the address of an object store without credentials, such as s3://BUCKET/FOLDER")
+  (list "logs.secret" $values.logs.secret (printf "(%s)?" $name) "the name of a Secret")
   (list "certificates.secret" $values.certificates.secret (printf "(%s)?" $name) "the name of a Secret")
   (list "certificates.issuer.name" $values.certificates.issuer.name (printf "(%s)?" $name) "the name of an Issuer")
   (list "checkpoints.claimSize" $values.checkpoints.claimSize "([1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?)?" "a quantity, such as 20Gi")
@@ -81,6 +83,9 @@ labels:
 {{- end }}
 {{- if and .image.tag .image.digest }}
 {{- fail "image: the digest names the image already: leave out the tag" }}
+{{- end }}
+{{- if and .logs.secret (not .logs.url) }}
+{{- fail "logs: `secret` has the credentials of an object store: name the store in `url`" }}
 {{- end }}
 {{- if and .store.existingClaim .store.storageClass }}
 {{- fail "store: existingClaim has a StorageClass already: leave out storageClass" }}

@@ -16,6 +16,7 @@ import click
 
 from spotwright.cli import FAILED, SUCCEEDED, cluster_extra, say
 from spotwright.cli.options import Listen, state_option
+from spotwright.errors import InputError
 from spotwright.model.quantities import parse_duration, parse_memory
 from spotwright.notices.agent import Address
 from spotwright.visible_logs import log_visibly
@@ -89,6 +90,16 @@ def _image(_ctx: click.Context, _parameter: click.Parameter, text: str) -> str:
 
 def _images(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(_image(context, parameter, text) for text in texts)
+
+
+def _store(url: str) -> str:
+    """The address of a store of logs; empty for none."""
+    from spotwright.cluster.log_parts import require_url
+
+    try:
+        return require_url(url) if url else ""
+    except InputError as error:
+        raise click.BadParameter(str(error), param_hint="--logs") from error
 
 
 def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
@@ -242,6 +253,13 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     metavar="SIZE",
     help="All logs of one namespace; of more the oldest are dropped.",
 )
+@click.option(
+    "--logs",
+    default="",
+    metavar="URL",
+    help="The object store that has the logs: s3://BUCKET/FOLDER, gs://, abfss:// or file:///FOLDER. Its credentials come from "
+    "the environment.  [default: the state folder has them]",
+)
 @click.option("--no-webhook", is_flag=True, help="Watch only.")
 @click.option("--no-watch", is_flag=True, help="Answer reviews only.")
 @click.option(
@@ -284,6 +302,7 @@ def controller(
     log_limit: int,
     records: str,
     namespace_log_limit: int,
+    logs: str,
     no_webhook: bool,
     no_watch: bool,
     no_registration: bool,
@@ -298,6 +317,7 @@ def controller(
     Needs the extra: pip install 'spotwright[cluster]'.
     """
     _require_extra()
+    store = _store(logs)
     from spotwright.cluster.controller_settings import CertificateFiles, Settings
 
     own = home or _own_namespace()
@@ -336,6 +356,7 @@ def controller(
         log_limit=log_limit,
         records_in_api=records == "api",
         namespace_log_limit=namespace_log_limit,
+        logs=store,
         max_node_provision_time=order_limit,
         has_webhook=not no_webhook,
         watches=not no_watch,

@@ -38,8 +38,9 @@ class Settings:
     ``argo_executor_images`` are the images of Argo's own containers; none: all whose repository is called ``argoexec``.
     ``read_port`` is where people read runs, with the webhook's certificate; None: nowhere. ``metrics_port`` serves metrics;
     None: nobody gets them. Unless ``metrics_are_asked`` for, a port that is taken is no error. ``log_limit`` is in bytes, for
-    the log of one attempt; 0 keeps no logs. ``namespace_log_limit`` is for all logs of a namespace.
-    ``records_in_api``: runs are recorded as objects of the Kubernetes API, not in the state folder.
+    the log of one attempt; 0 keeps no logs. ``namespace_log_limit`` is for all logs of a namespace. ``logs`` is the address of
+    the object store that has the logs; empty: the state folder has them. ``records_in_api``: runs are recorded as objects of the
+    Kubernetes API, not in the state folder.
     ``max_node_provision_time`` is in seconds: after it a node that an autoscaler has ordered counts as one that never comes.
     ``namespaces`` are those that are served, each watched by streams of its own; none: all that are labelled
     ``spotwright.dev/enabled=true``, watched by streams of the whole cluster. ``registers``: the authority is written into the
@@ -68,6 +69,7 @@ class Settings:
     metrics_are_asked: bool = True
     log_limit: int = DEFAULT_LIMIT
     namespace_log_limit: int = NAMESPACE_LIMIT
+    logs: str = ""
     max_node_provision_time: float = ORDER_LIMIT
     records_in_api: bool = False
     has_webhook: bool = True

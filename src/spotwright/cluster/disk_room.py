@@ -1,9 +1,10 @@
-"""Keeps room on the disk of the state folder: how much of it the logs and the runs of a namespace may take.
+"""Keeps room on the disk of the state folder: how much of it the runs of a namespace may take.
 
-Logs give way first, the oldest before. Whoever may create Jobs in one namespace can create so many, too, that their journals fill
-the volume, and then nobody's runs are recorded any more. So where the disk is nearly full, the namespace whose runs take most
-loses its oldest ones that have ended, until there is room again. Where none of them has ended, the recording of its largest run
-is cut, which then counts as one that has. A namespace that takes less than its share loses none.
+Logs give way first, the oldest before (:mod:`spotwright.cluster.log_volume`). Whoever may create Jobs in one namespace can
+create so many, too, that their journals fill the volume, and then nobody's runs are recorded any more. So where the disk is
+nearly full, the namespace whose runs take most loses its oldest ones that have ended, until there is room again. Where none of
+them has ended, the recording of its largest run is cut, which then counts as one that has. A namespace that takes less than its
+share loses none.
 """
 
 from __future__ import annotations
@@ -13,97 +14,22 @@ import contextlib
 import logging
 import os
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from spotwright.cluster.api_client import EventWriter
-from spotwright.cluster.log_file import POSITION, free_and_reserve
+from spotwright.cluster.log_file import free_and_reserve
 from spotwright.cluster.run_records import has_ended
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.errors import SpotwrightError
-from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.trash import Trash, disk_use
 
-__all__ = ["KeptLog", "RunQuota", "drop_logs", "fair_limit", "logs_by_namespace", "logs_to_drop"]
+__all__ = ["RunQuota"]
 
 
 _LOG = logging.getLogger(__name__)
-_SMALL = 8192  # bytes: what is no longer is not worth a line that says that it was dropped
-
-
-class KeptLog(NamedTuple):
-    """A log on the disk with what belongs to it. ``at`` is when it was last written, ``size`` the bytes that it takes."""
-
-    at: float
-    size: int
-    path: Path
-    is_complete: bool
-
-    @property
-    def run(self) -> str:
-        """The name of its run."""
-        return self.path.parents[3].name
-
-    @property
-    def name(self) -> str:
-        """Its task and attempt, for people."""
-        return f"{unquote(self.path.parents[1].name.replace('+', '/'))} {self.path.parent.name.replace('-', ' ')}"
-
-
-def logs_by_namespace(runs: Path) -> dict[str, list[KeptLog]]:
-    """All logs on the disk by namespace: the name of a run begins with it, and no namespace's name has a dot."""
-    found: dict[str, list[KeptLog]] = {}
-    for run in os.scandir(runs):
-        namespace, dot, _ = run.name.partition(".")
-        for attempt in Path(run.path).glob("tasks/*/attempt-*") if dot else ():
-            with contextlib.suppress(OSError):  # its run is deleted
-                files = {each.name: each.stat() for each in os.scandir(attempt) if each.name.startswith("log.")}
-                if "log.txt" in files:
-                    size = sum(status.st_blocks * 512 for status in files.values())
-                    at = max(status.st_mtime for status in files.values())
-                    kept = KeptLog(at, size, attempt / "log.txt", POSITION not in files)
-                    found.setdefault(namespace, []).append(kept)
-    return found
-
-
-def fair_limit(limit: int, found: Mapping[str, Sequence[KeptLog]], free: int, reserve: int) -> int:
-    """The limit of each namespace: less where the disk is nearly full, so that none takes the room of the others."""
-    if not found or free >= 2 * reserve:
-        return limit
-    used = sum(log.size for logs in found.values() for log in logs)
-    return min(limit, max(0, used + free - 2 * reserve) // len(found))
-
-
-def logs_to_drop(logs: Sequence[KeptLog], limit: int) -> list[KeptLog]:
-    """The logs that are dropped, oldest first: those that say what they were, then short ones, then those that go on."""
-    left, dropped = sum(log.size for log in logs) - limit, list[KeptLog]()
-    for log in sorted(logs, key=lambda log: (not log.is_complete, log.size <= _SMALL, log.at)):
-        if left <= 0:
-            break
-        if log.size:
-            dropped.append(log)
-            left -= log.size
-    return dropped
-
-
-def drop_logs(logs: Iterable[KeptLog], why: str) -> None:
-    """Put a line in the place of each log that says why it was dropped; nothing in the place of a short one."""
-    for log in logs:
-        text = "" if log.size <= _SMALL else f"[spotwright: this log of {format_bytes(log.size)} was dropped: {why}]\n"
-        new = log.path.with_name("log.dropped")
-        try:
-            new.write_text(text, encoding="utf-8")
-            new.replace(log.path)
-            for beside in log.path.parent.glob("log.tail-*"):
-                beside.unlink(missing_ok=True)
-            log.path.with_name(POSITION).unlink(missing_ok=True)
-        except OSError as error:
-            _LOG.warning("%s: cannot be dropped (%s)", log.path, error.strerror)
-
-
 _LOOK = 60.0  # seconds between two looks at the disk
 _AT_ONCE = 2_000  # runs that one look deletes
 _FULL = "the disk of the controller is nearly full, and its namespace takes most of it"

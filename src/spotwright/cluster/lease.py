@@ -26,7 +26,7 @@ from typing import Any
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.errors import Fenced
 
-__all__ = ["KubernetesLease", "uptime", "while_held"]
+__all__ = ["KubernetesLease", "uptime", "while_held", "lease_path"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -38,6 +38,11 @@ def uptime() -> float:
     """Seconds that also pass while the machine is suspended, where the system can tell; the same for all processes."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def lease_path(namespace: str, name: str) -> str:
+    """The path of a Lease."""
+    return f"{_BASE}/namespaces/{namespace}/leases/{name}"
 
 
 class KubernetesLease:

@@ -11,15 +11,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright.cluster.api_client import Api, ApiFailed, StreamSilent, object_path, wait_before
 from spotwright.cluster.katib_trials import redirected_to
 from spotwright.cluster.log_file import (
-    LogFile,
     Overlap,
     Piece,
     Position,
@@ -28,6 +26,7 @@ from spotwright.cluster.log_file import (
     secret_values,
     stamp_text,
 )
+from spotwright.cluster.log_place import PlaceAway, WrittenLog
 from spotwright.cluster.workloads import main_container
 from spotwright.kube.object_fields import metadata, uid_of
 from spotwright.model.quantities import format_duration
@@ -223,9 +222,9 @@ class Follower:
     """Keeps the log of one attempt. ``places`` limits how many streams are opened at once."""
 
     def __init__(
-        self, api: Api, pod: Mapping[str, Any], restart: int, file: LogFile, places: asyncio.Semaphore, key: str
+        self, api: Api, pod: Mapping[str, Any], restart: int, log: WrittenLog, places: asyncio.Semaphore, key: str
     ) -> None:
-        self._api, self._file, self._places, self._key = api, file, places, key
+        self._api, self._log, self._places, self._key = api, log, places, key
         self.pod, self._restart = pod, restart
         self._changed = asyncio.Event()
         self._lost = asyncio.Event()
@@ -238,17 +237,33 @@ class Follower:
         self._is_unwritten = False  # something came, and the disk did not take it
         self._silence = _SILENCE
         self._retry_after: float | None = None
+        self._is_complete = False
 
-    def put(self, pod: Mapping[str, Any], *, is_lost: bool) -> None:
-        """The pod has changed. ``is_lost``: it is gone, or its node does not report any more."""
+    def put(self, pod: Mapping[str, Any], *, is_lost: bool, is_ending: bool = False) -> None:
+        """The pod has changed. ``is_lost``: it is gone, or its node does not report any more.
+
+        ``is_ending``: it was told that it goes, or it is being deleted.
+        """
         self.pod = pod
+        if is_ending or metadata(pod).get("deletionTimestamp"):
+            self._log.seal()
         if is_lost:
             self._lost.set()
         self._changed.set()
 
     async def run(self) -> None:
-        """Follow until the log is complete."""
-        self._take_up()
+        """Follow until the log is complete; one that is needs nothing."""
+        try:
+            await self._write_surely(self._take_up)
+            if not self._is_complete:
+                await self._follow()
+                await self._write_surely(self._say_why_it_ends)
+                await self._write_surely(self._log.finish)
+        finally:
+            await self._log.close()
+
+    async def _follow(self) -> None:
+        """Read until nothing more comes."""
         passing = refused = 0
         while True:
             self._changed.clear()
@@ -278,39 +293,42 @@ class Follower:
                     with contextlib.suppress(TimeoutError):  # mostly the container has ended, and its pod says so soon
                         async with asyncio.timeout(_SHORT):
                             await self._changed.wait()
-        await self._write_surely(self._say_why_it_ends)
-        await self._write_surely(self._file.finish)
 
-    def _take_up(self) -> None:
+    async def _take_up(self) -> None:
         """Go on where an earlier process was killed."""
-        if self._file.open() and self._file.notes:
-            notes = self._file.notes
+        self._is_complete = await self._log.is_complete()
+        if not self._is_complete and await self._log.open() and self._log.notes:
+            notes = self._log.notes
             self._done, self._container = list(notes["done"]), str(notes["container"])
             self._position = Position.from_json(notes["position"])
             self.last_line_at = self._position.last / 1e9
 
-    def _say_why_it_ends(self) -> None:
+    async def _say_why_it_ends(self) -> None:
         """If the end of the log was not read, or nothing because Katib redirects it, it says so."""
         printer = redirected_to(self.pod)
-        if printer and (not self._file.notes or not _printer(self.pod)):
-            self._say(
+        if printer and (not self._log.notes or not _printer(self.pod)):
+            await self._say(
                 f"Katib redirects what {main_container(self.pod)} writes, and container {printer} prints it, whose log was "
                 "not read"
             )
-        if self._trouble and (self._file.notes or self._is_unwritten):
+        if self._trouble and (self._log.notes or self._is_unwritten):
             last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""
-            self._say(f"the log ends here: {self._trouble}{last}")
+            await self._say(f"the log ends here: {self._trouble}{last}")
 
-    async def _write_surely(self, write: Callable[[], None]) -> None:
+    async def _write_surely(self, write: Callable[[], Awaitable[None]]) -> None:
         """Write what nobody could tell later, as soon as the disk takes it: nothing else of this attempt will come."""
         while True:
             try:
-                write()
+                await write()
             except OSError as error:
-                _LOG.warning("log of %s waits: %s", self._key, error)
+                self._waits(error)
                 await asyncio.sleep(_DISK)
             else:
                 return
+
+    def _waits(self, error: OSError) -> None:
+        level = logging.DEBUG if isinstance(error, PlaceAway) else logging.WARNING
+        _LOG.log(level, "log of %s waits: %s", self._key, error)
 
     # A stream
 
@@ -339,7 +357,7 @@ class Follower:
         self._retry_after = None
         try:
             if target.container != self._container:
-                self._begin(target)
+                await self._begin(target)
             return await self._stream(target)
         except StreamSilent:
             self._silence = min(2 * self._silence, _LONGEST_SILENCE)
@@ -352,7 +370,7 @@ class Follower:
                 return Answer.CUT
             return Answer.REFUSED
         except OSError as error:
-            _LOG.warning("log of %s waits: %s", self._key, error)
+            self._waits(error)
             self._is_unwritten = True
             self._trouble = f"what came next could not be written ({error.strerror}), and its pod is gone"
             await asyncio.sleep(_DISK)
@@ -368,8 +386,8 @@ class Follower:
                 return Answer.AGAIN
             async for chunk in chunks:
                 self._came_at = time.monotonic()
-                self._take(*reading.feed(chunk))
-        self._take(*reading.flush(is_over=target.is_over))
+                await self._take(*reading.feed(chunk))
+        await self._take(*reading.flush(is_over=target.is_over))
         if reading.words:
             _LOG.debug("log of %s: %s", self._key, reading.words)
             return Answer.CUT
@@ -386,52 +404,48 @@ class Follower:
         self.pod = pod
         return next_readable(pod, self._restart, self._done) == target
 
-    def _take(self, text: bytes, position: Position) -> None:
+    async def _take(self, text: bytes, position: Position) -> None:
         """Write what is new in a stream. Raises :class:`OSError`; the position is then as before."""
         if text:
             self._silence = _SILENCE
-            self._write(text, position)
+            await self._write(text, position)
+            self._came_at = time.monotonic()
 
-    # The file
+    # The log
 
-    def _begin(self, target: Readable) -> None:
+    async def _begin(self, target: Readable) -> None:
         """Begin a container; of several each has a heading, the main one only behind others."""
         heading = ""
-        if not target.is_main or self._file.notes:
+        if not target.is_main or self._log.notes:
             code = "" if target.is_main or not target.exit_code else f", which exited with {target.exit_code}"
             heading = f"==> container {target.container}{code}{target.about} <==\n"
         before, self._container = self._container, target.container
         try:
-            self._write(heading.encode(), Position())
-        except OSError:
+            await self._write(heading.encode(), Position())
+        except (OSError, asyncio.CancelledError):
             self._container = before
             raise
 
-    def _say(self, text: str) -> None:
+    async def _say(self, text: str) -> None:
         """Write a line of our own into the log."""
         position = self._position.copy()
         line_end = "\n" if position.opened > 0 else ""
         position.opened = -1
-        self._write(f"{line_end}[spotwright: {text}]\n".encode(), position)
+        await self._write(f"{line_end}[spotwright: {text}]\n".encode(), position)
 
-    def _write(self, data: bytes, position: Position) -> None:
+    async def _write(self, data: bytes, position: Position) -> None:
         notes = {
             "namespace": metadata(self.pod).get("namespace", ""),
             "pod": metadata(self.pod).get("name", ""),
             "uid": uid_of(self.pod),
             "restart": self._restart,
             "container": self._container,
-            "done": self._done,
+            "done": [*self._done],
             "position": position.to_json(),
         }
-        self._file.append(data, notes)
+        await self._log.append(data, notes)
         self._position = position
         self.last_line_at = max(self.last_line_at, position.last / 1e9)
-
-    @property
-    def log(self) -> Path:
-        """The file of the log."""
-        return self._file.path
 
     @property
     def path(self) -> str:

@@ -1,7 +1,8 @@
 """Keeps the logs of all attempts of a cluster: one stream an attempt, as many at once as there are running attempts.
 
-The watcher tells it of each attempt whenever it has recorded something of it. What an earlier keeper did not finish is found by
-the file beside each log that is not complete, so a kill loses nothing that Kubernetes still has.
+The watcher tells it of each attempt whenever it has recorded something of it. Where the logs lie is the place's affair
+(:mod:`spotwright.cluster.log_place`), which also knows what an earlier keeper did not finish, so a kill loses nothing that
+Kubernetes still has.
 """
 
 from __future__ import annotations
@@ -11,18 +12,16 @@ import logging
 import resource
 import time
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright.cluster.api_client import Api, ApiFailed
-from spotwright.cluster.disk_room import drop_logs, fair_limit, logs_by_namespace, logs_to_drop
-from spotwright.cluster.log_file import POSITION, LogFile, Position, free_and_reserve, saved_states
 from spotwright.cluster.log_follower import Follower
+from spotwright.cluster.log_place import LogName, LogPlace, PlaceAway, logs_to_drop
 from spotwright.cluster.workloads import attempts_of
-from spotwright.engine.state import RunState
+from spotwright.engine.state import AttemptState, TaskState
 from spotwright.kube.object_fields import uid_of
 from spotwright.model.quantities import format_bytes
-from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.state_folder import RunFolder
 
 __all__ = ["DEFAULT_LIMIT", "NAMESPACE_LIMIT", "LogKeeper", "SeenAttempt"]
 
@@ -44,17 +43,21 @@ _NAMED = 20  # logs that one note names
 
 
 class SeenAttempt(NamedTuple):
-    """An attempt as the watcher sees it. ``log`` is its file, ``is_lost``: its pod is gone, or its node does not report."""
+    """An attempt as the watcher sees it.
+
+    ``is_lost``: its pod is gone, or its node does not report. ``is_noticed``: it was told that its node goes.
+    """
 
     key: str
-    log: Path
+    log: LogName
     pod: Mapping[str, Any]
     restart: int
     is_lost: bool = False
+    is_noticed: bool = False
 
 
 class LogKeeper:
-    """Follows every attempt that it is told of. ``limit`` is in bytes, for each log; ``namespace_limit`` for all of a namespace.
+    """Follows every attempt that it is told of. ``namespace_limit`` is in bytes, for all logs of a namespace.
 
     ``on_dropped`` hears of logs that were dropped because their namespace had more: the name of their run, and a sentence.
     """
@@ -62,13 +65,14 @@ class LogKeeper:
     def __init__(
         self,
         api: Api,
-        limit: int = DEFAULT_LIMIT,
+        place: LogPlace,
         namespace_limit: int = NAMESPACE_LIMIT,
         on_dropped: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self._api, self._limit, self._namespace_limit = api, limit, namespace_limit
+        self._api, self._place, self._namespace_limit = api, place, namespace_limit
         self._on_dropped = on_dropped
         self._followers: dict[str, Follower] = {}
+        self._names: dict[str, LogName] = {}  # of the logs that are followed, by key
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._complete: dict[
             str, float
@@ -81,48 +85,60 @@ class LogKeeper:
         self._untold.discard(attempt.key)
         follower = self._followers.get(attempt.key) or self._begin(attempt)
         if follower is not None:
-            follower.put(attempt.pod, is_lost=attempt.is_lost)
+            follower.put(attempt.pod, is_lost=attempt.is_lost, is_ending=attempt.is_noticed)
 
     def look(
-        self, folder: RunFolder, state: RunState, pod: Mapping[str, Any], *, is_gone: bool, is_cut_off: bool
+        self,
+        folder: RunFolder,
+        attempts: Mapping[str, tuple[TaskState, AttemptState]],
+        pod: Mapping[str, Any],
+        *,
+        is_gone: bool,
+        is_cut_off: bool,
     ) -> None:
-        """Keep the logs of a pod's attempts, which the journal of their run has. Call it with each new state of the pod."""
-        for attempt in attempts_of(pod):
-            if attempt.key in self._complete:
-                continue
-            known = self._followers.get(attempt.key)
-            log = known.log if known is not None else _log_of(folder, state, attempt.key)
-            if log is not None:
-                self.follow(SeenAttempt(attempt.key, log, pod, attempt.restart, is_gone or is_cut_off))
+        """Keep the logs of a pod's attempts, which the journal of their run has. Call it with each new state of the pod.
 
-    async def run(self, state: StateFolder) -> None:
-        """Work until cancelled. Logs that an earlier keeper did not finish are looked for in all runs of the folder."""
+        ``attempts`` are those of the run by their keys, with their tasks.
+        """
+        for attempt in attempts_of(pod):
+            known = attempts.get(attempt.key)
+            if attempt.key in self._complete or known is None:
+                continue
+            task, recorded = known
+            log = self._names.get(attempt.key) or LogName.of(folder, task.path, recorded.number)
+            is_noticed = recorded.noticed_at is not None
+            self.follow(SeenAttempt(attempt.key, log, pod, attempt.restart, is_gone or is_cut_off, is_noticed))
+
+    async def run(self) -> None:
+        """Work until cancelled. Logs that an earlier keeper did not finish are taken up."""
         _allow_many_files()
+        has_taken_up = False
         try:
-            await self._take_up(state.path / "runs")
             measured_at = 0.0
             while True:
+                has_taken_up = has_taken_up or await self._take_up()
                 await asyncio.sleep(_UNTOLD)
                 await self._look_at_untold()
                 if time.monotonic() >= measured_at:
                     began = time.monotonic()
-                    await self.drop_too_much(state)
+                    await self.drop_too_much()
                     took = time.monotonic() - began
                     measured_at = began + max(_MEASURED, took / _SHARE)
         finally:
+            await self._place.close()
             tasks = list(self._tasks.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def last_line(self, key: str, log: Path) -> float | None:
+    def last_line(self, key: str, log: LogName) -> float | None:
         """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: that is not known.
 
-        Of a log that an earlier keeper followed and this one has not taken up yet, the file beside it tells.
+        Of a log that an earlier keeper followed and this one has not taken up yet, its place may know it.
         """
         follower = self._followers.get(key)
         at = self._complete.get(key, 0.0) if follower is None else follower.last_line_at
-        return at or _last_line_beside(log) or None
+        return at or self._place.last_line(log) or None
 
     @property
     def open_logs(self) -> int:
@@ -132,12 +148,9 @@ class LogKeeper:
     def _begin(self, attempt: SeenAttempt) -> Follower | None:
         if attempt.key in self._complete:
             return None
-        file = LogFile(attempt.log, self._limit)
-        if file.is_complete:
-            self._complete[attempt.key] = 0.0
-            return None
-        follower = Follower(self._api, attempt.pod, attempt.restart, file, self._places, attempt.key)
-        self._followers[attempt.key] = follower
+        log = self._place.log(attempt.log)
+        follower = Follower(self._api, attempt.pod, attempt.restart, log, self._places, attempt.key)
+        self._followers[attempt.key], self._names[attempt.key] = follower, attempt.log
         task = asyncio.get_running_loop().create_task(follower.run(), name=f"log {attempt.key}")
         self._tasks[attempt.key] = task
         task.add_done_callback(lambda task: self._ended(attempt.key, task))
@@ -146,6 +159,7 @@ class LogKeeper:
     def _ended(self, key: str, task: asyncio.Task[None]) -> None:
         follower = self._followers.pop(key, None)
         self._tasks.pop(key, None)
+        self._names.pop(key, None)
         self._untold.discard(key)
         if task.cancelled():
             return
@@ -157,31 +171,32 @@ class LogKeeper:
 
     # Quotas
 
-    async def drop_too_much(self, state: StateFolder) -> None:
+    async def drop_too_much(self) -> None:
         """Drop logs of namespaces that have more than their limit: the oldest ones first, and what is followed last."""
-        runs = state.path / "runs"
         try:
-            found = await asyncio.to_thread(logs_by_namespace, runs)
-            limit = fair_limit(self._namespace_limit, found, *free_and_reserve(runs))
+            found = await self._place.kept()
+            limit = self._place.limit(self._namespace_limit, found)
+        except PlaceAway:
+            return
         except OSError as error:
-            _LOG.warning("%s: the sizes of logs are not known (%s)", runs, error.strerror)
+            _LOG.warning("%s: the sizes of logs are not known (%s)", self._place.about, error.strerror)
             return
         for namespace, logs in found.items():
             dropped = logs_to_drop(logs, limit)
             if dropped:
-                await self._forget({log.path for log in dropped if not log.is_complete})
+                await self._forget({log.name for log in dropped if not log.is_complete})
                 why = f"the logs of namespace {namespace} had more than {format_bytes(limit)}"
-                await asyncio.to_thread(drop_logs, dropped, why)
-                for run in dict.fromkeys(log.run for log in dropped):
-                    of_run = [log for log in dropped if log.run == run]
-                    named = ", ".join(f"{log.name} ({format_bytes(log.size)})" for log in of_run[:_NAMED])
+                await self._place.drop(dropped, why)
+                for run in dict.fromkeys(log.name.run for log in dropped):
+                    of_run = [log for log in dropped if log.name.run == run]
+                    named = ", ".join(f"{log.name.title} ({format_bytes(log.size)})" for log in of_run[:_NAMED])
                     more = f" and {len(of_run) - _NAMED} more" if len(of_run) > _NAMED else ""
                     _LOG.warning("run %s: logs were dropped, because %s: %s%s", run, why, named, more)
                     self._on_dropped(run, f"logs were dropped, because {why}: {named}{more}")
 
-    async def _forget(self, paths: Collection[Path]) -> None:
+    async def _forget(self, names: Collection[LogName]) -> None:
         """Follow these logs no more; then nothing is written to them."""
-        keys = [key for key, follower in self._followers.items() if follower.log in paths]
+        keys = [key for key, name in self._names.items() if name in names]
         self._complete.update(dict.fromkeys(keys, 0.0))
         tasks = [self._tasks[key] for key in keys if key in self._tasks]
         for task in tasks:
@@ -190,18 +205,22 @@ class LogKeeper:
 
     # What an earlier keeper left
 
-    async def _take_up(self, runs: Path) -> None:
-        for path in await asyncio.to_thread(lambda: sorted(runs.glob(f"*/tasks/*/attempt-*/{POSITION}"))):
-            notes = _notes(path)
-            if notes is None:
-                continue
+    async def _take_up(self) -> bool:
+        """Follow what an earlier keeper left; False where the place cannot tell now."""
+        try:
+            left = await self._place.unfinished()
+        except OSError as error:
+            level = logging.DEBUG if isinstance(error, PlaceAway) else logging.WARNING
+            _LOG.log(level, "%s: logs that were not finished are not known: %s", self._place.about, error)
+            return False
+        for name, notes in left:
             key = f"{notes['uid']}/{notes['restart']}"
-            if key not in self._followers:
+            if key not in self._followers and key not in self._complete:
                 meta = {"namespace": notes["namespace"], "name": notes["pod"], "uid": notes["uid"]}
-                attempt = SeenAttempt(key, path.with_name("log.txt"), {"metadata": meta}, int(notes["restart"]))
-                self._begin(attempt)
+                self._begin(SeenAttempt(key, name, {"metadata": meta}, int(notes["restart"])))
                 self._untold.add(key)
         await self._look_at_untold()
+        return True
 
     async def _look_at_untold(self) -> None:
         """Ask for the pods of logs of which the watcher says nothing, because their runs have ended."""
@@ -217,39 +236,6 @@ class LogKeeper:
             is_there = pod is not None and uid_of(pod) == uid_of(follower.pod)
             if key in self._untold:  # the watcher has not spoken in the meantime
                 follower.put(pod if is_there and pod is not None else follower.pod, is_lost=not is_there)
-
-
-def _log_of(folder: RunFolder, state: RunState, key: str) -> Path | None:
-    for task in state.tasks.values():
-        for attempt in reversed(task.attempts):
-            if attempt.key == key:
-                return folder.log(task.path, attempt.number)
-    return None
-
-
-def _notes(path: Path) -> Mapping[str, Any] | None:
-    """Whose log it is; None if that was never written in full."""
-    try:
-        states = saved_states(path.read_bytes())
-    except OSError as error:
-        _LOG.warning("%s cannot be read: %s", path, error)
-        return None
-    both = (state["notes"] for state in (states.get("before"), states.get("after")) if state)
-    wanted = {"uid", "restart", "namespace", "pod"}
-    return next((notes for notes in both if wanted <= notes.keys() and str(notes["restart"]).isdecimal()), None)
-
-
-def _last_line_beside(log: Path) -> float:
-    """When the last line of a log that is not complete was written; 0 where the file beside it does not tell."""
-    try:
-        states = saved_states(log.with_name(POSITION).read_bytes())
-    except FileNotFoundError:
-        return 0.0
-    except OSError as error:
-        _LOG.warning("%s cannot be read: %s", log, error)
-        return 0.0
-    notes = (states.get("after") or {}).get("notes") or {}
-    return Position.from_json(notes["position"]).last / 1e9 if "position" in notes else 0.0
 
 
 def _allow_many_files() -> None:

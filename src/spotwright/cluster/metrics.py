@@ -151,7 +151,13 @@ class Readers:
         host = self._settings.read_host
         try:
             self._runner = await start_reading(
-                self._state, self._api, context, host=host, port=port, findings=self._findings
+                self._state,
+                self._api,
+                context,
+                host=host,
+                port=port,
+                findings=self._findings,
+                logs=self._settings.logs,
             )
         except OSError as error:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error

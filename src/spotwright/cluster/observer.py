@@ -18,6 +18,7 @@ from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.katib_trials import METRICS_NOTE, may_lose_metrics, trial_of, trial_values
 from spotwright.cluster.last_proofs import End, last_proof
+from spotwright.cluster.log_place import LogName
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.signals import (
     LastSeen,
@@ -497,7 +498,7 @@ class Recorder:
             "its start": began_at,
             "its last report of progress": recorded.reported_at,
             "the last line of its log": self._view.last_line(
-                recorded.key, self._run.folder.log(task.path, recorded.number)
+                recorded.key, LogName.of(self._run.folder, task.path, recorded.number)
             ),
             "the Lease of its node": self._view.renewed_at(node),
             "the heartbeat of its node": self._view.heartbeat(node),

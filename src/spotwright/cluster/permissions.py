@@ -149,7 +149,7 @@ CLUSTER: tuple[Right, ...] = (
 HOME: tuple[Right, ...] = (
     Right("", ("configmaps",), _FOLLOW, "the configuration of the cluster", (CONFIG_MAP,)),
     Right("", ("configmaps",), ("get", "update"), "readers find the authority of the certificate there", (READING,)),
-    Right("", ("events",), ("create",), "what is wrong with the configuration or the certificate"),
+    Right("", ("events",), ("create",), "what is wrong with the configuration, the certificate or the store of logs"),
     Right("coordination.k8s.io", ("leases",), ("get", "update"), "one replica records", (LEASE,)),
 )
 """In the controller's own namespace."""

@@ -10,6 +10,7 @@ import ssl
 from pathlib import Path
 
 from spotwright.cluster.api_client import Api, connect, find_cluster
+from spotwright.cluster.log_parts import require_url
 from spotwright.cluster.run_api import PORT, serving_context, start_reading
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.records.state_folder import StateFolder
@@ -29,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--key", type=Path, required=True, help="its key, PEM")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on; default: this machine alone")
     parser.add_argument("--port", type=int, default=PORT, help="0 for any free one, which is printed")
+    parser.add_argument("--logs", default="", help="the store of logs; default: the state folder")
     parser.add_argument("--kubeconfig")
     parser.add_argument("--context")
     options = parser.parse_args(arguments)
@@ -45,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _serve(options: argparse.Namespace) -> None:
     state = StateFolder.existing(options.state)
+    logs = require_url(options.logs) if options.logs else ""
     api = Api(connect(find_cluster(options.context, kubeconfig=options.kubeconfig)))
     try:
         context = serving_context(options.certificate, options.key)
@@ -55,7 +58,7 @@ async def _serve(options: argparse.Namespace) -> None:
     ends = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ends.set)
-    runner = await start_reading(state, api, context, host=options.host, port=options.port)
+    runner = await start_reading(state, api, context, host=options.host, port=options.port, logs=logs)
     _LOG.info("serves %s on port %d", options.state, runner.addresses[0][1])
     await ends.wait()
     await runner.cleanup()

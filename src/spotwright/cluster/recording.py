@@ -14,6 +14,8 @@ from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.descheduler import Mover
 from spotwright.cluster.disk_room import RunQuota
 from spotwright.cluster.log_keeper import NAMESPACE_LIMIT, LogKeeper
+from spotwright.cluster.log_place import LogPlace
+from spotwright.cluster.log_volume import LogVolume
 from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import OnRecorded
 from spotwright.cluster.parts import until_one_ends
@@ -36,6 +38,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     open_streams: Callable[[], httpx2.AsyncClient],
     *,
     limit: int,
+    place: LogPlace | None = None,
     namespace_limit: int = NAMESPACE_LIMIT,
     namespaces: Sequence[str] = (),
     tally: Tally | None = None,
@@ -48,8 +51,9 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
-    ``limit`` is in bytes, for each log; 0 keeps none. ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are
-    those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved and what waits.
+    ``limit`` is in bytes, for each log; 0 keeps none. ``place`` is where logs lie; None: in the state folder.
+    ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are those that are watched, each alone; by default it is
+    all that are labelled. ``tally`` counts what is moved and what waits.
     ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
     are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools; without it the other
     processes of this machine read from a file what is left out. ``name`` is that of the registration. ``on_kinds`` hears by kind
@@ -66,7 +70,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         mover.recorded(seen.pod, is_gone=seen.is_gone)
         on_recorded(run, seen, is_cut_off)
         if limit:
-            keeper.look(run.folder, run.state, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
+            keeper.look(run.folder, run.attempts, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
 
     def tell(watched: Watched) -> None:
         pauses.know(watched.namespaces)
@@ -95,7 +99,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     )
     if pools is not None:
         pools.nodes = watcher.nodes
-    keeper = LogKeeper(streams, limit, namespace_limit, watcher.note)
+    keeper = LogKeeper(streams, place or LogVolume(state, limit), namespace_limit, watcher.note)
     parts = [
         watcher.run(),
         watcher.hear_of_starts(),
@@ -103,7 +107,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         watcher.tell_people(),
         *([] if pools is None else [pools.run()]),
         mover.run(watcher.look_at),
-        *([keeper.run(state)] if limit else []),
+        *([keeper.run()] if limit else []),
         quota.run(),
     ]
     try:

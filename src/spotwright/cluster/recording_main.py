@@ -27,12 +27,13 @@ from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_settings import Settings
 from spotwright.cluster.kubernetes_login import Kubernetes
-from spotwright.cluster.lease import uptime
+from spotwright.cluster.lease import lease_path, uptime
+from spotwright.cluster.log_store import FolderRuns, LogRuns, LogStore
 from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
 from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
-from spotwright.cluster.retention import Retention
+from spotwright.cluster.retention import RecordedLogRuns, Retention
 from spotwright.cluster.run_records import FolderRecords, RunRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
 from spotwright.cluster.served_kinds import NOT_SERVED
@@ -46,7 +47,7 @@ from spotwright.model.pools import Pool
 from spotwright.records.state_folder import StateFolder
 from spotwright.visible_logs import log_visibly
 
-__all__ = ["Fence", "Unplaced", "UnreadKinds", "main"]
+__all__ = ["Fence", "Troubles", "Unplaced", "UnreadKinds", "main"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -178,6 +179,24 @@ class UnreadKinds:
         self._before = now
 
 
+class Troubles:
+    """Writes an Event in the controller's own namespace about what it cannot do now; await :meth:`tell`."""
+
+    def __init__(self, events: EventWriter, home: str) -> None:
+        self._events, self._home = events, home
+        self._new = asyncio.Queue[str]()
+
+    def heard(self, text: str) -> None:
+        """Hear a sentence about the store of logs."""
+        self._new.put_nowait(text)
+
+    async def tell(self) -> None:
+        """Write, until cancelled."""
+        about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._home, "namespace": self._home}}
+        while True:
+            await self._events.write(about, "LogsNotKept", await self._new.get(), is_warning=True)
+
+
 class _Telling:
     """Writes what is counted, at most once a second."""
 
@@ -248,6 +267,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     costs = NamespaceCosts(LOOK, on_set_aside=aside.heard)
     unplaced = Unplaced(EventWriter(api), api.now, tally)
     unread = UnreadKinds(EventWriter(api), settings.home, tally)
+    troubles = Troubles(EventWriter(api), settings.home)
     telling = _Telling(told, tally, costs)
     fence.on_require = telling.tell
     kubernetes = Kubernetes(settings.context, settings.kubeconfig) if settings.records_in_api else None
@@ -257,6 +277,12 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
         pools = PoolObjects(kubernetes, lambda: _pools_of(configurations), api.now)
         records = ApiRecords(kubernetes, state, settings.namespaces)
         keeping = [Retention(api, EventWriter(api), settings.namespaces).run()]
+    place = None
+    if settings.logs:
+        runs: LogRuns = FolderRuns(state)
+        if settings.records_in_api:
+            runs = RecordedLogRuns(api, uid_of(await api.get(lease_path(settings.home, settings.name))))
+        place = LogStore(settings.logs, settings.log_limit, runs, troubles.heard)
     store = RunStore(
         records, lambda namespace: configurations.of(namespace) or without_pools(), this_process(), fence.require
     )
@@ -270,6 +296,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
             state,
             partial(connect, cluster, many_streams=True),
             limit=settings.log_limit,
+            place=place,
             namespace_limit=settings.namespace_log_limit,
             namespaces=settings.namespaces,
             tally=tally,
@@ -284,15 +311,14 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     try:
         await until_one_ends(
             [
-                *(
-                    fence.ended(),
-                    telling.run(),
-                    aside.tell(),
-                    unplaced.tell(),
-                    unread.tell(),
-                    config_maps.follow(),
-                    watch(),
-                ),
+                fence.ended(),
+                telling.run(),
+                aside.tell(),
+                unplaced.tell(),
+                unread.tell(),
+                troubles.tell(),
+                config_maps.follow(),
+                watch(),
                 *keeping,
             ]
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
@@ -19,7 +19,7 @@ from spotwright.cluster.run_objects import RUN, records_path
 from spotwright.kube.object_fields import metadata, seconds
 from spotwright.model.quantities import format_bytes
 
-__all__ = ["AGE", "NAMESPACE_LIMIT", "TOTAL_LIMIT", "KeptRecord", "Retention", "to_delete"]
+__all__ = ["AGE", "NAMESPACE_LIMIT", "TOTAL_LIMIT", "KeptRecord", "RecordedLogRuns", "Retention", "to_delete"]
 
 
 AGE = 7 * 24 * 3600.0
@@ -131,6 +131,34 @@ class Retention:
                 following = str(metadata(page).get("continue") or "")
                 if not following:
                     break
+
+
+class RecordedLogRuns:
+    """The runs in the API, as what keeps logs knows them: see :class:`~spotwright.cluster.log_store.LogRuns`.
+
+    ``owner`` is the UID of an object that outlives every controller of a release.
+    """
+
+    def __init__(self, api: Api, owner: str) -> None:
+        self._api, self._owner = api, owner
+
+    @property
+    def owner(self) -> str:
+        """See :attr:`LogRuns.owner`."""
+        return self._owner
+
+    async def existing(self, runs: Collection[str]) -> Collection[str]:
+        """See :meth:`LogRuns.existing`."""
+        found = set()
+        for run in runs:
+            namespace, dot, _ = run.partition(".")  # the name of a run begins with it
+            try:
+                if not dot or await self._api.get_or_none(records_path(RUN, namespace, run)) is not None:
+                    found.add(run)
+            except ApiFailed as error:
+                _LOG.warning("run %s: its logs stay, because it cannot be read: %s", run, error)
+                found.add(run)
+        return found
 
 
 def _records(items: Iterable[Mapping[str, Any]]) -> Iterator[KeptRecord]:

@@ -39,6 +39,8 @@ from aiohttp import web
 
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.limited_server import serve
+from spotwright.cluster.log_parts import Objects, StoredLogs
+from spotwright.cluster.log_place import LogName, PlaceAway
 from spotwright.cluster.run_api_client import CONFIG_MAP, LOG_AT_ONCE
 from spotwright.cluster.run_names import NamedRun, find_run, object_of
 from spotwright.cluster.run_objects import RUN, records_path
@@ -381,10 +383,13 @@ T = TypeVar("T")
 
 
 class ReadingServer:
-    """Serves the runs of a state folder to whom Kubernetes lets read their pods. ``threads`` read files."""
+    """Serves the runs of a state folder to whom Kubernetes lets read their pods. ``threads`` read files.
 
-    def __init__(self, index: RunIndex, access: Access, *, threads: int = 4) -> None:
-        self._index, self._access = index, access
+    ``logs`` are those of an object store. A log that it does not have is read from the state folder.
+    """
+
+    def __init__(self, index: RunIndex, access: Access, *, threads: int = 4, logs: StoredLogs | None = None) -> None:
+        self._index, self._access, self._logs = index, access, logs
         self._pauses = PoolsLeftOut(index.findings)
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="reading")
 
@@ -433,6 +438,8 @@ class ReadingServer:
                 return _error(400, "input", str(error))
             except SpotwrightError as error:
                 return _error(500, "state", str(error))
+            except PlaceAway as error:
+                return _error(503, "state", f"the log cannot be read now: {error}")
 
         return handle
 
@@ -536,9 +543,13 @@ class ReadingServer:
         attempt, offset = int(query.get("attempt", 0)), max(0, int(query.get("offset", 0)))
         if "/" in environment or environment.startswith("."):
             raise InputError(f"{environment!r} is no name of a log")
-        files = RunFiles(run.folder, lambda _: False)
         at_most = min(max(0, int(query.get("at_most", LOG_AT_ONCE))), LOG_AT_ONCE)
-        data = await self._in_thread(files.read_log, task, attempt, environment, offset, at_most)
+        data = None
+        if self._logs is not None and not environment:
+            data = await self._logs.read(LogName.of(run.folder, task, attempt), offset, at_most)
+        if data is None:
+            files = RunFiles(run.folder, lambda _: False)
+            data = await self._in_thread(files.read_log, task, attempt, environment, offset, at_most)
         return _compressed(web.Response(body=data, content_type="application/octet-stream"))
 
     async def _run(self, request: web.Request, caller: Caller) -> IndexedRun:
@@ -623,9 +634,11 @@ async def start_reading(
     host: str | None,
     port: int,
     findings: Callable[[], Findings] | None = None,
+    logs: str = "",
 ) -> web.AppRunner:
     """Serve the runs of a state folder; ``await runner.cleanup()`` ends it.
 
+    ``logs`` is the address of the store that has the logs; empty: the state folder has them.
     ``context`` has the serving certificate. Client certificates are accepted where the API server publishes their authority and
     we may read it, else tokens alone. Raises :class:`OSError` where the port cannot be listened on.
     """
@@ -633,9 +646,9 @@ async def start_reading(
         accept_certificates(context, await client_authority(api))
     except (ApiFailed, ssl.SSLError) as error:
         _LOG.warning("people are read by their tokens alone, not by client certificates: %s", error)
-    return await ReadingServer(RunIndex(state, is_alive, api.now, findings), Access(api)).start(
-        context, host=host, port=port
-    )
+    stored = StoredLogs(Objects(logs)) if logs else None
+    server = ReadingServer(RunIndex(state, is_alive, api.now, findings), Access(api), logs=stored)
+    return await server.start(context, host=host, port=port)
 
 
 async def publish_authority(api: Api, namespace: str, authority: str) -> None:

@@ -16,6 +16,8 @@ from spotwright import config as configuration
 from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.lease import KubernetesLease, while_held
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT
+from spotwright.cluster.log_parts import require_url
+from spotwright.cluster.log_store import FolderRuns, LogStore
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
@@ -44,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--log-limit", type=parse_memory, default=DEFAULT_LIMIT, help="of one attempt, such as 64Mi; 0 keeps no logs"
     )
+    parser.add_argument("--logs", default="", help="the store of logs; default: the state folder")
     parser.add_argument("--verbose", "-v", action="store_true")
     options = parser.parse_args(arguments)
     log_visibly(logging.DEBUG if options.verbose else logging.INFO)
@@ -95,7 +98,8 @@ async def _watch_and_keep_logs(options: argparse.Namespace, api: Api, store: Run
     streams = partial(connect, cluster, many_streams=True)
     state = StateFolder(options.state)
     namespaces = [options.namespace] if options.namespace else []
-    await watch_and_keep_logs(api, store, state, streams, limit=options.log_limit, namespaces=namespaces)
+    place = LogStore(require_url(options.logs), options.log_limit, FolderRuns(state)) if options.logs else None
+    await watch_and_keep_logs(api, store, state, streams, limit=options.log_limit, place=place, namespaces=namespaces)
 
 
 @contextlib.contextmanager

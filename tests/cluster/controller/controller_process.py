@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,15 @@ def _library(folder: Path, text: str) -> str:
     source.write_text(text)
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
     return str(library)
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that live."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):
+            found += [int(each) for each in (task / "children").read_text().split()]
+    return found
 
 
 class Process:

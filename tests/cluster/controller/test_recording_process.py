@@ -16,6 +16,7 @@ from tests.cluster.controller.controller_process import (
     NODES,
     PODS,
     a_cluster,
+    children,
     controller_process,
     kubeconfig,
     show,
@@ -33,15 +34,6 @@ from spotwright.errors import Fenced
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"
 POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2}}"
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a process has started and that live."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):
-            found += [int(each) for each in (task / "children").read_text().split()]
-    return found
 
 
 def is_alive(pid: int) -> bool:

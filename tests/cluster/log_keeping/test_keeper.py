@@ -2,161 +2,99 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from aiohttp import web
-from tests.cluster.log_keeping.container_log import BILLION, START, Line, answer
-from tests.cluster.watching.small_api_server import SmallApiServer, serving
+from tests.cluster.log_keeping.container_log import START, Line
+from tests.cluster.log_keeping.keepers import (
+    ENDED,
+    LINES,
+    PODS,
+    RUNNING,
+    WHOLE,
+    Body,
+    Endpoint,
+    keeping,
+    log_of,
+    pod,
+    seen,
+    until,
+    until_complete,
+    until_kept,
+)
+from tests.cluster.log_keeping.stores import FailingStore
+from tests.cluster.watching.small_api_server import SmallApiServer
 
-from spotwright.cluster import log_follower
-from spotwright.cluster.api_client import Api
+from spotwright.cluster import log_follower, log_store
 from spotwright.cluster.log_file import LogFile
-from spotwright.cluster.log_keeper import LogKeeper, SeenAttempt
+from spotwright.cluster.log_keeper import LogKeeper
 from spotwright.records.state_folder import StateFolder
 
-PODS = "/api/v1/namespaces/a/pods"
-LINES = [Line(START + number * BILLION // 4, f"line {number}\n".encode()) for number in range(40)]
-WHOLE = b"".join(line.text for line in LINES)
-RUNNING: dict[str, Any] = {"running": {"startedAt": "2026-05-28T20:26:40Z"}}
-ENDED: dict[str, Any] = {"terminated": {"exitCode": 0}}
+
+@pytest.fixture(params=["volume", "store"])
+def body(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Body:
+    """Both bodies of where logs lie; parts are written at once."""
+    monkeypatch.setattr(log_store, "_PAUSE", 0.02)
+    return Body(StateFolder.open(tmp_path / "state"), f"file://{tmp_path}/store" if request.param == "store" else "")
 
 
-def pod(server: SmallApiServer, state: dict[str, Any], name: str = "train", **more: Any) -> dict[str, Any]:
-    phase = "Running" if "running" in state else "Succeeded"
-    statuses = [{"name": "main", "restartCount": 0, "state": state}, *more.get("beside", ())]
-    containers = [{"name": each["name"], "env": more.get("env", [])} for each in statuses]
-    spec = {"restartPolicy": "Never", "containers": containers}
-    return server.put(PODS, name, spec=spec, status={"phase": phase, "containerStatuses": statuses})
-
-
-class Endpoint:
-    """The log endpoint of a pod: ``shown`` lines so far; each answer is cut after as many bytes as the next of ``cuts`` says."""
-
-    def __init__(self, server: SmallApiServer, name: str = "train", lines: list[Line] | None = None) -> None:
-        self.lines, self.shown, self.cuts = lines or LINES, len(lines or LINES), list[int]()
-        self.asked: list[str] = []
-        server.pages[f"{PODS}/{name}/log"] = self.answer
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request.query.get("container", ""))
-        data = answer(self.lines[: self.shown], request.query.get("sinceTime", ""))
-        response = web.StreamResponse()
-        await response.prepare(request)
-        cut = self.cuts.pop(0) if self.cuts else None
-        await response.write(data[:cut] or b"")
-        if cut is not None and request.transport is not None:
-            request.transport.close()
-        await until(lambda: not request.query.get("follow") or self.shown == len(self.lines))
-        return response
-
-
-def keeping(test: Callable[[SmallApiServer, Callable[[], LogKeeper]], Awaitable[None]], state: StateFolder) -> None:
-    """Run a test with a server and a way to start keepers."""
-
-    async def run() -> None:
-        tasks: list[asyncio.Task[None]] = []
-        async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
-
-            def start() -> LogKeeper:
-                for task in tasks:
-                    task.cancel()
-                keeper = LogKeeper(Api(client))
-                tasks.append(asyncio.create_task(keeper.run(state)))
-                return keeper
-
-            try:
-                await asyncio.wait_for(test(server, start), 60)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-    asyncio.run(run())
-
-
-def seen(state: StateFolder, pod: dict[str, Any], *, is_lost: bool = False) -> SeenAttempt:
-    return SeenAttempt(f"{pod['metadata']['uid']}/0", log_of(state, pod), pod, 0, is_lost)
-
-
-def log_of(state: StateFolder, pod: dict[str, Any]) -> Path:
-    return state.run("run").log(pod["metadata"]["name"], 1)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  # files give no events
-        await asyncio.sleep(0.01)
-
-
-async def until_complete(log: Path) -> bytes:
-    await until(lambda: log.exists() and not log.with_name("log.position").exists())
-    return await asyncio.to_thread(log.read_bytes)
-
-
-async def until_kept(log: Path, text: bytes) -> None:
-    await until(lambda: log.exists() and text in log.read_bytes())
-
-
-def test_a_log_is_followed_through_cut_streams_and_refusals_to_its_end(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path / "state")
+def test_a_log_is_followed_through_cut_streams_and_refusals_to_its_end(body: Body) -> None:
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         endpoint, keeper = Endpoint(server), start()
         endpoint.shown, endpoint.cuts = 20, [37, 250, 333]
         running = pod(server, RUNNING)
         server.answers = [web.Response(status=429, headers={"Retry-After": "0"}), web.Response(status=500)]
-        keeper.follow(seen(state, running))
-        await until_kept(log_of(state, running), b"line 19")
+        keeper.follow(seen(running))
+        await until_kept(body, log_of(running), b"line 19")
         endpoint.shown = len(LINES)
-        keeper.follow(seen(state, pod(server, ENDED)))
-        assert await until_complete(log_of(state, running)) == WHOLE
+        keeper.follow(seen(pod(server, ENDED)))
+        assert await until_complete(body, log_of(running)) == WHOLE
 
-    keeping(test, state)
+    keeping(test, body)
 
 
-def test_a_new_keeper_goes_on_where_the_one_before_was(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path / "state")
+def test_a_new_keeper_goes_on_where_the_one_before_was(body: Body) -> None:
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         endpoint, keeper = Endpoint(server), start()
         endpoint.shown = 20
         running = pod(server, RUNNING)
-        keeper.follow(seen(state, running))
-        await until_kept(log_of(state, running), b"line 19")
+        keeper.follow(seen(running))
+        await until_kept(body, log_of(running), b"line 19")
         endpoint.shown = len(LINES)
         pod(server, ENDED)
         start()  # nobody tells it: the run may be over
-        assert await until_complete(log_of(state, running)) == WHOLE
+        assert await until_complete(body, log_of(running)) == WHOLE
 
-    keeping(test, state)
+    keeping(test, body)
 
 
-def test_where_the_node_goes_the_log_ends_with_what_it_had_sent(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path / "state")
+def test_where_the_node_goes_the_log_ends_with_what_it_had_sent(body: Body) -> None:
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         endpoint, keeper = Endpoint(server), start()
         endpoint.shown = 20
         running = pod(server, RUNNING)
-        keeper.follow(seen(state, running))
-        await until_kept(log_of(state, running), b"line 19")
-        keeper.follow(seen(state, running, is_lost=True))
-        text = await until_complete(log_of(state, running))
+        keeper.follow(seen(running))
+        await until_kept(body, log_of(running), b"line 19")
+        keeper.follow(seen(running, is_lost=True))
+        text = await until_complete(body, log_of(running))
         our_line = b"[spotwright: the log ends here: its node does not report any more; its last line is of "
         assert text.startswith(b"".join(line.text for line in LINES[:20]) + our_line)
 
-    keeping(test, state)
+    keeping(test, body)
 
 
 def test_what_the_disk_did_not_take_before_the_pod_was_gone_is_said_once_it_takes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = StateFolder.open(tmp_path / "state")
+    body = Body(StateFolder.open(tmp_path / "state"))
     monkeypatch.setattr(log_follower, "_DISK", 0.02)
     real, tries = LogFile.append, list[bytes]()
 
@@ -164,8 +102,8 @@ def test_what_the_disk_did_not_take_before_the_pod_was_gone_is_said_once_it_take
         endpoint, keeper = Endpoint(server), start()
         endpoint.shown = 20
         running = pod(server, RUNNING)
-        keeper.follow(seen(state, running))
-        await until_kept(log_of(state, running), b"line 19")
+        keeper.follow(seen(running))
+        await until_kept(body, log_of(running), b"line 19")
 
         def full(file: LogFile, data: bytes, notes: Mapping[str, Any]) -> None:
             tries.append(data)
@@ -175,32 +113,31 @@ def test_what_the_disk_did_not_take_before_the_pod_was_gone_is_said_once_it_take
             disk.setattr(LogFile, "append", full)
             endpoint.shown = len(LINES)
             await until(lambda: bool(tries))
-            keeper.follow(seen(state, running, is_lost=True))
+            keeper.follow(seen(running, is_lost=True))
             await until(lambda: b"the log ends here" in tries[-1])
-            assert log_of(state, running).with_name("log.position").exists(), "not complete, while nothing is said"
-        text = await until_complete(log_of(state, running))
+            assert not await body.is_complete(log_of(running)), "not complete, while nothing is said"
+        text = await until_complete(body, log_of(running))
         said = b"[spotwright: the log ends here: what came next could not be written (No space left on device), and its pod"
         assert text.startswith(b"".join(line.text for line in LINES[:20]) + said)
         assert text.count(b"[spotwright: ") == 1
 
-    keeping(test, state)
+    keeping(test, body)
     assert LogFile.append is real
 
 
-def test_a_container_that_failed_beside_the_main_one_is_read_after_the_end(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path / "state")
+def test_a_container_that_failed_beside_the_main_one_is_read_after_the_end(body: Body) -> None:
     failed = {"name": "wait", "restartCount": 0, "state": {"terminated": {"exitCode": 1}}}
     quiet = {"name": "istio-proxy", "restartCount": 0, "state": ENDED}
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         endpoint, keeper = Endpoint(server, lines=LINES[:1]), start()
         ended = pod(server, ENDED, beside=[quiet, failed])
-        keeper.follow(seen(state, ended))
-        text = await until_complete(log_of(state, ended))
+        keeper.follow(seen(ended))
+        text = await until_complete(body, log_of(ended))
         assert text == b"line 0\n==> container wait, which exited with 1 <==\nline 0\n"
         assert endpoint.asked == ["main", "wait"]
 
-    keeping(test, state)
+    keeping(test, body)
 
 
 WRAPPED = ["python3 train.py 1>/var/log/katib/metrics.log 2>&1 && echo completed > /var/log/katib/$$$$.pid"]
@@ -215,19 +152,18 @@ def a_trial_s_pod(server: SmallApiServer, state: dict[str, Any], policy: str = "
     return made
 
 
-def test_the_lines_of_a_trial_are_read_while_they_come_from_the_container_that_prints_them(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path / "state")
+def test_the_lines_of_a_trial_are_read_while_they_come_from_the_container_that_prints_them(body: Body) -> None:
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         endpoint, keeper = Endpoint(server), start()
         endpoint.shown = 20
         running = a_trial_s_pod(server, RUNNING)
-        keeper.follow(seen(state, running))
-        await until_kept(log_of(state, running), b"line 19")
+        keeper.follow(seen(running))
+        await until_kept(body, log_of(running), b"line 19")
         assert endpoint.asked == [COLLECTOR]
         endpoint.shown, endpoint.lines = 2, LINES[:2]
-        keeper.follow(seen(state, a_trial_s_pod(server, ENDED)))
-        text = await until_complete(log_of(state, running))
+        keeper.follow(seen(a_trial_s_pod(server, ENDED)))
+        text = await until_complete(body, log_of(running))
         first, *_, last = [line for line in text.splitlines() if line.startswith(b"==>")]
         assert (
             first
@@ -235,41 +171,38 @@ def test_the_lines_of_a_trial_are_read_while_they_come_from_the_container_that_p
         )
         assert last == b"==> container main, what Katib does not redirect <=="
 
-    keeping(test, state)
+    keeping(test, body)
 
 
-def test_a_trial_whose_lines_were_not_read_says_where_they_are(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path / "state")
+def test_a_trial_whose_lines_were_not_read_says_where_they_are(body: Body) -> None:
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         _, keeper = Endpoint(server, lines=LINES[:1]), start()
         ended = a_trial_s_pod(server, ENDED, policy="OnFailure")
-        keeper.follow(seen(state, ended))
-        text = await until_complete(log_of(state, ended))
+        keeper.follow(seen(ended))
+        text = await until_complete(body, log_of(ended))
         assert text.endswith(
             b"[spotwright: Katib redirects what main writes, and container metrics-logger-and-collector prints it, whose log was "
             b"not read]\n"
         )
 
-    keeping(test, state)
+    keeping(test, body)
 
 
-def test_values_of_variables_that_are_secrets_by_name_are_hidden(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path / "state")
+def test_values_of_variables_that_are_secrets_by_name_are_hidden(body: Body) -> None:
     lines = [Line(START, b"login with hunter2-hunter2 at /run/token\n")]
     env = [{"name": "API_TOKEN", "value": "hunter2-hunter2"}, {"name": "TOKEN_PATH", "value": "/run/token"}]
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         Endpoint(server, lines=lines)
         ended = pod(server, ENDED, env=env)
-        start().follow(seen(state, ended))
-        assert await until_complete(log_of(state, ended)) == b"login with *** at /run/token\n"
+        start().follow(seen(ended))
+        assert await until_complete(body, log_of(ended)) == b"login with *** at /run/token\n"
 
-    keeping(test, state)
+    keeping(test, body)
 
 
-def test_hundreds_of_attempts_are_followed_at_once(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path / "state")
+def test_hundreds_of_attempts_are_followed_at_once(body: Body) -> None:
     count = 150
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
@@ -278,32 +211,97 @@ def test_hundreds_of_attempts_are_followed_at_once(tmp_path: Path) -> None:
         for number in range(count):
             Endpoint(server, f"train-{number}", LINES[:5])
             pods.append(pod(server, ENDED, f"train-{number}"))
-            keeper.follow(seen(state, pods[-1]))
+            keeper.follow(seen(pods[-1]))
         for each in pods:
-            assert await until_complete(log_of(state, each)) == b"".join(line.text for line in LINES[:5])
+            assert await until_complete(body, log_of(each)) == b"".join(line.text for line in LINES[:5])
         assert keeper.open_logs == 0
 
-    keeping(test, state)
+    keeping(test, body)
 
 
 def test_a_stream_that_ends_at_once_is_opened_again_when_its_pod_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: Body, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A container ends a second or so before its pod says so; until then every stream of its log ends at once."""
     monkeypatch.setattr(log_follower, "_SHORT", 60.0)
-    state = StateFolder.open(tmp_path / "state")
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         endpoint, keeper = Endpoint(server), start()
         running = pod(server, RUNNING)
-        keeper.follow(seen(state, running))
-        await until_kept(log_of(state, running), WHOLE)
+        keeper.follow(seen(running))
+        await until_kept(body, log_of(running), WHOLE)
         async with httpx2.AsyncClient(base_url=server.url) as other:
             for _ in range(30):  # as long as thirty answers take
                 await other.get(PODS)
         assert len(endpoint.asked) == 1
-        keeper.follow(seen(state, pod(server, ENDED)))
-        assert await until_complete(log_of(state, running)) == WHOLE
+        keeper.follow(seen(pod(server, ENDED)))
+        assert await until_complete(body, log_of(running)) == WHOLE
         assert len(endpoint.asked) == 2
 
-    keeping(test, state)
+    keeping(test, body)
+
+
+@pytest.mark.parametrize("told", ["a notice", "a deletion"])
+def test_what_comes_of_a_pod_that_was_told_to_go_is_written_without_delay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    monkeypatch.setattr(log_store, "_PAUSE", 3600.0)
+    monkeypatch.setattr(log_store, "_SEALED", 0.02)
+    body = Body(StateFolder.open(tmp_path / "state"), f"file://{tmp_path}/store")
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        endpoint.shown = 20
+        running = pod(server, RUNNING)
+        keeper.follow(seen(running))
+        await until(lambda: (keeper.last_line(seen(running).key, log_of(running)) or 0) >= LINES[19].stamp / 1e9)
+        assert await body.read(log_of(running)) == b""
+        if told == "a deletion":
+            running = {**running, "metadata": {**running["metadata"], "deletionTimestamp": "2026-05-28T20:26:40Z"}}
+        keeper.follow(seen(running, is_noticed=told == "a notice"))
+        await until_kept(body, log_of(running), b"line 19")
+        endpoint.shown = len(LINES)
+        await until_kept(body, log_of(running), b"line 39")
+
+    keeping(test, body)
+
+
+def test_what_waits_is_written_when_the_keeper_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_store, "_PAUSE", 3600.0)
+    body = Body(StateFolder.open(tmp_path / "state"), f"file://{tmp_path}/store")
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        endpoint.shown = 20
+        running = pod(server, RUNNING)
+        keeper.follow(seen(running))
+        await until(lambda: (keeper.last_line(seen(running).key, log_of(running)) or 0) >= LINES[19].stamp / 1e9)
+        start()  # it ends the one before
+        await until_kept(body, log_of(running), b"line 19")
+
+    keeping(test, body)
+
+
+def test_what_comes_while_the_store_is_away_is_written_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: str, failing: FailingStore
+) -> None:
+    monkeypatch.setattr(log_store, "_PAUSE", 0.02)
+    monkeypatch.setattr(log_store, "_FIRST_WAIT", 0.05)
+    body = Body(StateFolder.open(tmp_path / "state"), bucket)
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        endpoint.shown = 20
+        running = pod(server, RUNNING)
+        keeper.follow(seen(running))
+        await until_kept(body, log_of(running), b"line 19")
+        failing.fault = (503, "SlowDown")
+        endpoint.shown = len(LINES)
+        keeper.follow(seen(pod(server, ENDED)))
+        refused = len(failing.asked)
+        await until(lambda: sum(each.startswith("PUT") for each in failing.asked[refused:]) > 3)
+        assert keeper.open_logs == 1
+        failing.fault = None
+        assert await until_complete(body, log_of(running)) == WHOLE
+
+    keeping(test, body)

@@ -16,7 +16,8 @@ import pytest
 from spotwright.cluster import log_file
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.log_file import POSITION, LogFile, saved_states
-from spotwright.cluster.log_keeper import LogKeeper, _notes
+from spotwright.cluster.log_keeper import DEFAULT_LIMIT, LogKeeper
+from spotwright.cluster.log_volume import LogVolume, _notes
 from spotwright.records.state_folder import RunFolder, StateFolder
 
 KILO = 1024
@@ -40,7 +41,8 @@ def enforce(state: StateFolder, limit: int) -> dict[str, str]:
 
     async def scenario() -> None:
         async with httpx2.AsyncClient(base_url="http://127.0.0.1:1") as client:
-            await LogKeeper(Api(client), namespace_limit=limit, on_dropped=told.__setitem__).drop_too_much(state)
+            place = LogVolume(state, DEFAULT_LIMIT)
+            await LogKeeper(Api(client), place, namespace_limit=limit, on_dropped=told.__setitem__).drop_too_much()
 
     asyncio.run(scenario())
     return told

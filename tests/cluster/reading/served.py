@@ -19,6 +19,7 @@ from tests.cluster.granted_rights import is_allowed
 
 from spotwright.cli import main
 from spotwright.cluster.api_client import Api, connect, find_cluster
+from spotwright.cluster.log_parts import Objects, StoredLogs
 from spotwright.cluster.run_api import Access, ReadingServer, RunIndex, accept_certificates, serving_context
 from spotwright.records.state_folder import StateFolder
 
@@ -103,8 +104,8 @@ def _namespace(path: str) -> dict[str, Any] | None:
 class Served:
     """A controller on the loopback. ``environment`` lets the command line find it, as anna unless another token is named."""
 
-    def __init__(self, folder: Path, state: Path) -> None:
-        self.folder, self.state = folder, state
+    def __init__(self, folder: Path, state: Path, logs: str = "") -> None:
+        self.folder, self.state, self.logs = folder, state, logs
         self.kubernetes = Kubernetes()
         self.api_url = self.url = ""
         self.port = 0
@@ -136,7 +137,9 @@ class Served:
         authority = (self.folder / "clients.crt").read_text()
         context = serving_context(self.folder / "tls.crt", self.folder / "tls.key")
         accept_certificates(context, authority)
-        server = ReadingServer(RunIndex(StateFolder.existing(self.state), lambda _: True), Access(self._api))
+        stored = StoredLogs(Objects(self.logs)) if self.logs else None
+        index = RunIndex(StateFolder.existing(self.state), lambda _: True)
+        server = ReadingServer(index, Access(self._api), logs=stored)
         self._runner = await server.start(context, host="127.0.0.1", port=self.port)
         self.port = self._runner.addresses[0][1]
         self.url = f"https://127.0.0.1:{self.port}"
@@ -179,9 +182,12 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, state: Path) -> Iterator[Served]:
-    """A controller that serves a state folder. ``folder`` has the certificates of :func:`make_certificates`."""
-    served = Served(folder, state)
+def serving(folder: Path, state: Path, logs: str = "") -> Iterator[Served]:
+    """A controller that serves a state folder. ``folder`` has the certificates of :func:`make_certificates`.
+
+    ``logs`` is the address of a store that has the logs.
+    """
+    served = Served(folder, state, logs)
     thread = threading.Thread(target=served.run)
     thread.start()
     try:

@@ -1,0 +1,136 @@
+"""Where logs of attempts lie: what keeps and follows them knows this port alone, and no file and no object.
+
+There are two bodies: files on the volume of the state folder (:mod:`spotwright.cluster.log_volume`), which one machine has, and
+parts in an object store (:mod:`spotwright.cluster.log_store`), which outlive every node. Whichever it is, a log is written with
+its owner's notes, among them how far the pod's log was read, so that a successor goes on behind the last bytes that are there.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
+
+from spotwright.records.state_folder import RunFolder
+
+__all__ = ["KeptLog", "LogName", "LogPlace", "PlaceAway", "WrittenLog", "drop_note", "logs_to_drop"]
+
+
+SMALL = 8192
+"""Bytes: what is no longer is not worth a line that says that it was dropped."""
+
+
+class PlaceAway(OSError):
+    """The place takes or gives nothing now. It has said that itself, once for all logs, so nobody else does."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EIO, why)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class LogName(NamedTuple):
+    """The log of one attempt. ``task`` is its path as the name of a folder; see :meth:`of`."""
+
+    run: str
+    task: str
+    attempt: int
+
+    @classmethod
+    def of(cls, folder: RunFolder, task: str, attempt: int) -> LogName:
+        """The log of an attempt of a run, by the path of its task."""
+        return cls(folder.name, folder.attempt(task, attempt).parent.name, attempt)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace: the name of a workload's run begins with it, and no namespace's name has a dot. Else empty."""
+        namespace, dot, _ = self.run.partition(".")
+        return namespace if dot else ""
+
+    @property
+    def title(self) -> str:
+        """Its task and attempt, for people."""
+        return f"{unquote(self.task.replace('+', '/'))} attempt {self.attempt}"
+
+
+class KeptLog(NamedTuple):
+    """A log that is kept. ``at`` is when it was last written, in Unix seconds; ``size`` the bytes that it takes."""
+
+    at: float
+    size: int
+    name: LogName
+    is_complete: bool
+
+
+class WrittenLog(Protocol):
+    """One log, for whoever writes it."""
+
+    @property
+    def notes(self) -> Mapping[str, Any]:
+        """The words of its owner that came with the last bytes."""
+
+    async def is_complete(self) -> bool:
+        """Whether the log was finished, by this process or another. Raises :class:`OSError`."""
+
+    async def open(self) -> bool:
+        """Take up a log that an earlier process left; False if there is none. Raises :class:`OSError`."""
+
+    async def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
+        """Write bytes together with its owner's notes. Raises :class:`OSError`; then nothing has changed."""
+
+    def seal(self) -> None:
+        """Write from now on without delay: its pod was told that it goes, or is being deleted."""
+
+    async def finish(self) -> None:
+        """Mark the log complete. Raises :class:`OSError`."""
+
+    async def close(self) -> None:
+        """Write no more; what is not written yet is given up."""
+
+
+class LogPlace(Protocol):
+    """Where the logs lie. ``about`` says it in messages."""
+
+    @property
+    def about(self) -> str:
+        """The folder, or the address without secrets."""
+
+    def log(self, name: LogName) -> WrittenLog:
+        """The log of this name, to be written."""
+
+    async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
+        """The logs that an earlier process did not finish, with their owners' notes. Raises :class:`OSError`."""
+
+    def last_line(self, name: LogName) -> float:
+        """When the last line of a log that is not complete was written, in Unix seconds; 0: that is not known here."""
+
+    async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
+        """All logs by namespace. Raises :class:`OSError`."""
+
+    def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:
+        """The bytes that each namespace may have: those that are wanted, or less where the place has less room."""
+
+    async def drop(self, logs: Collection[KeptLog], why: str) -> None:
+        """Put a line in the place of each log that says why it was dropped; nothing in the place of a short one."""
+
+    async def close(self) -> None:
+        """Write what waits, as far as that takes a few seconds."""
+
+
+def logs_to_drop(logs: Sequence[KeptLog], limit: int) -> list[KeptLog]:
+    """The logs that are dropped, oldest first: those that say what they were, then short ones, then those that go on."""
+    left, dropped = sum(log.size for log in logs) - limit, list[KeptLog]()
+    for log in sorted(logs, key=lambda log: (not log.is_complete, log.size <= SMALL, log.at)):
+        if left <= 0:
+            break
+        if log.size:
+            dropped.append(log)
+            left -= log.size
+    return dropped
+
+
+def drop_note(size: str, why: str) -> str:
+    """The line in the place of a log that was dropped."""
+    return f"[spotwright: this log of {size} was dropped: {why}]\n"

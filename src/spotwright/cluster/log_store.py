@@ -1,0 +1,557 @@
+"""Keeps logs in an object store, so that they outlive the machine of whoever keeps them.
+
+What comes of a log waits in memory for at most five seconds, less once its pod was told that it goes; then it is written as a
+part, whose name nobody else can take. So of two processes that take themselves for the keeper one finds the other's part in its
+place, and stops. A part holds how far the pod's log was read, so a successor asks for what comes behind it.
+
+While the store takes nothing, nothing ends: what comes waits in a bounded part of the memory, and of what is too much the oldest
+lines are left out, which the log then says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from spotwright.cluster.log_parts import (
+    DROPPED,
+    END,
+    OPEN,
+    OWNER,
+    Objects,
+    Part,
+    StoredLogs,
+    log_key,
+    name_of_key,
+    part_key,
+    run_key,
+)
+from spotwright.cluster.log_place import SMALL, KeptLog, LogName, PlaceAway, drop_note
+from spotwright.errors import SpotwrightError
+from spotwright.model.quantities import format_bytes
+from spotwright.records.state_folder import StateFolder, write_atomically
+
+__all__ = ["LogStore", "Overtaken"]
+
+
+_LOG = logging.getLogger(__name__)
+_PAUSE, _SEALED = 5.0, 0.5  # seconds in which what comes of a log waits, and once its pod was told that it goes
+_FULL = 1 << 20  # bytes of a part that is written at once
+_MOST_OF_LOG, _MOST = 2 << 20, 32 << 20  # bytes that wait: of one log, and of all while the store takes nothing
+_WRITERS = 16  # parts that are written at once
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a store that took nothing is tried again
+_SAID_AGAIN = 600.0  # seconds until it is said once more that the store takes nothing
+_LISTED = 3600.0  # seconds until all objects are listed again: in between the sizes are those that were written here
+_LAST = 5.0  # seconds in which what waits is written when this process ends
+_OWNER_FILE = "log-owner"  # in the state folder
+_TRIED = "+tried"  # an object that is written twice, to see whether the store keeps the first one
+
+
+class Overtaken(SpotwrightError):
+    """Another process has written the part of a log that this one wanted to write."""
+
+
+class LogRuns(Protocol):
+    """The runs whose logs are kept in a store that others may use too."""
+
+    @property
+    def owner(self) -> str:
+        """What tells their logs from those of other runs. Raises :class:`OSError`."""
+
+    async def existing(self, runs: Collection[str]) -> Collection[str]:
+        """Those of these runs, by name, that are there now; in doubt all of them, since logs of others are deleted."""
+
+
+class FolderRuns:
+    """The runs of a state folder. See :class:`LogRuns`."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._state, self._own = state, ""
+
+    @property
+    def owner(self) -> str:
+        """See :attr:`LogRuns.owner`."""
+        if not self._own:
+            path = self._state.path / _OWNER_FILE
+            if not path.exists():
+                write_atomically(path, secrets.token_hex(16))
+            self._own = path.read_text(encoding="ascii").strip()
+        return self._own
+
+    async def existing(self, runs: Collection[str]) -> Collection[str]:
+        """See :meth:`LogRuns.existing`."""
+        return {run for run in runs if run and "/" not in run and (self._state.path / "runs" / run).exists()}
+
+
+class LogStore:
+    """The logs below an address. It is a :class:`~spotwright.cluster.log_place.LogPlace`.
+
+    ``log_limit`` is in bytes, for each log. The logs of a run that is deleted from ``runs`` are deleted too.
+    ``on_trouble`` hears a sentence when the store takes nothing, at most every ten minutes the same.
+    """
+
+    def __init__(
+        self, url: str, log_limit: int, runs: LogRuns, on_trouble: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.objects = Objects(url, self._heard)
+        self.logs = StoredLogs(self.objects)
+        self.log_limit, self._runs, self._on_trouble = log_limit, runs, on_trouble
+        self.trouble = ""  # why the store takes nothing; empty: it does
+        self._said, self._said_at = "", 0.0
+        self._wait, self._retry_at = _FIRST_WAIT, 0.0
+        self._is_back = asyncio.Event()
+        self.gate = asyncio.Semaphore(_WRITERS)
+        self.waiting = 0  # bytes of text in memory
+        self._open: dict[LogName, _PartsLog] = {}
+        self._kept: dict[LogName, KeptLog] = {}
+        self._changed: dict[LogName, KeptLog | None] = {}  # since the list of all objects was begun
+        self._list_at = 0.0
+        self._owned: set[str] = set()  # folders of runs that have their owner's object
+
+    @property
+    def about(self) -> str:
+        """See :class:`LogPlace`."""
+        return self.objects.shown
+
+    @property
+    def owner(self) -> str:
+        """See :attr:`LogRuns.owner`."""
+        return self._runs.owner
+
+    def log(self, name: LogName) -> _PartsLog:
+        """See :class:`LogPlace`."""
+        made = self._open[name] = _PartsLog(self, name)
+        return made
+
+    async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
+        """See :class:`LogPlace`: of its own runs alone."""
+        await self._try_to_overwrite()
+        found = list[tuple[LogName, Mapping[str, Any]] | None]()
+        async for objects in self.objects.list(f"{OPEN}/{self.owner}"):
+            found += await asyncio.gather(*(self._unfinished(each.key) for each in objects))
+        return [each for each in found if each is not None]
+
+    async def _unfinished(self, key: str) -> tuple[LogName, Mapping[str, Any]] | None:
+        """The log that an object says is not complete."""
+        known = name_of_key(f"{key.split('/', 2)[2]}/{END}")
+        notes = None if known is None else _notes(await self.objects.get(key) or b"")
+        if known is None or notes is None or not self._has_run(known[0].run):
+            return None
+        if (await self.logs.look(known[0], anew=True)).is_complete:  # it was finished in that moment
+            await self.objects.delete([key])
+            return None
+        return known[0], notes
+
+    def last_line(self, name: LogName) -> float:  # noqa: ARG002
+        """See :class:`LogPlace`: what was not taken up is not known here."""
+        return 0.0
+
+    async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
+        """See :class:`LogPlace`. Each hour it lists all objects, and deletes the logs whose runs are deleted."""
+        if time.monotonic() >= self._list_at:
+            await self._list()
+            self._list_at = time.monotonic() + _LISTED
+        found: dict[str, list[KeptLog]] = {}
+        going = {name: log.kept for name, log in self._open.items() if log.size}
+        for name, kept in {**self._kept, **going}.items():
+            found.setdefault(name.namespace, []).append(kept)
+        return found
+
+    def is_complete(self, name: LogName) -> bool:
+        """Whether the log is known to be complete, without asking the store."""
+        kept = self._kept.get(name)
+        return kept is not None and kept.is_complete
+
+    def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:  # noqa: ARG002
+        """See :class:`LogPlace`: a store has room."""
+        return wanted
+
+    async def drop(self, logs: Collection[KeptLog], why: str) -> None:
+        """See :class:`LogPlace`. What the store does not do now is done with the next look."""
+        with contextlib.suppress(PlaceAway):
+            for log in logs:
+                folder, note = log_key(log.name), drop_note(format_bytes(log.size), why).encode()
+                if log.size > SMALL:
+                    await self.objects.put_new(f"{folder}/{DROPPED}", note)
+                is_noted = log.size > SMALL
+                kept = {f"{folder}/{DROPPED}"} if is_noted else set()
+                await self._delete(folder, kept)
+                await self.objects.delete([self.open_key(log.name)])
+                self.note(log.name, KeptLog(log.at, len(note), log.name, is_complete=True) if is_noted else None)
+
+    async def close(self) -> None:
+        """See :class:`LogPlace`."""
+        writing = [task for log in self._open.values() if (task := log.hurry()) is not None]
+        if writing and not self.trouble:
+            await asyncio.wait(writing, timeout=_LAST)
+
+    # For the logs
+
+    async def own(self, name: LogName) -> None:
+        """Note whose run a log belongs to, once for each run. Raises :class:`PlaceAway`."""
+        folder = run_key(name)
+        if folder not in self._owned:
+            await self.objects.put_new(f"{folder}/{OWNER}", self.owner.encode())
+            self._owned.add(folder)
+
+    def open_key(self, name: LogName) -> str:
+        """The object of a log that is not complete."""
+        return f"{OPEN}/{self.owner}/{log_key(name)}"
+
+    def note(self, name: LogName, kept: KeptLog | None) -> None:
+        """Know what is kept of a log now; None: nothing."""
+        self._changed[name] = kept
+        if kept is None:
+            self._kept.pop(name, None)
+        else:
+            self._kept[name] = kept
+
+    def closed(self, log: _PartsLog) -> None:
+        """A log is written no more."""
+        if self._open.get(log.name) is log:
+            del self._open[log.name]
+            if log.size:
+                self.note(log.name, log.kept)
+
+    async def turn(self) -> None:
+        """Wait until the store takes something, or until it is tried again: by one log at a time."""
+        while self.trouble:
+            left = self._retry_at - time.monotonic()
+            if left <= 0:
+                self._wait = min(2 * self._wait, _LONGEST_WAIT)
+                self._retry_at = time.monotonic() + self._wait
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._is_back.wait()
+
+    def keep_bounds(self) -> None:
+        """Leave out what is too much for the memory while the store takes nothing: of the log of which most waits."""
+        while self.waiting > _MOST:
+            if not max(self._open.values(), key=lambda log: log.buffered).leave_out():
+                return
+
+    def failed(self, why: str) -> PlaceAway:
+        """Take what the store did for a failure of it."""
+        self._heard(why)
+        return PlaceAway(why)
+
+    def _heard(self, why: str) -> None:
+        now = time.monotonic()
+        if not why:
+            if self.trouble:
+                _LOG.info("%s: takes logs again", self.about)
+            self.trouble, self._wait = "", _FIRST_WAIT
+            self._is_back.set()
+            return
+        if not self.trouble:
+            self._retry_at = now + self._wait
+        self.trouble = why
+        self._is_back.clear()
+        for log in self._open.values():
+            log.moved.set()
+        if why != self._said or now >= self._said_at + _SAID_AGAIN:
+            self._said, self._said_at = why, now
+            text = (
+                f"logs cannot be kept: {why}. They wait in memory, and where that is full their oldest lines are left out; "
+                "see --logs (in the chart: logs.url and logs.secret)"
+            )
+            _LOG.warning("%s", text)
+            self._on_trouble(text)
+
+    # All logs
+
+    async def _try_to_overwrite(self) -> None:
+        """Say it where the store overwrites what it was told not to. Some servers of the S3 API did until lately."""
+        key = f"{OPEN}/{self.owner}/{_TRIED}"
+        if await self.objects.put_new(key, b"") and await self.objects.put_new(key, b""):
+            _LOG.warning(
+                "%s: this store ignores conditional writes: should two processes keep logs at once, one may overwrite what the "
+                "other has written",
+                self.about,
+            )
+
+    async def _list(self) -> None:
+        """List all objects, and delete the logs of its own runs that are not there any more."""
+        self._changed = {}
+        sizes: dict[LogName, tuple[int, float, bool]] = {}
+        async for objects in self.objects.list():
+            for each in objects:
+                known = name_of_key(each.key)
+                if known is not None:
+                    size, at, is_over = sizes.get(known[0], (0, 0.0, False))
+                    is_over = is_over or known[1] in (END, DROPPED)
+                    sizes[known[0]] = size + each.size, max(at, each.at), is_over
+        found = {name: KeptLog(at, size, name, is_over) for name, (size, at, is_over) in sizes.items()}
+        existing = await self._runs.existing({name.run for name in found})  # afterwards: a run is there before its logs are
+        gone = {name.run: name for name in found if name.run not in existing}
+        kept = {name: log for name, log in {**found, **self._changed}.items() if log is not None}
+        self._kept = {name: log for name, log in kept.items() if name.run not in gone}
+        for name in gone.values():
+            await self._delete_run(name)
+
+    async def _delete_run(self, name: LogName) -> None:
+        """Delete all logs of the run of this log, unless it is somebody else's."""
+        folder = run_key(name)
+        if await self.objects.get(f"{folder}/{OWNER}") != self.owner.encode():
+            return
+        _LOG.info("run %s: its logs are deleted, as it is", name.run)
+        await self._delete(f"{OPEN}/{self.owner}/{folder}")
+        await self._delete(folder, {f"{folder}/{OWNER}"})
+        await self.objects.delete([f"{folder}/{OWNER}"])  # last: it says that the rest may be deleted
+        self._owned.discard(folder)
+
+    async def _delete(self, folder: str, kept: Collection[str] = ()) -> None:
+        """Delete the objects below a folder but some."""
+        keys = [each.key async for objects in self.objects.list(folder) for each in objects if each.key not in kept]
+        await self.objects.delete(keys)
+
+
+class _PartsLog:
+    """A :class:`~spotwright.cluster.log_place.WrittenLog` in parts. What comes waits in memory until it is written."""
+
+    def __init__(self, store: LogStore, name: LogName) -> None:
+        self.name, self.notes = name, dict[str, Any]()
+        self.size, self.at = 0, 0.0  # of what is stored: its bytes, and when it was written last
+        self.moved = asyncio.Event()  # something was written, or nothing can be
+        self._store, self._writer = store, secrets.token_hex(8)
+        self._number, self._start, self._head = 1, 0, -1  # of the next part
+        self._tail = deque[tuple[int, int]]()  # the parts behind the first half, with their sizes
+        self._buffer, self._due, self._pause = bytearray(), 0.0, _PAUSE
+        self._frozen = deque[
+            tuple[Part, bytes, int]
+        ]()  # parts as they are sent, each with the bytes of text that waited
+        self._frozen_notes = dict[str, Any]()
+        self._left_out = self._left_out_lines = 0
+        self._is_mid_line = self._has_begun = self._is_over = False
+        self._full = min(_FULL, store.log_limit // 8)
+        self._most = min(_MOST_OF_LOG, store.log_limit // 4)
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._overtaken = ""
+
+    @property
+    def kept(self) -> KeptLog:
+        """What the store has of it."""
+        return KeptLog(self.at, self.size, self.name, self._is_over)
+
+    @property
+    def buffered(self) -> int:
+        """The bytes that may still be left out."""
+        return len(self._buffer)
+
+    async def is_complete(self) -> bool:
+        """See :class:`WrittenLog`."""
+        if self._store.is_complete(self.name):
+            return True
+        return (await self._store.logs.look(self.name, anew=True)).is_complete
+
+    async def open(self) -> bool:
+        """See :class:`WrittenLog`."""
+        logs = self._store.logs
+        sizes = (await logs.look(self.name, anew=True)).sizes
+        if not sizes:
+            return False
+        numbers = list(sizes)
+        last = await logs.part(self.name, numbers[-1], with_notes=True)
+        behind = await logs.first(self.name, numbers, lambda part: part.is_behind)
+        self._number, self._start, self._head = numbers[-1] + 1, last.start + last.length, last.head
+        self._tail = deque((number, sizes[number]) for number in numbers[behind:])
+        self.notes, self._frozen_notes = dict(last.notes), dict(last.notes)
+        self.size, self.at = sum(sizes.values()), time.time()
+        return True
+
+    async def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
+        """See :class:`WrittenLog`. Where the store is slow, it waits. Raises :class:`Overtaken`."""
+        self._require_own()
+        while len(self._buffer) >= self._most and not self._store.trouble:
+            self._wake.set()
+            self.moved.clear()
+            await self.moved.wait()
+            self._require_own()
+        if data and not self._buffer:
+            self._due = time.monotonic() + self._pause
+        self._buffer += data
+        self._store.waiting += len(data)
+        self.notes = dict(notes)
+        if self._store.trouble:
+            if len(self._buffer) > self._most:
+                self.leave_out()
+            self._store.keep_bounds()
+        if len(self._buffer) >= self._full:
+            self._wake.set()
+        self._begin_to_send()
+
+    def seal(self) -> None:
+        """See :class:`WrittenLog`."""
+        if self._pause > _SEALED:
+            self._pause, self._due = _SEALED, 0.0
+            self._wake.set()
+
+    async def finish(self) -> None:
+        """See :class:`WrittenLog`. It waits until everything is written. Raises :class:`Overtaken`."""
+        task = self.hurry()
+        if task is not None:
+            await asyncio.shield(task)
+        self._require_own()
+        await self._leave_out_middle()
+        await self._store.own(self.name)
+        await self._store.objects.put_new(f"{log_key(self.name)}/{END}", b"")
+        self._is_over = True
+        self._store.note(self.name, self.kept)
+        await self._store.objects.delete([self._store.open_key(self.name)])
+
+    async def close(self) -> None:
+        """See :class:`WrittenLog`."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._store.waiting -= len(self._buffer) + sum(taken for _, _, taken in self._frozen)
+        self._buffer.clear()
+        self._frozen.clear()
+        self._store.closed(self)
+
+    def hurry(self) -> asyncio.Task[None] | None:
+        """Write what waits now; the task that does it, if there is something."""
+        self._pause = self._due = 0.0
+        self._wake.set()
+        if self._buffer or self._frozen or self._left_out:
+            self._begin_to_send()
+        return self._task
+
+    def leave_out(self) -> bool:
+        """Leave out the older half of what waits; False: nothing waits."""
+        if not self._buffer:
+            return False
+        cut = self._buffer.find(b"\n", len(self._buffer) // 2) + 1 or len(self._buffer)
+        self._left_out += cut
+        self._left_out_lines += self._buffer.count(b"\n", 0, cut)
+        self._store.waiting -= cut
+        del self._buffer[:cut]
+        return True
+
+    # Parts
+
+    def _require_own(self) -> None:
+        if self._overtaken:
+            raise Overtaken(f"{self._overtaken}: another process writes this log")
+
+    def _begin_to_send(self) -> None:
+        if self._task is None and (self._buffer or self._frozen or self._left_out or not self._has_begun):
+            self._task = asyncio.get_running_loop().create_task(self._send(), name=f"parts of {log_key(self.name)}")
+
+    async def _send(self) -> None:
+        """Write parts until nothing waits."""
+        try:
+            while not self._overtaken and (self._buffer or self._frozen or self._left_out or not self._has_begun):
+                if self._has_begun and not self._frozen:
+                    await self._until_due()
+                await self._store.turn()
+                async with self._store.gate:
+                    with contextlib.suppress(PlaceAway):  # the store has heard of it, and says when to try again
+                        await (self._send_parts() if self._has_begun else self._begin())
+                self.moved.set()
+        except OSError as error:  # of the state folder, which names the owner
+            _LOG.warning("log %s waits: %s", log_key(self.name), error)
+        finally:
+            self._task = None
+            self.moved.set()
+
+    async def _until_due(self) -> None:
+        while (left := self._due - time.monotonic()) > 0 and not self._wake.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+        self._wake.clear()
+
+    async def _begin(self) -> None:
+        """Note whose the log is, and that it is not complete. Raises :class:`PlaceAway`."""
+        await self._store.own(self.name)
+        await self._store.objects.put_new(self._store.open_key(self.name), msgspec.json.encode(self.notes))
+        self._has_begun = True
+
+    async def _send_parts(self) -> None:
+        """Write what waits now. Raises :class:`PlaceAway`; what was not written waits as it is."""
+        if not self._frozen:
+            self._freeze()
+        while self._frozen:
+            part, data, taken = self._frozen[0]
+            if not await self._put(part, data):
+                return
+            self._frozen.popleft()
+            self._store.waiting -= taken
+        await self._leave_out_middle()
+
+    def _freeze(self) -> None:
+        """Make parts of what waits, which stay as they are until they are written: so one of ours is known by its content."""
+        taken, text = len(self._buffer), bytes(self._buffer)
+        if self._left_out:
+            line_end = "\n" if self._is_mid_line else ""
+            lines = f"{self._left_out_lines:,} lines"
+            why = "they came while the store of logs took nothing"
+            gap = f"{line_end}[spotwright: {format_bytes(self._left_out)} ({lines}) are left out here: {why}]\n"
+            text = gap.encode() + text
+            self._left_out = self._left_out_lines = 0
+        self._buffer.clear()
+        half = self._store.log_limit // 2
+        if self._head < 0 < self._start and self._start + len(text) > half:
+            last = format_bytes(self._store.log_limit // 4)
+            said = f"this log is longer than {format_bytes(half)}; of the rest, at least the last {last} follow when it has ended"
+            line_end = "\n" if self._is_mid_line else ""
+            announcement = f"{line_end}[spotwright: {said}]\n".encode()
+            self._head = self._start + len(announcement)
+            self._freeze_text(announcement, self._frozen_notes, 0)
+        if text:
+            self._freeze_text(text, self.notes, taken)
+            self._frozen_notes = self.notes
+
+    def _freeze_text(self, text: bytes, notes: dict[str, Any], taken: int) -> None:
+        part = Part(self._start, len(text), self._head, self._writer, notes)
+        self._frozen.append((part, part.with_text(text), taken))
+        self._start += len(text)
+        self._is_mid_line = not text.endswith(b"\n")
+
+    async def _put(self, part: Part, data: bytes) -> bool:
+        """Write a part; False: another process has written one in its place."""
+        key = part_key(self.name, self._number)
+        if not await self._store.objects.put_new(key, data):
+            there = await self._store.objects.get(key)
+            if there is None:  # S3 refuses a write, too, beside one that was not done in the end
+                raise self._store.failed(f"{self._store.about}: {key} was refused and is not there")
+            if there != data:
+                self._overtaken = key
+                return False
+        self._store.logs.remember(self.name, self._number, part)
+        if part.is_behind:
+            self._tail.append((self._number, len(data)))
+        self._number, self.size, self.at = self._number + 1, self.size + len(data), time.time()
+        return True
+
+    async def _leave_out_middle(self) -> None:
+        """Delete the oldest parts behind the first half, as long as the last quarter of the limit is left."""
+        while len(self._tail) > 1:
+            second = await self._store.logs.part(self.name, self._tail[1][0])
+            if second.start > self._start - self._store.log_limit // 4:
+                return
+            number, size = self._tail[0]
+            await self._store.objects.delete([part_key(self.name, number)])
+            self._tail.popleft()
+            self.size -= size
+
+
+def _notes(data: bytes) -> Mapping[str, Any] | None:
+    """Whose log it is; None if that cannot be read."""
+    try:
+        notes = msgspec.json.decode(data, type=dict[str, Any])
+    except ValueError:
+        return None
+    wanted = {"uid", "restart", "namespace", "pod"}
+    return notes if wanted <= notes.keys() and str(notes["restart"]).isdecimal() else None

@@ -1,0 +1,82 @@
+"""A controller with its logs in a store: what it says while the store refuses, and how a killed recorder's successor goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.checkpoint.s3_server import s3_server
+from tests.cluster.controller.controller_process import (
+    JOBS,
+    NODES,
+    PODS,
+    Process,
+    a_cluster,
+    children,
+    controller_process,
+    show,
+)
+from tests.cluster.log_keeping.keepers import LINES, WHOLE, Endpoint
+from tests.cluster.log_keeping.stores import BUCKET, FailingStore, keys
+from tests.cluster.watching import watched_objects
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+
+EVENTS = "/api/v1/namespaces/spotwright/events"
+POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2}}"
+URL = f"s3://{BUCKET}/prod"
+
+
+def events(server: SmallApiServer) -> list[Any]:
+    return [each for each in server.objects.get(EVENTS, {}).values() if each["reason"] == "LogsNotKept"]
+
+
+async def text(process: Process, server: SmallApiServer) -> str:
+    (run,) = await process.read(server, "runs")
+    return "".join(log["text"] for log in await process.read(server, "logs", run["run"]))
+
+
+def test_a_log_survives_a_store_that_refuses_and_a_recorder_that_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
+    async def test(store: FailingStore) -> None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
+        async with serving() as server:
+            a_cluster(server, POLICY, watched_objects.node("n1"))
+            train = watched_objects.job("train", uid="uid-train")
+            endpoint = Endpoint(server, "one", pods="/api/v1/namespaces/team-a/pods")
+            endpoint.shown = 15
+            show(server, JOBS, train)
+            running = watched_objects.pod("one", train, node="n1", phase="Running")
+            running["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": watched_objects.at(3)}}
+            show(server, PODS, running)
+            show(server, NODES, watched_objects.node("n1"))
+            store.fault = (403, "InvalidAccessKeyId")
+            async with controller_process(tmp_path, server, "--logs", URL) as process:
+                await process.until(lambda: events(server), "an Event")
+                (event,) = events(server)
+                assert f"logs cannot be kept: {URL}: the credentials may not do this (403 Forbidden" in event["message"]
+                assert event["involvedObject"]["name"] == "spotwright"
+                store.fault = None
+                await process.until(lambda: f"{URL}: takes logs again" in process.log, "it takes logs again")
+                async with asyncio.timeout(60):
+                    while not [key for key in await keys(URL) if key.endswith("/train/1/00000001")]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                assert await text(process, server) == "".join(line.text.decode() for line in LINES[:15])
+                endpoint.shown = 30
+                (recorder,) = children(process.process.pid)
+                os.kill(recorder, signal.SIGKILL)
+                show(server, PODS, watched_objects.pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+                endpoint.shown = len(LINES)
+                async with asyncio.timeout(60):
+                    while not [key for key in await keys(URL) if key.endswith("/train/1/end")]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                assert await text(process, server) == WHOLE.decode()
+                assert list(process.state.glob("runs/*/tasks")) == []
+                assert "hidden-value" not in process.log
+                assert "AKIDSECRET" not in process.log
+                assert "Traceback" not in process.log
+
+    with s3_server(BUCKET) as url, FailingStore(url).running() as store:
+        asyncio.run(test(store))
