@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,10 +14,11 @@ from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
-from spotwright.cluster.attempt_numbers import Ledger
+from spotwright.cluster.attempt_numbers import Numbers
 from spotwright.records.state_folder import StateFolder
 
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
+TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spottasks"
 
 
 @asynccontextmanager
@@ -27,11 +30,16 @@ async def finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tup
             server.put(JOBS, meta["name"], meta["uid"], **{**root, "apiVersion": "batch/v1"})
         api = Api(client)
         clock = [0.0]
-        ledger = Ledger(cluster.folder / "numbers.db", lambda: clock[0])
-        finder = FactFinder(api, Lookups(api), Histories(StateFolder.open(cluster.folder)), ledger)
+        numbers = Numbers(api, lambda: clock[0])
+        finder = FactFinder(api, Lookups(api), Histories(StateFolder.open(cluster.folder)), numbers)
         server.clock = clock  # type: ignore[attr-defined]
+        server.numbers = numbers  # type: ignore[attr-defined]
+        confirming = asyncio.create_task(numbers.run())
         try:
             yield finder, server
         finally:
+            confirming.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await confirming
             finder.close()
-            ledger.close()
+            await numbers.close()

@@ -1,4 +1,4 @@
-"""A tenant's pods that lie about themselves: to the real watcher they are what the ledger says, and nothing of others changes."""
+"""A tenant's pods that lie about themselves: to the real watcher they are what their reviews have noted, and nothing of others changes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_pod_that_calls_itself_refused_is_recorded_as_the_attempt_that_it_is(t
 def test_a_token_counts_for_the_first_pod_that_has_it_and_only_in_its_own_workload(tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
         first = a_waiting_pod("first", bed.train, **{"spotwright.dev/rung": "gpu"})
-        note_admission(tmp_path, first)
+        note_admission(bed.server, first)
         token = first["metadata"]["annotations"]["spotwright.dev/admission"]
         other = job("other", uid="other-uid")
         bed.put(JOBS, other)
@@ -93,7 +93,7 @@ def test_what_a_pod_says_after_it_was_seen_changes_nothing(tmp_path: Path) -> No
         refused = pod(
             "refused", bed.train, annotations={"spotwright.dev/refused": "true", "spotwright.dev/attempt": "3"}
         )
-        note_admission(tmp_path, refused)
+        note_admission(bed.server, refused)
         bed.put(PODS, refused)
         async with bed.leader():
             await bed.until(lambda: (run := bed.run()) is not None and run.notes)
@@ -116,7 +116,7 @@ def test_a_pause_holds_for_its_namespace_at_once_and_for_all_once_two_have_found
             bed.put(JOBS, theirs)
             waits = a_waiting_pod("two", theirs, **{"spotwright.dev/rung": "gpu-spot"})
             waits["metadata"]["namespace"] = "team-b"
-            note_admission(tmp_path, waits)
+            note_admission(bed.server, waits)
             bed.put(PODS, waits)
             await bed.until(lambda: len(findings(tmp_path)) == 2)
         assert [left_out(tmp_path, name) for name in ("team-a", "team-b", "team-c")] == [["gpu-spot"]] * 3
