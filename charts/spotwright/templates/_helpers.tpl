@@ -44,6 +44,7 @@ labels:
   (list "store.size" $values.store.size "[1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?" "a quantity, such as 20Gi")
   (list "store.storageClass" $values.store.storageClass (printf "(%s)?" $name) "the name of a StorageClass")
   (list "store.existingClaim" $values.store.existingClaim (printf "(%s)?" $name) "the name of a PersistentVolumeClaim")
+  (list "records.repairGroup" $values.records.repairGroup "[A-Za-z0-9._:/@-]*" "the name of a group of users, such as spotwright:repair")
   (list "certificates.secret" $values.certificates.secret (printf "(%s)?" $name) "the name of a Secret")
   (list "certificates.issuer.name" $values.certificates.issuer.name (printf "(%s)?" $name) "the name of an Issuer")
   (list "checkpoints.claimSize" $values.checkpoints.claimSize "([1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?)?" "a quantity, such as 20Gi")

@@ -91,6 +91,12 @@ SERVED: tuple[Right, ...] = (
     Right("", ("events",), ("create",), "what is wrong with a configuration is said where its author looks"),
     Right("", ("configmaps",), _FOLLOW, "the namespace's own configuration", (CONFIG_MAP,)),
     Right(
+        "spotwright.dev",
+        ("spottasks",),
+        ("get", "create", "patch"),
+        "the numbers of attempts, and what was decided of each pod",
+    ),
+    Right(
         "",
         ("persistentvolumeclaims",),
         ("get",),
