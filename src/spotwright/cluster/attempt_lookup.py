@@ -273,7 +273,7 @@ def _keep(kept: OrderedDict[Any, Any], key: object, value: object, at_most: int)
 
 
 _WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
-_NOTED = 1.0  # seconds for a write: 99 of 100 take less than 0.3 where the machine of the API server is overloaded
+_NOTED = 3.0  # seconds for a write: 99 of 100 take less than 0.3 where the machine of the API server is overloaded
 _POLL = 0.02
 _LARGEST_LIST = 8 * 1024 * 1024  # bytes: of pods that are more together, nothing is known
 _LONGEST_PATH = 2500  # characters: Argo joins the names of all steps above one

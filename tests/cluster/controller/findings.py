@@ -7,11 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest import mock
 
 import httpx2
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_cluster import Cluster
 
+from spotwright.cluster import attempt_lookup
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
 from spotwright.cluster.attempt_numbers import Numbers
@@ -24,6 +26,13 @@ TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spottasks"
 @asynccontextmanager
 async def finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tuple[FactFinder, SmallApiServer]]:
     """A finder on the state folder of a watcher, and an API server that has these Jobs."""
+    with mock.patch.object(attempt_lookup, "_NOTED", 60.0):  # answers come as late as a busy machine makes them
+        async with _finding(cluster, *roots) as found:
+            yield found
+
+
+@asynccontextmanager
+async def _finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tuple[FactFinder, SmallApiServer]]:
     async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
         for root in roots:
             meta = root["metadata"]

@@ -1,4 +1,4 @@
-"""After the objects with numbers were deleted: they are read off pods in pages, beside the reviews, however many pods there are."""
+"""After the objects with numbers were deleted: they are read off pods in pages, beside the reviews, however many there are."""
 
 from __future__ import annotations
 

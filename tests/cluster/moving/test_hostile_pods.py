@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.cluster.admissions import note_admission
 from tests.cluster.moving.mover_bed import CONFIG, JOBS, NAMESPACES, PODS, Bed, findings, on_a_bed
 from tests.cluster.watching.watched_objects import job, pod
@@ -31,6 +32,9 @@ POOLS = configuration.from_mapping(CONFIG).pools
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descheduler, "_PAUSE", 0.02)
     monkeypatch.setattr(descheduler, "_LOOK_AGAIN", 0.1)
+
+
+TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spottasks"
 
 
 def a_waiting_pod(name: str, owner: dict[str, Any], **annotations: str) -> dict[str, Any]:
@@ -84,6 +88,37 @@ def test_a_token_counts_for_the_first_pod_that_has_it_and_only_in_its_own_worklo
             bed.put(PODS, a_waiting_pod("later", bed.train, **{"spotwright.dev/admission": token}))
             await bed.until(lambda: len(bed.attempts()) == 2)
         assert [attempt.pools for attempt in bed.attempts()] == [("gpu",), ("gpu-spot",)]
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_nothing_of_a_pod_is_recorded_before_its_record_was_read(tmp_path: Path) -> None:
+    """A refused pod would count as an attempt, and one that was recorded before would count as ended."""
+
+    async def scenario(bed: Bed) -> None:
+        refused = a_waiting_pod("refused", bed.train, **{"spotwright.dev/refused": "true"})
+        note_admission(bed.server, refused)
+        bed.put(PODS, refused)
+        bed.pod("one", node="n1", phase="Running")
+        read = asyncio.Event()
+
+        async def late(request: web.Request) -> web.Response:
+            await read.wait()
+            return web.json_response(bed.server.objects[TASKS][request.path.rpartition("/")[2]])
+
+        paths = [f"{TASKS}/{name}" for name in bed.server.objects[TASKS]]
+        bed.server.pages |= dict.fromkeys(paths, late)
+        for _ in range(2):  # the second leader has a journal
+            read.clear()
+            async with bed.leader():
+                before = [(each.key, each.is_live) for each in bed.attempts()]
+                await bed.until(lambda: all(f"GET {path}" in bed.server.asked for path in paths))
+                await asyncio.sleep(0.3)
+                assert [(each.key, each.is_live) for each in bed.attempts()] == before
+                read.set()
+                await bed.until(lambda: (run := bed.run()) is not None and run.notes)
+            bed.server.asked.clear()
+            assert [(each.key, each.is_live) for each in bed.attempts()] == [("uid-one", True)]
 
     on_a_bed(tmp_path, scenario)
 
