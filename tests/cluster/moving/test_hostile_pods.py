@@ -116,9 +116,9 @@ def test_nothing_of_a_pod_is_recorded_before_its_record_was_read(tmp_path: Path)
                 await asyncio.sleep(0.3)
                 assert [(each.key, each.is_live) for each in bed.attempts()] == before
                 read.set()
-                await bed.until(lambda: (run := bed.run()) is not None and run.notes)
+                await bed.until(lambda: bed.attempts() and (run := bed.run()) is not None and run.notes)
             bed.server.asked.clear()
-            assert [(each.key, each.is_live) for each in bed.attempts()] == [("uid-one", True)]
+            assert [(each.key, each.is_live) for each in bed.attempts()] == [("uid-one/0", True)]
 
     on_a_bed(tmp_path, scenario)
 
