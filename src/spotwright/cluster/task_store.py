@@ -36,6 +36,9 @@ _TRIES = 30  # writes of one change that others may be before
 _PAUSE = 0.01  # seconds before such a try, on average
 _KEPT = 8 * 1024 * 1024  # bytes of objects that are remembered; another one is read before it is written
 _PROBLEMS = 20
+_MEND = (
+    "kubectl apply --server-side -f charts/spotwright/crds gives the kind SpotTask, and helm upgrade the rights on it"
+)
 _CONFLICT, _NOT_FOUND, _INVALID = 409, 404, 422
 
 
@@ -193,7 +196,13 @@ class TaskStore:
             raise self._failed(place, error) from error
         except TimeoutError as error:
             raise self._failed(place, error) from error
-        self._problem = ""
+        kept = read_content(made, place)
+        if kept != msgspec.json.decode(text, type=Content):
+            self._say(
+                f"the kind SpotTask of this cluster is older than this controller, and fields of it are lost: {_MEND}"
+            )
+        else:
+            self._problem = ""
         one.version, one.text, one.is_known = str(metadata(made).get("resourceVersion", "")), text, True
 
     async def _is_conflict(self, place: Place, one: _Object, error: ApiFailed) -> bool:
@@ -210,7 +219,7 @@ class TaskStore:
         """What is said of a request that failed: once as a problem, until another one succeeds."""
         why = str(error) or f"no answer within {_ANSWER:g} s"
         refused = isinstance(error, ApiFailed) and error.status in (*FORBIDDEN, _NOT_FOUND)
-        mend = "; helm upgrade gives the kind SpotTask and the rights on it" if refused else ""
+        mend = f"; {_MEND}" if refused else ""
         self._say(f"numbers of attempts are not given out, and pods are left as they are: {why}{mend}")
         return StateError(f"{place.namespace}/{place.name}: {why}{mend}")
 

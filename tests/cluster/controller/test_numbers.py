@@ -301,13 +301,28 @@ def test_without_the_kind_or_the_rights_it_is_said_once_and_tried_again(status: 
 
         made.server.pages[TASKS] = refused
         for _ in range(3):
-            with pytest.raises(StateError, match="helm upgrade"):
+            with pytest.raises(StateError, match="kubectl apply"):
                 await given(made.first, asking())
         [text] = made.first.take_problems()
         assert text.startswith("numbers of attempts are not given out, and pods are left as they are: /apis/spotwright")
-        assert f"answers {status} no such right; helm upgrade gives the kind SpotTask" in text
+        assert f"answers {status} no such right; kubectl apply --server-side -f charts/spotwright/crds" in text
         del made.server.pages[TASKS]
         assert (await given(made.first, asking())).number == 1
+
+    run(scenario)
+
+
+def test_a_kind_that_is_older_and_drops_fields_is_told() -> None:
+    async def scenario(made: Replicas) -> None:
+        async def older(request: web.Request) -> web.Response:
+            body = await request.json()
+            del body["spec"]["given"]
+            return web.json_response(made.server.put(TASKS, body["metadata"]["name"], **body), status=201)
+
+        made.server.pages[TASKS] = older
+        await given(made.first, asking())
+        [text] = made.first.take_problems()
+        assert text.startswith("the kind SpotTask of this cluster is older than this controller")
 
     run(scenario)
 
