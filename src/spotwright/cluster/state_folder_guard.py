@@ -1,8 +1,8 @@
 """Sees to it that all replicas of a controller use one state folder, on one machine, and that one controller serves a namespace.
 
 With a folder for each replica (an ``emptyDir`` in every pod) the journals of a workload would lie in several places. So each
-folder has an identity, the Lease says which folder its holder uses, and every replica compares. One that has another folder than a
-holder that lives ends, with one message that names both and the fix.
+folder has an identity, the Lease says which folder its holder uses, and every replica compares. One that has another folder than
+a holder that lives ends, with one message that names both and the fix.
 
 The machine is compared too. The journals are SQLite files with a write-ahead log, whose index lies in memory that only processes
 of one machine share (https://sqlite.org/wal.html). So a volume that two machines mount will not do.
