@@ -33,13 +33,13 @@ def admission_of(pod: Mapping[str, Any], _root: str = "") -> Admission | None:
 
 
 def note_admission(server: SmallApiServer, pod: dict[str, Any]) -> None:
-    """Write what a review decided of a pod into its SpotTask, and mark the pod with the review's token."""
+    """Write what a review decided of a pod into its SpotCounter, and mark the pod with the review's token."""
     decided, meta = admission_of(pod), pod["metadata"]
     owner = next((one["uid"] for one in meta.get("ownerReferences") or ()), "")
     if decided is None:
         return
     place = counters_of(meta["namespace"], owner, meta["name"])
-    collection = f"/apis/spotwright.dev/v1alpha1/namespaces/{meta['namespace']}/spottasks"
+    collection = f"/apis/spotwright.dev/v1alpha1/namespaces/{meta['namespace']}/spotcounters"
     found = server.objects.get(collection, {}).get(place.name, {"spec": {}})
     content = msgspec.convert(found["spec"], Content)
     review = f"review-of-{meta['uid']}"[:40]

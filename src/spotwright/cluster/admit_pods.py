@@ -405,7 +405,7 @@ _MARKS = (
     REFUSED_ANNOTATION,
     WHY_ANNOTATION,
 )
-"""Annotations that only a review writes. They are for people: what is decided by them lies in SpotTask objects."""
+"""Annotations that only a review writes. They are for people: what is decided by them lies in SpotCounter objects."""
 
 _NOT_KNOWN = "pod is left as it is: its history is not known"
 _LATE = "decided before the end of an earlier attempt was recorded"

@@ -173,7 +173,7 @@ _CORE = (
     "PersistentVolumeClaim",
     "Pod",
 )  # kinds of Kubernetes' core that are read
-_OWN = {"spotwright.dev": ("SpotTask",)}  # kinds of the controller's own objects, by their group
+_OWN = {"spotwright.dev": ("SpotCounter",)}  # kinds of the controller's own objects, by their group
 _VERSION = re.compile(r"v[0-9]{1,2}(?:(?:alpha|beta)[0-9]{1,2})?")
 _LABEL = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"

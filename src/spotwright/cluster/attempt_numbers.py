@@ -1,8 +1,8 @@
 """Gives every attempt its number and every gang its rung once, whichever replica is asked.
 
 An API server asks one replica about a pod, and another one about the next. So the numbers that were given out, and the rungs on
-which gangs have agreed, are in objects of the Kubernetes API, of the kind SpotTask, which only the controller writes: replicas on
-several nodes share them, and nothing is lost with a node.
+which gangs have agreed, are in objects of the Kubernetes API, of the kind SpotCounter, which only the controller writes: replicas
+on several nodes share them, and nothing is lost with a node.
 
 With the number the objects keep what was decided of the pod, by the token of its review: nobody believes the annotations of a
 pod, because whoever may write in its namespace writes them.
@@ -179,9 +179,15 @@ class Numbers:
             content.drop_unmade(self._clock() - _NEVER_MADE)
             return self._give(content, asked.place, asked.review, asked.path, chosen)
 
-        return self._noted(
-            await self._store.change(asked.place, make, root=asked.root, may_be_old=lambda answer: answer == Wait())
+        answer = await self._store.change(
+            asked.place, make, root=asked.root, may_be_old=lambda answer: answer == Wait()
         )
+        if isinstance(answer, Wait) and answer.is_lost:
+            where = f"SpotCounter {asked.namespace}/{asked.place.name}"
+            self._store.say(
+                f"{where} is missing: was it deleted? Numbers go on from the journal, and from pods that are there"
+            )
+        return self._noted(answer)
 
     async def next_number(self, asked: Asking) -> Given:
         """The number that would be given out, for a dry run."""

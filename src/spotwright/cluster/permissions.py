@@ -92,7 +92,7 @@ SERVED: tuple[Right, ...] = (
     Right("", ("configmaps",), _FOLLOW, "the namespace's own configuration", (CONFIG_MAP,)),
     Right(
         "spotwright.dev",
-        ("spottasks",),
+        ("spotcounters",),
         ("get", "create", "patch"),
         "the numbers of attempts, and what was decided of each pod",
     ),

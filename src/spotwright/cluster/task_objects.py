@@ -1,4 +1,4 @@
-"""What a SpotTask object holds: numbers of attempts that were given out, rungs of gangs, and what was decided of each pod.
+"""What a SpotCounter object holds: numbers of attempts that were given out, rungs of gangs, and what was decided of each pod.
 
 A workload has several of these objects, each below the size that etcd stores well. One of :data:`_SHARDS` has the counters of
 a task, by a hash of the task's path: so the pods of a task are numbered in one place, all slots of a parallel Job among them. It
@@ -45,7 +45,7 @@ __all__ = [
     "token_of",
 ]
 
-API_VERSION, KIND = "spotwright.dev/v1alpha1", "SpotTask"
+API_VERSION, KIND = "spotwright.dev/v1alpha1", "SpotCounter"
 
 WORKLOAD_LABEL = "spotwright.dev/workload"
 """The label with the UID of the workload; empty on the objects of pods that are runs by themselves."""
@@ -319,6 +319,6 @@ def _unpacked(text: str) -> Sequence[int]:
         match = _RUN.fullmatch(run)
         number, times = match.groups() if match else ("", "")
         if not match or len(found) + int(times or 1) > _MOST_SLOTS:
-            raise StateError(f"{text[:80]!r}: is no list of numbers of attempts; delete the SpotTask that has it")
+            raise StateError(f"{text[:80]!r}: is no list of numbers of attempts; delete the SpotCounter that has it")
         found += [int(number)] * int(times or 1)
     return found

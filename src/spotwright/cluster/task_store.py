@@ -1,4 +1,4 @@
-"""Reads and changes SpotTask objects, so that no replica undoes what another one has written.
+"""Reads and changes SpotCounter objects, so that no replica undoes what another one has written.
 
 All changes that wait for one object are written together, in one patch that tests the object's version: one write for each review
 lets nine of ten of a burst fail. Where another replica has written meanwhile, the object is read and all are made again. What a
@@ -36,9 +36,7 @@ _TRIES = 30  # writes of one change that others may be before
 _PAUSE = 0.01  # seconds before such a try, on average
 _KEPT = 8 * 1024 * 1024  # bytes of objects that are remembered; another one is read before it is written
 _PROBLEMS = 20
-_MEND = (
-    "kubectl apply --server-side -f charts/spotwright/crds gives the kind SpotTask, and helm upgrade the rights on it"
-)
+_MEND = "kubectl apply --server-side -f charts/spotwright/crds gives the kind SpotCounter, and helm upgrade the rights on it"
 _CONFLICT, _NOT_FOUND, _INVALID = 409, 404, 422
 
 
@@ -68,10 +66,9 @@ class _Object:
 
 
 class TaskStore:
-    """The SpotTasks of an API server. For one event loop.
+    """The SpotCounters of an API server. For one event loop.
 
-    ``problems`` has a sentence for each time that they begin to be unreadable, unwritable, or that one was deleted by others: the
-    last ones, until somebody takes them.
+    ``problems`` has a sentence for each time that something begins to be wrong with them: the last ones, until somebody takes them.
     """
 
     def __init__(self, api: Api) -> None:
@@ -164,17 +161,12 @@ class TaskStore:
             _tell(change, answer)
 
     async def _read(self, place: Place, one: _Object) -> None:
-        was_there = bool(one.version)
         self.reads += 1
         try:
             async with asyncio.timeout(_ANSWER):
                 found = await self._api.get_or_none(_path(place), at_most=LARGEST)
         except (ApiFailed, TimeoutError) as error:
             raise self._failed(place, error) from error
-        if found is None and was_there:
-            self._say(
-                f"SpotTask {place.namespace}/{place.name} was deleted by others; its numbers go on from the journal"
-            )
         one.version = "" if found is None else str(metadata(found).get("resourceVersion", ""))
         one.text = b"{}" if found is None else msgspec.json.encode(read_content(found, place))
         one.is_known = True
@@ -197,12 +189,11 @@ class TaskStore:
         except TimeoutError as error:
             raise self._failed(place, error) from error
         kept = read_content(made, place)
-        if kept != msgspec.json.decode(text, type=Content):
-            self._say(
-                f"the kind SpotTask of this cluster is older than this controller, and fields of it are lost: {_MEND}"
-            )
-        else:
-            self._problem = ""
+        if kept != msgspec.json.decode(text, type=Content):  # what is not kept would be given out twice
+            why = f"the kind SpotCounter of this cluster is another one, which drops fields; {_MEND}"
+            self.say(why)
+            raise StateError(why)
+        self._problem = ""
         one.version, one.text, one.is_known = str(metadata(made).get("resourceVersion", "")), text, True
 
     async def _is_conflict(self, place: Place, one: _Object, error: ApiFailed) -> bool:
@@ -220,10 +211,11 @@ class TaskStore:
         why = str(error) or f"no answer within {_ANSWER:g} s"
         refused = isinstance(error, ApiFailed) and error.status in (*FORBIDDEN, _NOT_FOUND)
         mend = f"; {_MEND}" if refused else ""
-        self._say(f"numbers of attempts are not given out, and pods are left as they are: {why}{mend}")
+        self.say(f"numbers of attempts are not given out, and pods are left as they are: {why}{mend}")
         return StateError(f"{place.namespace}/{place.name}: {why}{mend}")
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Note and log a problem, unless it was the last one too."""
         kind = text.partition(":")[0]
         if kind != self._problem:
             self._problem = kind
@@ -247,7 +239,7 @@ def read_content(found: Mapping[str, Any], place: Place) -> Content:
         return msgspec.convert(found.get("spec") or {}, Content)
     except msgspec.ValidationError as error:
         raise StateError(
-            f"SpotTask {place.namespace}/{place.name}: was changed by others ({error}); delete it, and numbers go on"
+            f"SpotCounter {place.namespace}/{place.name}: was changed by others ({error}); delete it, and numbers go on"
         ) from error
 
 
@@ -307,7 +299,7 @@ def _made_one_by_one(place: Place, one: _Object, batch: list[_Change[Any]]) -> t
 
 def _require_room(place: Place, before: int, after: int) -> None:
     if after > MOST_BYTES and after > before:
-        raise StateError(f"SpotTask {place.namespace}/{place.name}: has no room for more than {MOST_BYTES} bytes")
+        raise StateError(f"SpotCounter {place.namespace}/{place.name}: has no room for more than {MOST_BYTES} bytes")
 
 
 def _may_be_old(change: _Change[Any], answer: Any) -> bool:

@@ -39,7 +39,7 @@ def test_a_right_says_why_and_names_no_secrets_and_no_wildcards(right: Right) ->
 def test_what_is_written_is_little_and_its_own() -> None:
     reviews = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
     moves = {("pods", "delete"), ("pods/status", "patch"), ("pods/eviction", "create"), ("events", "create")}
-    numbers = {("spottasks", "create"), ("spottasks", "patch")}
+    numbers = {("spotcounters", "create"), ("spotcounters", "patch")}
     assert {place: writing(rights) for place, rights in PLACES.items()} == {
         "cluster": reviews,
         "served": moves | numbers,

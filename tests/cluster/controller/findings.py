@@ -20,7 +20,7 @@ from spotwright.cluster.attempt_numbers import Numbers
 from spotwright.records.state_folder import StateFolder
 
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
-TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spottasks"
+TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spotcounters"
 
 
 @asynccontextmanager

@@ -262,7 +262,7 @@ def test_an_object_that_somebody_has_deleted_is_told_and_its_numbers_go_on() -> 
         assert (await given(made.second, asked)).number == 7
         [text] = made.first.take_problems()
         assert "team-a/job-uid." in text
-        assert "was deleted by others" in text
+        assert "is missing: was it deleted?" in text
         assert not made.first.take_problems()
 
     run(scenario)
@@ -312,17 +312,20 @@ def test_without_the_kind_or_the_rights_it_is_said_once_and_tried_again(status: 
     run(scenario)
 
 
-def test_a_kind_that_is_older_and_drops_fields_is_told() -> None:
+def test_a_kind_that_drops_fields_gives_out_no_number_and_is_told() -> None:
+    """Of an older schema, or of another program: what is not kept would be given out twice."""
+
     async def scenario(made: Replicas) -> None:
-        async def older(request: web.Request) -> web.Response:
+        async def other(request: web.Request) -> web.Response:
             body = await request.json()
-            del body["spec"]["given"]
+            del body["spec"]["tasks"]
             return web.json_response(made.server.put(TASKS, body["metadata"]["name"], **body), status=201)
 
-        made.server.pages[TASKS] = older
-        await given(made.first, asking())
+        made.server.pages[TASKS] = other
+        with pytest.raises(StateError, match="is another one, which drops fields; kubectl apply"):
+            await given(made.first, asking())
         [text] = made.first.take_problems()
-        assert text.startswith("the kind SpotTask of this cluster is older than this controller")
+        assert "is another one" in text
 
     run(scenario)
 

@@ -65,5 +65,5 @@ def test_pods_are_admitted_without_numbers_until_the_rights_and_the_kind_are_the
 
     message = asyncio.run(scenario())
     assert message.startswith("numbers of attempts are not given out, and pods are left as they are")
-    assert "gives the kind SpotTask, and helm upgrade the rights on it" in message
+    assert "gives the kind SpotCounter, and helm upgrade the rights on it" in message
     assert caplog.messages.count(message) == 1

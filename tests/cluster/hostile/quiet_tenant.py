@@ -37,9 +37,9 @@ from spotwright.records.journal import Journal
 QUIET, HOSTILE = "quiet", "hostile"
 PODS, JOBS, NODES, EVENTS = "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/nodes", "/api/v1/events"
 NAMESPACES, MAPS, LEASES = "/api/v1/namespaces", "/api/v1/configmaps", "/apis/coordination.k8s.io/v1/leases"
-TASKS = "/apis/spotwright.dev/v1alpha1/spottasks"
+TASKS = "/apis/spotwright.dev/v1alpha1/spotcounters"
 SERVED = {
-    "/apis/spotwright.dev/v1alpha1": ["spottasks"],
+    "/apis/spotwright.dev/v1alpha1": ["spotcounters"],
     "/apis/batch/v1": ["jobs"],
     "/apis/jobset.x-k8s.io/v1alpha2": ["jobsets"],
     "/apis/argoproj.io/v1alpha1": ["workflows", "workflowtemplates", "clusterworkflowtemplates"],
@@ -191,7 +191,7 @@ class QuietTenant:
         return sorted((self._parts.folder / "state" / "runs").glob(f"{QUIET}.*"))
 
     def _numbers(self) -> list[tuple[Any, ...]]:
-        """What its SpotTasks hold, but for the moments of writing: numbers of pods that are not confirmed yet have them."""
+        """What its SpotCounters hold, but for the moments of writing: numbers of pods that are not confirmed yet have them."""
         return sorted(
             (meta["name"], review, record["number"], record["decided"])
             for made in self._server.objects[TASKS].values()

@@ -36,7 +36,7 @@ def login_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Pa
 
 
 def _objects(home: str) -> Iterator[dict[str, Any]]:
-    yield yaml.safe_load((CHART / "crds" / "spottask.yaml").read_text(encoding="utf-8"))
+    yield yaml.safe_load((CHART / "crds" / "spotcounter.yaml").read_text(encoding="utf-8"))
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": home}}
     yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": home, "namespace": home}}
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "spotwright-reading", "namespace": home}}

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def root(kube: Kube, namespace: str) -> dict[str, Any]:
     """A suspended Job, and the kind."""
-    kube.apply(yaml.safe_load((CHART / "crds" / "spottask.yaml").read_text(encoding="utf-8")))
-    kube.run("wait", "--for=condition=Established", "crd/spottasks.spotwright.dev", "--timeout=60s")
+    kube.apply(yaml.safe_load((CHART / "crds" / "spotcounter.yaml").read_text(encoding="utf-8")))
+    kube.run("wait", "--for=condition=Established", "crd/spotcounters.spotwright.dev", "--timeout=60s")
     template = {"spec": {"restartPolicy": "Never", "containers": [kube.container("true")]}}
     meta = {"name": "train", "namespace": namespace}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"suspend": True, "template": template}}
@@ -74,7 +74,7 @@ def test_a_burst_at_two_replicas_is_numbered_once_in_half_a_second(
     measured(f"the last of 100 pods of {slots} tasks has its number", last)
     measured(f"the last of 100 pods of {slots} tasks has its record", max(each["seconds"] for each in answers))
     assert sum(each["writes"] for each in answers) < 60
-    kept = kube.list("spottasks", root["metadata"]["namespace"], f"{WORKLOAD_LABEL}={root['metadata']['uid']}")
+    kept = kube.list("spotcounters", root["metadata"]["namespace"], f"{WORKLOAD_LABEL}={root['metadata']['uid']}")
     records = {review: one for each in kept for review, one in each["spec"].get("records", {}).items()}
     assert len(records) == 100
 
@@ -115,21 +115,21 @@ def test_an_edit_and_a_deletion_by_others_lose_no_number_that_the_journal_knows(
     async def scenario(numbers: Numbers) -> None:
         first = await numbers.number(asking(root, "one"))
         assert isinstance(first, Given)
-        [made] = kube.list("spottasks", namespace)
+        [made] = kube.list("spotcounters", namespace)
         name, patch = made["metadata"]["name"], {"spec": {"tasks": {"train": {"seen": "5"}}}}
         await asyncio.to_thread(
-            kube.run, "patch", "spottask", name, "-n", namespace, "--type=merge", f"-p={json.dumps(patch)}"
+            kube.run, "patch", "spotcounter", name, "-n", namespace, "--type=merge", f"-p={json.dumps(patch)}"
         )
         second = await numbers.number(asking(root, "two"))
         assert isinstance(second, Given)
         assert (first.number, second.number) == (1, 6)
-        await asyncio.to_thread(kube.run, "delete", "spottask", name, "-n", namespace)
+        await asyncio.to_thread(kube.run, "delete", "spotcounter", name, "-n", namespace)
         asked = asking(root, "three", known={0: Slot(7)})
         assert await numbers.number(asked) == Wait(is_lost=True)
         third = await numbers.number(asked, ignores_loss=True)
         assert isinstance(third, Given)
         assert third.number == 8
-        assert [text for text in numbers.take_problems() if f"{namespace}/{name} was deleted by others" in text]
+        assert [text for text in numbers.take_problems() if f"{namespace}/{name} is missing" in text]
 
     run(kube, scenario)
 
@@ -142,6 +142,6 @@ def test_objects_go_with_their_workload(kube: Kube, root: dict[str, Any]) -> Non
         await numbers.agree(namespace, root, "set/0", "spot;demand", ("spot",))
 
     run(kube, scenario)
-    assert len(kube.list("spottasks", namespace)) == 2
+    assert len(kube.list("spotcounters", namespace)) == 2
     kube.run("delete", "job", "train", "-n", namespace)
-    kube.wait(lambda: not kube.list("spottasks", namespace), "they are deleted with the Job", 60)
+    kube.wait(lambda: not kube.list("spotcounters", namespace), "they are deleted with the Job", 60)

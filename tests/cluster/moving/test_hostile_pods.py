@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descheduler, "_LOOK_AGAIN", 0.1)
 
 
-TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spottasks"
+TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spotcounters"
 
 
 def a_waiting_pod(name: str, owner: dict[str, Any], **annotations: str) -> dict[str, Any]:

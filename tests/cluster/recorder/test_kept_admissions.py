@@ -18,7 +18,7 @@ from spotwright.cluster.admit_pods import Admission
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.kept_admissions import Admissions
 
-TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spottasks"
+TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spotcounters"
 JOB = "job-uid"
 
 
