@@ -33,7 +33,8 @@ _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 _ANSWER = 3.0  # seconds for one request: a review waits for it
 _TRIES = 30  # writes of one change that others may be before
-_PAUSE = 0.01  # seconds before such a try, on average
+_AT_ONCE = 10  # of them without a pause
+_PAUSE = 0.01  # seconds before each of the others, on average
 _KEPT = 8 * 1024 * 1024  # bytes of objects that are remembered; another one is read before it is written
 _PROBLEMS = 20
 _MEND = "kubectl apply --server-side -f charts/spotwright/crds gives the kind SpotCounter, and helm upgrade the rights on it"
@@ -68,7 +69,7 @@ class _Object:
 class TaskStore:
     """The SpotCounters of an API server. For one event loop.
 
-    ``problems`` has a sentence for each time that something begins to be wrong with them: the last ones, until somebody takes them.
+    ``problems`` has a sentence for each time that something begins to be wrong with them, until somebody takes them.
     """
 
     def __init__(self, api: Api) -> None:
@@ -135,9 +136,11 @@ class TaskStore:
     async def _together(self, place: Place, one: _Object, batch: list[_Change[Any]]) -> None:
         is_fresh = False
         for attempt in range(_TRIES):
-            if attempt:
+            if attempt > _AT_ONCE:  # a pause after a read lets others be faster again
                 await asyncio.sleep(random.uniform(0, 2 * _PAUSE))  # noqa: S311  # spreads the replicas, no secret
-                batch += _taken(one)
+            if joined := _taken(one):
+                batch += joined
+                is_fresh = False
             batch[:] = [change for change in batch if not change.answer.done()]
             if not batch:
                 return
@@ -153,8 +156,8 @@ class TaskStore:
             try:
                 await self._write(place, one, text, next((each.root for each in batch if each.root), None))
                 break
-            except _Conflict:
-                one.is_known, is_fresh = False, False
+            except _Conflict:  # mostly it was read again to see that
+                is_fresh = one.is_known
         else:
             raise StateError(f"{place.namespace}/{place.name}: others have written it before each of {_TRIES} tries")
         for change, answer in zip(batch, answers, strict=True):
@@ -198,10 +201,10 @@ class TaskStore:
 
     async def _is_conflict(self, place: Place, one: _Object, error: ApiFailed) -> bool:
         """Whether somebody was faster: the version that a patch has tested is not the object's, or it is there or gone."""
-        if not one.version:
+        before, one.is_known = one.version, False
+        if not before:
             return error.status == _CONFLICT
         if error.status == _INVALID:  # of a test that fails, and of what the kind's schema refuses
-            before = one.version
             await self._read(place, one)
             return one.version != before
         return error.status in (_CONFLICT, _NOT_FOUND)

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, TextIO
+from typing import IO, Any
 
 import pytest
 import yaml
@@ -58,7 +58,7 @@ def two_replicas(kube: Kube, root: dict[str, Any], reviews: int, *, slots: int =
         return [json.loads(process.communicate(timeout=60)[0]) for process in processes]
 
 
-def said(process: subprocess.Popen[str]) -> TextIO:
+def said(process: subprocess.Popen[str]) -> IO[str]:
     assert process.stdin is not None
     return process.stdin
 
