@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from tests.cluster.watching.small_api_server import SmallApiServer
 
-from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, Admission
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION
 from spotwright.cluster.task_objects import Content, counters_of, keep_in
 
 PINNED = "tests/pinned"

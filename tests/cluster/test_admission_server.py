@@ -26,7 +26,8 @@ from tests.cluster.webhook_servers import Cluster, a_certificate, a_webhook, mut
 
 from spotwright.cluster import admission_server
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import Admission, Kept, PodFacts
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import Kept, PodFacts
 
 
 @pytest.fixture(autouse=True)

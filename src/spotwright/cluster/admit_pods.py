@@ -64,7 +64,6 @@ __all__ = [
     "REFUSAL_USER",
     "REFUSED_ANNOTATION",
     "RUNG_ANNOTATION",
-    "Admission",
     "Kept",
     "PodFacts",
     "RefusalPods",

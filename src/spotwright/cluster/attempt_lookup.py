@@ -26,7 +26,8 @@ import msgspec
 from spotwright import config as configuration
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import Admission, Kept, PodFacts
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import Kept, PodFacts
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.attempt_numbers import Asking, Given, Numbers, Slot
 from spotwright.cluster.bounded_json import MOST_MEMORY

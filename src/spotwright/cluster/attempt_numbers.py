@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, Admission
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.mirror import ChangeKind, FollowedNamespaces, Resource
 from spotwright.cluster.task_objects import (

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from spotwright.cluster.admit_pods import Admission
+from spotwright.cluster.admit_objects import Admission
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.task_objects import API_VERSION, KIND, Content, Place, Token, admission_in, token_of
 from spotwright.cluster.task_store import LARGEST, read_content

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, Admission
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION
 from spotwright.errors import StateError
 from spotwright.kube.object_fields import metadata
 

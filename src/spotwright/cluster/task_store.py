@@ -36,6 +36,8 @@ _TRIES = 30  # writes of one change that others may be before
 _AT_ONCE = 10  # of them without a pause
 _PAUSE = 0.01  # seconds before each of the others, on average
 _KEPT = 8 * 1024 * 1024  # bytes of objects that are remembered; another one is read before it is written
+_ROW, _ROW_PAUSE = 3, 0.02  # writes that follow one another within so many seconds, until others have their turn
+_LONGEST_PAUSE = 0.2  # seconds
 _PROBLEMS = 20
 _MEND = "kubectl apply --server-side -f charts/spotwright/crds gives the kind SpotCounter, and helm upgrade the rights on it"
 _CONFLICT, _NOT_FOUND, _INVALID = 409, 404, 422
@@ -61,6 +63,9 @@ class _Object:
 
     is_known: bool = False
     version: str = ""
+    in_a_row: int = 0  # writes that followed one another at once
+    took: float = 0.0  # seconds of the last write
+    wrote_at: float = 0.0  # by the clock of the event loop
     text: bytes = b"{}"
     waiting: list[_Change[Any]] = field(default_factory=list)
     work: asyncio.Task[None] | None = None
@@ -138,10 +143,7 @@ class TaskStore:
         for attempt in range(_TRIES):
             if attempt > _AT_ONCE:  # a pause after a read lets others be faster again
                 await asyncio.sleep(random.uniform(0, 2 * _PAUSE))  # noqa: S311  # spreads the replicas, no secret
-            if joined := _taken(one):
-                batch += joined
-                is_fresh = False
-            batch[:] = [change for change in batch if not change.answer.done()]
+            is_fresh = not _joined(one, batch) and is_fresh
             if not batch:
                 return
             if not one.is_known:
@@ -152,6 +154,8 @@ class TaskStore:
                 if is_fresh or all(_may_be_old(change, answer) for change, answer in zip(batch, answers, strict=True)):
                     break
                 one.is_known = False
+                continue
+            if await _gave_way(one):
                 continue
             try:
                 await self._write(place, one, text, next((each.root for each in batch if each.root), None))
@@ -175,7 +179,7 @@ class TaskStore:
         one.is_known = True
 
     async def _write(self, place: Place, one: _Object, text: bytes, root: Mapping[str, Any] | None) -> None:
-        spec = msgspec.Raw(text)
+        spec, began = msgspec.Raw(text), asyncio.get_running_loop().time()
         self.writes += 1
         try:
             async with asyncio.timeout(_ANSWER):
@@ -197,6 +201,8 @@ class TaskStore:
             self.say(why)
             raise StateError(why)
         self._problem = ""
+        one.wrote_at = asyncio.get_running_loop().time()
+        one.took = one.wrote_at - began
         one.version, one.text, one.is_known = str(metadata(made).get("resourceVersion", "")), text, True
 
     async def _is_conflict(self, place: Place, one: _Object, error: ApiFailed) -> bool:
@@ -305,6 +311,21 @@ def _require_room(place: Place, before: int, after: int) -> None:
         raise StateError(f"SpotCounter {place.namespace}/{place.name}: has no room for more than {MOST_BYTES} bytes")
 
 
+async def _gave_way(one: _Object) -> bool:
+    """Whether it was paused, after some writes in a row: another replica has to read and to write in the meantime.
+
+    Whoever has written last knows the version already, and would be faster for ever.
+    """
+    loop = asyncio.get_running_loop()
+    is_next = loop.time() - one.wrote_at < max(_ROW_PAUSE, one.took)
+    one.in_a_row = one.in_a_row + 1 if is_next else 0
+    if one.in_a_row < _ROW:
+        return False
+    one.in_a_row, one.wrote_at = 0, 0.0
+    await asyncio.sleep(min(3 * one.took, _LONGEST_PAUSE))
+    return True
+
+
 def _may_be_old(change: _Change[Any], answer: Any) -> bool:
     return not isinstance(answer, StateError) and change.may_be_old(answer)
 
@@ -321,6 +342,13 @@ def _tell(change: _Change[Any], answer: Any) -> None:
 def _fail(batch: list[_Change[Any]], error: StateError) -> None:
     for change in batch:
         _tell(change, error)
+
+
+def _joined(one: _Object, batch: list[_Change[Any]]) -> bool:
+    """Drop from a batch what nobody waits for any more, and add what has come since; whether anything has."""
+    new = _taken(one)
+    batch[:] = [change for change in [*batch, *new] if not change.answer.done()]
+    return bool(new)
 
 
 def _taken(one: _Object) -> list[_Change[Any]]:

@@ -18,7 +18,8 @@ from tests.cluster.watching.watched_objects import at, done, job, pod
 
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import Admission, Kept, PodFacts
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import Kept, PodFacts
 from spotwright.cluster.attempt_lookup import Histories
 from spotwright.cluster.attempt_numbers import PATIENCE
 from spotwright.cluster.observer import Recorder

@@ -15,7 +15,7 @@ from aiohttp import web
 from tests.cluster.controller.findings import TASKS
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster.admit_pods import Admission
+from spotwright.cluster.admit_objects import Admission
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.attempt_numbers import PATIENCE, Asking, Given, Numbers, Seen, Slot, Wait
 from spotwright.cluster.task_objects import (

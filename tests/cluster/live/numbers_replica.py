@@ -13,7 +13,7 @@ import time
 import uuid
 from typing import Any
 
-from spotwright.cluster.admit_pods import Admission
+from spotwright.cluster.admit_objects import Admission
 from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.attempt_numbers import Asking, Given, Numbers
 

@@ -14,7 +14,7 @@ from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright.cluster import kept_admissions
-from spotwright.cluster.admit_pods import Admission
+from spotwright.cluster.admit_objects import Admission
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.kept_admissions import Admissions
 
