@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, Admission
-from spotwright.cluster.attempt_numbers import Ledger, Slot, ledger_of
-from spotwright.records.state_folder import StateFolder
+import msgspec
+from tests.cluster.watching.small_api_server import SmallApiServer
+
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION
+from spotwright.cluster.task_objects import Content, counters_of, keep_in
 
 PINNED = "tests/pinned"
 """The annotation of a pod with the conditions that its review has added, for each required term."""
@@ -32,15 +33,18 @@ def admission_of(pod: Mapping[str, Any], _root: str = "") -> Admission | None:
     return Admission(pools, "open" in found, found.get("refused") == "true", why, int(found.get("attempt", 1)), pinned)
 
 
-def note_admission(folder: Path, pod: dict[str, Any]) -> None:
-    """Write what a review decided of a pod into the ledger of a state folder, and mark the pod with the review's token."""
+def note_admission(server: SmallApiServer, pod: dict[str, Any]) -> None:
+    """Write what a review decided of a pod into its SpotCounter, and mark the pod with the review's token."""
     decided, meta = admission_of(pod), pod["metadata"]
     owner = next((one["uid"] for one in meta.get("ownerReferences") or ()), "")
     if decided is None:
         return
-    ledger = Ledger(ledger_of(StateFolder.open(folder)), time.time)
-    token = f"review-of-{meta['uid']}"
-    ledger.number(token, meta["namespace"], owner, [Slot(meta["name"])])
-    ledger.keep(token, decided)
-    ledger.close()
-    meta["annotations"] = {**meta["annotations"], ADMISSION_ANNOTATION: token}
+    place = counters_of(meta["namespace"], owner, meta["name"])
+    collection = f"/apis/spotwright.dev/v1alpha1/namespaces/{meta['namespace']}/spotcounters"
+    found = server.objects.get(collection, {}).get(place.name, {"spec": {}})
+    content = msgspec.convert(found["spec"], Content)
+    review = f"review-of-{meta['uid']}"[:40]
+    token, sheet = content.give(place, review, meta["name"], 0, decided.number, 0.0)
+    keep_in(content, place, review, sheet, decided)
+    server.put(collection, place.name, spec=msgspec.to_builtins(content))
+    meta["annotations"] = {**meta["annotations"], ADMISSION_ANNOTATION: str(token)}

@@ -100,10 +100,6 @@ def test_marks_that_no_review_has_made_are_replaced() -> None:
     assert found == precise(a_pod(), taken("spot-a"))[0]["metadata"]["annotations"]
 
 
-def test_a_pod_whose_admission_cannot_be_noted_stays_as_it_is() -> None:
-    assert precise(a_pod(), PodFacts(keep=lambda _: False))[0] == a_pod()
-
-
 def test_variables_say_what_they_say_locally() -> None:
     pod, _ = precise(a_pod(), taken("spot-a"))
     found = variables(pod)

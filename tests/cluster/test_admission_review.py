@@ -95,7 +95,7 @@ def test_warnings_that_do_not_fit_are_counted() -> None:
 
 @pytest.mark.parametrize("field", ["uid", "namespace"])
 def test_a_text_that_is_kept_after_the_answer_has_the_length_that_kubernetes_gives_it(field: str) -> None:
-    """A pod that reaches the port could fill the memory with namespaces, and the ledger's disk with UIDs, of 3 MB each."""
+    """A pod that reaches the port could fill the memory with namespaces, and the API server with UIDs, of 3 MB each."""
     with pytest.raises(BadReview):
         parse_review(a_review(a_job(), **{field: "x" * 3_000_000}))
     longest = a_review(a_job(), uid="0" * 36, namespace="n" * 63)

@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from tests.cluster.webhook_servers import Cluster, a_certificate, a_webhook, mut
 
 from spotwright.cluster import admission_server
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import Kept, PodFacts
 
 
 @pytest.fixture(autouse=True)
@@ -266,3 +268,36 @@ def test_a_server_that_nobody_asks_ends_at_once_and_one_that_is_asked_for_ever_e
 
     assert asyncio.run(ends_after(is_asked=False)) < 0.1
     assert 0.9 < asyncio.run(ends_after(is_asked=True)) < 5
+
+
+def test_a_pod_of_which_nothing_can_be_noted_stays_as_its_object_was_placed(certificate: Path) -> None:
+    asked: list[Admission] = []
+
+    async def refused(admission: Admission) -> Kept:
+        asked.append(admission)
+        return Kept.NO
+
+    async def scenario() -> None:
+        async with serving(certificate, Cluster(facts=replace(taken("spot-a"), keep=refused))) as (session, address):
+            assert "patch" not in await mutate(session, address, a_pod())
+
+    asyncio.run(scenario())
+    assert [one.pools for one in asked] == [("spot-b",)]
+
+
+def test_a_pod_whose_gang_has_agreed_otherwise_meanwhile_is_decided_again(certificate: Path) -> None:
+    agreed, kept = [("spot-a",)], []
+
+    async def keep(admission: Admission) -> Kept:
+        kept.append(admission.pools)
+        agreed[0] = ("spot-b",)
+        return Kept.YES if admission.pools == agreed[0] else Kept.AGAIN
+
+    async def scenario() -> None:
+        facts = PodFacts(agree=lambda *_: agreed[0], keep=keep)
+        async with serving(certificate, Cluster(facts=facts)) as (session, address):
+            pod = patched(a_pod(), await mutate(session, address, a_pod()))
+            assert pod["metadata"]["annotations"]["spotwright.dev/rung"] == "spot-b"
+
+    asyncio.run(scenario())
+    assert kept == [("spot-a",), ("spot-b",)]

@@ -28,7 +28,7 @@ from spotwright import config as configuration
 from spotwright.clouds import node_labels
 from spotwright.cluster import attempt_lookup
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import Admission, PodFacts, admit_pod
+from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import Histories, before
 from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
@@ -198,7 +198,6 @@ def test_a_step_whose_author_requires_what_we_require_has_one_ladder_in_journal_
         cluster = Observed(Path(folder) / "state", config)
         try:
             for number in range(1, attempts + 1):
-                kept: list[Admission] = []
                 new = pod(
                     f"p{number}",
                     workflow,
@@ -208,11 +207,11 @@ def test_a_step_whose_author_requires_what_we_require_has_one_ladder_in_journal_
                 )
                 new |= {"apiVersion": "v1", "spec": copy.deepcopy(spec)}
                 known = before(Histories(StateFolder.open(cluster.folder)).of(workflow), "train", number)
-                facts = PodFacts(known, keep=lambda one, kept=kept: kept.append(one) is None)  # type: ignore[misc]
-                outcome = admit_pod(new, config, facts, "refusal:1")
+                outcome = admit_pod(new, config, PodFacts(known), "refusal:1")
                 assume(outcome.verdict == "pod is admitted")
+                assert outcome.kept is not None
                 made = apply_patch(new, outcome.patch)
-                made["metadata"]["annotations"][PINNED] = json.dumps(kept[0].pinned)
+                made["metadata"]["annotations"][PINNED] = json.dumps(outcome.kept.pinned)
                 cluster.look(workflow, *pods, made)
                 task = cluster.task("train")
                 assert task is not None

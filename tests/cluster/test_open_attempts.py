@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from spotwright import config as configuration
 from spotwright.clouds.cluster_autoscaler import Group, Status, read_priorities
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.admit_pods import OPEN_ANNOTATION, RUNG_ANNOTATION, WHY_ANNOTATION, PodFacts
-from spotwright.cluster.attempt_numbers import Ledger
+from spotwright.cluster.task_objects import Content, agree_in
 from spotwright.config import Config
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
@@ -194,21 +193,15 @@ def test_under_kueue_no_pod_is_marked_as_open() -> None:
 @pytest.mark.parametrize(
     ("first", "second"), [(NOTHING_SCALES, IGNORED), (IGNORED, NOTHING_SCALES), (UNKNOWN, IN_ORDER)]
 )
-def test_the_pods_of_a_set_have_one_answer_whatever_each_sees(
-    tmp_path: Path, first: Autoscalers, second: Autoscalers
-) -> None:
-    ledger = Ledger(tmp_path / "numbers.db", lambda: 0.0)
-    try:
-        pods = []
-        for seen in (first, second, first):
-            facts = ordered(seen, agree=lambda rungs, pools: ledger.agree("team-a", "set/0", rungs, pools))
-            pods.append(precise(a_pod(), facts)[0])
-        assert len({marks_of(pod)[RUNG_ANNOTATION] for pod in pods}) == 1
-        assert len({is_open(pod) for pod in pods}) == 1
-        assert len({str(pod["spec"]["affinity"]) for pod in pods}) == 1
-        assert is_open(pods[0]) is (first is NOTHING_SCALES)
-    finally:
-        ledger.close()
+def test_the_pods_of_a_set_have_one_answer_whatever_each_sees(first: Autoscalers, second: Autoscalers) -> None:
+    content, pods = Content(), []
+    for seen in (first, second, first):
+        facts = ordered(seen, agree=lambda rungs, pools: agree_in(content, "set/0", str(rungs), pools))
+        pods.append(precise(a_pod(), facts)[0])
+    assert len({marks_of(pod)[RUNG_ANNOTATION] for pod in pods}) == 1
+    assert len({is_open(pod) for pod in pods}) == 1
+    assert len({str(pod["spec"]["affinity"]) for pod in pods}) == 1
+    assert is_open(pods[0]) is (first is NOTHING_SCALES)
 
 
 def test_a_pod_of_a_set_that_could_not_be_taken_back_follows_its_set() -> None:

@@ -22,7 +22,7 @@ from tests.placing.drawn_pods import PREFERRED, REQUIRED, Pod, configs, specs
 from tests.placing.placed import FILE
 
 from spotwright.cluster.admit_objects import admit_object
-from spotwright.cluster.admit_pods import Admission, PodFacts, admit_pod
+from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.workloads import template_of_pod
 from spotwright.config import Config
 from spotwright.errors import InputError, SpotwrightError
@@ -150,20 +150,15 @@ def test_the_journal_reads_a_pinned_pod_as_its_placed_template(config: Config, p
     assume(template is not None)
     assert template is not None
     new = a_pod_of(template)
-    kept: list[Admission] = []
     names = list(config.pools)
     past = [PastAttempt(Cause.INTERRUPTED, (names[0],), names[0])] * lost
 
-    def keep(admission: Admission) -> bool:
-        kept.append(admission)
-        return True
-
-    outcome = admit_pod(new, config, PodFacts(past, keep=keep, has_begun=True), "refusal:1")
+    outcome = admit_pod(new, config, PodFacts(past, has_begun=True), "refusal:1")
     assume(outcome.verdict == "pod is admitted")
     pinned = apply_patch(new, outcome.patch)
-    [admission] = kept
+    assert outcome.kept is not None
 
-    found = template_of_pod("train", pinned, (), admission.pinned).spec
+    found = template_of_pod("train", pinned, (), outcome.kept.pinned).spec
     assert canonical(found)[2] == canonical(template["spec"])[2]
     ladders = [ladder_of(spec, config) for spec in (found, template["spec"])]
     assert ladders[0] == ladders[1]

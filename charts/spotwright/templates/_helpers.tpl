@@ -46,6 +46,7 @@ labels:
   (list "store.existingClaim" $values.store.existingClaim (printf "(%s)?" $name) "the name of a PersistentVolumeClaim")
   (list "logs.url" $values.logs.url "(((s3|gs|az|azure)://[A-Za-z0-9][A-Za-z0-9._-]*|abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+)(/[A-Za-z0-9._/=-]*)?)?" "the address of an object store without credentials, such as s3://BUCKET/FOLDER")
   (list "logs.secret" $values.logs.secret (printf "(%s)?" $name) "the name of a Secret")
+  (list "records.repairGroup" $values.records.repairGroup "[A-Za-z0-9._:/@-]*" "the name of a group of users, such as spotwright:repair")
   (list "certificates.secret" $values.certificates.secret (printf "(%s)?" $name) "the name of a Secret")
   (list "certificates.issuer.name" $values.certificates.issuer.name (printf "(%s)?" $name) "the name of an Issuer")
   (list "checkpoints.claimSize" $values.checkpoints.claimSize "([1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?)?" "a quantity, such as 20Gi")

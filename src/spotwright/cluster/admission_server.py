@@ -39,7 +39,7 @@ from spotwright.cluster.admit_objects import (
     as_warnings,
     referenced_objects,
 )
-from spotwright.cluster.admit_pods import PodFacts, RefusalPods, admit_pod, wants_facts
+from spotwright.cluster.admit_pods import Kept, PodFacts, RefusalPods, admit_pod, wants_facts
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod, why_left, why_unplaced_retries
 from spotwright.cluster.admit_updates import Update, restore_object
 from spotwright.cluster.bounded_json import most_memory
@@ -308,7 +308,8 @@ def admit(
     second = admit_pod(first.placed or data, config, facts or PodFacts(), refusal_image)
     if first.placed is None:
         return first if first.warnings and not second.patch else second
-    return Outcome(second.verdict, [*first.patch, *second.patch], [*first.warnings, *second.warnings])
+    patch, warnings = [*first.patch, *second.patch], [*first.warnings, *second.warnings]
+    return Outcome(second.verdict, patch, warnings, kept=second.kept)
 
 
 FindObject = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
@@ -331,6 +332,7 @@ FACTS = 7.0
 """Seconds after which a pod is left as it is, because neither its history nor its owners could be read. What is left of
 :data:`ANSWER_AFTER` is for the turns in which pods are made precise."""
 
+_DECIDED = 3  # times that a pod is decided on while its gang agrees otherwise: each time one more agreement is known
 _LOOKING = 4  # reviews at once that read other objects: each up to twenty, of two megabytes
 
 _TOO_LATE = "too late"  # the verdict where an API server goes on without the answer
@@ -504,7 +506,7 @@ class Webhook:
                 return answer(asked, lambda _: Outcome(Verdict.TOO_LARGE, warnings=as_warnings([text])))
             facts = await self._facts(asked)
 
-        def decide(beside: Sequence[Mapping[str, Any]], request: AdmissionRequest) -> Outcome:
+        def decide(beside: Sequence[Mapping[str, Any]], facts: PodFacts, request: AdmissionRequest) -> Outcome:
             update = None if request.old is None else Update(request.old, request.manager)
             outcome = admit(
                 request.data, config, beside, facts, update=update, refusal_image=self.refusal_image, by=self.name
@@ -515,9 +517,9 @@ class Webhook:
             return replace(outcome, warnings=[*outcome.warnings, *warnings])
 
         if not wanted:
-            return await self._in_turn(asked, key, partial(decide, ()))
+            return await self._noted(asked, key, facts, partial(decide, ()))
         async with self._looking.turn(key):
-            return await self._in_turn(asked, key, partial(decide, await self._beside(asked, wanted)))
+            return await self._noted(asked, key, facts, partial(decide, await self._beside(asked, wanted)))
 
     async def _missing(self, config: Config, namespace: str) -> Sequence[str]:
         """The claims of a configuration that are missing, as far as that is known in time."""
@@ -541,11 +543,12 @@ class Webhook:
             return review, first
         placed, facts = first.placed, await self._found(asked)
 
-        def decide(_: AdmissionRequest) -> Outcome:
+        def decide(facts: PodFacts, _: AdmissionRequest) -> Outcome:
             second = admit_pod(placed, config, facts, self.refusal_image, retries)
-            return Outcome(second.verdict, [*first.patch, *second.patch], [*first.warnings, *second.warnings])
+            patch, warnings = [*first.patch, *second.patch], [*first.warnings, *second.warnings]
+            return Outcome(second.verdict, patch, warnings, kept=second.kept)
 
-        return await self._in_turn(asked, key, decide)
+        return await self._noted(asked, key, facts, decide)
 
     async def _placed_at_pod(
         self, asked: AdmissionRequest, key: Key, config: Config
@@ -578,6 +581,23 @@ class Webhook:
             _LOG.warning("the owners of %s were not read in time", asked.about)
             return []
         return found.owners
+
+    async def _noted(
+        self,
+        asked: AdmissionRequest,
+        key: Key,
+        facts: PodFacts,
+        decide: Callable[[PodFacts, AdmissionRequest], Outcome],
+    ) -> tuple[dict[str, Any], Outcome]:
+        """The answer by ``decide``, once it is noted what was decided of the pod; without that its history counts as unknown."""
+        for _ in range(_DECIDED):
+            review, outcome = await self._in_turn(asked, key, partial(decide, facts))
+            kept = Kept.YES if outcome.kept is None else await facts.keep(outcome.kept)
+            if kept is Kept.YES:
+                return review, outcome
+            if kept is Kept.NO:
+                break
+        return await self._in_turn(asked, key, partial(decide, replace(facts, is_known=False)))
 
     async def _in_turn(
         self, asked: AdmissionRequest, key: Key, decide: Callable[[AdmissionRequest], Outcome]

@@ -12,7 +12,7 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from spotwright.cluster.api_defaults import dependent_defaults, without_defaults
 from spotwright.config import Config, require_pools
@@ -37,6 +37,7 @@ __all__ = [
     "MAX_EACH",
     "MOST_REFERENCES",
     "MOST_STEPS",
+    "Admission",
     "Outcome",
     "Verdict",
     "admit_object",
@@ -210,11 +211,27 @@ def as_warnings(texts: Sequence[str]) -> list[str]:
     return warnings
 
 
+class Admission(NamedTuple):
+    """What was decided of a pod: the pools of its rung, or of all rungs where it ``is_open``, and the sentence for people.
+
+    ``is_refused``: it runs nothing of the user's, and is no attempt. Without ``pools`` its rung is somebody else's decision.
+    ``pinned``: the conditions that the review has added to each of the pod's required terms, for this attempt alone.
+    """
+
+    pools: tuple[str, ...] = ()
+    is_open: bool = False
+    is_refused: bool = False
+    why: str = ""
+    number: int = 1
+    pinned: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The answer for one object: the operations of a JSON patch, the warnings, and a word for logs and metrics.
 
-    ``placed`` is the object with its placement and without the API server's defaults, where it was placed.
+    ``placed`` is the object with its placement and without the API server's defaults, where it was placed. ``kept`` is what is
+    noted of a pod before this answer is given.
     """
 
     verdict: str
@@ -222,6 +239,7 @@ class Outcome:
     warnings: Sequence[str] = ()
     placed: Mapping[str, Any] | None = None
     rival: str = ""
+    kept: Admission | None = None
 
 
 MOST_STEPS = 12_000

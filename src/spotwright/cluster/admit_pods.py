@@ -12,14 +12,15 @@ grace period into time before SIGTERM.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
-from spotwright.cluster.admit_objects import MOST_STEPS, Outcome, as_warnings, is_ignored
+from spotwright.cluster.admit_objects import MOST_STEPS, Admission, Outcome, as_warnings, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.cluster.katib_trials import is_wrapped_by_katib
 from spotwright.config import Config
@@ -63,7 +64,7 @@ __all__ = [
     "REFUSAL_USER",
     "REFUSED_ANNOTATION",
     "RUNG_ANNOTATION",
-    "Admission",
+    "Kept",
     "PodFacts",
     "RefusalPods",
     "admit_pod",
@@ -403,7 +404,7 @@ _MARKS = (
     REFUSED_ANNOTATION,
     WHY_ANNOTATION,
 )
-"""Annotations that only a review writes. They are for people: what is decided by them lies in the ledger."""
+"""Annotations that only a review writes. They are for people: what is decided by them lies in SpotCounter objects."""
 
 _NOT_KNOWN = "pod is left as it is: its history is not known"
 _LATE = "decided before the end of an earlier attempt was recorded"
@@ -411,19 +412,16 @@ _QUEUES = "kueue.x-k8s.io/"
 _GRACE = "terminationGracePeriodSeconds"
 
 
-class Admission(NamedTuple):
-    """What was decided of a pod: the pools of its rung, or of all rungs where it ``is_open``, and the sentence for people.
+class Kept(Enum):
+    """Whether what was decided of a pod is noted: only then the API server may hear of it."""
 
-    ``is_refused``: it runs nothing of the user's, and is no attempt. Without ``pools`` its rung is somebody else's decision.
-    ``pinned``: the conditions that the review has added to each of the pod's required terms, for this attempt alone.
-    """
+    YES = "yes"
+    NO = "it cannot be noted, so the pod stays as it is"
+    AGAIN = "its gang has agreed otherwise meanwhile, so it is decided again with the same facts"
 
-    pools: tuple[str, ...] = ()
-    is_open: bool = False
-    is_refused: bool = False
-    why: str = ""
-    number: int = 1
-    pinned: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+
+async def _kept(_: Admission) -> Kept:
+    return Kept.YES
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,7 +434,7 @@ class PodFacts:
     another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
     ``autoscalers`` is what the cluster shows of what makes its nodes. ``stays`` says why nobody will take the pod back where it
     waits in vain; empty if the mover will.
-    ``token`` marks the pod, and ``keep`` notes what was decided of it; false: it cannot be noted, so the pod stays as it is.
+    ``token`` marks the pod, and ``keep`` notes what was decided of it, before the API server hears of it.
     ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain. ``is_admitted``: a review
     has made the pod precise just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
     recorded in time, so the rung follows from what was.
@@ -448,7 +446,7 @@ class PodFacts:
     has_begun: bool = False
     without_capacity: Collection[str] = ()
     token: str = ""
-    keep: Callable[[Admission], bool] = lambda _: True
+    keep: Callable[[Admission], Awaitable[Kept]] = _kept
     is_known: bool = True
     is_admitted: bool = False
     autoscalers: Autoscalers = UNKNOWN
@@ -493,9 +491,8 @@ def admit_pod(
         )
         conditions = (*wanted.required, *wanted.any_of)
         refused = refused_pod(data, made, decided.refusal, [each.toleration_fields for each in taints], conditions)
-        if not facts.keep(Admission((), is_refused=True, why=decided.refusal[:_LONGEST], number=decided.number)):
-            return Outcome(_NOT_KNOWN)
-        return Outcome("pod is refused", _replacing(data, refused, marks))
+        kept = Admission((), is_refused=True, why=decided.refusal[:_LONGEST], number=decided.number)
+        return Outcome("pod is refused", _replacing(data, refused, marks), kept=kept)
     pod = _Pod(data, config, policy, ladder, _is_queued(data))
     chosen = _with_gang(_chosen(pod, decided, facts), ladder, facts)
     why = (
@@ -511,9 +508,7 @@ def admit_pod(
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
     patch, warnings = _precise(pod, decided, chosen, pin, marks)
-    if not facts.keep(kept):
-        return Outcome(_NOT_KNOWN)
-    return Outcome("pod is admitted", patch, as_warnings(warnings))
+    return Outcome("pod is admitted", patch, as_warnings(warnings), kept=kept)
 
 
 def _why_made_again(data: Mapping[str, Any]) -> str:

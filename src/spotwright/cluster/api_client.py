@@ -173,6 +173,7 @@ _CORE = (
     "PersistentVolumeClaim",
     "Pod",
 )  # kinds of Kubernetes' core that are read
+_OWN = {"spotwright.dev": ("SpotCounter",)}  # kinds of the controller's own objects, by their group
 _VERSION = re.compile(r"v[0-9]{1,2}(?:(?:alpha|beta)[0-9]{1,2})?")
 _LABEL = re.compile(
     r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -190,7 +191,8 @@ def object_path(api_version: str, kind: str, name: str | None = None, namespace:
     group, _, version = api_version.rpartition("/")
     is_named = name is None or (len(name) <= _LONGEST_NAME and all(_LABEL.fullmatch(each) for each in name.split(".")))
     is_placed = not namespace or (len(namespace) <= _LONGEST_LABEL and _LABEL.fullmatch(namespace))
-    is_read = kind in _CORE if not group else kind_in(group, kind).reads is not Reads.NOTHING
+    is_ours = kind in _OWN.get(group, ())
+    is_read = is_ours or (kind in _CORE if not group else kind_in(group, kind).reads is not Reads.NOTHING)
     if not is_read or not _VERSION.fullmatch(version):
         raise ApiFailed(f"{kind[:80]!r} of {api_version[:80]!r}: no such kind is read", 404)
     if not (is_named and is_placed):

@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, closing
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,14 +26,16 @@ import msgspec
 from spotwright import config as configuration
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import Admission, PodFacts
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import Kept, PodFacts
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
-from spotwright.cluster.attempt_numbers import Ledger, Seen, Slot, token_of
+from spotwright.cluster.attempt_numbers import Asking, Given, Numbers, Slot
 from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
 from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.cluster.run_records import folder_of, workload_of
+from spotwright.cluster.task_objects import Token
 from spotwright.cluster.workloads import MOST_OWNERS, Lineage, TaskName, lineage, task_name
 from spotwright.engine.attempt_history import is_settled, members_of, past_of, restarts_before, set_history
 from spotwright.engine.events import RunStatus
@@ -274,6 +275,7 @@ def _keep(kept: OrderedDict[Any, Any], key: object, value: object, at_most: int)
 
 
 _WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
+_NOTED = 3.0  # seconds for a write: 99 of 100 take less than 0.3 where the machine of the API server is overloaded
 _POLL = 0.02
 _LARGEST_LIST = 8 * 1024 * 1024  # bytes: of pods that are more together, nothing is known
 _LONGEST_PATH = 2500  # characters: Argo joins the names of all steps above one
@@ -295,21 +297,29 @@ class _Asked(NamedTuple):
     def uid(self) -> str:
         return uid_of(self.root)
 
-    def has(self, path: str) -> bool:
-        """Whether a task is one that the pod may belong to."""
-        return path == self.name.path if self.name.slots == 1 else path.startswith(f"{self.name.path}-")
+    def path(self, slot: int) -> str:
+        """The path of the task of a slot."""
+        return self.name.path if self.name.slots == 1 else f"{self.name.path}-{slot}"
 
-    def paths(self, used: int) -> Sequence[str]:
-        """The tasks that the pod may belong to: of slots as many as are used, and one that is free if there is one."""
-        return _paths(self.name, used)
+    def asking(self, known: Mapping[int, Slot], is_settled: bool | None) -> Asking:
+        """The same, as it is asked for a number."""
+        return Asking(self.token, self.namespace, self.root, self.name.path, self.name.slots, known, is_settled)
 
 
-class _Looked(NamedTuple):
-    """What is known now. ``is_settled``: the end of every earlier attempt is known, so that waiting adds nothing."""
+class _Agreement:
+    """What the pods of a gang have agreed on, as far as it is known, and what this pod would decide if it is the first."""
 
-    slots: Sequence[Slot]
-    history: RunState
-    is_settled: bool
+    def __init__(self, known: Mapping[str, tuple[str, ...]]) -> None:
+        self.known = dict(known)
+        self.proposed: tuple[str, tuple[str, ...]] | None = None
+
+    def __call__(self, rungs: Sequence[Sequence[str]], pools: tuple[str, ...]) -> tuple[str, ...]:
+        """The pools on which those with these rungs have agreed; ``pools``, if none is known to have asked."""
+        key = ";".join(map(",".join, rungs))
+        if key in self.known:
+            return self.known[key]
+        self.proposed = key, pools
+        return pools
 
 
 class FactFinder:
@@ -324,28 +334,18 @@ class FactFinder:
         api: Api,
         lookups: Lookups,
         histories: Histories | RecordedHistories,
-        ledger: Ledger,
+        numbers: Numbers,
         left_out: Callable[[str, float], Collection[str]] = lambda *_: (),
         autoscalers: Callable[[], Autoscalers] = lambda: UNKNOWN,
     ) -> None:
-        self._api, self._lookups, self._histories, self._ledger = api, lookups, histories, ledger
+        self._api, self._lookups, self._histories, self._numbers = api, lookups, histories, numbers
         self._left_out, self._autoscalers = left_out, autoscalers
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="histories")
         self._carried = CarriedNumbers(api)
-        self._seen: list[Seen] = []  # tokens of pods that exist, and that are to be confirmed together
-        self._lock = threading.Lock()
 
     def close(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=True, cancel_futures=True)
-
-    def confirm(self, tokens: Sequence[Seen]) -> None:
-        """Note that the pods with these tokens exist, soon and in the background."""
-        with self._lock:
-            is_first = not self._seen
-            self._seen += tokens
-        if is_first:  # what comes until its turn is done with it
-            self._thread.submit(self._confirm)
 
     async def find(self, request: AdmissionRequest) -> PodFacts:
         """What is known of the pod's task. A dry run gives out no number."""
@@ -356,11 +356,10 @@ class FactFinder:
             return PodFacts(is_known=False)
         root = "" if is_alone else uid_of(lineage.owners[-1])
         try:
-            token = token_of(pod)
-            if token != "" and await self._in_thread(self._ledger.is_under_review, token, request.namespace, root):
+            if await self._numbers.is_under_review(pod, request.namespace, root):
                 return PodFacts(is_admitted=True)
             if is_alone:
-                return await self._in_thread(self._alone, request)
+                return await self._alone(request)
             asked = _asked(request, lineage.owners)
             if len(asked.name.path) > _LONGEST_PATH:  # labels that the API server refuses after this review
                 return PodFacts(is_known=False)
@@ -370,22 +369,33 @@ class FactFinder:
             _LOG.warning("%s", error)
             return PodFacts(is_known=False)
 
-    def _alone(self, request: AdmissionRequest) -> PodFacts:
+    async def _alone(self, request: AdmissionRequest) -> PodFacts:
         """The facts about a pod that nobody makes again."""
         facts = PodFacts(autoscalers=self._autoscalers(), stays=why_not_made_again(request.data, ()))
         if request.dry_run:
             return facts
-        self._ledger.alone(request.uid, request.namespace)
-        return replace(facts, token=request.uid, keep=partial(self._keep, request.uid))
+        async with _in_time():
+            given = await self._numbers.alone(request.uid, request.namespace)
+        return replace(facts, token=str(given.token), keep=partial(self._keep, given, None, None))
 
-    def _keep(self, token: str, admission: Admission) -> bool:
-        """Note what was decided of a pod; false: it cannot be noted."""
+    async def _keep(
+        self, given: Given, asked: _Asked | None, agreement: _Agreement | None, admission: Admission
+    ) -> Kept:
+        """Note what was decided of a pod; that it has to be decided again where its gang has agreed otherwise meanwhile."""
+        root = None if asked is None else asked.root
         try:
-            self._ledger.keep(token, admission)
+            async with _in_time():
+                if asked is not None and agreement is not None and agreement.proposed is not None:
+                    rungs, pools = agreement.proposed
+                    agreed = await self._numbers.agree(asked.namespace, asked.root, asked.gang, rungs, pools)
+                    agreement.known[rungs], agreement.proposed = agreed, None
+                    if agreed != pools:
+                        return Kept.AGAIN
+                await self._numbers.keep(given, root, admission)
         except StateError as error:
             _LOG.warning("%s", error)
-            return False
-        return True
+            return Kept.NO
+        return Kept.YES
 
     async def _why_it_stays(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
         """Why nobody should have to take the pod back where it waits; of a JobSet the restarts of now count."""
@@ -400,112 +410,116 @@ class FactFinder:
     async def _of(
         self, asked: _Asked, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *, is_dry: bool
     ) -> PodFacts:
-        """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over.
-
-        Mostly one turn of the thread is enough. Each turn costs milliseconds in a burst of reviews.
-        """
+        """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over."""
         loop, now = asyncio.get_running_loop(), self._api.now()
-        doubtful, facts = await self._in_thread(self._first_turn, asked, is_dry, now)
-        if not self._ledger.is_restored(asked.uid):
-            await self._restore(asked, pod, owners)
-        if doubtful:
-            await self._settle_doubts(doubtful, pod)
         until = loop.time() + _WAIT
-        while facts is None:
-            await asyncio.sleep(0 if doubtful else _POLL)  # settled doubts are worth a look at once
-            doubtful = ()
-            facts = await self._in_thread(self._answer, asked, is_dry, now, loop.time() >= until)
-        return facts
-
-    def _first_turn(self, asked: _Asked, is_dry: bool, now: float) -> tuple[Sequence[str], PodFacts | None]:
-        """Numbers whose pods nobody has seen; and the facts, if there are none, nothing was lost, and everything is settled."""
-        doubtful = [token for token, path in self._ledger.doubtful(asked.uid) if asked.has(path)]
-        is_whole = not doubtful and self._ledger.is_restored(asked.uid)
-        return doubtful, self._answer(asked, is_dry, now, is_last=False) if is_whole else None
-
-    def _answer(self, asked: _Asked, is_dry: bool, now: float, is_last: bool) -> PodFacts | None:
-        """The facts if the end of every earlier attempt is known, or if this ``is_last``; else None."""
-        looked = self._look(asked)
-        return self._facts(asked, looked, is_dry, now) if looked.is_settled or is_last else None
-
-    def _facts(self, asked: _Asked, looked: _Looked, is_dry: bool, now: float) -> PodFacts:
-        """The facts of what was looked at, with the number that is given out now; a dry run gets the one that would be next."""
+        asking, agreement = await self._asking(asked)
         if is_dry:
-            slot = next((slot for slot in looked.slots if slot.is_free), looked.slots[-1])
-            number = max(slot.recorded, self._ledger.highest(asked.uid, [slot.path]).get(slot.path, 0)) + 1
-        else:
-            slot, number = self._ledger.number(asked.token, asked.namespace, asked.uid, looked.slots)
-        history = looked.history
+            async with _in_time():
+                given = await self._numbers.next_number(asking)
+            return await self._in_thread(self._facts, asked, given, None, now)
+        settled = restored = False
+        while True:
+            is_last = loop.time() >= until
+            async with _in_time():
+                answer = await self._numbers.number(
+                    asking, is_last=is_last, ignores_doubts=settled, ignores_loss=restored
+                )
+            if isinstance(answer, Given):
+                return await self._in_thread(self._facts, asked, answer, agreement, now)
+            if answer.is_lost:
+                restored = True
+                await self._restore(asking, pod, owners)
+            elif answer.doubtful:
+                settled = True
+                await self._settle_doubts(asking, answer.doubtful, pod)
+            else:
+                await asyncio.sleep(_POLL)
+                asking, agreement = await self._asking(asked)
+
+    async def _asking(self, asked: _Asked) -> tuple[Asking, _Agreement | None]:
+        """What is known of the attempts before this one: of the journal, and of the gang."""
+        agreement = None
+        if asked.gang:
+            async with _in_time():
+                agreement = _Agreement(await self._numbers.agreed(asked.namespace, asked.uid, asked.gang))
+        has_begun = agreement is not None and bool(agreement.known)
+        return await self._in_thread(self._recorded, asked, has_begun), agreement
+
+    def _recorded(self, asked: _Asked, has_begun: bool) -> Asking:
+        """What the journal knows of the tasks that the pod may belong to."""
+        history = self._histories.of(asked.root)
+        known = {slot: _slot(attempts) for slot, attempts in _of_slots(history, asked.name) if attempts}
+        if asked.gang:
+            return asked.asking(known, has_begun or _is_gang_settled(history, asked.gang))
+        return asked.asking(known, None if history.status is RunStatus.RUNNING else True)
+
+    def _facts(self, asked: _Asked, given: Given, agreement: _Agreement | None, now: float) -> PodFacts:
+        """The facts of an attempt with this number."""
+        history, path = self._histories.of(asked.root), asked.path(given.slot)
+        is_dry = given.token is None
         return PodFacts(
-            set_history(history, asked.gang, slot.path) if asked.gang else before(history, slot.path, number),
-            number=number,
-            agree=None if is_dry or not asked.gang else partial(self._ledger.agree, asked.namespace, asked.gang),
-            has_begun=bool(asked.gang) and self._ledger.has_begun(asked.namespace, asked.gang),
+            set_history(history, asked.gang, path) if asked.gang else before(history, path, given.number),
+            number=given.number,
+            agree=agreement,
+            has_begun=agreement is not None and bool(agreement.known),
             without_capacity={
                 *self._left_out(asked.namespace, now),
-                *_in_vain(history, asked.gang, slot.path, now),
+                *_in_vain(history, asked.gang, path, now),
             },
-            token="" if is_dry else asked.token,
-            keep=(lambda _: True) if is_dry else partial(self._keep, asked.token),
+            token="" if is_dry else str(given.token),
+            keep=_kept_nowhere if is_dry else partial(self._keep, given, asked, agreement),
             autoscalers=self._autoscalers(),
-            is_late=not looked.is_settled,
+            is_late=not given.is_settled,
         )
 
-    def _look(self, asked: _Asked) -> _Looked:
-        history = self._histories.of(asked.root)
-        paths = asked.paths(self._used(asked, history))
-        slots = [_slot(path, _attempts(history, path)) for path in paths]
-        if asked.gang:
-            is_settled = self._ledger.has_begun(asked.namespace, asked.gang) or _is_gang_settled(history, asked.gang)
-            return _Looked(slots, history, is_settled)
-        given_out = self._ledger.highest(asked.uid, paths)
-        is_settled = any(_is_settled(slot, history, given_out.get(slot.path, 0)) for slot in slots)
-        return _Looked(slots, history, is_settled or history.status is not RunStatus.RUNNING)
-
-    def _used(self, asked: _Asked, history: RunState) -> int:
-        """How many of the slots that a pod may take have an attempt or a number."""
-        if asked.name.slots == 1:
-            return 1
-        return len({path for path in (*history.tasks, *self._ledger.paths(asked.uid)) if asked.has(path)})
-
-    async def _restore(self, asked: _Asked, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> None:
-        """Take over the numbers that the pods of a workload carry, because the table of numbers was lost.
+    async def _restore(self, asking: Asking, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> None:
+        """Take over the numbers that the pods of a task carry, because the object with its numbers was deleted.
 
         They are read once for all reviews that ask for the same pods, beside them: one that they hold up goes on without them.
         """
-        found = await self._carried.of(asked.namespace, _selector(pod), patience=_WAIT)
-        if found is None:
-            return
+        found = await self._carried.of(asking.namespace, _selector(pod), patience=_WAIT)
         place = {uid_of(owner): number for number, owner in enumerate(owners)}
-        numbers: list[tuple[str, Sequence[str], int]] = []
-        for each in found:
+        carried: list[tuple[int, int]] = []
+        for each in found or ():
             if each.controller in place and each.metadata:
                 name = task_name(each.pod, owners[place[each.controller] :])
-                numbers.append((each.token, _paths(name, len(found)), int(each.number)))
-        await self._in_thread(self._ledger.restore, asked.namespace, asked.uid, numbers)
+                if name.path == asking.path:
+                    carried.append((min(name.slots, len(found or ())), int(each.number)))
+        if carried:
+            await self._numbers.restore(asking, carried)
 
-    async def _settle_doubts(self, doubtful: Sequence[str], pod: Mapping[str, Any]) -> None:
+    async def _settle_doubts(self, asking: Asking, doubtful: Sequence[str], pod: Mapping[str, Any]) -> None:
         """Ask the API server about numbers whose pods nobody has seen: a quota or another webhook may have refused them."""
-        namespace = str(metadata(pod).get("namespace", ""))
         try:
-            async with aclosing(marked_pods(self._api, namespace, _selector(pod), most_bytes=_LARGEST_LIST)) as pods:
-                made = {each.token async for each in pods} & {*doubtful}
+            async with aclosing(
+                marked_pods(self._api, asking.namespace, _selector(pod), most_bytes=_LARGEST_LIST)
+            ) as pods:
+                tokens = [Token.parse(each.token, asking.namespace) async for each in pods]
         except ApiFailed as error:
             _LOG.warning("%s", error)
             return
-        await self._in_thread(self._ledger.confirm, [Seen(namespace, token) for token in doubtful if token in made])
-        await self._in_thread(self._ledger.withdraw, [token for token in doubtful if token not in made])
-
-    def _confirm(self) -> None:
-        with self._lock:
-            tokens, self._seen = self._seen, []
-        try:
-            self._ledger.confirm(tokens)
-        except StateError as error:
-            _LOG.warning("%s", error)
+        there = {token.review for token in tokens if token is not None}
+        made = [review for review in doubtful if review in there]
+        await self._numbers.settle(asking, made, [review for review in doubtful if review not in there])
 
     async def _in_thread(self, function: Callable[..., _T], *arguments: object) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """Give the API server so much time to note something; a review does without it then. Raises :class:`StateError`."""
+    try:
+        async with asyncio.timeout(_NOTED):
+            yield
+    except TimeoutError:
+        raise StateError(f"numbers of attempts: the API server has noted nothing within {_NOTED:g} s") from None
+
+
+async def _kept_nowhere(_: Admission) -> Kept:
+    """A dry run writes nothing."""
+    return Kept.YES
 
 
 def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:
@@ -524,21 +538,21 @@ def _selector(pod: Mapping[str, Any]) -> str:
     return next((f"{key}={labels[key]}" for key in _SELECTORS if _VALUE.fullmatch(labels.get(key, ""))), "")
 
 
-def _paths(name: TaskName, used: int) -> Sequence[str]:
-    """The paths that a task's name stands for, at most one more than are ``used``: a Job may have two billion slots."""
-    return [name.path] if name.slots == 1 else [f"{name.path}-{slot}" for slot in range(min(name.slots, used + 1))]
+def _of_slots(history: RunState, name: TaskName) -> Iterator[tuple[int, Sequence[AttemptState]]]:
+    """The attempts of the slots that the journal knows."""
+    if name.slots == 1:
+        yield 0, _attempts(history, name.path)
+        return
+    for path, task in history.tasks.items():
+        base, _, slot = path.rpartition("-")
+        if base == name.path and slot.isdecimal() and int(slot) < name.slots:
+            yield int(slot), task.attempts
 
 
-def _slot(path: str, recorded: Sequence[AttemptState]) -> Slot:
-    last = recorded[-1] if recorded else None
-    is_free = last is None or last.taken_back is not None or (not last.is_live and last.cause is not Cause.SUCCEEDED)
-    return Slot(path, len(recorded), is_free)
-
-
-def _is_settled(slot: Slot, history: RunState, given_out: int) -> bool:
-    """Whether the pod before this one is in the journal with its cause."""
-    recorded = _attempts(history, slot.path)
-    return slot.is_free and len(recorded) >= given_out and all(map(is_settled, recorded))
+def _slot(recorded: Sequence[AttemptState]) -> Slot:
+    last = recorded[-1]
+    is_free = last.taken_back is not None or (not last.is_live and last.cause is not Cause.SUCCEEDED)
+    return Slot(len(recorded), is_free, all(map(is_settled, recorded)))
 
 
 def _is_gang_settled(history: RunState, gang: str) -> bool:

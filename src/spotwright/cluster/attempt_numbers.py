@@ -1,10 +1,10 @@
 """Gives every attempt its number and every gang its rung once, whichever replica is asked.
 
 An API server asks one replica about a pod, and another one about the next. So the numbers that were given out, and the rungs on
-which gangs have agreed, lie in a table that all replicas share: SQLite in the state folder, for replicas on one machine, which
-:mod:`spotwright.cluster.state_folder_guard` sees to. (The Kubernetes API is to take its place, for replicas on several machines.)
+which gangs have agreed, are in objects of the Kubernetes API, of the kind SpotCounter, which only the controller writes: replicas
+on several nodes share them, and nothing is lost with a node.
 
-With the number the table keeps what was decided of the pod, by the token of its review: nobody believes the annotations of a
+With the number the objects keep what was decided of the pod, by the token of its review: nobody believes the annotations of a
 pod, because whoever may write in its namespace writes them.
 
 A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once its
@@ -14,27 +14,37 @@ and may be given out again after the API server has said that it knows no such p
 
 from __future__ import annotations
 
-import fcntl
-import json
+import asyncio
+import contextlib
 import logging
-import os
-import sqlite3
-import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, Admission
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION
 from spotwright.cluster.api_client import Api
-from spotwright.cluster.marked_pods import LONGEST_TOKEN
 from spotwright.cluster.mirror import ChangeKind, FollowedNamespaces, Resource
+from spotwright.cluster.task_objects import (
+    Content,
+    Place,
+    Token,
+    agree_in,
+    agreed_in,
+    bind_in,
+    counters_of,
+    gangs_of,
+    keep_in,
+    note_seen_in,
+    token_of,
+)
+from spotwright.cluster.task_store import TaskStore
 from spotwright.errors import StateError
 from spotwright.kube.object_fields import metadata, uid_of
-from spotwright.records.state_folder import StateFolder
 
-__all__ = ["PATIENCE", "Ledger", "PodsSeen", "Seen", "Slot", "ledger_of", "token_of"]
+__all__ = ["PATIENCE", "Asking", "Given", "Numbers", "PodsSeen", "Seen", "Slot", "Wait"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -42,356 +52,327 @@ _LOG = logging.getLogger(__name__)
 PATIENCE = 2.0
 """Seconds in which a pod that was admitted is seen by the replicas: their streams are behind by milliseconds."""
 
-_KEPT_SECONDS = 60 * 86_400.0  # seconds: no workload lives longer
 _NEVER_MADE = (
     3600.0  # seconds: a pod that nobody has seen for so long was not made; whoever sends reviews may invent pods
 )
-_CLEARS = 60.0  # seconds between two looks for numbers of pods that were not made
 _REVIEWED_AGAIN = (
     10.0  # seconds in which an API server asks again about a pod that another webhook has changed meanwhile
 )
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS numbers (token TEXT PRIMARY KEY, root TEXT NOT NULL, path TEXT NOT NULL, number INTEGER NOT NULL,
-                                    at REAL NOT NULL, is_seen INTEGER NOT NULL DEFAULT 0);
-CREATE UNIQUE INDEX IF NOT EXISTS numbers_of_task ON numbers (root, path, number);
-CREATE TABLE IF NOT EXISTS gangs (gang TEXT PRIMARY KEY, pools TEXT NOT NULL, at REAL NOT NULL);
-"""
-_ADDED = {  # columns that came after the first version, which files of earlier versions get
-    "namespace": "TEXT NOT NULL DEFAULT ''",
-    "pod": "TEXT NOT NULL DEFAULT ''",  # the UID of the one pod that the token counts for, once it was seen
-    "pools": "TEXT NOT NULL DEFAULT ''",
-    "is_open": "INTEGER NOT NULL DEFAULT 0",
-    "is_refused": "INTEGER NOT NULL DEFAULT 0",
-    "why": "TEXT NOT NULL DEFAULT ''",
-    "pinned": "TEXT NOT NULL DEFAULT ''",  # the conditions of this attempt alone, for each required term, as JSON
-}
-_INDEXES = """
-CREATE INDEX IF NOT EXISTS numbers_of_pod ON numbers (pod) WHERE pod != '';
-CREATE INDEX IF NOT EXISTS numbers_not_seen ON numbers (root) WHERE is_seen = 0;
-"""
-_READ = "number, pools, is_open, is_refused, why, pinned"
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_GATHERS = 0.2  # seconds in which pods are seen that are confirmed together
+_OF_OTHERS = 1.5  # seconds after which a pod is confirmed that another replica has admitted, and mostly has confirmed
+_OWN_KEPT = 20_000  # tokens that this replica has given out
 
 
 class Slot(NamedTuple):
-    """A task that a pod may belong to. ``recorded`` is the number of its attempts in the journal.
+    """What the journal knows of a task that a pod may belong to. ``recorded`` is the number of its attempts.
 
-    ``is_free``: none of these runs or has succeeded, as far as the journal knows.
+    ``is_free``: none of these runs or has succeeded. ``is_settled``: the end of each is known with its cause.
     """
 
-    path: str
     recorded: int = 0
     is_free: bool = True
+    is_settled: bool = True
+
+
+_NO_SLOT = Slot()
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A pod under review that asks for a number.
+
+    ``root`` is the workload. ``slots`` above one: the pod takes the first of ``PATH-0`` ... that is free. ``known`` are the slots
+    that the journal has attempts of; slot 0 is the task itself where there is one. ``is_settled`` says whether all that is
+    before this attempt is known; None: that follows from its slots.
+    """
+
+    review: str
+    namespace: str
+    root: Mapping[str, Any]
+    path: str
+    slots: int = 1
+    known: Mapping[int, Slot] = field(default_factory=dict)
+    is_settled: bool | None = None
+
+    @cached_property
+    def free(self) -> Sequence[int]:
+        """The known slots that are free, in order."""
+        return sorted(slot for slot, one in self.known.items() if one.is_free)
+
+    @property
+    def place(self) -> Place:
+        """The object with the counters."""
+        return counters_of(self.namespace, uid_of(self.root), self.path)
+
+
+class Given(NamedTuple):
+    """A number that was given out, and the slot that it is of. A dry run has no ``token``."""
+
+    slot: int
+    number: int
+    token: Token | None = None
+    sheet: int = 0
+    is_settled: bool = True
+
+
+class Wait(NamedTuple):
+    """Why no number is given out yet: the end of the attempt before is not known, unless one of these is said.
+
+    ``doubtful`` are reviews whose pods should have been seen by now. ``is_lost``: there are attempts, and no object with their
+    numbers: somebody has deleted it.
+    """
+
+    doubtful: Sequence[str] = ()
+    is_lost: bool = False
 
 
 class Seen(NamedTuple):
-    """A token that a pod of this namespace has."""
+    """A token that a pod of this namespace has, and the pod's UID."""
 
     namespace: str
     token: str
+    pod: str
 
 
-class Ledger:
-    """The table in a file. All methods may be called from any thread, and raise :class:`StateError`.
+class Numbers:
+    """The numbers that are given out by all replicas; await :meth:`run` for those of pods that are seen.
 
-    ``clock`` gives Unix seconds of this machine, which all of its replicas share. A file that is damaged is set aside, and a new
-    one begun: ``losses`` has a sentence for each time. Numbers go on from the journals and from what :meth:`restore` is told.
+    All methods raise :class:`StateError` where the API server cannot be asked, or refuses. ``clock`` gives Unix seconds by the
+    API server's clock, which the replicas share.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self._path, self._clock, self._lock = path, clock, threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._file = 0  # the inode of the file that is open
-        self._cleared_at = clock()
-        self._restored: set[str] = set()  # the roots whose numbers were restored since the last loss
-        self.losses: list[str] = []
-        with self._errors(), self._lock:
-            for table in ("numbers", "gangs"):
-                self._db.execute(f"DELETE FROM {table} WHERE at < ?", (clock() - _KEPT_SECONDS,))  # noqa: S608  # names of ours
+    def __init__(self, api: Api, clock: Callable[[], float] | None = None) -> None:
+        self._store, self._clock = TaskStore(api), clock or api.now
+        self._own: OrderedDict[str, None] = OrderedDict()  # tokens that this replica has given out
+        self._seen: dict[Place, dict[Token, str]] = {}  # by the object with the counters: UIDs of pods that were seen
+        self._later: list[tuple[float, Token, str]] = []  # those of other replicas, and from when on
+        self._news = asyncio.Event()
 
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+    def take_problems(self) -> Sequence[str]:
+        """A sentence for each time that the objects could not be used, or were deleted by others, since the last call."""
+        found, self._store.problems = self._store.problems, []
+        return found
 
-    def number(self, token: str, namespace: str, root: str, slots: Sequence[Slot]) -> tuple[Slot, int]:
-        """Give out the next number of the first free slot, or of the last one if none is free. A token gets its number once."""
-        with self._transaction():
-            known = self._db.execute("SELECT path, number FROM numbers WHERE token = ?", (token,)).fetchone()
-            if known is not None:
-                return next((slot for slot in slots if slot.path == known[0]), slots[-1]), known[1]
-            highest = self._highest(root, [slot.path for slot in slots])
-            free = (slot for slot in slots if slot.is_free and highest.get(slot.path, 0) <= slot.recorded)
-            slot = next(free, slots[-1])
-            number = max(highest.get(slot.path, 0), slot.recorded) + 1
-            self._insert(token, namespace, root, slot.path, number)
-            return slot, number
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await self._store.close()
 
-    def alone(self, token: str, namespace: str) -> None:
+    async def number(
+        self, asked: Asking, *, is_last: bool = False, ignores_doubts: bool = False, ignores_loss: bool = False
+    ) -> Given | Wait:
+        """Give out the next number of the first free slot, or of the last one if none is free. A review gets its number once.
+
+        ``is_last``: also where the end of the attempt before is not known. Doubts and a loss come first, unless ignored.
+        """
+
+        def make(content: Content, is_new: bool) -> Given | Wait:
+            before = content.given_before(asked.place, asked.review, asked.path)
+            if before is not None:
+                return Given(before[0].slot, before[0].number, before[1], before[0].sheet)
+            if is_new and not ignores_loss and any(slot.recorded for slot in asked.known.values()):
+                return Wait(is_lost=True)
+            doubtful = self._doubtful(content, asked.path)
+            if doubtful and not ignores_doubts:
+                return Wait(doubtful)
+            chosen = _chosen(content, asked)
+            if not chosen.is_settled and not is_last:
+                return Wait()
+            content.drop_unmade(self._clock() - _NEVER_MADE)
+            return self._give(content, asked.place, asked.review, asked.path, chosen)
+
+        answer = await self._store.change(
+            asked.place, make, root=asked.root, may_be_old=lambda answer: answer == Wait()
+        )
+        if isinstance(answer, Wait) and answer.is_lost:
+            where = f"SpotCounter {asked.namespace}/{asked.place.name}"
+            self._store.say(
+                f"{where} is missing: was it deleted? Numbers go on from the journal, and from pods that are there"
+            )
+        return self._noted(answer)
+
+    async def next_number(self, asked: Asking) -> Given:
+        """The number that would be given out, for a dry run."""
+        return await self._store.read(asked.place, lambda content: _chosen(content, asked))
+
+    async def alone(self, review: str, namespace: str) -> Given:
         """Note the only attempt of a pod that is a run by itself, and that has no UID yet."""
-        with self._transaction():
-            self._insert(token, namespace, "", token, 1)
+        place = counters_of(namespace, "", "")
 
-    def keep(self, token: str, admission: Admission) -> None:
-        """Note what was decided of the pod with this token, before the API server hears of it."""
-        pinned = json.dumps(admission.pinned) if any(admission.pinned) else ""
-        values = (",".join(admission.pools), admission.is_open, admission.is_refused, admission.why, pinned)
-        with self._transaction():
-            query = "UPDATE numbers SET pools = ?, is_open = ?, is_refused = ?, why = ?, pinned = ? WHERE token = ?"
-            self._db.execute(query, (*values, token))
+        def make(content: Content, _: bool) -> Given:
+            before = content.given_before(place, review, "")
+            if before is not None:
+                return Given(0, 1, before[1], before[0].sheet)
+            content.drop_unmade(self._clock() - _NEVER_MADE)
+            return self._give(content, place, review, "", Given(0, 1))
 
-    def admission(self, token: str, namespace: str, root: str, pod: str) -> Admission | None:
-        """What was decided of a pod, by its UID; None: no review of ours has made it what it is.
+        given = await self._store.change(place, make)
+        self._noted(given)
+        return given
 
-        A token counts for the first pod of its namespace and workload that is seen with it. From then on that pod is known by
-        its UID, whatever it says later.
-        """
-        with self._errors(), self._lock:
-            query = f"SELECT {_READ} FROM numbers WHERE pod = ?"  # noqa: S608  # names of ours
-            row = self._db.execute(query, (pod,)).fetchone()
-        if row is None and token:
-            with self._transaction():
-                fits = "token = ? AND pod = '' AND namespace IN (?, '') AND root IN (?, '')"
-                self._db.execute(f"UPDATE numbers SET pod = ?, is_seen = 1 WHERE {fits}", (pod, token, namespace, root))  # noqa: S608
-                row = self._db.execute(query, (pod,)).fetchone()
-        if row is None:
-            return None
-        number, pools, is_open, is_refused, why, pinned = row
-        added = tuple(map(tuple, json.loads(pinned))) if pinned else ()
-        return Admission(tuple(filter(None, pools.split(","))), bool(is_open), bool(is_refused), why, number, added)
+    def _give(self, content: Content, place: Place, review: str, path: str, chosen: Given) -> Given:
+        token, sheet = content.give(place, review, path, chosen.slot, chosen.number, self._clock())
+        return chosen._replace(token=token, sheet=sheet)
 
-    def admission_of(self, pod: Mapping[str, Any], root: str) -> Admission | None:
-        """:meth:`admission` of a pod of the workload with this UID."""
-        return self.admission(token_of(pod), str(metadata(pod).get("namespace", "")), root, uid_of(pod))
+    def _noted(self, answer: Given | Wait) -> Given | Wait:
+        if isinstance(answer, Given):
+            self._own[str(answer.token)] = None
+            while len(self._own) > _OWN_KEPT:
+                self._own.popitem(last=False)
+        return answer
 
-    def is_under_review(self, token: str, namespace: str, root: str) -> bool:
+    async def keep(self, given: Given, root: Mapping[str, Any] | None, admission: Admission) -> None:
+        """Note what was decided of the pod with this number, before the API server hears of it."""
+        token, sheet = given.token, given.sheet
+        assert token is not None  # noqa: S101  # nothing is kept of a dry run
+
+        def make(content: Content, _: bool) -> None:
+            keep_in(content, token.place, token.review, sheet, admission)
+
+        await self._store.change(token.place, make, root=root)
+
+    async def is_under_review(self, pod: Mapping[str, Any], namespace: str, root: str) -> bool:
         """Whether a pod that is about to be made was made precise just now, and no pod was seen with its token."""
-        query = "SELECT 1 FROM numbers WHERE token = ? AND namespace = ? AND root = ? AND is_seen = 0 AND at > ?"
-        with self._errors(), self._lock:
-            since = self._clock() - _REVIEWED_AGAIN
-            return self._db.execute(query, (token, namespace, root, since)).fetchone() is not None
+        token = token_of({"metadata": {**metadata(pod), "namespace": namespace}})
+        if token is None or token.place.workload != root:
+            return False
+        since = self._clock() - _REVIEWED_AGAIN
+        found = await self._store.read(token.place.counters, lambda content: content.waiting(token.review))
+        return found is not None and found[1].at > since
 
-    def highest(self, root: str, paths: Sequence[str]) -> Mapping[str, int]:
-        """The highest numbers that were given out for tasks; those without one are left out."""
-        with self._errors(), self._lock:
-            return self._highest(root, paths)
+    def _doubtful(self, content: Content, path: str) -> Sequence[str]:
+        task = content.task_or_none(path)
+        before = self._clock() - PATIENCE
+        return [] if task is None else sorted(review for review, one in task.waiting.items() if one.at < before)
 
-    def paths(self, root: str) -> Sequence[str]:
-        """The tasks of a workload that have numbers."""
-        with self._errors(), self._lock:
-            query = "SELECT DISTINCT path FROM numbers WHERE root = ?"
-            return [row[0] for row in self._db.execute(query, (root,))]
+    async def settle(self, asked: Asking, made: Sequence[str], unmade: Sequence[str]) -> None:
+        """Of these reviews the pods exist, or were never made: then their numbers may be given out again."""
 
-    def doubtful(self, root: str) -> list[tuple[str, str]]:
-        """The tokens, each with its task, of numbers of a workload whose pods should have been seen by now."""
-        query = "SELECT token, path FROM numbers WHERE root = ? AND is_seen = 0 AND at < ?"
-        with self._errors(), self._lock:
-            return list(self._db.execute(query, (root, self._clock() - PATIENCE)))
+        def make(content: Content, _: bool) -> None:
+            note_seen_in(content, made)
+            if (task := content.task_or_none(asked.path)) is not None:
+                for review in unmade:
+                    task.waiting.pop(review, None)
 
-    def confirm(self, seen: Sequence[Seen]) -> None:
-        """The pods with these tokens exist, or have existed; a token counts only in the namespace of its review."""
-        if seen:
-            with self._transaction():
-                query = "UPDATE numbers SET is_seen = 1 WHERE namespace IN (?, '') AND token = ?"
-                self._db.executemany(query, seen)
+        await self._store.change(asked.place, make, root=asked.root)
 
-    def withdraw(self, tokens: Sequence[str]) -> None:
-        """No pod with these tokens was ever made: their numbers may be given out again."""
-        if tokens:
-            with self._transaction():
-                query = "DELETE FROM numbers WHERE is_seen = 0 AND token = ?"
-                self._db.executemany(query, [(token,) for token in tokens])
+    async def restore(self, asked: Asking, carried: Sequence[tuple[int, int]]) -> None:
+        """Take over the numbers that the pods of a task carry, after their object was deleted.
 
-    def is_restored(self, root: str) -> bool:
-        """Whether nothing of a workload's numbers was lost, or what its pods carry was restored since."""
-        return not self.losses or root in self._restored
+        Of each pod ``carried`` has how many slots it may be of, and its number.
 
-    def restore(self, namespace: str, root: str, numbers: Sequence[tuple[str, Sequence[str], int]]) -> None:
-        """Take over the numbers that the pods of a workload carry: of each its token, the tasks that it may be, its number.
-
-        A pod's word counts for its own workload alone, and only for what comes after: its rung is not believed.
+        A pod's word counts for its own workload alone, and only for what comes after. Of slots each pod takes the first one that
+        has no such number yet.
         """
-        with self._transaction():
-            for token, paths, number in numbers:
-                for path in paths:
-                    if self._insert(token, namespace, root, path, number):
-                        self._db.execute("UPDATE numbers SET is_seen = 1 WHERE token = ?", (token,))
-                        break
-        self._restored.add(root)
 
-    def agree(
-        self, namespace: str, gang: str, rungs: Sequence[Sequence[str]], pools: tuple[str, ...]
+        def make(content: Content, _: bool) -> None:
+            for slots, number in carried:
+                task = content.task(asked.path)
+                highest = task.highest()
+                free = (slot for slot in range(slots) if slot >= len(highest) or highest[slot] < number)
+                task.note_seen([(next(free, 0), number)])
+
+        await self._store.change(asked.place, make, root=asked.root)
+
+    # Gangs
+
+    async def agreed(self, namespace: str, root: str, gang: str) -> Mapping[str, tuple[str, ...]]:
+        """The pools on which the pods of a gang have agreed, by their rungs; nothing if none has asked."""
+        return await self._store.read(gangs_of(namespace, root), lambda content: agreed_in(content, gang))
+
+    async def agree(
+        self, namespace: str, root: Mapping[str, Any], gang: str, rungs: str, pools: tuple[str, ...]
     ) -> tuple[str, ...]:
         """The pools on which those of a gang that have these rungs have agreed; ``pools``, if nobody has asked before.
 
         A leader that has to stay on on-demand and its workers have different rungs, so neither decides for the other.
         """
-        key = f"{namespace}/{gang} {';'.join(','.join(rung) for rung in rungs)}"
-        with self._errors(), self._lock:
-            found = self._pools_of(key)  # mostly another pod has asked, and then nothing is written
-        if found is None:
-            with self._transaction():
-                values = (key, ",".join(pools), self._clock())
-                self._db.execute("INSERT OR IGNORE INTO gangs (gang, pools, at) VALUES (?, ?, ?)", values)
-                found = self._pools_of(key)
-        return pools if found is None else tuple(found.split(","))
+        place = gangs_of(namespace, uid_of(root))
+        return await self._store.change(place, lambda content, _: agree_in(content, gang, rungs, pools), root=root)
 
-    def has_begun(self, namespace: str, gang: str) -> bool:
-        """Whether a pod of a gang has asked for its rung."""
-        query = "SELECT 1 FROM gangs WHERE gang >= ? AND gang < ? LIMIT 1"  # its key begins with the gang and a space
-        with self._errors(), self._lock:
-            found = self._db.execute(query, (f"{namespace}/{gang} ", f"{namespace}/{gang}!")).fetchone()
-            return found is not None
+    # Pods that are seen
 
-    def _pools_of(self, key: str) -> str | None:
-        found = self._db.execute("SELECT pools FROM gangs WHERE gang = ?", (key,)).fetchone()
-        return None if found is None else str(found[0])
+    def confirm(self, seen: Sequence[Seen]) -> None:
+        """The pods with these tokens exist; a token counts only in the namespace of its review. Noted soon."""
+        now = asyncio.get_running_loop().time()
+        for one in seen:
+            token = Token.parse(one.token, one.namespace)
+            if token is None:
+                continue
+            if one.token in self._own:
+                self._seen.setdefault(token.place.counters, {})[token] = one.pod
+            else:
+                self._later.append((now + _OF_OTHERS, token, one.pod))
+            self._news.set()
 
-    def _highest(self, root: str, paths: Sequence[str]) -> dict[str, int]:
-        if len(paths) == 1:
-            query = "SELECT path, max(number) FROM numbers WHERE root = ? AND path = ? GROUP BY path"
-            return dict(self._db.execute(query, (root, paths[0])))
-        found = self._db.execute("SELECT path, max(number) FROM numbers WHERE root = ? GROUP BY path", (root,))
-        wanted = set(paths)
-        return {path: number for path, number in found if path in wanted}
-
-    def _insert(self, token: str, namespace: str, root: str, path: str, number: int) -> bool:
-        """Add a number, unless it or its token is there; now and then drop those of pods that were never made."""
-        now = self._clock()
-        if now >= self._cleared_at + _CLEARS:
-            self._cleared_at = now
-            self._db.execute("DELETE FROM numbers WHERE is_seen = 0 AND at < ?", (now - _NEVER_MADE,))
-        query = "INSERT OR IGNORE INTO numbers (token, namespace, root, path, number, at) VALUES (?, ?, ?, ?, ?, ?)"
-        return self._db.execute(query, (token, namespace, root, path, number, now)).rowcount > 0
-
-    # The file
-
-    @property
-    def _db(self) -> sqlite3.Connection:
-        """The open file; opened again where another replica has set it aside."""
-        if self._connection is not None and _inode(self._path) != self._file:
-            self._connection.close()
-            self._connection = None
-            self._lose(f"{self._path}: another replica has begun it anew")
-        if self._connection is None:
-            with _alone(self._path):  # replicas may begin at once, or find the same damage
+    async def run(self) -> None:
+        """Confirm the numbers of pods that were seen, object by object, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._seen and not self._later:
+                self._news.clear()
+                await self._news.wait()
+            await asyncio.sleep(_GATHERS)
+            self._take_later(loop.time())
+            while self._seen:
+                place = next(iter(self._seen))
                 try:
-                    self._connection = _opened(self._path)
-                except sqlite3.DatabaseError as error:
-                    if not _is_damaged(error):
-                        raise
-                    self._move_away(error)
-                    self._connection = _opened(self._path)
-                self._file = _inode(self._path)
-        return self._connection
+                    await self._confirm(place, self._seen.pop(place))
+                except StateError as error:  # a review asks the API server for such pods
+                    _LOG.warning("pods that were seen are not noted: %s", error)
 
-    def _set_aside(self, error: sqlite3.Error) -> None:
-        """Give up the open file, because it is damaged; the next call begins a new one."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-            with _alone(self._path):
-                if _inode(self._path) == self._file:  # else another replica has done it
-                    self._move_away(error)
+    def _take_later(self, now: float) -> None:
+        due = [one for one in self._later if one[0] <= now]
+        self._later = self._later[len(due) :]  # they come in order
+        for _, token, pod in due:
+            self._seen.setdefault(token.place.counters, {})[token] = pod
 
-    def _move_away(self, error: sqlite3.Error) -> None:
-        aside = f"{self._path.name}.corrupt-{self._clock():.0f}"
-        try:
-            for ending in ("", "-wal", "-shm"):
-                with suppress(FileNotFoundError):
-                    self._path.with_name(f"{self._path.name}{ending}").rename(self._path.with_name(f"{aside}{ending}"))
-        except OSError as failed:
-            text = f"{self._path}: is damaged ({error}), and cannot be set aside ({failed.strerror})"
-            raise StateError(text) from failed
-        self._lose(f"{self._path}: was damaged ({error}), and is now {aside}")
+    async def _confirm(self, counters: Place, pods: Mapping[Token, str]) -> None:
+        by_page: dict[Place, dict[str, str]] = {}
+        for token, pod in pods.items():
+            by_page.setdefault(token.place, {})[token.review] = pod
+        reviews = [token.review for token in pods]
+        for place, bound in {**by_page, counters: by_page.get(counters, {})}.items():
 
-    def _lose(self, what: str) -> None:
-        self._restored.clear()
-        self.losses.append(f"{what}; numbers of attempts go on from the journals and the pods that are there")
-        _LOG.error("%s", self.losses[-1])
+            def make(content: Content, _: bool, bound: Mapping[str, str] = bound, place: Place = place) -> None:
+                bind_in(content, bound)
+                if place == counters:
+                    note_seen_in(content, reviews)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._errors(), self._lock:
-            db = self._db
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            if _is_damaged(error):
-                with self._lock:
-                    self._set_aside(error)
-            raise StateError(f"{self._path}: cannot be used ({error}); numbers of attempts are not certain") from error
+            await self._store.change(place, make)
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Keep other processes of this machine from opening or moving the file."""
-    try:
-        with os.fdopen(os.open(path.with_name(f"{path.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600), "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-    except OSError as error:
-        raise StateError(f"{path}: cannot be used ({error.strerror}); numbers of attempts are not certain") from error
+def _chosen(content: Content, asked: Asking) -> Given:
+    """The slot and the number that are next, and whether all that is before them is known."""
+    task = content.task_or_none(asked.path)
+    given = [] if task is None else task.highest()
+
+    def highest(slot: int) -> int:
+        return given[slot] if slot < len(given) else 0
+
+    unused = _first_unused(given, asked)
+    candidates = [slot for slot in asked.free if highest(slot) <= asked.known[slot].recorded][:1]
+    slot = min(candidates if unused is None else [*candidates, unused], default=asked.slots - 1)
+    is_settled = asked.is_settled
+    if is_settled is None:
+        ended = (asked.known[each] for each in asked.free if asked.known[each].recorded >= highest(each))
+        is_settled = unused is not None or any(one.is_settled for one in ended)
+    return Given(slot, max(highest(slot), asked.known.get(slot, _NO_SLOT).recorded) + 1, is_settled=is_settled)
 
 
-def ledger_of(state: StateFolder) -> Path:
-    """The file of a state folder; its folder is made if it is missing. Raises :class:`StateError`."""
-    path = state.path / "controller" / "numbers.db"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(f"{path.parent}: cannot be made ({error.strerror})") from error
-    return path
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """A connection to the file, which is made for its owner alone, with the tables of today."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    db = sqlite3.connect(path, isolation_level=None, timeout=1.0, check_same_thread=False)
-    try:
-        db.text_factory = _text
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")  # the number stands on the pod too; no commit waits for the disk
-        db.executescript(_SCHEMA)
-        known = {row[1] for row in db.execute("PRAGMA table_info(numbers)")}
-        for name, kind in _ADDED.items():
-            if name not in known:
-                db.execute(f"ALTER TABLE numbers ADD COLUMN {name} {kind}")
-        db.executescript(_INDEXES)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
-def _is_damaged(error: sqlite3.Error) -> bool:
-    """Whether an error says that the file is no ledger; another one (a full disk, a lock) may pass."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _DAMAGED
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return 0
+def _first_unused(given: Sequence[int], asked: Asking) -> int | None:
+    """The first slot that has neither a number nor an attempt; a Job may have two billion."""
+    slot = 0
+    while slot < asked.slots:
+        if slot < len(given) and given[slot]:
+            with contextlib.suppress(ValueError):
+                slot = given.index(0, slot)
+                continue
+            slot = len(given)
+        elif slot in asked.known:
+            slot += 1
+        else:
+            return slot
+    return None
 
 
 _TOKENS_KEPT = 50_000  # tokens that were told already
@@ -400,7 +381,7 @@ _TOKENS_KEPT = 50_000  # tokens that were told already
 class PodsSeen:
     """The precise pods of these namespaces, or of all; await :meth:`follow`.
 
-    ``confirm`` is told each token once, when its pod is seen.
+    ``confirm`` is told each token of a pod once, when it is seen.
     """
 
     def __init__(self, api: Api, confirm: Callable[[Sequence[Seen]], None], namespaces: Sequence[str] = ()) -> None:
@@ -425,7 +406,9 @@ class PodsSeen:
         async for change in self._followed.changes():
             if change.kind is not ChangeKind.PUT:
                 continue
-            token = Seen(str(metadata(change.data).get("namespace", "")), token_of(change.data))
+            token = Seen(
+                str(metadata(change.data).get("namespace", "")), str(token_of(change.data)), uid_of(change.data)
+            )
             if token not in self._told:
                 self._told[token] = None
                 self._confirm([token])
@@ -433,19 +416,13 @@ class PodsSeen:
                 self._told.popitem(last=False)
 
 
-def token_of(pod: Mapping[str, Any]) -> str:
-    """The token of the review that made a pod precise; empty if none did."""
-    token = str((metadata(pod).get("annotations") or {}).get(ADMISSION_ANNOTATION, ""))
-    return token if len(token) <= LONGEST_TOKEN else ""  # another one is none of ours
-
-
 def _has_token(pod: Mapping[str, Any]) -> bool:
     """Whether a pod has a token such as the webhook writes: whoever makes the pod may write others."""
-    return bool(token_of(pod))
+    return token_of(pod) is not None
 
 
 def _slim(pod: dict[str, Any]) -> dict[str, Any]:
     """What is kept of a pod: ten thousand of them fit into a few megabytes."""
     meta = metadata(pod)
     kept = {key: meta[key] for key in ("name", "namespace", "resourceVersion") if key in meta}
-    return {"metadata": {**kept, "uid": uid_of(pod), "annotations": {ADMISSION_ANNOTATION: token_of(pod)}}}
+    return {"metadata": {**kept, "uid": uid_of(pod), "annotations": {ADMISSION_ANNOTATION: str(token_of(pod))}}}

@@ -28,7 +28,7 @@ from spotwright.cluster.admission_server import Webhook, admit, start_server
 from spotwright.cluster.admit_pods import RefusalPods
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
 from spotwright.cluster.attempt_lookup import NO_PLAN, FactFinder, Histories, Lookups
-from spotwright.cluster.attempt_numbers import Ledger, PodsSeen, ledger_of
+from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.certificates import Authority, Renewal
 from spotwright.cluster.checkpoint_objects import CheckpointObjects, ClaimForm
@@ -184,8 +184,8 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
     settings, api, state, config_maps, one_folder, events, health, verdicts, costs, aside, findings, pools = common
     folder = state.path / _FOLDER
     authority = None if settings.files is not None else Authority(folder)
-    ledger = Ledger(ledger_of(state), time.time)
-    stack.callback(ledger.close)
+    numbers = Numbers(api)
+    stack.push_async_callback(numbers.close)
     lookups = Lookups(api)
     autoscalers = AutoscalerReader(api, settings.namespaces)
     pauses = PoolsLeftOut(common.findings)
@@ -196,9 +196,9 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
 
     recorded = RecordedHistories(api, NO_PLAN, settings.namespaces) if settings.records_in_api else None
     histories = Histories(state) if recorded is None else recorded
-    facts = FactFinder(api, lookups, histories, ledger, left_out, lambda: autoscalers.seen)
+    facts = FactFinder(api, lookups, histories, numbers, left_out, lambda: autoscalers.seen)
     stack.callback(facts.close)
-    seen = PodsSeen(api, facts.confirm, settings.namespaces)
+    seen = PodsSeen(api, numbers.confirm, settings.namespaces)
 
     def is_ready() -> bool:
         is_known = (recorded is None or recorded.is_complete) and (pools is None or pools.is_complete)
@@ -241,23 +241,22 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
         *([made.follow()] if settings.makes_library or settings.claim_size else []),
         seen.follow(),
         *([] if recorded is None else [recorded.follow()]),
+        numbers.run(),
         autoscalers.follow(),
         rivals.tell(),
-        _tell_of_losses(ledger, events, settings.home),
+        _tell_of_problems(numbers, events, settings.home),
         aside.tell(),
         registration.follow(),
         _serve(settings, webhook, authority, registration, readers, events, is_ready),
     ]
 
 
-async def _tell_of_losses(ledger: Ledger, events: EventWriter, home: str) -> None:
-    """Write an Event in the controller's namespace each time that the ledger was damaged and is begun anew."""
+async def _tell_of_problems(numbers: Numbers, events: EventWriter, home: str) -> None:
+    """Write an Event in the controller's namespace each time that numbers begin to be refused, or were deleted by others."""
     about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "namespace": home}}
-    told = 0
     while True:
-        for text in ledger.losses[told:]:
-            await events.write(about, "LedgerSetAside", text, is_warning=True)
-            told += 1
+        for text in numbers.take_problems():
+            await events.write(about, "NumbersNotGivenOut", text, is_warning=True)
         await asyncio.sleep(_LOOK)
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.errors import Fenced
 
-__all__ = ["KubernetesLease", "uptime", "while_held", "lease_path"]
+__all__ = ["KubernetesLease", "lease_path", "uptime", "while_held"]
 
 
 _LOG = logging.getLogger(__name__)

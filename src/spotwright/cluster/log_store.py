@@ -143,7 +143,7 @@ class LogStore:
         """The log that an object says is not complete."""
         known = name_of_key(f"{key.split('/', 2)[2]}/{END}")
         notes = None if known is None else _notes(await self.objects.get(key) or b"")
-        if known is None or notes is None or not self._has_run(known[0].run):
+        if known is None or notes is None or not await self._runs.existing([known[0].run]):
             return None
         if (await self.logs.look(known[0], anew=True)).is_complete:  # it was finished in that moment
             await self.objects.delete([key])
@@ -291,7 +291,9 @@ class LogStore:
                     is_over = is_over or known[1] in (END, DROPPED)
                     sizes[known[0]] = size + each.size, max(at, each.at), is_over
         found = {name: KeptLog(at, size, name, is_over) for name, (size, at, is_over) in sizes.items()}
-        existing = await self._runs.existing({name.run for name in found})  # afterwards: a run is there before its logs are
+        existing = await self._runs.existing(
+            {name.run for name in found}
+        )  # afterwards: a run is there before its logs are
         gone = {name.run: name for name in found if name.run not in existing}
         kept = {name: log for name, log in {**found, **self._changed}.items() if log is not None}
         self._kept = {name: log for name, log in kept.items() if name.run not in gone}

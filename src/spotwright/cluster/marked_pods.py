@@ -20,12 +20,10 @@ from msgspec import UNSET, Raw, UnsetType
 from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, ATTEMPT_ANNOTATION
 from spotwright.cluster.api_client import TOO_LARGE, Api, ApiFailed, object_path
 from spotwright.cluster.bounded_json import decode, read_as
+from spotwright.cluster.task_objects import LONGEST_TOKEN
 
-__all__ = ["LONGEST_TOKEN", "CarriedNumbers", "MarkedPod", "marked_pods"]
+__all__ = ["CarriedNumbers", "MarkedPod", "marked_pods"]
 
-
-LONGEST_TOKEN = 100
-"""Characters of a token: it is the UID of a review, of 36."""
 
 _LOG = logging.getLogger(__name__)
 _NUMBER = re.compile("[1-9][0-9]{0,5}")

@@ -12,8 +12,7 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import node_pool_of
-from spotwright.cluster.admit_objects import MOST_STEPS
-from spotwright.cluster.admit_pods import Admission
+from spotwright.cluster.admit_objects import MOST_STEPS, Admission
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.katib_trials import METRICS_NOTE, may_lose_metrics, trial_of, trial_values

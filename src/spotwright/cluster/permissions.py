@@ -94,6 +94,12 @@ SERVED: tuple[Right, ...] = (
     Right("", ("events",), ("create",), "what is wrong with a configuration is said where its author looks"),
     Right("", ("configmaps",), _FOLLOW, "the namespace's own configuration", (CONFIG_MAP,)),
     Right(
+        "spotwright.dev",
+        ("spotcounters",),
+        ("get", "create", "patch"),
+        "the numbers of attempts, and what was decided of each pod",
+    ),
+    Right(
         "",
         ("persistentvolumeclaims",),
         ("get",),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import httpx2
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api, EventWriter
-from spotwright.cluster.attempt_numbers import Ledger, ledger_of
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.descheduler import Mover
 from spotwright.cluster.disk_room import RunQuota
+from spotwright.cluster.kept_admissions import Admissions
 from spotwright.cluster.log_keeper import NAMESPACE_LIMIT, LogKeeper
 from spotwright.cluster.log_place import LogPlace
 from spotwright.cluster.log_volume import LogVolume
@@ -81,7 +80,16 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         return watcher.cut_largest(namespace, why)
 
     quota = RunQuota(state, EventWriter(api), cut)
-    ledger = Ledger(ledger_of(state), time.time)
+
+    def look_again(pods: Iterable[str]) -> None:
+        watcher.look_again(pods)
+
+    admissions = Admissions(api, look_again)
+
+    def forget(pod: str) -> None:
+        mover.forget(pod)
+        admissions.forget(pod)
+
     watcher = Watcher(
         streams,
         store,
@@ -89,11 +97,12 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         look,
         mover.decide,
         order_limit,
-        on_forgotten=mover.forget,
+        on_forgotten=forget,
         on_watched=tell,
         on_cut=quota.heard,
         costs=costs,
-        admission=ledger.admission_of,
+        admission=admissions.of,
+        is_admission_known=admissions.is_known,
         last_line=lambda key, log: keeper.last_line(key, log) if limit else None,
         name=name,
     )
@@ -109,12 +118,12 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         mover.run(watcher.look_at),
         *([keeper.run()] if limit else []),
         quota.run(),
+        admissions.run(),
     ]
     try:
         await until_one_ends(parts)
     finally:
         tally.end()
-        ledger.close()
         await streams.close()
 
 

@@ -1,11 +1,11 @@
 """Sees to it that all replicas of a controller use one state folder, on one machine, and that one controller serves a namespace.
 
-Replicas with a folder each (an ``emptyDir`` in every pod) would give out the same number of an attempt twice, and the journals of
-a workload would lie in several places. So each folder has an identity, the Lease says which folder its holder uses, and every
-replica compares. One that has another folder than a holder that lives ends, with one message that names both and the fix.
+With a folder for each replica (an ``emptyDir`` in every pod) the journals of a workload would lie in several places. So each
+folder has an identity, the Lease says which folder its holder uses, and every replica compares. One that has another folder than
+a holder that lives ends, with one message that names both and the fix.
 
-The machine is compared too. The table of numbers and the journals are SQLite files with a write-ahead log, whose index lies in
-memory that only processes of one machine share (https://sqlite.org/wal.html). So a volume that two machines mount will not do.
+The machine is compared too. The journals are SQLite files with a write-ahead log, whose index lies in memory that only processes
+of one machine share (https://sqlite.org/wal.html). So a volume that two machines mount will not do.
 
 A holder that died says nothing: its Lease does not change any more, and another folder may take its place. Where two
 controllers serve a namespace, its pods would be recorded twice and moved by both: that is said.
@@ -162,7 +162,7 @@ class OneFolder:
         )
         return (
             f"replica {socket.gethostname()} ends: replica {holder} holds lease {self._home}/{self._name} and {what}: {theirs}; "
-            f"here it is {self._mine}. Each would number attempts by itself, and record them in its own place: {_FIX}"
+            f"here it is {self._mine}. Each would record attempts in its own place: {_FIX}"
         )
 
 

@@ -62,6 +62,7 @@ class Watcher:
         *,
         on_cut: Callable[[WorkloadRun], None] = lambda _: None,
         admission: FindAdmission = lambda *_: None,
+        is_admission_known: Callable[[Mapping[str, Any], str], bool] = lambda *_: True,
         costs: NamespaceCosts | None = None,
         last_line: LastLine = lambda _key, _log: None,
         name: str = "spotwright",
@@ -93,6 +94,7 @@ class Watcher:
             decide=decide,
             order_limit=order_limit,
             admission=admission,
+            is_admission_known=is_admission_known,
             on_cut=on_cut,
         )
         self._on_watched, self._told = on_watched, Watched()
@@ -143,6 +145,11 @@ class Watcher:
         """Look at pods again, by their UIDs, because time has passed."""
         self._view.clock = time.monotonic()
         self._recorder.look(pods)
+
+    def look_again(self, pods: Iterable[str]) -> None:
+        """Look at pods of which it is known now what was decided of them."""
+        self.look_at(pods)
+        self._recorder.look_at_unlooked()
 
     def note(self, run_name: str, text: str) -> None:
         """Note something in the journal of a run that goes on; of one that has ended it stands nowhere but in our log."""

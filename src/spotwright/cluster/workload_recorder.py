@@ -41,7 +41,8 @@ class WorkloadRecorder:
     """Records the workloads of ``view`` in ``store``, as far as ``streams`` have told all that has to be known of them.
 
     ``costs`` are those of namespaces; ``aside`` says which objects cannot be read; ``now`` is the API server's clock. ``decide``,
-    ``order_limit`` and ``admission`` are those of each :class:`~spotwright.cluster.observer.Recorder`. ``on_recorded`` hears of
+    ``order_limit`` and ``admission`` are those of each :class:`~spotwright.cluster.observer.Recorder`. A pod of a workload of
+    which ``is_admission_known`` does not hold is not looked at: whoever says so asks for it again. ``on_recorded`` hears of
     each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any more, ``on_cut`` of each run
     whose recording was cut.
     """
@@ -61,12 +62,15 @@ class WorkloadRecorder:
         decide: Decide = lambda *_: (),
         order_limit: float = DEFAULT_LIMIT,
         admission: FindAdmission = lambda *_: None,
+        is_admission_known: Callable[[Mapping[str, Any], str], bool] = lambda *_: True,
         on_cut: Callable[[WorkloadRun], None] = lambda _: None,
     ) -> None:
         self._store, self._view, self._streams, self._namespaces = store, view, streams, namespaces
         self._costs, self._aside, self._now = costs, aside, now
         self._on_recorded, self._on_forgotten = on_recorded, on_forgotten
         self._decide, self._order_limit, self._admission = decide, order_limit, admission
+        self._is_admission_known = is_admission_known
+        self._unlooked: set[str] = set()  # namespaces with a workload that could not be looked at as a whole yet
         self._homeless: dict[
             tuple[str, str], set[str]
         ] = {}  # by namespace and UID of an owner that was not found: its pods
@@ -199,6 +203,12 @@ class WorkloadRecorder:
             if uid:
                 self._record(uid, pods, are_all=True)
 
+    def look_at_unlooked(self) -> None:
+        """Look at the workloads as a whole that could not be, because it was not known what was decided of a pod."""
+        namespaces, self._unlooked = self._unlooked, set()
+        for namespace in namespaces:
+            self.look_at_everything(namespace)
+
     def _seen(self, uid: str) -> SeenPod | None:
         """A pod by UID, with the owners that are known; None: it is not known any more."""
         gone = self._view.gone_pods.get(uid)
@@ -276,7 +286,7 @@ class WorkloadRecorder:
         if self._store.is_over(uid) or uid in self._refused:
             self._forget(pods)
             return
-        if uid in self._unwritten:
+        if uid in self._unwritten or self._have_to_wait(uid, pods, are_all=are_all):
             return
         now = self._now()
         run = self._store.runs.get(uid)
@@ -311,6 +321,13 @@ class WorkloadRecorder:
                 run = self._store.runs.pop(uid)
                 self._store.runs[uid] = run  # the others come first the next time
                 run.tell(self._now())
+
+    def _have_to_wait(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool) -> bool:
+        """Whether it is not known yet of all of these pods what was decided of them."""
+        unknown = [seen for seen in pods if not self._is_admission_known(seen.pod, uid)]
+        if unknown and are_all:
+            self._unlooked.add(str(metadata(unknown[0].pod).get("namespace", "")))
+        return bool(unknown)
 
     def cut_largest(self, namespace: str, why: str) -> bool:
         """Cut the recording of the largest run of a namespace; false: no run of it goes on. ``why`` is a clause."""

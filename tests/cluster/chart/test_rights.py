@@ -40,7 +40,7 @@ def test_what_is_written_is_little_and_its_own() -> None:
     reviews = {("tokenreviews", "create"), ("subjectaccessreviews", "create")}
     pools = {("spotpools", verb) for verb in ("create", "patch", "delete")}
     moves = {("pods", "delete"), ("pods/status", "patch"), ("pods/eviction", "create"), ("events", "create")}
-    records = {(f"spot{kind}s", verb) for kind in ("run", "task", "attempt") for verb in ("create", "patch")}
+    records = {(f"spot{kind}s", verb) for kind in ("run", "task", "attempt", "counter") for verb in ("create", "patch")}
     assert {place: writing(rights) for place, rights in PLACES.items()} == {
         "cluster": {*reviews, *pools},
         "served": {*moves, *records, ("spotruns", "delete")},

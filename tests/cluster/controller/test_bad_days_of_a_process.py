@@ -98,7 +98,7 @@ def test_a_clock_that_is_off_by_minutes_changes_no_time_no_cost_and_no_wait(tmp_
         waiting["status"]["conditions"] = [{**reason, "lastTransitionTime": moment(time.time())}]
         waiting["metadata"]["annotations"] = {"spotwright.dev/rung": "spot-a"}
         waiting["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
-        note_admission(process.state, waiting)
+        note_admission(server, waiting)
         show(server, PODS, waiting)
         server.put("/api/v1/namespaces/team-a/pods", "two", **waiting)
         server.put("/apis/batch/v1/namespaces/team-a/jobs", "idle", **idle)

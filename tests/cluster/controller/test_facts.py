@@ -8,19 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from aiohttp import web
 from tests.cluster.admissions import admission_of
-from tests.cluster.controller.findings import finding
+from tests.cluster.controller.findings import TASKS, finding
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, done, job, pod
 
 from spotwright.cluster import attempt_lookup as module
-from spotwright.cluster import attempt_numbers as ledgers
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import Admission, PodFacts
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import Kept, PodFacts
 from spotwright.cluster.attempt_lookup import Histories
-from spotwright.cluster.attempt_numbers import Ledger
+from spotwright.cluster.attempt_numbers import PATIENCE
 from spotwright.cluster.observer import Recorder
+from spotwright.cluster.task_objects import Content, Token, admission_in
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
 from spotwright.model.attempts import Cause
@@ -53,7 +56,7 @@ def find(cluster: Cluster, root: dict[str, Any], *requests: AdmissionRequest) ->
 
 def test_the_first_pod_of_a_workload_has_number_one_and_no_history(cluster: Cluster) -> None:
     [facts] = find(cluster, job(), request(job()))
-    assert (facts.number, list(facts.history), facts.token) == (1, [], "review")
+    assert (facts.number, list(facts.history), facts.token.partition("/")[0]) == (1, [], "review")
 
 
 def test_the_history_is_what_the_watcher_recorded(cluster: Cluster) -> None:
@@ -116,7 +119,9 @@ def test_a_pod_whose_owner_cannot_be_read_is_not_known(cluster: Cluster) -> None
 def test_a_pod_that_nobody_makes_again_needs_no_history(cluster: Cluster) -> None:
     new = AdmissionRequest("token", "CREATE", "team-a", pod("bare"))
     [facts] = find(cluster, job(), new)
-    assert facts == PodFacts(stays="nobody makes a pod without a controller again", token="token", keep=facts.keep)
+    assert facts == PodFacts(
+        stays="nobody makes a pod without a controller again", token="token/pods.0", keep=facts.keep
+    )
 
 
 def test_a_number_of_a_pod_that_a_quota_refused_is_given_out_again(
@@ -128,11 +133,12 @@ def test_a_number_of_a_pod_that_a_quota_refused_is_given_out_again(
         async with finding(cluster, job()) as (finder, server):
             numbers = []
             for token in ("refused", "refused too", "made", "next"):
-                numbers.append((await finder.find(request(job(), token))).number)
-                server.clock[0] += ledgers.PATIENCE + 1  # type: ignore[attr-defined]
+                facts = await finder.find(request(job(), token))
+                numbers.append(facts.number)
+                server.clock[0] += PATIENCE + 1  # type: ignore[attr-defined]
                 server.objects.setdefault(PODS, {})
                 if token == "made":
-                    server.put(PODS, "one", metadata={"annotations": {"spotwright.dev/admission": token}})
+                    server.put(PODS, "one", metadata={"annotations": {"spotwright.dev/admission": facts.token}})
             return numbers
 
     assert asyncio.run(scenario()) == [1, 1, 1, 2]
@@ -190,7 +196,9 @@ def test_every_pod_of_a_restart_is_told_why_the_set_was_started_again(cluster: C
                 asked = AdmissionRequest(f"review-{index}", "CREATE", "team-a", new)
                 found.append(await finder.find(asked))
                 assert found[-1].agree is not None
-                assert found[-1].agree([("gpu-spot",), ("gpu",)], ("gpu-spot",)) == ("gpu-spot",)
+                wanted = ("gpu-spot",) if index == 0 else ("gpu",)
+                assert found[-1].agree([("gpu-spot",), ("gpu",)], wanted) == ("gpu-spot",)
+                assert await found[-1].keep(Admission(("gpu-spot",))) is Kept.YES
             return found
 
     first, second = asyncio.run(scenario())
@@ -224,33 +232,52 @@ def test_a_pod_that_forges_its_attempt_is_made_precise_like_any_other(cluster: C
     marks = {"spotwright.dev/attempt": "9", "spotwright.dev/admission": "copied"}
     forged.data["metadata"]["annotations"] = marks
     [facts] = find(cluster, job(), forged)
-    assert (facts.is_admitted, facts.number, facts.token) == (False, 1, "review")
+    assert (facts.is_admitted, facts.number, facts.token.partition("/")[0]) == (False, 1, "review")
 
 
 def test_a_review_that_comes_again_leaves_the_pod_as_the_first_one_made_it(cluster: Cluster) -> None:
-    again = request(job(), "a second review")
-    again.data["metadata"]["annotations"] = {"spotwright.dev/admission": "review"}
-    first, second = find(cluster, job(), request(job()), again)
+    async def scenario() -> list[PodFacts]:
+        async with finding(cluster, job()) as (finder, _):
+            first = await finder.find(request(job()))
+            again = request(job(), "a second review")
+            again.data["metadata"]["annotations"] = {"spotwright.dev/admission": first.token}
+            return [first, await finder.find(again)]
+
+    first, second = asyncio.run(scenario())
     assert (first.is_admitted, second.is_admitted) == (False, True)
 
 
 def test_what_was_decided_is_noted_before_the_answer_and_never_in_a_dry_run(cluster: Cluster) -> None:
-    dry, real = find(cluster, job(), request(job(), "dry", dry_run=True), request(job(), "real"))
     decided = Admission(("gpu-spot",), why="first attempt")
-    ledger = Ledger(cluster.folder / "numbers.db", lambda: 0.0)
-    try:
-        assert dry.keep(decided)
-        assert real.keep(decided)
-        assert ledger.admission("dry", "team-a", "job-uid", "one") is None
-        assert ledger.admission("real", "team-a", "job-uid", "two") == decided
-    finally:
-        ledger.close()
+
+    async def scenario() -> None:
+        async with finding(cluster, job()) as (finder, server):
+            dry = await finder.find(request(job(), "dry", dry_run=True))
+            assert await dry.keep(decided) is Kept.YES
+            assert TASKS not in server.objects
+            real = await finder.find(request(job(), "real"))
+            assert await real.keep(decided) is Kept.YES
+            [found] = server.objects[TASKS].values()
+            token = Token.parse(real.token, "team-a")
+            assert token is not None
+            assert found["metadata"]["name"] == token.place.name
+            content = msgspec.convert(found["spec"], Content)
+            assert admission_in(content, "real", "pod-uid") == decided
+
+            async def refused(_request: web.Request) -> web.Response:
+                return web.json_response({"message": "no such right"}, status=403)
+
+            server.pages[f"{TASKS}/{token.place.name}"] = refused
+            assert await real.keep(decided._replace(why="later")) is Kept.NO
+
+    asyncio.run(scenario())
 
 
 def test_after_a_loss_numbers_go_on_from_those_that_pods_carry(cluster: Cluster) -> None:
+    cluster.look(job(), pod("one", job(), node="n1", phase="Failed", exit_code=3))
+
     async def scenario() -> PodFacts:
         async with finding(cluster, job()) as (finder, server):
-            (cluster.folder / "numbers.db").rename(cluster.folder / "aside")
             server.objects.setdefault(PODS, {})
             for name, number in (("one", "2"), ("forged", "9" * 30)):
                 made = pod(

@@ -1,4 +1,4 @@
-"""After the ledger was lost: numbers are read off pods in pages, beside the reviews, however many pods a namespace has."""
+"""After the objects with numbers were deleted: they are read off pods in pages, beside the reviews, however many there are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spotwright.cluster.marked_pods import MarkedPod, marked_pods
 
 PODS = "/api/v1/namespaces/team-a/pods"
 TRAINING = "/apis/kubeflow.org/v1/namespaces/team-a/pytorchjobs"
-OWNER = {
+OWNER: dict[str, Any] = {
     "apiVersion": "kubeflow.org/v1",
     "kind": "PyTorchJob",
     "metadata": {"name": "train", "namespace": "team-a", "uid": "uid-train"},
@@ -59,15 +59,18 @@ def review(token: str, owner: str = "train") -> AdmissionRequest:
 
 
 def numbers(cluster: Cluster, prepare: Any, *requests: AdmissionRequest) -> tuple[list[int | None], list[str]]:
-    """The numbers of pods under review, and what was asked of the API server."""
+    """The numbers of pods under review, of tasks that have one attempt, and what was asked of the API server."""
+    for owner in ("train", "other"):
+        root = {**OWNER, "metadata": {**OWNER["metadata"], "name": owner, "uid": f"uid-{owner}"}}
+        meta = carrying(f"{owner}-of-before", "token", "1", owner)
+        made = pod(meta["name"], node="n1", phase="Failed", exit_code=3)
+        cluster.look(root, {**made, "metadata": {**made["metadata"], **meta}})
 
     async def scenario() -> tuple[list[int | None], list[str]]:
         async with finding(cluster) as (finder, server):
             for name in ("train", "other"):
                 server.put(TRAINING, name, f"uid-{name}", **{**OWNER, "metadata": {}})
             prepare(server)
-            ledger = finder._ledger
-            ledger.losses.append("lost")
             found = [(await finder.find(request)).number for request in requests]
             return found, server.asked
 
@@ -83,7 +86,7 @@ def test_pods_without_a_label_of_their_job_are_read_in_pages_and_once_for_all_re
         server.put(PODS, meta.pop("name"), metadata=meta)
 
     found, asked = numbers(cluster, prepare, review("one"), review("two", "other"))
-    assert found == [7, 1]
+    assert found == [7, 2]
     assert not [line for line in asked if "stranger" in line]
     pages = [parse_qs(urlsplit(line).query) for line in asked if line.startswith(f"GET {PODS}")]
     assert len(pages) == 5
@@ -100,7 +103,7 @@ def test_a_server_that_takes_its_time_holds_no_review_up(cluster: Cluster) -> No
 
     began = time.monotonic()
     found, _ = numbers(cluster, prepare, review("one"))
-    assert found == [1]
+    assert found == [2]
     assert time.monotonic() - began < 3.0
 
 

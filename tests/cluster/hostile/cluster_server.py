@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from aiohttp import web
+from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.small_api_server import SmallApiServer
 
 MAX_BYTES = 1_500_000  # etcd's limit of a request is 1.5 MiB
@@ -87,7 +88,13 @@ class ClusterServer(SmallApiServer):
             self.remove(collection, namespace, name)
             return web.json_response({"kind": "Status", "status": "Success"})
         if method == "PATCH":
-            return web.json_response(self.objects[collection].get(f"{namespace}/{name}") or {})
+            found = self.objects[collection].get(f"{namespace}/{name}") or {}
+            if not isinstance(body, list):
+                return web.json_response(found)
+            try:
+                return web.json_response(self.add(collection, apply_patch(found, body)))
+            except (AssertionError, LookupError):
+                return web.json_response({"kind": "Status", "message": "a test of the patch fails"}, status=422)
         meta = body["metadata"]
         return web.json_response(
             self.add(

@@ -1,6 +1,6 @@
 """A controller in this process, each part in a thread of its own, so that what an object costs it can be measured.
 
-The parts are the real ones: the webhook behind TLS, its ledger and lookups, the watcher with recorder, mover and log keeper, the
+The parts are the real ones: the webhook behind TLS, its numbers and lookups, the watcher with recorder, mover and log keeper, the
 port for readers and the metrics. What :func:`spotwright.cluster.controller.run_controller` does beside (elections, certificates
 that are renewed, processes) has tests of its own.
 """
@@ -29,7 +29,7 @@ from tests.cluster.hostile.cluster_server import ClusterServer
 from spotwright.cluster.admission_server import Webhook, start_server
 from spotwright.cluster.api_client import Api, EventWriter
 from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
-from spotwright.cluster.attempt_numbers import Ledger, PodsSeen
+from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller import warm_up
@@ -127,7 +127,7 @@ class Parts:
         api = self._client()
         self.config_maps = ConfigMaps(api, self.configurations, EventWriter(api))
         (self.folder / "state" / "controller").mkdir(mode=0o700, parents=True, exist_ok=True)
-        ledger = Ledger(self.ledger_path, lambda: Clock.moment)
+        numbers = Numbers(api)
         lookups, autoscalers = Lookups(api), AutoscalerReader(api)
         self.autoscalers = autoscalers
         pauses = PoolsLeftOut(FindingsFile(self.state).read)
@@ -136,8 +136,8 @@ class Parts:
             config = self.configurations.of(namespace)
             return () if config is None else pauses.of(namespace, config.pools, now)
 
-        facts = FactFinder(api, lookups, Histories(self.state), ledger, left_out, lambda: autoscalers.seen)
-        self.seen = PodsSeen(api, facts.confirm)
+        facts = FactFinder(api, lookups, Histories(self.state), numbers, left_out, lambda: autoscalers.seen)
+        self.seen = PodsSeen(api, numbers.confirm)
         webhook = Webhook(
             self.configurations,
             lookups.find_object,
@@ -156,14 +156,14 @@ class Parts:
         measured = await serve_metrics(metrics, "127.0.0.1", 0, is_asked=True)
         assert measured is not None
         self.metrics_url = f"http://127.0.0.1:{measured.addresses[0][1]}"
-        for part in (self.config_maps.follow(), self.seen.follow(), autoscalers.follow()):
+        for part in (self.config_maps.follow(), self.seen.follow(), numbers.run(), autoscalers.follow()):
             self._start(self._answering, part)
         for end in (
             runner.cleanup,
             reader.cleanup,
             measured.cleanup,
             _later(facts.close),
-            _later(ledger.close),
+            numbers.close,
             api.close,
         ):
             self._closing.append((self._answering, end))
@@ -208,11 +208,6 @@ class Parts:
             loop.do(_awaited(close))
 
     # What it does
-
-    @property
-    def ledger_path(self) -> Path:
-        """The file of the numbers that were given out."""
-        return self.folder / "state" / "controller" / "numbers.db"
 
     def on_server(self, change: Callable[[], Any]) -> None:
         """Change the cluster, in the thread of its API server."""

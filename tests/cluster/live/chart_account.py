@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
 from testbed.settings import Settings
+from tests.cluster.chart.rendered import CHART
 from tests.cluster.live.kube import Kube
 
 from spotwright.cluster import permissions
@@ -36,6 +38,7 @@ def login_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Pa
 
 def _objects(home: str) -> Iterator[dict[str, Any]]:
     yield from node_events_policy(home)
+    yield from (yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((CHART / "crds").iterdir()))
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": home}}
     yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": home, "namespace": home}}
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "spotwright-reading", "namespace": home}}

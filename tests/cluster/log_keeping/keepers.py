@@ -67,7 +67,11 @@ class Body:
 
     def place(self) -> LogPlace:
         """The place as a new process finds it."""
-        return LogStore(self.url, DEFAULT_LIMIT, FolderRuns(self.state)) if self.url else LogVolume(self.state, DEFAULT_LIMIT)
+        return (
+            LogStore(self.url, DEFAULT_LIMIT, FolderRuns(self.state))
+            if self.url
+            else LogVolume(self.state, DEFAULT_LIMIT)
+        )
 
     async def read(self, name: LogName) -> bytes:
         """What readers find of a log."""

@@ -74,7 +74,7 @@ def test_a_successor_goes_on_behind_the_last_part(tmp_path: Path, url: str) -> N
 def test_of_two_writers_one_stops_and_nothing_is_overwritten(tmp_path: Path, url: str) -> None:
     async def test() -> None:
         state = a_state(tmp_path)
-        stale, successor = LogStore(url, LIMIT, FolderRuns(state)).log(a_name()), LogStore(url, LIMIT, FolderRuns(state)).log(a_name())
+        stale, successor = (LogStore(url, LIMIT, FolderRuns(state)).log(a_name()) for _ in range(2))
         for log in (stale, successor):
             await log.open()
         await successor.append(b"ours\n", notes(1))
@@ -224,7 +224,10 @@ def test_of_too_many_logs_the_oldest_are_dropped_and_say_so(tmp_path: Path, url:
         noise = bytes(range(256)) * 80
         for number in range(1, 4):
             await write_whole(store, a_name(number), noise)
-        sizes = {log.name.attempt: log for log in (await LogStore(url, LIMIT, FolderRuns(a_state(tmp_path))).kept())["team-a"]}
+        sizes = {
+            log.name.attempt: log
+            for log in (await LogStore(url, LIMIT, FolderRuns(a_state(tmp_path))).kept())["team-a"]
+        }
         assert all(20_000 <= log.size < 21_000 and log.is_complete for log in sizes.values())
         await store.drop([sizes[1]], "the logs of namespace team-a had more than 50Ki")
         text, size = await read_whole(url, a_name(1)), format_bytes(sizes[1].size).encode()

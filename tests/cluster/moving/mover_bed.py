@@ -59,7 +59,7 @@ class Bed:
         if "node" not in more:
             condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/1 nodes"}
             made["status"]["conditions"] = [condition]
-        note_admission(self.folder, made)
+        note_admission(self.server, made)
         self.put(PODS, made)
         base = f"/api/v1/namespaces/team-a/pods/{name}"
         self.server.pages |= {

@@ -1,4 +1,4 @@
-"""A tenant's pods that lie about themselves: to the real watcher they are what the ledger says, and nothing of others changes."""
+"""A tenant's pods that lie about themselves: to the watcher they are what reviews have noted, and nothing of others changes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.cluster.admissions import note_admission
 from tests.cluster.moving.mover_bed import CONFIG, JOBS, NAMESPACES, PODS, Bed, findings, on_a_bed
 from tests.cluster.watching.watched_objects import job, pod
@@ -31,6 +32,9 @@ POOLS = configuration.from_mapping(CONFIG).pools
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descheduler, "_PAUSE", 0.02)
     monkeypatch.setattr(descheduler, "_LOOK_AGAIN", 0.1)
+
+
+TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spotcounters"
 
 
 def a_waiting_pod(name: str, owner: dict[str, Any], **annotations: str) -> dict[str, Any]:
@@ -74,7 +78,7 @@ def test_a_pod_that_calls_itself_refused_is_recorded_as_the_attempt_that_it_is(t
 def test_a_token_counts_for_the_first_pod_that_has_it_and_only_in_its_own_workload(tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
         first = a_waiting_pod("first", bed.train, **{"spotwright.dev/rung": "gpu"})
-        note_admission(tmp_path, first)
+        note_admission(bed.server, first)
         token = first["metadata"]["annotations"]["spotwright.dev/admission"]
         other = job("other", uid="other-uid")
         bed.put(JOBS, other)
@@ -88,12 +92,43 @@ def test_a_token_counts_for_the_first_pod_that_has_it_and_only_in_its_own_worklo
     on_a_bed(tmp_path, scenario)
 
 
+def test_nothing_of_a_pod_is_recorded_before_its_record_was_read(tmp_path: Path) -> None:
+    """A refused pod would count as an attempt, and one that was recorded before would count as ended."""
+
+    async def scenario(bed: Bed) -> None:
+        refused = a_waiting_pod("refused", bed.train, **{"spotwright.dev/refused": "true"})
+        note_admission(bed.server, refused)
+        bed.put(PODS, refused)
+        bed.pod("one", node="n1", phase="Running")
+        read = asyncio.Event()
+
+        async def late(request: web.Request) -> web.Response:
+            await read.wait()
+            return web.json_response(bed.server.objects[TASKS][request.path.rpartition("/")[2]])
+
+        paths = [f"{TASKS}/{name}" for name in bed.server.objects[TASKS]]
+        bed.server.pages |= dict.fromkeys(paths, late)
+        for _ in range(2):  # the second leader has a journal
+            read.clear()
+            async with bed.leader():
+                before = [(each.key, each.is_live) for each in bed.attempts()]
+                await bed.until(lambda: all(f"GET {path}" in bed.server.asked for path in paths))
+                await asyncio.sleep(0.3)
+                assert [(each.key, each.is_live) for each in bed.attempts()] == before
+                read.set()
+                await bed.until(lambda: bed.attempts() and (run := bed.run()) is not None and run.notes)
+            bed.server.asked.clear()
+            assert [(each.key, each.is_live) for each in bed.attempts()] == [("uid-one/0", True)]
+
+    on_a_bed(tmp_path, scenario)
+
+
 def test_what_a_pod_says_after_it_was_seen_changes_nothing(tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
         refused = pod(
             "refused", bed.train, annotations={"spotwright.dev/refused": "true", "spotwright.dev/attempt": "3"}
         )
-        note_admission(tmp_path, refused)
+        note_admission(bed.server, refused)
         bed.put(PODS, refused)
         async with bed.leader():
             await bed.until(lambda: (run := bed.run()) is not None and run.notes)
@@ -116,7 +151,7 @@ def test_a_pause_holds_for_its_namespace_at_once_and_for_all_once_two_have_found
             bed.put(JOBS, theirs)
             waits = a_waiting_pod("two", theirs, **{"spotwright.dev/rung": "gpu-spot"})
             waits["metadata"]["namespace"] = "team-b"
-            note_admission(tmp_path, waits)
+            note_admission(bed.server, waits)
             bed.put(PODS, waits)
             await bed.until(lambda: len(findings(tmp_path)) == 2)
         assert [left_out(tmp_path, name) for name in ("team-a", "team-b", "team-c")] == [["gpu-spot"]] * 3

@@ -117,7 +117,7 @@ def test_a_pod_that_waits_for_its_volume_stays(tmp_path: Path) -> None:
         volume["status"]["conditions"] = [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         ]
-        note_admission(tmp_path, volume)
+        note_admission(bed.server, volume)
         bed.put(PODS, volume)
         async with bed.leader():
             await bed.until(lambda: [a for a in bed.attempts() if a.waits])

@@ -1,0 +1,130 @@
+"""Tells what records a cluster what was decided of each pod: read once from the object that the pod's token names.
+
+Nobody believes the annotations of a pod but for where to look. A pod is looked at once its record was read, in the background:
+until then nothing of it is recorded, because a refused pod would count as an attempt. A record is there before its pod is, so one
+that is missing will not come any more. What is known of a pod is forgotten with the pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.api_client import Api, ApiFailed, object_path
+from spotwright.cluster.task_objects import API_VERSION, KIND, Content, Place, Token, admission_in, token_of
+from spotwright.cluster.task_store import LARGEST, read_content
+from spotwright.errors import StateError
+from spotwright.kube.object_fields import uid_of
+
+__all__ = ["Admissions"]
+
+
+_LOG = logging.getLogger(__name__)
+_AT_ONCE = 8  # requests
+_AGAIN = 1.0  # seconds until what could not be read is read again
+_HELD = 30.0  # seconds for which a pod waits for its record; then it is recorded as one that no review has made precise
+_SAME_KEPT = 1_000
+_ANSWER = 10.0  # seconds for one request
+
+
+class _Wanted(NamedTuple):
+    """A pod whose record is to be read, and since when by the monotonic clock."""
+
+    token: Token
+    since: float
+
+
+class Admissions:
+    """What was decided of pods; await :meth:`run`. For one event loop.
+
+    ``look`` is called with the UIDs of pods whose records have been read meanwhile.
+    """
+
+    def __init__(self, api: Api, look: Callable[[Iterable[str]], None]) -> None:
+        self._api, self._look = api, look
+        self._known: dict[str, tuple[Token, Admission | None]] = {}  # by the UID of the pod
+        self._same: dict[str, Admission] = {}  # by the key of what was decided: most pods of a task have equal ones
+        self._of_token: dict[Token, str] = {}  # the UID of the pod that a token counts for
+        self._wanted: dict[str, _Wanted] = {}  # by the UID of the pod
+        self._news = asyncio.Event()
+        self.problem = ""
+
+    def is_known(self, pod: Mapping[str, Any], root: str) -> bool:
+        """Whether it is known what was decided of a pod of this workload. If not, it is read, and the pod looked at again."""
+        uid, token = uid_of(pod), token_of(pod)
+        if uid in self._known or token is None or token.place.workload not in ("", root):
+            return True
+        if self._of_token.get(token, uid) != uid:  # a copy
+            return True
+        if uid not in self._wanted:
+            self._wanted[uid] = _Wanted(token, time.monotonic())
+            self._news.set()
+        return False
+
+    def of(self, pod: Mapping[str, Any], _root: str) -> Admission | None:
+        """What was decided of a pod; None: no review of ours has made it what it is."""
+        known = self._known.get(uid_of(pod))
+        return None if known is None else known[1]
+
+    def forget(self, pod: str) -> None:
+        """A pod with this UID is gone, and all of it is recorded."""
+        self._wanted.pop(pod, None)
+        token, _ = self._known.pop(pod, (None, None))
+        if token is not None and self._of_token.get(token) == pod:
+            del self._of_token[token]
+
+    async def run(self) -> None:
+        """Read the records of pods until cancelled. Raises what ``look`` raises."""
+        limit = asyncio.Semaphore(_AT_ONCE)
+        while True:
+            if not self._wanted:
+                self._news.clear()
+                await self._news.wait()
+            by_place: dict[Place, list[str]] = {}
+            for uid, wanted in self._wanted.items():
+                by_place.setdefault(wanted.token.place, []).append(uid)
+            found = await asyncio.gather(*(self._read(limit, *each) for each in by_place.items()))
+            if read := [uid for each in found for uid in each]:
+                self._look(read)
+            else:
+                await asyncio.sleep(_AGAIN)
+
+    async def _read(self, limit: asyncio.Semaphore, place: Place, pods: list[str]) -> list[str]:
+        """The pods of an object that are known now."""
+        try:
+            async with limit, asyncio.timeout(_ANSWER):
+                path = object_path(API_VERSION, KIND, place.name, place.namespace)
+                found = await self._api.get_or_none(path, at_most=LARGEST)
+            content = Content() if found is None else read_content(found, place)
+            self.problem = ""
+        except (ApiFailed, StateError, TimeoutError) as error:
+            self._tell(place, str(error) or f"no answer within {_ANSWER:g} s")
+            before = time.monotonic() - _HELD
+            pods = [uid for uid in pods if uid in self._wanted and self._wanted[uid].since < before]
+            content = Content()
+        for uid in pods:
+            wanted = self._wanted.pop(uid, None)
+            if wanted is not None:
+                self._know(uid, wanted.token, content)
+        return pods
+
+    def _know(self, uid: str, token: Token, content: Content) -> None:
+        is_first = self._of_token.setdefault(token, uid) == uid
+        admission = admission_in(content, token.review, uid) if is_first else None
+        if admission is not None:
+            same = self._same.setdefault(content.records[token.review].decided, admission)
+            admission = same._replace(number=admission.number)
+        self._known[uid] = token, admission
+        if len(self._same) > _SAME_KEPT:
+            self._same.clear()
+
+    def _tell(self, place: Place, why: str) -> None:
+        if not self.problem:
+            _LOG.warning(
+                "what was decided of pods cannot be read (%s/%s: %s); they wait", place.namespace, place.name, why
+            )
+        self.problem = why

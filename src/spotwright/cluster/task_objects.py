@@ -1,0 +1,325 @@
+"""What a SpotCounter object holds: numbers of attempts that were given out, rungs of gangs, and what was decided of each pod.
+
+A workload has several of these objects, each below the size that etcd stores well. One of :data:`_SHARDS` has the counters of
+a task, by a hash of the task's path: so the pods of a task are numbered in one place, all slots of a parallel Job among them. It
+has the records of the first pods too; later ones are on pages of their own, which are written anew when all are full. The rungs
+of gangs are in an object beside them. A pod that is a run by itself has no workload before it is made: those of a namespace share
+objects.
+
+A token names the object that has its record, so whoever sees a pod can read what was decided of it with one request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
+
+from spotwright.cluster.admit_objects import Admission
+from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION
+from spotwright.errors import StateError
+from spotwright.kube.object_fields import metadata
+
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "LONGEST_TOKEN",
+    "MOST_BYTES",
+    "WORKLOAD_LABEL",
+    "Content",
+    "Place",
+    "Token",
+    "admission_in",
+    "agree_in",
+    "agreed_in",
+    "bind_in",
+    "counters_of",
+    "gangs_of",
+    "keep_in",
+    "note_seen_in",
+    "token_of",
+]
+
+API_VERSION, KIND = "spotwright.dev/v1alpha1", "SpotCounter"
+
+WORKLOAD_LABEL = "spotwright.dev/workload"
+"""The label with the UID of the workload; empty on the objects of pods that are runs by themselves."""
+
+MOST_BYTES = 60 * 1024
+"""Of what an object holds; its metadata comes to 64 KiB at most with it."""
+
+LONGEST_TOKEN = 100
+"""Characters of a token: the UID of a review, and the name of an object."""
+
+_SHARDS = 16
+_PAGE = 150  # records of an object, of about 120 bytes each
+_PAGES = 128  # objects with records of one shard, so 19,200 pods; then the oldest records give way
+_MOST_WAITING = 500  # pods of a shard that were admitted and not seen yet: their replicas see them within a second
+_MOST_GANGS = 100  # agreements of a workload: restarts of long ago do not come again
+_LONGEST_KEY = 40  # characters of a task's path; of a longer one a hash stands for the rest
+_LONGEST_REVIEW = 40  # characters of the UID of a review, which has 36
+_ALONE = "pods"
+_UID = re.compile("[a-z0-9](?:[-a-z0-9]{0,60}[a-z0-9])?")
+_PART = re.compile("[0-9a-f](?:-[1-9][0-9]{0,2})?")
+
+
+class Place(NamedTuple):
+    """One object: its namespace, the UID of its workload (empty: pods that are runs by themselves), and which of its parts."""
+
+    namespace: str
+    workload: str
+    part: str
+
+    @property
+    def name(self) -> str:
+        """The object's name. Raises :class:`StateError` where the UID is none that Kubernetes gives."""
+        if self.workload and not _UID.fullmatch(self.workload):
+            raise StateError(f"{self.workload[:80]!r}: is no UID of a workload; its pods get no numbers")
+        return f"{self.workload or _ALONE}.{self.part}"
+
+    @property
+    def counters(self) -> Place:
+        """The object with the counters of the pods whose records are here."""
+        return self._replace(part=self.part.partition("-")[0])
+
+
+def counters_of(namespace: str, workload: str, path: str) -> Place:
+    """The object with the counters of a task, by the path of the task."""
+    if not workload:
+        return Place(namespace, "", "0")
+    shard = hashlib.blake2b(path.encode(), digest_size=2).digest()[0] % _SHARDS
+    return Place(namespace, workload, f"{shard:x}")
+
+
+def gangs_of(namespace: str, workload: str) -> Place:
+    """The object with the rungs of a workload's gangs."""
+    return Place(namespace, workload, "gangs")
+
+
+class Token(NamedTuple):
+    """What stands on a pod: the UID of the review that has made it precise, and the object with the record of it."""
+
+    review: str
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.review}/{self.place.name}"
+
+    @classmethod
+    def parse(cls, text: str, namespace: str) -> Token | None:
+        """The token in a text that anybody may have written; None if it is none of ours."""
+        review, slash, name = text.rpartition("/")
+        workload, _, part = name.partition(".")
+        is_ours = slash and 0 < len(review) <= _LONGEST_REVIEW and _UID.fullmatch(workload) and _PART.fullmatch(part)
+        if not is_ours or len(text) > LONGEST_TOKEN:
+            return None
+        return cls(review, Place(namespace, "" if workload == _ALONE else workload, part))
+
+
+def token_of(pod: Mapping[str, Any]) -> Token | None:
+    """The token of the review that made a pod precise; None if none did."""
+    meta = metadata(pod)
+    return Token.parse(
+        str((meta.get("annotations") or {}).get(ADMISSION_ANNOTATION, "")), str(meta.get("namespace", ""))
+    )
+
+
+class Waiting(msgspec.Struct, array_like=True):
+    """A number whose pod nobody has seen. ``at``: Unix seconds by the API server's clock; ``sheet`` counts pages."""
+
+    slot: int
+    number: int
+    at: float
+    sheet: int = 0
+
+
+class Task(msgspec.Struct, omit_defaults=True):
+    """The numbers of one task. ``seen``: for each slot the highest one whose pod exists or has existed, as :func:`_packed`."""
+
+    seen: str = ""
+    waiting: dict[str, Waiting] = msgspec.field(default_factory=dict)  # by the UID of the review
+
+    def highest(self) -> list[int]:
+        """The highest number that was given out, by slot; slots without one may be missing at the end."""
+        found = [*_unpacked(self.seen)]
+        for one in self.waiting.values():
+            _raise_to(found, one.slot, one.number)
+        return found
+
+    def note_seen(self, numbers: Iterable[tuple[int, int]]) -> None:
+        """The pods with these numbers exist, each with its slot."""
+        found = [*_unpacked(self.seen)]
+        for slot, number in numbers:
+            _raise_to(found, slot, number)
+        self.seen = _packed(found)
+
+
+class Decided(msgspec.Struct, omit_defaults=True, rename="camel", frozen=True):
+    """What was decided of pods; ``pinned`` is JSON."""
+
+    pools: tuple[str, ...] = ()
+    is_open: bool = False
+    is_refused: bool = False
+    why: str = ""
+    pinned: str = ""
+
+
+class Record(msgspec.Struct, omit_defaults=True):
+    """What was decided of one pod: a key of :attr:`Content.decided`, and the pod's UID once it was seen."""
+
+    number: int
+    decided: str
+    pod: str = ""
+
+
+class Agreement(msgspec.Struct):
+    """The pools on which the pods of a gang's restart have agreed that have the same rungs."""
+
+    gang: str
+    rungs: str
+    pools: tuple[str, ...]
+
+
+class Content(msgspec.Struct, omit_defaults=True):
+    """The ``spec`` of an object. ``given`` counts the numbers of its shard, ``sheet`` is the one that the records are of."""
+
+    given: int = 0
+    tasks: dict[str, Task] = msgspec.field(default_factory=dict)
+    sheet: int = 0
+    records: dict[str, Record] = msgspec.field(default_factory=dict)  # by the UID of the review
+    decided: dict[str, Decided] = msgspec.field(default_factory=dict)
+    gangs: list[Agreement] = msgspec.field(default_factory=list)
+
+    def task(self, path: str) -> Task:
+        """The task with this path; a new one is added."""
+        return self.tasks.setdefault(_key(path), Task())
+
+    def task_or_none(self, path: str) -> Task | None:
+        """The task with this path, if it has numbers."""
+        return self.tasks.get(_key(path))
+
+    def waiting(self, review: str) -> tuple[Task, Waiting] | None:
+        """The number of a review whose pod nobody has seen."""
+        for task in self.tasks.values():
+            if (found := task.waiting.get(review)) is not None:
+                return task, found
+        return None
+
+    def drop_unmade(self, before: float) -> None:
+        """Drop the numbers of pods that should have come before this moment."""
+        for task in self.tasks.values():
+            for review in [review for review, one in task.waiting.items() if one.at < before]:
+                del task.waiting[review]
+
+    def give(self, place: Place, review: str, path: str, slot: int, number: int, now: float) -> tuple[Token, int]:
+        """Give a number to a review; returns its token, and the sheet for its record. Raises :class:`StateError`."""
+        if len(review) > _LONGEST_REVIEW:
+            raise StateError(f"{review[:80]!r}: is no UID of a review")
+        if sum(len(task.waiting) for task in self.tasks.values()) >= _MOST_WAITING:
+            raise StateError(f"{place.namespace}/{place.name}: {_MOST_WAITING} pods were admitted and not made yet")
+        sheet = self.given // _PAGE
+        self.given += 1
+        self.task(path).waiting[review] = Waiting(slot, number, round(now, 3), sheet)
+        return _token(place, review, sheet), sheet
+
+    def given_before(self, place: Place, review: str, path: str) -> tuple[Waiting, Token] | None:
+        """The number that a review has got already."""
+        task = self.task_or_none(path)
+        one = None if task is None else task.waiting.get(review)
+        return None if one is None else (one, _token(place, review, one.sheet))
+
+
+def _token(place: Place, review: str, sheet: int) -> Token:
+    page = sheet % _PAGES
+    return Token(review, place._replace(part=f"{place.part}-{page}") if page else place)
+
+
+def note_seen_in(content: Content, reviews: Collection[str]) -> None:
+    """The pods of these reviews exist."""
+    for task in content.tasks.values():
+        if made := [task.waiting.pop(review) for review in task.waiting.keys() & reviews]:
+            task.note_seen([(one.slot, one.number) for one in made])
+
+
+def keep_in(content: Content, place: Place, review: str, sheet: int, admission: Admission) -> None:
+    """Note what was decided of a pod. Where its page has the records of an earlier sheet, those give way."""
+    if sheet < content.sheet:
+        raise StateError(f"{place.namespace}/{place.name}: has later records already")
+    if sheet > content.sheet:
+        content.sheet, content.records, content.decided = sheet, {}, {}
+    pinned = json.dumps(admission.pinned) if any(admission.pinned) else ""
+    decided = Decided(admission.pools, admission.is_open, admission.is_refused, admission.why, pinned)
+    key = hashlib.blake2b(msgspec.json.encode(decided), digest_size=6).hexdigest()
+    content.decided[key] = decided
+    content.records[review] = Record(admission.number, key)
+
+
+def bind_in(content: Content, pods: Mapping[str, str]) -> None:
+    """The pods of these reviews have these UIDs: a token counts for the first pod that is seen with it."""
+    for review, pod in pods.items():
+        if (record := content.records.get(review)) is not None and not record.pod:
+            record.pod = pod
+
+
+def admission_in(content: Content, review: str, pod: str) -> Admission | None:
+    """What was decided of a pod by this review; None: it is the record of no pod, or of another one."""
+    record = content.records.get(review)
+    decided = None if record is None else content.decided.get(record.decided)
+    if record is None or decided is None or record.pod not in ("", pod):
+        return None
+    pinned = tuple(map(tuple, json.loads(decided.pinned))) if decided.pinned else ()
+    return Admission(decided.pools, decided.is_open, decided.is_refused, decided.why, record.number, pinned)
+
+
+def agree_in(content: Content, gang: str, rungs: str, pools: tuple[str, ...]) -> tuple[str, ...]:
+    """The pools on which those of a gang that have these rungs have agreed; ``pools``, if nobody has asked before."""
+    found = agreed_in(content, gang).get(rungs)
+    if found is None:
+        content.gangs = [*content.gangs, Agreement(gang, rungs, pools)][-_MOST_GANGS:]
+    return pools if found is None else found
+
+
+def agreed_in(content: Content, gang: str) -> Mapping[str, tuple[str, ...]]:
+    """The pools on which the pods of a gang's restart have agreed, by their rungs; nothing if none has asked."""
+    return {one.rungs: one.pools for one in content.gangs if one.gang == gang}
+
+
+def _key(path: str) -> str:
+    """The path of a task as a key: Argo joins the names of all steps above one."""
+    if len(path) <= _LONGEST_KEY:
+        return path
+    return f"{path[: _LONGEST_KEY // 2]}~{hashlib.blake2b(path.encode(), digest_size=8).hexdigest()}"
+
+
+def _raise_to(numbers: list[int], slot: int, number: int) -> None:
+    numbers += [0] * (slot + 1 - len(numbers))
+    numbers[slot] = max(numbers[slot], number)
+
+
+def _packed(numbers: Sequence[int]) -> str:
+    """Numbers as text, equal ones beside each other together: ``1x3,2`` is 1, 1, 1, 2. Ten thousand slots differ little."""
+    runs = ((number, len([*equal])) for number, equal in groupby(numbers))
+    return ",".join(f"{number}x{times}" if times > 1 else str(number) for number, times in runs)
+
+
+_RUN = re.compile("([0-9]{1,9})(?:x([0-9]{1,9}))?")
+_MOST_SLOTS = 200_000  # of one task; an object that somebody has written by hand must not fill the memory
+
+
+@lru_cache(16)
+def _unpacked(text: str) -> Sequence[int]:
+    """The numbers in a text of :func:`_packed`. Raises :class:`StateError` for any other text."""
+    found: list[int] = []
+    for run in text.split(",") if text else ():
+        match = _RUN.fullmatch(run)
+        number, times = match.groups() if match else ("", "")
+        if not match or len(found) + int(times or 1) > _MOST_SLOTS:
+            raise StateError(f"{text[:80]!r}: is no list of numbers of attempts; delete the SpotCounter that has it")
+        found += [int(number)] * int(times or 1)
+    return found
