@@ -18,9 +18,11 @@ from tests.cluster.words import said
 from spotwright import config as configuration
 from spotwright.clouds.cluster_autoscaler import likely_group
 from spotwright.cluster import descheduler
+from spotwright.cluster.node_events import SUFFIX
 from spotwright.engine.waits import CANNOT_GROW, NO_NODE, NO_SCALE_UP, NODE_ORDERED, ORDERS_UNKNOWN, in_vain_at
 from spotwright.model.attempts import Cause
 
+REGISTERED = "/apis/admissionregistration.k8s.io/v1"
 EVENTS, MAPS = "/api/v1/events", "/api/v1/namespaces/kube-system/configmaps"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 STATUS = "cluster-autoscaler-status"
@@ -45,7 +47,16 @@ def put_status(bed: Bed, *groups: dict[str, Any]) -> None:
 
 
 def hear(bed: Bed, event: dict[str, Any]) -> None:
-    bed.server.put(EVENTS, event["metadata"]["name"], **event)
+    meta = {"creationTimestamp": said.at(time.time()), **event["metadata"]}
+    bed.server.put(EVENTS, event["metadata"]["name"], **{**event, "metadata": meta})
+
+
+def prove_writers(bed: Bed) -> None:
+    """Install the policy that proves who writes Events about nodes and NodePools, long before."""
+    name, meta = f"spotwright{SUFFIX}", {"creationTimestamp": "2020-01-01T00:00:00Z"}
+    bed.server.put(f"{REGISTERED}/validatingadmissionpolicies", name, metadata=meta, spec={})
+    spec = {"policyName": name, "validationActions": ["Deny"]}
+    bed.server.put(f"{REGISTERED}/validatingadmissionpolicybindings", name, metadata=meta, spec=spec)
 
 
 def waits(bed: Bed, kind: str) -> bool:
@@ -240,6 +251,7 @@ def test_a_node_claim_stops_the_clock_until_it_is_deleted(tmp_path: Path) -> Non
 def test_a_node_pool_without_offerings_moves_its_pod_at_once(tmp_path: Path) -> None:
     async def scenario(bed: Bed) -> None:
         karpenter(bed)
+        prove_writers(bed)
         bed.config = {**ON_KARPENTER, "policy": {"default": {"spot": "prefer", "pending_timeout": "10m"}}}
         claim(bed)
         bed.pod("one")
