@@ -5,6 +5,7 @@ Logs, the pools that new attempts pass over, and what is watched, are asked of t
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.run_api_client import TRIES, Controller, RemoteRun, RemoteRuns, find_controller
 from spotwright.cluster.run_names import NamedRun, find_run, object_of
 from spotwright.cluster.run_objects import API_VERSION, RUN, rows_of
-from spotwright.errors import InputError, SpotwrightError
+from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.kube.object_fields import metadata, seconds
 from spotwright.records.journal import decoded
 from spotwright.records.reader import RunReader
@@ -67,8 +68,16 @@ def _found(kubernetes: Kubernetes, named: str, tries: int) -> Controller:
     return controller
 
 
+class _Forbidden(InputError):
+    """The caller may not list the records."""
+
+
 class RecordedRuns:
-    """The runs that the caller may read. ``controller`` finds the controller, which need not run for more than its answers."""
+    """The runs that the caller may read. ``controller`` finds the controller, which need not run for more than its answers.
+
+    A controller that was started by hand keeps runs itself, also where the kinds are installed. So it is asked where the API has
+    no run, and where the caller may not list records.
+    """
 
     def __init__(self, kubernetes: Kubernetes, controller: Callable[[], Controller]) -> None:
         self._kubernetes, self._find_controller = kubernetes, controller
@@ -78,6 +87,21 @@ class RecordedRuns:
 
     def lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
         """The lines of all runs, oldest first, and a sentence for each run that cannot be read."""
+        forbidden: _Forbidden | None = None
+        try:
+            found = self._recorded_lines(namespace)
+        except _Forbidden as error:
+            found, forbidden = ([], []), error
+        if not any(found):
+            with contextlib.suppress(SpotwrightError):  # no controller, or one that says the same
+                remote = self._remote
+                found = remote.lines(namespace)
+                self.namespaces, self.left_out = remote.namespaces, remote.left_out
+        if forbidden is not None and not any(found):
+            raise forbidden
+        return found
+
+    def _recorded_lines(self, namespace: str) -> tuple[list[dict[str, Any]], list[str]]:
         lines: list[dict[str, Any]] = []
         problems: list[str] = []
         self.namespaces = {}
@@ -102,7 +126,7 @@ class RecordedRuns:
             own = self._kubernetes.namespace
             if namespace or not own:
                 where = f"in namespace {namespace}" if namespace else "in all namespaces: name one with -n"
-                raise InputError(
+                raise _Forbidden(
                     f"context {self._kubernetes.context}: you may not list SpotRuns {where}; the role view allows it"
                 ) from error
             yield from self._listed(own)
@@ -132,6 +156,17 @@ class RecordedRuns:
 
     def open(self, name: str, namespace: str = "") -> RunReader:
         """A reader of the run of this name. Raises :class:`UnknownRun`."""
+        try:
+            return self._open_recorded(name, namespace)
+        except (_Forbidden, UnknownRun) as error:
+            try:
+                return self._remote.open(name, namespace)
+            except UnknownRun:
+                raise
+            except SpotwrightError:  # no controller, or one that cannot be reached
+                raise error from None
+
+    def _open_recorded(self, name: str, namespace: str) -> RunReader:
         known = [(one, found) for found in self._listed(namespace) if (one := _named(found)) is not None]
         known.sort(key=lambda each: _made_at(each[1]), reverse=True)
         chosen = find_run(name, [one for one, _ in known], namespace)

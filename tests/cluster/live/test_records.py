@@ -56,7 +56,9 @@ def in_namespace(root: dict[str, Any], namespace: str) -> dict[str, Any]:
 def test_a_real_api_server_keeps_what_is_recorded_and_shows_it(
     kube: Kube, login: Kubernetes, tmp_path: Path, measured: Measured
 ) -> None:
-    kube.wait(lambda: kube.get("namespace", "team-a") is None or None, "the namespace of an earlier test is gone", SECONDS)
+    kube.wait(
+        lambda: kube.get("namespace", "team-a") is None or None, "the namespace of an earlier test is gone", SECONDS
+    )
     kube.run("create", "namespace", "team-a")
     try:
         records = ApiRecords(login, StateFolder.open(tmp_path / "state"))

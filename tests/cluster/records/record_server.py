@@ -29,6 +29,7 @@ class RecordServer(SmallApiServer):
             self.objects[f"/apis/{API_VERSION}/{kind.lower()}s"] = {}
         self.refuse: Any = lambda _method, _path: None
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.forbidden = False  # lists are refused
         self.is_blind = False  # writes happen, and nobody hears of it
 
     def _remember(self, collection: str, kind: str, data: dict[str, Any]) -> None:
@@ -60,6 +61,8 @@ class RecordServer(SmallApiServer):
         status = self.refuse(request.method, request.path) if is_write else None
         if status is not None:
             return web.json_response({"kind": "Status", "message": "refused on command"}, status=status)
+        if not is_write and self.forbidden and request.path.endswith("/spotruns"):
+            return web.json_response({"kind": "Status", "message": "forbidden on command"}, status=403)
         if not is_write and request.path in self.objects and request.query.get("watch") != "true":
             everywhere = self.kept(request.path.rpartition("/")[2].removesuffix("s"))
             listed = {"kind": "List", "metadata": {"resourceVersion": str(self.version)}, "items": everywhere}
