@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +60,30 @@ from spotwright.views.run_json import summary
 __all__ = ["ApiRecord", "ApiRecords", "ApiRun", "ReadLog"]
 
 
+_LOG = logging.getLogger(__name__)
+
 ReadLog = Callable[[str, int, str, int, int], bytes]
 """Reads a log: its task, attempt, environment, offset and the most bytes, as :meth:`RunSource.read_log` has them."""
 
 _LISTED = 100  # objects in a page of a list: at most 6 MB
 _AT_ONCE = 16  # writes of one commit that are under way at once
 _PATIENCE = 10.0  # seconds for which a commit waits: meanwhile nothing else is recorded
+_READS = 20.0  # seconds for which a reading waits
 _AGAIN = 0.3  # seconds until objects are listed anew where some seem to be missing: lists of several kinds are not of one moment
 _LONGEST_PLAN = 256 << 10  # characters of a packed plan: more than a megabyte of configuration and templates
+
+
+def get_soon(kubernetes: Kubernetes, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
+    """Read from the API, for no longer than a look may take. Raises :class:`ApiFailed`."""
+
+    async def within_time() -> dict[str, Any]:
+        async with asyncio.timeout(_READS):
+            return await kubernetes.api.get(path, params)
+
+    try:
+        return kubernetes.call(within_time())
+    except TimeoutError as error:
+        raise ApiFailed(f"{path}: the API server did not answer within {_READS:g} s") from error
 
 
 def _no_log(*_: object) -> bytes:
@@ -148,7 +166,7 @@ class ApiRun:
         run = self.read()
         if run is None:
             raise StateError(f"{self.place}: its SpotRun is not there any more: it was deleted")
-        selector = {"labelSelector": f"{WORKLOAD_LABEL}={metadata(run).get('labels', {}).get(WORKLOAD_LABEL, '')}"}
+        selector = {"labelSelector": f"{WORKLOAD_LABEL}={_label(run, WORKLOAD_LABEL)}"}
         self.objects.clear()
         self.sizes.clear()
         self._take(run)
@@ -189,7 +207,7 @@ class ApiRun:
     def look(self, after: int, only_of: str = "") -> Iterator[Look]:  # noqa: ARG002  # all of it is read in any case
         """See :meth:`RunSource.look`."""
         self.read_all()
-        has_ended = metadata(self._known()).get("labels", {}).get(ENDED_LABEL) == "true"
+        has_ended = _label(self._known(), ENDED_LABEL) == "true"
         yield Look(not has_ended, self._events(after))
 
     def _events(self, after: int) -> Iterator[tuple[int, Event]]:
@@ -245,6 +263,10 @@ class ApiRecords:
     def __init__(self, kubernetes: Kubernetes, state: StateFolder, namespaces: Sequence[str] = ()) -> None:
         self._kubernetes, self._state, self._namespaces = kubernetes, state, namespaces
 
+    def _get(self, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
+        """Read, for no longer than a look may take. Raises :class:`ApiFailed`."""
+        return get_soon(self._kubernetes, path, params)
+
     def all(self) -> Iterable[RunRecord]:
         """The runs that have not ended."""
         for found in self._listed({"labelSelector": f"{ENDED_LABEL}!=true"}):
@@ -272,8 +294,12 @@ class ApiRecords:
                 yield self._record(str(metadata(found).get("namespace", "")), str(metadata(found).get("name", "")))
 
     def _listed(self, params: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """The SpotRuns of all namespaces that can be read. One that is passed over is found when its workload is looked at."""
         for namespace in self._namespaces or ("",):
-            yield from ApiRun(self._kubernetes.get, namespace, "all").listed(RUN, params)
+            try:
+                yield from ApiRun(self._get, namespace, "all").listed(RUN, params)
+            except StateError as error:
+                _LOG.warning("%s", error)
 
     def _record(self, namespace: str, name: str) -> ApiRecord:
         return ApiRecord(self._kubernetes, self._state.run(name), namespace)
@@ -330,7 +356,7 @@ class ApiRecord:
             (event for _, event in decoded((row.journal_row for row in rows_of(found)), self._place, str)), None
         )
         arguments = first.meta.arguments if isinstance(first, RunCreated) else {}
-        return Glance(arguments, metadata(found).get("labels", {}).get(ENDED_LABEL) == "true")
+        return Glance(arguments, _label(found, ENDED_LABEL) == "true")
 
     def create(self, stored: StoredPlan) -> None:
         """See :meth:`RunRecord.create`: it is written with the first events."""
@@ -344,7 +370,8 @@ class ApiRecord:
 
     def source(self) -> ApiRun:
         """See :meth:`RunRecord.source`."""
-        self._read = ApiRun(self._kubernetes.get, self._namespace, self.folder.name, plan=self._plan)
+        get = partial(get_soon, self._kubernetes)
+        self._read = ApiRun(get, self._namespace, self.folder.name, plan=self._plan)
         return self._read
 
     def facts(self, kinds: Collection[str], since: float) -> Facts | None:
@@ -372,7 +399,7 @@ class ApiRecord:
         self._last = max([row.seq for row in rows[-1:]] + self.lost[-1:], default=0)
         self._epoch = 1 + max((row.epoch for row in rows), default=0)
         found = read.objects[RUN, self.folder.name]
-        self.uid = str(metadata(found).get("labels", {}).get(WORKLOAD_LABEL, ""))
+        self.uid = _label(found, WORKLOAD_LABEL)
         self._owner, self._plan, self._size = _owner(found), read.packed_plan, sum(read.sizes.values())
         self._find_pages(read)
         if self.lost:
@@ -520,6 +547,10 @@ class ApiRecord:
             raise StateError(f"{self._place}: the API server did not answer within {_PATIENCE:g} s") from error
         except ApiFailed as error:
             raise StateError(f"{self._place}: its records cannot be written ({error})") from error
+
+
+def _label(found: Mapping[str, Any], label: str) -> str:
+    return str((metadata(found).get("labels") or {}).get(label, ""))
 
 
 def _owner(run: Mapping[str, Any]) -> dict[str, Any]:

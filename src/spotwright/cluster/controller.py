@@ -151,7 +151,7 @@ async def run_controller(settings: Settings, api: Api) -> None:
     health = Health(lambda: recording.problem)
     aside = AsideEvents(events, "what is created there is not placed until then", settings.home)
     costs = NamespaceCosts(ANSWER, on_set_aside=aside.heard)
-    pools = FollowedPools(api) if settings.records_in_api else None
+    pools = FollowedPools(api, settings.release) if settings.records_in_api else None
     findings = FindingsFile(state).read if pools is None else pools.findings
     common = _Common(
         settings, api, state, config_maps, one_folder, events, health, Counter(), costs, aside, findings, pools

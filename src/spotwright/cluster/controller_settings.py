@@ -82,6 +82,11 @@ class Settings:
     claim_access_mode: str = "ReadWriteMany"
 
     @property
+    def release(self) -> str:
+        """What tells this controller from others of the cluster: the value of a label."""
+        return f"{self.home}.{self.name}"[:63].strip("-.")
+
+    @property
     def served_names(self) -> list[str]:
         """The names and addresses that the serving certificate is for, first that by which API servers reach the webhook."""
         reading = [] if self.read_port is None else [reading_name(self.home)]

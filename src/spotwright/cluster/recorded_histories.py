@@ -29,7 +29,12 @@ __all__ = ["RecordedHistories"]
 
 _LOG = logging.getLogger(__name__)
 _ENDED_KEPT = 100_000  # UIDs of workloads whose runs have ended: some 20 MB
+_ORPHANS_KEPT, _WAITING = 500, 500  # runs, and objects of one, that wait for their SpotRun
 _MISSING = 404  # the status of a kind that is not installed
+
+
+_Workload = tuple[str, str]
+"""A workload: its namespace and its UID. Who writes a UID into a namespace of their own says nothing of other namespaces."""
 
 
 class _History:
@@ -52,8 +57,12 @@ class _History:
     def fold(self) -> RunState:
         """The state with all that is known now. Raises :class:`StateError`."""
         for number, event in decoded((row.journal_row for row in self.rows.after(self.seq)), "a run in the API", str):
-            fold(self.state, event)
             self.seq = number
+            try:
+                fold(self.state, event)
+            except StateError:
+                if not self.rows.has_lost:  # else it was about something that somebody has deleted
+                    raise
         self.rows.forget(self.seq)
         return self.state
 
@@ -68,8 +77,9 @@ class RecordedHistories:
             kind: FollowedNamespaces(api, Resource(base, f"{kind.lower()}s"), namespaces, slim=_slim, remember=False)
             for kind in KINDS
         }
-        self._known: dict[str, _History] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[_Workload, _History] = OrderedDict()
+        self._orphans: OrderedDict[_Workload, None] = OrderedDict()  # of which no SpotRun was seen yet
+        self._ended: OrderedDict[_Workload, None] = OrderedDict()
         self._over = RunState([plan])
         self._over.status = RunStatus.STOPPED
         self._lock = threading.Lock()
@@ -95,17 +105,19 @@ class RecordedHistories:
 
     def _take(self, kind: str, change: Change) -> None:
         found = change.data
-        uid = str((metadata(found).get("labels") or {}).get(WORKLOAD_LABEL, ""))
-        if not uid or uid in self._ended:
+        meta = metadata(found)
+        workload = str(meta.get("namespace", "")), str((meta.get("labels") or {}).get(WORKLOAD_LABEL, ""))
+        if not workload[1] or workload in self._ended:
             return
         with self._lock:
             if kind == RUN:
-                self._take_run(uid, change)
+                self._take_run(workload, change)
             elif change.kind is ChangeKind.PUT:
-                self._take_part(uid, found)
+                self._take_part(workload, found)
 
-    def _take_run(self, uid: str, change: Change) -> None:
+    def _take_run(self, uid: _Workload, change: Change) -> None:
         found = change.data
+        self._orphans.pop(uid, None)
         if change.kind is ChangeKind.DELETED:
             self._known.pop(uid, None)
             return
@@ -122,14 +134,17 @@ class RecordedHistories:
             if each is found or _owner_of(each) == known.owner:
                 self._add(uid, known, each)
 
-    def _take_part(self, uid: str, found: Mapping[str, Any]) -> None:
+    def _take_part(self, uid: _Workload, found: Mapping[str, Any]) -> None:
         known = self._known.setdefault(uid, _History(self._plan))
         if not known.owner:
             known.waiting.append(found)
+            self._orphans[uid] = None
+            if len(self._orphans) > _ORPHANS_KEPT or len(known.waiting) > _WAITING:
+                self._known.pop(self._orphans.popitem(last=False)[0], None)
         elif _owner_of(found) == known.owner:
             self._add(uid, known, found)
 
-    def _add(self, uid: str, known: _History, found: Mapping[str, Any]) -> None:
+    def _add(self, uid: _Workload, known: _History, found: Mapping[str, Any]) -> None:
         try:
             known.take(found)
         except StateError as error:
@@ -142,7 +157,7 @@ class RecordedHistories:
 
     def of(self, root: Mapping[str, Any]) -> RunState:
         """What is recorded of a workload now; empty if nothing is. Raises :class:`StateError`."""
-        uid = uid_of(root)
+        uid = str(metadata(root).get("namespace", "")), uid_of(root)
         with self._lock:
             if uid in self._ended:
                 return self._over

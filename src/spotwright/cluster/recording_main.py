@@ -274,7 +274,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     records: RunRecords = FolderRecords(state)
     keeping, pools = [], None
     if kubernetes is not None:
-        pools = PoolObjects(kubernetes, lambda: _pools_of(configurations), api.now)
+        pools = PoolObjects(kubernetes, settings.release, lambda: _pools_of(configurations), api.now)
         records = ApiRecords(kubernetes, state, settings.namespaces)
         keeping = [Retention(api, EventWriter(api), settings.namespaces).run()]
     place = None

@@ -125,7 +125,11 @@ class Retention:
             following = ""
             while True:
                 asked = {"limit": str(_PAGE)} | ({"continue": following} if following else {})
-                page = await self._api.get(records_path(RUN, namespace), asked)
+                try:
+                    page = await self._api.get(records_path(RUN, namespace), asked)
+                except ApiFailed as error:  # nothing is deleted there; of others is
+                    _LOG.warning("%s", error)
+                    break
                 for one in _records(page.get("items") or ()):
                     yield one
                 following = str(metadata(page).get("continue") or "")

@@ -167,6 +167,11 @@ class RunRows:
                 self._given = 0
                 self.restarts += 1
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether some rows are known to be lost."""
+        return bool(self._absent)
+
     def forget(self, seq: int) -> None:
         """Drop the rows up to a number, all of which were given out: only what follows is asked for."""
         for number in [number for number in self._rows if number <= seq]:

@@ -9,6 +9,7 @@ webhooks choose rungs.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import re
 import time
@@ -33,6 +34,9 @@ __all__ = ["KIND", "FollowedPools", "PoolObjects", "pool_objects"]
 
 
 KIND = "SpotPool"
+RELEASE_LABEL = "spotwright.dev/release"
+"""The label with the release whose controller writes an object: two of a cluster know pools of the same names."""
+
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 60  # characters of a pool's name in that of its object
@@ -42,9 +46,9 @@ _MISSING = 404  # the status of a kind that is not installed
 
 
 def pool_objects(
-    pools: Mapping[str, Pool], nodes: Iterable[Mapping[str, Any]], found: Findings, now: float
+    pools: Mapping[str, Pool], nodes: Iterable[Mapping[str, Any]], found: Findings, now: float, release: str
 ) -> dict[str, dict[str, Any]]:
-    """The objects of a cluster at a moment (Unix seconds), by name, with what their status says."""
+    """The objects of a release at a moment (Unix seconds), by name, with what their status says."""
     seen = [pool_of_node(node, pools) for node in nodes]
     counts = Counter(each.name for each in seen)
     objects: dict[str, dict[str, Any]] = {}
@@ -53,13 +57,13 @@ def pool_objects(
         told: dict[str, Any] = {"provider": pool.provider, "capacity": pool.capacity.value, "nodes": counts[pool.name]}
         if pool.price is not None:
             told["price"] = f"{format_money(pool.price)}/h"
-        objects[_name_of(pool.name, key)] = _object(pool.name, key, told, found.get(key, {}), now)
+        objects[_name_of(pool.name, key, release)] = _object(pool.name, key, told, found.get(key, {}), now)
     for name, is_spot in {each.name: each.is_spot for each in seen if not each.is_configured}.items():
         told = {"capacity": "spot" if is_spot else "on-demand", "nodes": counts[name]}
-        objects[_name_of(name, "")] = _object(name, "", told, {}, now)
+        objects[_name_of(name, "", release)] = _object(name, "", told, {}, now)
     for key in found.keys() - {each["spec"].get("key") for each in objects.values()}:
         name = next(iter(found[key].values())).pool
-        objects[_name_of(name, key)] = _object(name, key, {}, found[key], now)
+        objects[_name_of(name, key, release)] = _object(name, key, {}, found[key], now)
     return objects
 
 
@@ -81,9 +85,9 @@ def _object(pool: str, key: str, told: dict[str, Any], found: Mapping[str, Findi
     return {"spec": spec, "status": told}
 
 
-def _name_of(pool: str, key: str) -> str:
+def _name_of(pool: str, key: str, release: str) -> str:
     slug = _NAME.sub("-", pool.lower())[:_LONGEST_NAME].strip("-") or "pool"
-    return f"{slug}-{key[:8]}" if key else f"{slug}-found"
+    return f"{slug}-{hashlib.blake2b(f'{release} {pool} {key}'.encode(), digest_size=4).hexdigest()}"
 
 
 def _moment(at: float) -> str:
@@ -91,15 +95,19 @@ def _moment(at: float) -> str:
 
 
 class PoolObjects:
-    """Writes the objects, and only those that have changed. ``pools`` are those of the cluster's configuration."""
+    """Writes the objects of a release, and only those that have changed.
+
+    ``release`` tells it from others of the cluster, whose objects it leaves alone. ``pools`` are those of its configuration.
+    """
 
     def __init__(
         self,
         kubernetes: Kubernetes,
+        release: str,
         pools: Callable[[], Mapping[str, Pool]],
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._kubernetes, self._pools, self._now = kubernetes, pools, now
+        self._kubernetes, self._release, self._pools, self._now = kubernetes, release, pools, now
         self.nodes: Callable[[], Sequence[Mapping[str, Any]] | None] = lambda: None
         """The nodes of the cluster; None while they are not known."""
         self._found: Findings = {}
@@ -115,7 +123,7 @@ class PoolObjects:
         nodes = self.nodes()
         if nodes is None:
             return
-        wanted = pool_objects(self._pools(), nodes, self._found, self._now())
+        wanted = pool_objects(self._pools(), nodes, self._found, self._now(), self._release)
         try:
             self._kubernetes.call(self._write(self._kubernetes.api, wanted))
         except SpotwrightError as error:
@@ -132,7 +140,7 @@ class PoolObjects:
 
     async def _write(self, api: Api, wanted: Mapping[str, dict[str, Any]]) -> None:
         if self._known is None:
-            listed = await api.get(records_path(KIND, ""))
+            listed = await api.get(records_path(KIND, ""), {"labelSelector": f"{RELEASE_LABEL}={self._release}"})
             items = listed.get("items") or ()
             self._known = {str(metadata(each)["name"]): _told(each) for each in items}
         for name in self._known.keys() - wanted.keys():
@@ -145,7 +153,12 @@ class PoolObjects:
                 patch = [{"op": "add", "path": f"/{part}", "value": value} for part, value in each.items()]
                 await api.send("PATCH", records_path(KIND, "", name), patch)
             else:
-                made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, **each}
+                made = {
+                    "apiVersion": API_VERSION,
+                    "kind": KIND,
+                    "metadata": {"name": name, "labels": {RELEASE_LABEL: self._release}},
+                    **each,
+                }
                 await api.send("POST", records_path(KIND, ""), made)
             self._known[name] = each
 
@@ -163,10 +176,11 @@ def _told(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class FollowedPools:
-    """What was found of pools, as the replica that records says. Await :meth:`follow`."""
+    """What was found of pools, as the replica of this release that records says. Await :meth:`follow`."""
 
-    def __init__(self, api: Api) -> None:
-        self._followed = FollowedNamespaces(api, Resource(f"/apis/{API_VERSION}", "spotpools"), ())
+    def __init__(self, api: Api, release: str) -> None:
+        labels = f"{RELEASE_LABEL}={release}"
+        self._followed = FollowedNamespaces(api, Resource(f"/apis/{API_VERSION}", "spotpools"), (), labels=labels)
         self._found: dict[str, Findings] = {}  # by the name of the object
 
     @property

@@ -36,7 +36,7 @@ def told(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def test_a_pool_says_its_nodes_its_price_and_until_when_it_is_passed_over() -> None:
     nodes = [node("n1", **SPOT), node("n2", **SPOT), node("other", agentpool="strange")]
-    objects = pool_objects(POOLS, nodes, found(team_a=NOW + 600.0, team_b=NOW + 300.0), NOW)
+    objects = pool_objects(POOLS, nodes, found(team_a=NOW + 600.0, team_b=NOW + 300.0), NOW, "home.spotwright")
     by_pool = told(objects)
     assert (by_pool["gpu-spot"]["nodes"], by_pool["gpu-spot"]["capacity"]) == (2, "spot")
     assert by_pool["gpu-spot"]["price"] == "1.00/h"
@@ -47,15 +47,15 @@ def test_a_pool_says_its_nodes_its_price_and_until_when_it_is_passed_over() -> N
 
 
 def test_what_one_namespace_has_found_leaves_the_pool_out_for_itself_alone() -> None:
-    objects = pool_objects(POOLS, [], found(team_a=NOW + 600.0), NOW)
+    objects = pool_objects(POOLS, [], found(team_a=NOW + 600.0), NOW, "home.spotwright")
     assert "unavailableUntil" not in told(objects)["gpu-spot"]
     assert [each["namespace"] for each in told(objects)["gpu-spot"]["found"]] == ["team-a"]
 
 
 def test_a_namespaces_own_pool_is_shown_while_something_was_found_of_it() -> None:
-    objects = pool_objects({}, [], found(team_a=NOW + 600.0), NOW)
+    objects = pool_objects({}, [], found(team_a=NOW + 600.0), NOW, "home.spotwright")
     assert list(told(objects)) == ["gpu-spot"]
-    assert pool_objects({}, [], {}, NOW) == {}
+    assert pool_objects({}, [], {}, NOW, "home.spotwright") == {}
 
 
 def test_the_kinds_in_the_chart_have_every_field_that_is_written() -> None:
@@ -63,7 +63,9 @@ def test_the_kinds_in_the_chart_have_every_field_that_is_written() -> None:
         each["spec"]["names"]["kind"]: each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
         for each in CRDS
     }
-    objects = pool_objects(POOLS, [node("n1", **SPOT)], found(team_a=NOW + 600.0, team_b=NOW + 300.0), NOW)
+    objects = pool_objects(
+        POOLS, [node("n1", **SPOT)], found(team_a=NOW + 600.0, team_b=NOW + 300.0), NOW, "home.spotwright"
+    )
     fields = kinds["SpotPool"]
     for each in objects.values():
         assert each["spec"].keys() <= fields["spec"]["properties"].keys()
@@ -98,10 +100,10 @@ def test_schemas_of_the_chart_are_read_as_they_are_meant() -> None:
 async def test_another_replica_leaves_out_what_was_found_and_takes_it_back(tmp_path: Path) -> None:
     with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
         server.objects["/apis/spotwright.dev/v1alpha1/spotpools"] = {}
-        writer = PoolObjects(kubernetes, lambda: POOLS, lambda: NOW)
+        writer = PoolObjects(kubernetes, "home.spotwright", lambda: POOLS, lambda: NOW)
         writer.nodes = lambda: [node("n1", **SPOT)]
         api = Api(connect(find_cluster(None, kubeconfig=str(kubeconfig))))
-        followed = FollowedPools(api)
+        followed = FollowedPools(api, "home.spotwright")
         task = asyncio.create_task(followed.follow())
         left_out = PoolsLeftOut(followed.findings)
         try:
@@ -111,7 +113,11 @@ async def test_another_replica_leaves_out_what_was_found_and_takes_it_back(tmp_p
             asked = len(server.asked)
             await asyncio.to_thread(writer.tell)
             assert len(server.asked) == asked  # nothing has changed
-            again = PoolObjects(kubernetes, lambda: POOLS, lambda: NOW)
+            other = PoolObjects(kubernetes, "other.spotwright", dict, lambda: NOW)
+            other.nodes = list
+            await asyncio.to_thread(other.tell)
+            assert "gpu-spot" in left_out.of("team-a", POOLS, NOW)  # another release has nothing to say of it
+            again = PoolObjects(kubernetes, "home.spotwright", lambda: POOLS, lambda: NOW)
             again.nodes = writer.nodes
             await asyncio.to_thread(again.write, {})
             await until(lambda: left_out.of("team-a", POOLS, NOW) == {})
