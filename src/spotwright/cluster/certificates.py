@@ -37,8 +37,10 @@ __all__ = [
     "Renewal",
     "ServedCertificate",
     "Warn",
+    "are_same",
     "make_serving_certificate",
     "read_certificates",
+    "united",
     "valid_between",
     "why_refused",
 ]
@@ -273,6 +275,27 @@ def read_certificates(path: Path) -> bytes:
     return text
 
 
+def united(own: bytes, known: bytes, now: datetime) -> bytes:
+    """The authorities of one replica and those of others that are known (PEM texts), its own first, without expired ones.
+
+    Of others the newest are kept: each replica that begins on another node makes its own. What is no certificate counts as none.
+    """
+    try:
+        others = x509.load_pem_x509_certificates(known) if known.strip() else []
+    except ValueError:
+        others = []
+    mine = x509.load_pem_x509_certificates(own)
+    left = [one for one in others if one not in mine and one.not_valid_after_utc > now]
+    left.sort(key=lambda one: one.not_valid_before_utc, reverse=True)
+    return b"".join(one.public_bytes(Encoding.PEM) for one in (*mine, *left[:_OTHERS]))
+
+
+def are_same(some: bytes, others: bytes) -> bool:
+    """Whether two PEM texts have the same certificates, in whatever order."""
+    begin = b"-----BEGIN CERTIFICATE-----"
+    return {each.strip() for each in some.split(begin)} == {each.strip() for each in others.split(begin)}
+
+
 def valid_between(certificate: bytes, authority: bytes) -> tuple[datetime, datetime]:
     """Between which moments a certificate is accepted that one of these authorities has signed (PEM texts).
 
@@ -324,6 +347,7 @@ Publish = Callable[[bytes], Awaitable[None]]
 Warn = Callable[[str, str], Awaitable[None]]
 """Tells people of a problem: its reason in one word, and a sentence."""
 
+_OTHERS = 6  # authorities of other replicas
 _LOG = logging.getLogger(__name__)
 _LOOK = 20.0  # seconds between two looks at the certificates
 _LEARN = 5.0  # seconds until everyone has heard of a new authority: API servers watch the registration

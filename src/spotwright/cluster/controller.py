@@ -125,7 +125,7 @@ class _Common(NamedTuple):
     api: Api
     state: StateFolder
     config_maps: ConfigMaps
-    one_folder: OneFolder
+    one_folder: OneFolder | None  # None: each replica has a folder of its own
     events: EventWriter
     health: Health
     verdicts: Counter[str]
@@ -145,9 +145,12 @@ async def run_controller(settings: Settings, api: Api) -> None:
     _make_private(state.path)
     events = EventWriter(api)
     config_maps = ConfigMaps(api, Configurations(settings.home), events, settings.namespaces)
-    folder = FolderIdentity.of(state)
-    one_folder = OneFolder(api, events, (settings.home, settings.name), folder, watches=settings.watches)
-    recording = RecordingProcess(settings, {FOLDER_ANNOTATION: folder.text})
+    one_folder, annotations = None, dict[str, str]()
+    if not settings.is_stateless:
+        folder = FolderIdentity.of(state)
+        one_folder = OneFolder(api, events, (settings.home, settings.name), folder, watches=settings.watches)
+        annotations[FOLDER_ANNOTATION] = folder.text
+    recording = RecordingProcess(settings, annotations)
     health = Health(lambda: recording.problem)
     aside = AsideEvents(events, "what is created there is not placed until then", settings.home)
     costs = NamespaceCosts(ANSWER, on_set_aside=aside.heard)
@@ -156,7 +159,8 @@ async def run_controller(settings: Settings, api: Api) -> None:
     common = _Common(
         settings, api, state, config_maps, one_folder, events, health, Counter(), costs, aside, findings, pools
     )
-    parts: list[Awaitable[None]] = [health.beat(), config_maps.follow(), one_folder.follow()]
+    parts: list[Awaitable[None]] = [health.beat(), config_maps.follow()]
+    parts += [] if one_folder is None else [one_folder.follow()]
     parts += [] if pools is None else [pools.follow()]
     async with AsyncExitStack() as stack:
         if settings.has_webhook:
@@ -205,7 +209,7 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
         return (
             config_maps.is_complete
             and seen.is_complete
-            and one_folder.is_agreed
+            and (one_folder is None or one_folder.is_agreed)
             and autoscalers.is_complete
             and is_known
         )
@@ -226,7 +230,12 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
         missing_claims=none_is_missing if settings.claim_size else ClaimLookup(api).missing,  # or they are made soon
     )
     registration = Registration(
-        api, settings.name, settings.where, namespaces=settings.namespaces, writes=settings.registers
+        api,
+        settings.name,
+        settings.where,
+        namespaces=settings.namespaces,
+        writes=settings.registers,
+        unites=settings.is_stateless,
     )
     readers = Readers(settings, api, state, findings)
     form = ClaimForm(settings.claim_size, settings.claim_class, settings.claim_access_mode)

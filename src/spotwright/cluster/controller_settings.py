@@ -82,6 +82,11 @@ class Settings:
     claim_access_mode: str = "ReadWriteMany"
 
     @property
+    def is_stateless(self) -> bool:
+        """Whether nothing that other replicas need, or a later one, lies in the state folder: each has one of its own."""
+        return self.records_in_api and bool(self.logs)
+
+    @property
     def release(self) -> str:
         """What tells this controller from others of the cluster: the value of a label."""
         return f"{self.home}.{self.name}"[:63].strip("-.")

@@ -15,13 +15,16 @@ import asyncio
 import base64
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from spotwright.cluster.admit_objects import ADMITTED_ANNOTATION, IGNORE_ANNOTATION
 from spotwright.cluster.admit_unplaced import OWNER_KINDS
 from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.certificates import are_same, united
 from spotwright.cluster.watched import ENABLED_LABEL
 from spotwright.kinds.kind import Kind, all_kinds, kind_of
+from spotwright.kube.object_fields import metadata
 from spotwright.manifests.record import AT, TRIAL
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
 from spotwright.placing.documents import Path
@@ -150,7 +153,8 @@ class Registration:
     """The registration named ``name``. ``where`` is the namespace and name of a Service, or an ``https`` address.
 
     With a Service the chart has made the object, and only the authority is written into it. With an address this process
-    makes all of it, for ``namespaces``. Unless it ``writes``, it is somebody else's: nothing is read or written.
+    makes all of it, for ``namespaces``. Unless it ``writes``, it is somebody else's: nothing is read or written. It ``unites``
+    its authority with those of other replicas, where each has its own.
     """
 
     def __init__(
@@ -161,9 +165,10 @@ class Registration:
         *,
         namespaces: Sequence[str] = (),
         writes: bool = True,
+        unites: bool = False,
     ) -> None:
         self._api, self._name, self._where, self._namespaces = api, name, where, namespaces
-        self._writes = writes
+        self._writes, self._unites = writes, unites
         self._written = b""
 
     async def put(self, authority: bytes) -> None:
@@ -217,13 +222,17 @@ class Registration:
         found = await self._api.get_or_none(f"{_PATH}/{self._name}")
         if found is None:
             return False
-        bundle = base64.b64encode(authority).decode()
         changes: list[dict[str, Any]] = []
         for number, webhook in enumerate(found.get("webhooks") or ()):
-            if (webhook.get("clientConfig") or {}).get("caBundle") != bundle:
-                place = f"/webhooks/{number}"
+            known = _bundle_of(webhook)
+            wanted = united(authority, known, datetime.now(UTC)) if self._unites else authority
+            if not (are_same(wanted, known) if self._unites else wanted == known):
+                place, bundle = f"/webhooks/{number}", base64.b64encode(wanted).decode()
                 changes.append({"op": "test", "path": f"{place}/name", "value": webhook.get("name")})
                 changes.append({"op": "add", "path": f"{place}/clientConfig/caBundle", "value": bundle})
+        if changes and self._unites:  # another replica may unite its own at the same moment
+            version = metadata(found).get("resourceVersion")
+            changes.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
         if changes:
             await self._api.send("PATCH", f"{_PATH}/{self._name}", changes)
         return True
@@ -304,6 +313,13 @@ def _small_pod() -> dict[str, Any]:
     metadata = {"generateName": "spotwright-check-", "labels": {SPOT_LABEL: "prefer"}}
     spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _bundle_of(webhook: Mapping[str, Any]) -> bytes:
+    try:
+        return base64.b64decode(str((webhook.get("clientConfig") or {}).get("caBundle") or ""))
+    except ValueError:
+        return b""
 
 
 def _has(found: Mapping[str, Any], authority: bytes) -> bool:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
 from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.certificates import are_same, united
 from spotwright.cluster.controller_settings import Settings
 from spotwright.cluster.limited_server import serve
 from spotwright.cluster.run_api import publish_authority, start_reading
@@ -133,6 +135,15 @@ def _lines(family: _Family) -> Iterator[str]:
         yield f"{family.name}{{{named}}} {value:.15g}\n" if named else f"{family.name} {value:.15g}\n"
 
 
+def _united(own: str, known: str) -> str:
+    found = united(own.encode(), known.encode(), datetime.now(UTC)).decode()
+    return known if are_same(found.encode(), known.encode()) else found
+
+
+def _alone(own: str, _known: str) -> str:
+    return own
+
+
 class Readers:
     """The server that people read from, if the settings name a port for it; else every call does nothing."""
 
@@ -158,6 +169,7 @@ class Readers:
                 port=port,
                 findings=self._findings,
                 logs=self._settings.logs,
+                home=self._settings.home if self._settings.is_stateless else "",
             )
         except OSError as error:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error
@@ -168,7 +180,8 @@ class Readers:
         if self._runner is None:
             return
         try:
-            await publish_authority(self._api, self._settings.home, authority.decode())
+            unite = _united if self._settings.is_stateless else _alone
+            await publish_authority(self._api, self._settings.home, authority.decode(), unite)
             self._problem = ""
         except ApiFailed as error:
             if self._problem != str(error):

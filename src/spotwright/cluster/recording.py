@@ -47,6 +47,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     pools: PoolObjects | None = None,
     name: str = "spotwright",
     on_kinds: Callable[[Mapping[str, str]], None] = lambda _: None,
+    on_watched: Callable[[Watched], None] | None = None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
@@ -56,7 +57,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
     are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools; without it the other
     processes of this machine read from a file what is left out. ``name`` is that of the registration. ``on_kinds`` hears by kind
-    of what is watched, or why it is not, whenever that has changed.
+    of what is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
     """
     tally = tally or Tally()
     pauses = PoolPauses(FindingsFile(state).write if pools is None else pools.write)
@@ -74,6 +75,8 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     def tell(watched: Watched) -> None:
         pauses.know(watched.namespaces)
         write_watched(state.path / WATCHED_FILE, watched)
+        if on_watched is not None:
+            on_watched(watched)
         on_kinds(watched.kinds)
 
     def cut(namespace: str, why: str) -> bool:

@@ -34,13 +34,14 @@ from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns, Retention
+from spotwright.cluster.run_api import publish_watched
 from spotwright.cluster.run_records import FolderRecords, RunRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
 from spotwright.cluster.served_kinds import NOT_SERVED
 from spotwright.cluster.spot_pools import PoolObjects
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
-from spotwright.cluster.watched import WATCHED
+from spotwright.cluster.watched import WATCHED, Watched
 from spotwright.errors import Fenced, SpotwrightError
 from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.model.pools import Pool
@@ -272,8 +273,9 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     fence.on_require = telling.tell
     kubernetes = Kubernetes(settings.context, settings.kubeconfig) if settings.records_in_api else None
     records: RunRecords = FolderRecords(state)
-    keeping, pools = [], None
+    keeping, pools, on_watched = [], None, None
     if kubernetes is not None:
+        on_watched = partial(_publish, kubernetes, settings.home) if settings.is_stateless else None
         pools = PoolObjects(kubernetes, settings.release, lambda: _pools_of(configurations), api.now)
         records = ApiRecords(kubernetes, state, settings.namespaces)
         keeping = [Retention(api, EventWriter(api), settings.namespaces).run()]
@@ -306,6 +308,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
             pools=pools,
             name=settings.name,
             on_kinds=unread.hear,
+            on_watched=on_watched,
         )
 
     try:
@@ -326,6 +329,14 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
         await api.close()
         if kubernetes is not None:
             kubernetes.close()
+
+
+def _publish(kubernetes: Kubernetes, home: str, watched: Watched) -> None:
+    """Tell other replicas what is watched. They know less where that fails, and nothing stops."""
+    try:
+        kubernetes.call(publish_watched(kubernetes.api, home, watched))
+    except SpotwrightError as error:
+        _LOG.warning("explain does not know at other replicas what is watched: %s", error)
 
 
 def _pools_of(configurations: Configurations) -> Mapping[str, Pool]:

@@ -45,7 +45,7 @@ from spotwright.cluster.run_api_client import CONFIG_MAP, LOG_AT_ONCE
 from spotwright.cluster.run_names import NamedRun, find_run, object_of
 from spotwright.cluster.run_objects import RUN, records_path
 from spotwright.cluster.unavailable_pools import Findings, FindingsFile, PoolsLeftOut
-from spotwright.cluster.watched import WATCHED_FILE, read_watched
+from spotwright.cluster.watched import WATCHED_FILE, Watched, read_watched, text_of, watched_of
 from spotwright.engine.ports import Holder, Liveness
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.kube.object_fields import uid_of
@@ -134,6 +134,7 @@ class Access:
         self._api = api
         self._callers = _Kept[str, Caller | None]()  # by the digest of the token
         self._rights = _Kept[tuple[Caller, str, str], bool]()
+        self._watched = _Kept[str, dict[str, Any] | None]()  # by the controller's namespace
         self._recorded = _Kept[tuple[str, str], bool]()  # runs in the API, by namespace and name
         self._uids = _Kept[str, str](_KEPT_UID)  # of namespaces, by name
         self._gate = asyncio.Semaphore(_AT_ONCE)
@@ -196,6 +197,13 @@ class Access:
                     return ""
                 raise
         return next((uid_of(each) for each in found.get("items") or ()), "")
+
+    async def watched(self, home: str) -> Watched:
+        """What the replica that records has said it watches."""
+        path = f"/api/v1/namespaces/{home}/configmaps/{CONFIG_MAP}"
+        found = await self._asked(self._watched.get(home, lambda: self._api.get_or_none(path)))
+        text = str(((found or {}).get("data") or {}).get(_WATCHED, ""))
+        return watched_of(text, path) if text else Watched()
 
     async def place_of(self, namespace: str) -> Place:
         """The namespace that has this name now; without a UID if there is none that is served."""
@@ -377,6 +385,7 @@ _EVENTS_AT_ONCE = 5000
 _LONGEST_WAIT = 30.0  # seconds; a port-forward without a byte may be cut by what lies between
 _LOOK = 0.2  # seconds between two looks at a journal somebody waits for
 _PAGE = 200
+_WATCHED = "watched.json"  # the key of what is watched in the ConfigMap of readers
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -385,11 +394,14 @@ T = TypeVar("T")
 class ReadingServer:
     """Serves the runs of a state folder to whom Kubernetes lets read their pods. ``threads`` read files.
 
-    ``logs`` are those of an object store. A log that it does not have is read from the state folder.
+    ``logs`` are those of an object store. A log that it does not have is read from the state folder. ``home`` is the controller's
+    namespace, where each replica has a state folder of its own.
     """
 
-    def __init__(self, index: RunIndex, access: Access, *, threads: int = 4, logs: StoredLogs | None = None) -> None:
-        self._index, self._access, self._logs = index, access, logs
+    def __init__(
+        self, index: RunIndex, access: Access, *, threads: int = 4, logs: StoredLogs | None = None, home: str = ""
+    ) -> None:
+        self._index, self._access, self._logs, self._home = index, access, logs, home
         self._pauses = PoolsLeftOut(index.findings)
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="reading")
 
@@ -506,7 +518,10 @@ class ReadingServer:
 
     async def _watched(self, namespace: str) -> dict[str, Any]:
         """What the controller records: the kinds, and whether it does so in a namespace that the caller may read."""
-        watched = await self._in_thread(read_watched, self._index.state.path / WATCHED_FILE)
+        path = self._index.state.path / WATCHED_FILE
+        watched = await self._in_thread(read_watched, path)
+        if not watched.kinds and self._home:  # another replica records
+            watched = await self._access.watched(self._home)
         return {"kinds": dict(watched.kinds), "is_served": namespace in watched.namespaces if namespace else None}
 
     async def _events(self, request: web.Request, caller: Caller) -> web.Response:
@@ -635,6 +650,7 @@ async def start_reading(
     port: int,
     findings: Callable[[], Findings] | None = None,
     logs: str = "",
+    home: str = "",
 ) -> web.AppRunner:
     """Serve the runs of a state folder; ``await runner.cleanup()`` ends it.
 
@@ -647,16 +663,32 @@ async def start_reading(
     except (ApiFailed, ssl.SSLError) as error:
         _LOG.warning("people are read by their tokens alone, not by client certificates: %s", error)
     stored = StoredLogs(Objects(logs)) if logs else None
-    server = ReadingServer(RunIndex(state, is_alive, api.now, findings), Access(api), logs=stored)
+    server = ReadingServer(RunIndex(state, is_alive, api.now, findings), Access(api), logs=stored, home=home)
     return await server.start(context, host=host, port=port)
 
 
-async def publish_authority(api: Api, namespace: str, authority: str) -> None:
-    """Write the authority (PEM text) into the ConfigMap from which readers take it. Raises :class:`ApiFailed`."""
+async def publish_watched(api: Api, namespace: str, watched: Watched) -> None:
+    """Write what is watched where other replicas find it. Raises :class:`ApiFailed`."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}"
+    found = await api.get_or_none(path)
+    if found is not None:
+        await api.send("PUT", path, {**found, "data": {**(found.get("data") or {}), _WATCHED: text_of(watched)}})
+
+
+async def publish_authority(
+    api: Api, namespace: str, authority: str, unite: Callable[[str, str], str] = lambda own, _: own
+) -> None:
+    """Write the authority (PEM text) into the ConfigMap from which readers take it. Raises :class:`ApiFailed`.
+
+    ``unite`` makes one text of it and what is there.
+    """
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     found = await api.get_or_none(f"{path}/{CONFIG_MAP}")
+    authority = unite(authority, str(((found or {}).get("data") or {}).get("ca.crt", "")))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": {"ca.crt": authority}}
     if found is None:
         await api.send("POST", path, body)
     elif (found.get("data") or {}).get("ca.crt") != authority:
-        await api.send("PUT", f"{path}/{CONFIG_MAP}", {**found, "data": body["data"]})
+        await api.send(
+            "PUT", f"{path}/{CONFIG_MAP}", {**found, "data": {**(found.get("data") or {}), "ca.crt": authority}}
+        )

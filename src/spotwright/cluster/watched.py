@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["ENABLED_LABEL", "WATCHED", "WATCHED_FILE", "Watched", "read_watched", "write_watched"]
+__all__ = [
+    "ENABLED_LABEL",
+    "WATCHED",
+    "WATCHED_FILE",
+    "Watched",
+    "read_watched",
+    "text_of",
+    "watched_of",
+    "write_watched",
+]
 
 
 ENABLED_LABEL = "spotwright.dev/enabled"
@@ -37,14 +46,28 @@ class Watched:
 def read_watched(path: Path) -> Watched:
     """What is in the file; nothing if it is not there, or cannot be read."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        parts = ({str(key): str(value) for key, value in found[part].items()} for part in ("namespaces", "kinds"))
-        return Watched(*parts)
+        return watched_of(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         return Watched()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         _LOG.warning("%s: cannot be read (%s)", path, error)
         return Watched()
+
+
+def watched_of(text: str, place: str) -> Watched:
+    """What a text at a place says; nothing if it cannot be read."""
+    try:
+        found = json.loads(text)
+        parts = ({str(key): str(value) for key, value in found[part].items()} for part in ("namespaces", "kinds"))
+        return Watched(*parts)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        _LOG.warning("%s: cannot be read (%s)", place, error)
+        return Watched()
+
+
+def text_of(watched: Watched) -> str:
+    """The text of which :func:`watched_of` makes the same again."""
+    return json.dumps({"namespaces": watched.namespaces, "kinds": watched.kinds})
 
 
 def write_watched(path: Path, watched: Watched) -> None:
@@ -52,7 +75,7 @@ def write_watched(path: Path, watched: Watched) -> None:
     new = path.with_suffix(".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.write_text(json.dumps({"namespaces": watched.namespaces, "kinds": watched.kinds}), encoding="utf-8")
+        new.write_text(text_of(watched), encoding="utf-8")
         new.replace(path)
     except OSError as error:
         _LOG.warning("%s: cannot be written (%s)", path, error.strerror)

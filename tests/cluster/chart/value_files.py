@@ -37,6 +37,7 @@ GOOD: Mapping[str, Values] = {
         logs={"url": "gs://logs", "ports": [443, 80, 988]},
         serviceAccountAnnotations={"iam.gke.io/gcp-service-account": "spotwright@project.iam.gserviceaccount.com"},
     ),
+    "three replicas": _teams(logs={"url": "s3://logs"}, replicas=3),
     "logs in Azure": _teams(logs={"url": "abfss://logs@account.dfs.core.windows.net/spotwright"}),
     "a certificate of one's own": _teams(certificates={"secret": "serving", "authority": _AUTHORITY}),
     "two authorities": _teams(certificates={"secret": "serving", "authority": _AUTHORITY * 2}),
@@ -128,7 +129,7 @@ WRONG: Mapping[str, tuple[Values, str]] = {
     "a namespace that is a pattern": ({"namespaces": ["team-*"]}, 'found "team-*"'),
     "one namespace twice": ({"namespaces": ["team-a", "team-a"]}, "items at 0 and 1 are equal"),
     "a number as a namespace": ({"namespaces": [1]}, "at '/namespaces/0': got number, want string"),
-    "a value that there is not": (_teams(replicas=2), "additional properties 'replicas' not allowed"),
+    "a value that there is not": (_teams(replicaCount=2), "additional properties 'replicaCount' not allowed"),
     "a value that there is not, inside": (
         _teams(image={"name": "x"}),
         "at '/image': additional properties 'name' not allowed",
