@@ -117,7 +117,7 @@ def test_a_run_that_the_controller_does_not_know_is_shown_as_kfp_tells(
 def test_a_controller_that_goes_away_leaves_kfp_s_facts(
     folder: Folder, server: StandIn, controller: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spotwright.cluster.run_api_client._TRIES", 1)
+    monkeypatch.setattr("spotwright.cluster.recorded_runs.TRIES", 1)
     begin, again, end = load_succeeds()
     leave = Step("RUNNING", again.flow, lambda: controller.do(controller.stop()))
     server.run_ids, server.steps = [KFP_RUN], [begin, again, leave, again, end]

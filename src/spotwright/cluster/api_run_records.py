@@ -25,6 +25,7 @@ from typing import Any
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.run_objects import (
+    AGE,
     API_VERSION,
     ATTEMPT,
     ENDED_LABEL,
@@ -42,7 +43,7 @@ from spotwright.cluster.run_objects import (
     stored_rows,
     unpacked,
 )
-from spotwright.cluster.run_records import SHORT, WHOLE, Facts, Glance, RunRecord, facts_of, run_name
+from spotwright.cluster.run_records import SHORT, WHOLE, Facts, Glance, RecordGone, RunRecord, facts_of, run_name
 from spotwright.engine.events import Event, RunCreated, RunFinished
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
@@ -66,6 +67,9 @@ ReadLog = Callable[[str, int, str, int, int], bytes]
 """Reads a log: its task, attempt, environment, offset and the most bytes, as :meth:`RunSource.read_log` has them."""
 
 _LISTED = 100  # objects in a page of a list: at most 6 MB
+AT_ONCE = 200
+"""Events of one commit: the API server makes some hundred objects a second, and a commit that is too late is made again."""
+
 _AT_ONCE = 16  # writes of one commit that are under way at once
 _PATIENCE = 10.0  # seconds for which a commit waits: meanwhile nothing else is recorded
 _READS = 20.0  # seconds for which a reading waits
@@ -137,6 +141,12 @@ class ApiRun:
         """The error for people, of one of the API server."""
         return StateError(f"{self.place}: its records cannot be read ({error})")
 
+    def forget(self) -> None:
+        """Keep nothing of it but its plan: whoever records it has all of it folded."""
+        self._run = {"plan": self.packed_plan}
+        self.rows = RunRows()
+        self.objects, self.sizes = {}, {}
+
     @property
     def packed_plan(self) -> str:
         """Its plan, as its object holds it."""
@@ -149,7 +159,7 @@ class ApiRun:
 
     def _known(self) -> dict[str, Any]:
         if self._run is None and self.read() is None:
-            raise StateError(f"{self.place}: its SpotRun is not there any more: it was deleted")
+            raise RecordGone(f"{self.place}: its SpotRun is not there any more: it was deleted")
         assert self._run is not None  # noqa: S101
         return self._run
 
@@ -165,7 +175,7 @@ class ApiRun:
     def _read_all(self) -> None:
         run = self.read()
         if run is None:
-            raise StateError(f"{self.place}: its SpotRun is not there any more: it was deleted")
+            raise RecordGone(f"{self.place}: its SpotRun is not there any more: it was deleted")
         selector = {"labelSelector": f"{WORKLOAD_LABEL}={_label(run, WORKLOAD_LABEL)}"}
         self.objects.clear()
         self.sizes.clear()
@@ -260,6 +270,8 @@ class ApiRecords:
     ``state`` is where logs lie.
     """
 
+    kept: float | None = AGE
+
     def __init__(self, kubernetes: Kubernetes, state: StateFolder, namespaces: Sequence[str] = ()) -> None:
         self._kubernetes, self._state, self._namespaces = kubernetes, state, namespaces
 
@@ -299,6 +311,9 @@ class ApiRecords:
             try:
                 yield from ApiRun(self._get, namespace, "all").listed(RUN, params)
             except StateError as error:
+                cause = error.__cause__
+                if not isinstance(cause, ApiFailed) or cause.status not in (403, 404):
+                    raise
                 _LOG.warning("%s", error)
 
     def _record(self, namespace: str, name: str) -> ApiRecord:
@@ -329,6 +344,7 @@ class ApiRecord:
         self._epoch = self._last = self._size = 0
         self._run = _Object(folder.name, RUN, Home())
         self._pages: dict[Home, _Object] = {}  # the last one of each home
+        self.at_once = AT_ONCE
         self._changed: list[_Object] = []  # with lines that are to be added
         self._owner: dict[str, Any] = {}
         self.lost: Sequence[int] = ()
@@ -355,8 +371,14 @@ class ApiRecord:
         first = next(
             (event for _, event in decoded((row.journal_row for row in rows_of(found)), self._place, str)), None
         )
-        arguments = first.meta.arguments if isinstance(first, RunCreated) else {}
+        arguments = self._believed(first)
         return Glance(arguments, _label(found, ENDED_LABEL) == "true")
+
+    def _believed(self, first: Event | None) -> Mapping[str, Any]:
+        """The arguments of a run, by its first event; none if it says that it is of another namespace than its object is in."""
+        if not isinstance(first, RunCreated) or first.meta.arguments.get("namespace") != self._namespace:
+            return {}
+        return first.meta.arguments
 
     def create(self, stored: StoredPlan) -> None:
         """See :meth:`RunRecord.create`: it is written with the first events."""
@@ -382,6 +404,8 @@ class ApiRecord:
         rows = [row.journal_row for row in read.rows.after(0)]
         wanted = [row for row in rows if row[2] in kinds and row[1] > since]
         first = next((event for _, event in decoded(rows[:1], self._place, str)), None)
+        if not self._believed(first):
+            return None
         return facts_of(first, wanted, self.folder, read)
 
     def open(self, holder: Holder) -> bool:  # noqa: ARG002  # the Lease says who records
@@ -402,8 +426,10 @@ class ApiRecord:
         self.uid = _label(found, WORKLOAD_LABEL)
         self._owner, self._plan, self._size = _owner(found), read.packed_plan, sum(read.sizes.values())
         self._find_pages(read)
+        absent = sorted({*read.absent, *self.lost})
+        read.forget()
         if self.lost:
-            self._mark_absent(sorted({*read.absent, *self.lost}))
+            self._mark_absent(absent)
         return bool(rows)
 
     def _find_pages(self, read: ApiRun) -> None:
@@ -443,10 +469,13 @@ class ApiRecord:
                 async with gate:
                     await self._write(api, each, state, ends=ends)
 
-            if not self._owner:  # what the others belong to
-                changed.remove(self._run)
-                await one(self._run)
-            await asyncio.gather(*map(one, changed))
+            first = [each for each in changed if each is self._run and not self._owner]  # what the others belong to
+            last = [
+                each for each in changed if each is self._run and self._owner and ends
+            ]  # it says that the run has ended
+            await asyncio.gather(*map(one, first))
+            await asyncio.gather(*(one(each) for each in changed if each not in (*first, *last)))
+            await asyncio.gather(*map(one, last))
 
         self._do(write)
         self._last = rows[-1][1].seq if rows else self._last

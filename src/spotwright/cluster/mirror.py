@@ -332,11 +332,6 @@ class FollowedNamespaces:
         """The HTTP status of the last error of a namespace of which not all is known; 0 without one."""
         return next((mirror.status for mirror in self._incomplete if mirror.status), 0)
 
-    def list_again(self) -> None:
-        """Let everything be told anew."""
-        for mirror in self._mirrors:
-            mirror.list_again()
-
     @property
     def problem(self) -> str:
         """Why some of it cannot be read at present; empty while all can."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +29,9 @@ __all__ = ["RecordedHistories"]
 
 _LOG = logging.getLogger(__name__)
 _ENDED_KEPT = 100_000  # UIDs of workloads whose runs have ended: some 20 MB
-_ORPHANS_KEPT, _WAITING = 500, 500  # runs, and objects of one, that wait for their SpotRun
+_WAITING = 500  # objects of a namespace that wait for their SpotRun
+_LOOK = 0.02  # seconds
+_PARTS = tuple(kind for kind in KINDS if kind != RUN)
 _MISSING = 404  # the status of a kind that is not installed
 
 
@@ -71,42 +73,61 @@ class RecordedHistories:
     """Await :meth:`follow`. ``plan`` stands for that of each run: templates are not read."""
 
     def __init__(self, api: Api, plan: Plan, namespaces: Sequence[str] = ()) -> None:
-        self._plan = plan
-        base = f"/apis/{API_VERSION}"
-        self._followed = {
-            kind: FollowedNamespaces(api, Resource(base, f"{kind.lower()}s"), namespaces, slim=_slim, remember=False)
-            for kind in KINDS
-        }
-        self._known: OrderedDict[_Workload, _History] = OrderedDict()
-        self._orphans: OrderedDict[_Workload, None] = OrderedDict()  # of which no SpotRun was seen yet
+        self._api, self._plan, self._namespaces = api, plan, namespaces
+        self._runs = self._mirror(RUN)
+        self._parts = [self._mirror(kind) for kind in _PARTS]
+        self._again = asyncio.Event()  # what was folded of a run does not count: everything is to be told anew
+        self._known: dict[_Workload, _History] = {}
+        self._orphans: Counter[str] = Counter()  # objects that wait for their SpotRun, by namespace
         self._ended: OrderedDict[_Workload, None] = OrderedDict()
         self._over = RunState([plan])
         self._over.status = RunStatus.STOPPED
         self._lock = threading.Lock()
 
+    def _mirror(self, kind: str) -> FollowedNamespaces:
+        resource = Resource(f"/apis/{API_VERSION}", f"{kind.lower()}s")
+        keep = None if kind == RUN else self._is_wanted
+        return FollowedNamespaces(self._api, resource, self._namespaces, keep=keep, slim=_slim, remember=False)
+
     @property
     def is_complete(self) -> bool:
         """Whether all that is recorded was seen. Where the kinds are not installed nothing is."""
-        return all(each.is_complete or each.status == _MISSING for each in self._followed.values())
+        return all(_is_known(each) for each in (self._runs, *self._parts))
 
     @property
     def problem(self) -> str:
         """Why some of it cannot be followed at present; empty while all can."""
-        return next((each.problem for each in self._followed.values() if each.problem), "")
+        return next((each.problem for each in (self._runs, *self._parts) if each.problem), "")
 
     async def follow(self) -> None:
-        """Follow until cancelled."""
-        await asyncio.gather(*(self._follow(kind, each) for kind, each in self._followed.items()))
+        """Follow until cancelled: first the runs, so that of those which have ended nothing more is read."""
+        async with asyncio.TaskGroup() as group:
+            runs = group.create_task(self._follow(RUN, self._runs))
+            while True:
+                while not _is_known(self._runs):  # noqa: ASYNC110  # a stream of its own sets it
+                    await asyncio.sleep(_LOOK)
+                parts = [
+                    group.create_task(self._follow(kind, each)) for kind, each in zip(_PARTS, self._parts, strict=True)
+                ]
+                await self._again.wait()
+                self._again.clear()
+                for task in (runs, *parts):
+                    task.cancel()
+                self._runs, self._parts = self._mirror(RUN), [self._mirror(kind) for kind in _PARTS]
+                runs = group.create_task(self._follow(RUN, self._runs))
 
     async def _follow(self, kind: str, followed: FollowedNamespaces) -> None:
         async for change in followed.changes():
             if change.kind is not ChangeKind.SYNCED:
                 self._take(kind, change)
 
+    def _is_wanted(self, found: Mapping[str, Any]) -> bool:
+        """Whether a part is of a run that goes on."""
+        return _workload_of(found) not in self._ended
+
     def _take(self, kind: str, change: Change) -> None:
         found = change.data
-        meta = metadata(found)
-        workload = str(meta.get("namespace", "")), str((meta.get("labels") or {}).get(WORKLOAD_LABEL, ""))
+        workload = _workload_of(found)
         if not workload[1] or workload in self._ended:
             return
         with self._lock:
@@ -117,12 +138,11 @@ class RecordedHistories:
 
     def _take_run(self, uid: _Workload, change: Change) -> None:
         found = change.data
-        self._orphans.pop(uid, None)
         if change.kind is ChangeKind.DELETED:
-            self._known.pop(uid, None)
+            self._forget(uid)
             return
         if (metadata(found).get("labels") or {}).get(ENDED_LABEL) == "true":
-            self._known.pop(uid, None)
+            self._forget(uid)
             self._ended[uid] = None
             if len(self._ended) > _ENDED_KEPT:
                 self._ended.popitem(last=False)
@@ -130,6 +150,7 @@ class RecordedHistories:
         known = self._known.setdefault(uid, _History(self._plan))
         known.owner = uid_of(found)
         waiting, known.waiting = known.waiting, []
+        self._orphans[uid[0]] -= len(waiting)
         for each in (found, *waiting):
             if each is found or _owner_of(each) == known.owner:
                 self._add(uid, known, each)
@@ -137,10 +158,10 @@ class RecordedHistories:
     def _take_part(self, uid: _Workload, found: Mapping[str, Any]) -> None:
         known = self._known.setdefault(uid, _History(self._plan))
         if not known.owner:
+            if self._orphans[uid[0]] >= _WAITING:  # of a namespace that has objects without runs
+                return
             known.waiting.append(found)
-            self._orphans[uid] = None
-            if len(self._orphans) > _ORPHANS_KEPT or len(known.waiting) > _WAITING:
-                self._known.pop(self._orphans.popitem(last=False)[0], None)
+            self._orphans[uid[0]] += 1
         elif _owner_of(found) == known.owner:
             self._add(uid, known, found)
 
@@ -151,9 +172,13 @@ class RecordedHistories:
             _LOG.warning("%s", error)
             return
         if known.rows.restarts != known.restarts:  # what was folded does not count, and its text is not kept
-            del self._known[uid]
-            for each in self._followed.values():
-                each.list_again()
+            self._forget(uid)
+            self._again.set()
+
+    def _forget(self, uid: _Workload) -> None:
+        known = self._known.pop(uid, None)
+        if known is not None:
+            self._orphans[uid[0]] -= len(known.waiting)
 
     def of(self, root: Mapping[str, Any]) -> RunState:
         """What is recorded of a workload now; empty if nothing is. Raises :class:`StateError`."""
@@ -163,6 +188,15 @@ class RecordedHistories:
                 return self._over
             known = self._known.get(uid)
             return RunState([self._plan]) if known is None else known.fold()
+
+
+def _is_known(followed: FollowedNamespaces) -> bool:
+    return followed.is_complete or followed.status == _MISSING
+
+
+def _workload_of(found: Mapping[str, Any]) -> _Workload:
+    meta = metadata(found)
+    return str(meta.get("namespace", "")), str((meta.get("labels") or {}).get(WORKLOAD_LABEL, ""))
 
 
 def _owner_of(found: Mapping[str, Any]) -> str:

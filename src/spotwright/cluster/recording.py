@@ -120,7 +120,9 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         *([] if pools is None else [pools.run()]),
         mover.run(watcher.look_at),
         *([keeper.run()] if limit else []),
-        quota.run(),
+        *(
+            [quota.run()] if store.records.kept is None else []
+        ),  # else the folder has no runs, and logs have limits of their own
         admissions.run(),
     ]
     try:

@@ -276,9 +276,9 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     keeping, pools, on_watched = [], None, None
     if kubernetes is not None:
         on_watched = partial(_publish, kubernetes, settings.home) if settings.is_stateless else None
-        pools = PoolObjects(kubernetes, settings.release, lambda: _pools_of(configurations), api.now)
+        pools = PoolObjects(kubernetes, settings.release, lambda: _pools_of(configurations), api.now, fence.require)
         records = ApiRecords(kubernetes, state, settings.namespaces)
-        keeping = [Retention(api, EventWriter(api), settings.namespaces).run()]
+        keeping = [Retention(api, EventWriter(api), settings.namespaces, state).run()]
     place = None
     if settings.logs:
         runs: LogRuns = FolderRuns(state)

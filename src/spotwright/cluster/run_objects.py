@@ -29,6 +29,7 @@ from spotwright.kube.object_fields import metadata
 from spotwright.records.journal import JournalRow
 
 __all__ = [
+    "AGE",
     "API_VERSION",
     "ATTEMPT",
     "ENDED_LABEL",
@@ -60,10 +61,14 @@ WORKLOAD_LABEL = "spotwright.dev/workload"
 ENDED_LABEL = "spotwright.dev/ended"
 """The label ``true`` of the SpotRun of a run that has ended."""
 
+AGE = 7 * 24 * 3600.0
+"""Seconds after its end for which the records of a run are kept."""
+
 PAGE = 48 << 10
 """Bytes of events in one object."""
 
 _TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
+_TOGETHER, _MOST_EVENTS = 10_000, 10_000_000  # events that were recorded together, and of a run
 _MOST_UNPACKED = 4 << 20  # bytes of a plan: a configuration has at most one, and templates some more
 
 
@@ -91,6 +96,9 @@ class StoredRow(NamedTuple):
         """The row of a line. Raises :class:`ValueError`."""
         head, _, data = text.partition("\n")
         seq, first, last, epoch, at, kind, attempt, task = head.split(" ", 7)
+        numbers = int(first), int(seq), int(last)
+        if not 0 < numbers[0] <= numbers[1] <= numbers[2] <= min(numbers[0] + _TOGETHER, _MOST_EVENTS):
+            raise ValueError(f"the numbers {numbers} are none of events that were recorded together")
         return cls(int(seq), int(first), int(last), int(epoch), float(at), kind, int(attempt), json.loads(task), data)
 
     @property
@@ -198,16 +206,18 @@ class RunRows:
 
     def _together(self, number: int, row: StoredRow, bounds: dict[int, float]) -> list[StoredRow]:
         """The rows from a number on that were recorded together; none if one is missing, or does not count."""
-        if row.epoch not in bounds:
-            bounds[row.epoch] = min(
-                (at for epoch, at in self._begun.items() if epoch > row.epoch), default=float("inf")
-            )
-        if row.last >= bounds[row.epoch]:
+        if row.last >= self._bound(row.epoch, bounds):
             return []
         rows = [self._rows.get(each) for each in range(number, row.last + 1)]
         whole = [each for each in rows if each is not None and each.epoch == row.epoch]
         missing = sum(each in self._absent and each not in self._rows for each in range(number, row.last + 1))
         return whole if len(whole) + missing == len(rows) else []
+
+    def _bound(self, epoch: int, known: dict[int, float]) -> float:
+        """The number with which a later epoch began."""
+        if epoch not in known:
+            known[epoch] = min((at for each, at in self._begun.items() if each > epoch), default=float("inf"))
+        return known[epoch]
 
     def lost(self) -> list[int]:
         """The numbers of events that were recorded and are not here, if all objects of the run were taken.
@@ -217,7 +227,11 @@ class RunRows:
         """
         highest = max(self._begun, default=0)
         newest = max((row.first for row in self._rows.values() if row.epoch == highest), default=0)
-        return [number for number in range(1, newest) if number not in self._rows and number not in self._absent]
+        bounds: dict[int, float] = {}
+        there = {
+            number for number, row in self._rows.items() if row.last < self._bound(row.epoch, bounds)
+        } | self._absent
+        return [number for number in range(1, newest) if number not in there]
 
     def __len__(self) -> int:
         return len(self._rows)

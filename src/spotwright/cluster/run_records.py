@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
     "FolderRecord",
     "FolderRecords",
     "Glance",
+    "RecordGone",
     "RunRecord",
     "RunRecords",
     "facts_of",
@@ -68,6 +70,10 @@ class Glance(NamedTuple):
         return str(self.arguments.get("namespace", ""))
 
 
+class RecordGone(StateError):
+    """What was recorded of a run is not there any more: somebody has deleted all of it."""
+
+
 class Facts(NamedTuple):
     """Some events of a run, with the arguments of the run and the pools of its configuration."""
 
@@ -83,6 +89,8 @@ class RunRecord(Protocol):
     """
 
     folder: RunFolder
+    at_once: int
+    """How many events are recorded durably at once, all or none of them."""
     lost: Sequence[int]
     """The numbers of events that were recorded and are not there any more, once it is open."""
 
@@ -110,7 +118,7 @@ class RunRecord(Protocol):
         """Begin to record, with the next epoch. Returns whether events are recorded already."""
 
     def append(self, events: Sequence[Event], state: RunState) -> None:
-        """Record events durably, all or none of them. ``state`` is that of the run with them."""
+        """Record events durably, all or none of them; no more than ``at_once``. ``state`` is that of the run with them."""
 
     def tell(self, state: RunState, now: float) -> None:
         """Show the run as it is, where people see it beside its records."""
@@ -126,7 +134,9 @@ class RunRecord(Protocol):
 
 
 class RunRecords(Protocol):
-    """The records of all runs."""
+    """The records of all runs. ``kept`` is how long they stay after the end of their run, in seconds; None: for ever."""
+
+    kept: float | None
 
     def all(self) -> Iterable[RunRecord]:
         """Every run, whether it has ended or not. Raises :class:`StateError`."""
@@ -143,6 +153,8 @@ class RunRecords(Protocol):
 
 class FolderRecords:
     """The runs of a state folder."""
+
+    kept: float | None = None
 
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
@@ -170,6 +182,7 @@ class FolderRecord:
         self.folder = folder
         self._journal: Journal | None = None
         self._epoch = 0
+        self.at_once = sys.maxsize
         self.lost: Sequence[int] = ()
 
     @property

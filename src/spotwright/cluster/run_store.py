@@ -125,7 +125,7 @@ class WorkloadRun:
         self.pending.append(event)
 
     def commit(self) -> Sequence[Event]:
-        """Write the pending events in one durable transaction, and return them.
+        """Write the pending events durably, in one transaction if they are no more than ``record.at_once``, and return them.
 
         Raises :class:`StateError`, and :class:`Fenced` where another process records now.
         """
@@ -133,8 +133,10 @@ class WorkloadRun:
         events, self.pending = self.pending, []
         if events:
             self.is_told = False
-            self.record.wake()
-            self.record.append(events, self.state)
+            for first in range(0, len(events), self.record.at_once):
+                self.require()
+                self.record.wake()
+                self.record.append(events[first : first + self.record.at_once], self.state)
             self.use(
                 self
             )  # afterwards: closing another journal takes several writes to the disk, and nobody waits for those
@@ -222,6 +224,9 @@ class RunStore:
                 raise
             except SpotwrightError as error:
                 yield f"run {record.folder.name} is not watched: {error}"
+            except Exception as error:  # noqa: BLE001  # a defect, or an object of somebody who looks for one: all others are recorded
+                _LOG.exception("run %s is not watched, because of a defect in Spotwright", record.folder.name)
+                yield f"run {record.folder.name} is not watched: {error!r}"
 
     def config(self, namespace: str) -> Config:
         """The configuration for new runs of a namespace."""

@@ -41,6 +41,7 @@ _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 60  # characters of a pool's name in that of its object
 _SOON, _TELLS = 1.0, 20.0  # seconds until it is said first, and again
+_PATIENCE = 10.0  # seconds for which the API server may take: meanwhile nothing is recorded
 _MOST_FOUND = 200  # namespaces of which one object says what they have found: those whose pauses last longest
 _MISSING = 404  # the status of a kind that is not installed
 
@@ -98,6 +99,7 @@ class PoolObjects:
     """Writes the objects of a release, and only those that have changed.
 
     ``release`` tells it from others of the cluster, whose objects it leaves alone. ``pools`` are those of its configuration.
+    ``require`` raises :class:`~spotwright.errors.Fenced` once another process records.
     """
 
     def __init__(
@@ -106,8 +108,10 @@ class PoolObjects:
         release: str,
         pools: Callable[[], Mapping[str, Pool]],
         now: Callable[[], float] = time.time,
+        require: Callable[[], None] = lambda: None,
     ) -> None:
         self._kubernetes, self._release, self._pools, self._now = kubernetes, release, pools, now
+        self._require, self._failed = require, False
         self.nodes: Callable[[], Sequence[Mapping[str, Any]] | None] = lambda: None
         """The nodes of the cluster; None while they are not known."""
         self._found: Findings = {}
@@ -123,19 +127,26 @@ class PoolObjects:
         nodes = self.nodes()
         if nodes is None:
             return
-        wanted = pool_objects(self._pools(), nodes, self._found, self._now(), self._release)
+        self._require()
         try:
-            self._kubernetes.call(self._write(self._kubernetes.api, wanted))
-        except SpotwrightError as error:
-            self._known = None
-            _LOG.warning(
-                "the pools cannot be shown, and webhooks of other replicas leave out what was told last: %s", error
-            )
+            wanted = pool_objects(self._pools(), nodes, self._found, self._now(), self._release)
+            self._kubernetes.call(self._within_time(wanted))
+            self._failed = False
+        except (SpotwrightError, TimeoutError, OverflowError) as error:
+            if not self._failed:
+                _LOG.warning(
+                    "the pools cannot be shown, and webhooks of other replicas leave out what was told last: %r", error
+                )
+            self._known, self._failed = None, True
+
+    async def _within_time(self, wanted: Mapping[str, dict[str, Any]]) -> None:
+        async with asyncio.timeout(_PATIENCE):
+            await self._write(self._kubernetes.api, wanted)
 
     async def run(self) -> None:
         """Say it again and again, until cancelled: nodes come and go."""
         while True:
-            await asyncio.sleep(_TELLS if self._known is not None else _SOON)
+            await asyncio.sleep(_TELLS if self._known is not None or self._failed else _SOON)
             self.tell()
 
     async def _write(self, api: Api, wanted: Mapping[str, dict[str, Any]]) -> None:

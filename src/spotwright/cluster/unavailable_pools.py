@@ -302,6 +302,9 @@ def _facts(records: RunRecords, now: float) -> Iterable[tuple[tuple[str, str], M
         except (OSError, SpotwrightError) as error:
             _LOG.warning("run %s tells nothing about pools: %s", record.folder.name, error)
             continue
+        except Exception:  # noqa: BLE001  # a defect, or an object of somebody who looks for one: all others tell of pools
+            _LOG.exception("run %s tells nothing about pools, because of a defect in Spotwright", record.folder.name)
+            continue
         if found is not None:
             told = found.arguments
             namespace = str(told.get("namespace", "")), str(told.get(NAMESPACE_UID, ""))

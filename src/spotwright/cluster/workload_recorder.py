@@ -18,14 +18,15 @@ from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.kept_objects import SetAside
 from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded, Recorder
+from spotwright.cluster.run_records import RecordGone
 from spotwright.cluster.run_store import RunStore, WorkloadRun
-from spotwright.cluster.view import ClusterView, SeenPod, strange_pools
+from spotwright.cluster.view import ClusterView, SeenPod, is_finished, strange_pools
 from spotwright.cluster.watch_streams import Namespaces, Streams
 from spotwright.cluster.workloads import Lineage, is_own_run, templates_of
 from spotwright.engine.events import NoteAdded
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.kinds.kind import Retry, run_kind
-from spotwright.kube.object_fields import Owner, controller_of, metadata, uid_of
+from spotwright.kube.object_fields import Owner, controller_of, metadata, seconds, uid_of
 
 __all__ = ["WorkloadRecorder"]
 
@@ -133,23 +134,36 @@ class WorkloadRecorder:
         self._try_again_at = time.monotonic() + _RETRY
         blocked, waiting = 0, sorted(self._unwritten)
         for uid in waiting:
-            record = self._store.unopened.get(uid)
-            try:
-                if record is not None:
-                    self._note_pods(uid, self._store.open_again(record, self._now()))
-            except Fenced:
-                raise
-            except SpotwrightError as error:
-                self.problem, blocked = str(error), blocked + 1
+            if not self._is_open_again(uid):
+                blocked += 1
                 if blocked >= _BLOCKED:
                     break
-            else:
-                self._unwritten.discard(uid)
         if len(self._unwritten) < len(waiting):
             self.look_at_everything()
         if not self._unwritten and self.problem:
             self.problem = ""
             _LOG.warning("the runs can be written again: %d have caught up", len(waiting))
+
+    def _is_open_again(self, uid: str) -> bool:
+        """Read the run of a workload again; false while it cannot be read or written."""
+        record = self._store.unopened.get(uid)
+        try:
+            if record is not None:
+                self._note_pods(uid, self._store.open_again(record, self._now()))
+        except Fenced:
+            raise
+        except RecordGone as error:  # it begins anew if its workload is there
+            _LOG.warning("%s", error)
+            self._store.unopened.pop(uid, None)
+        except SpotwrightError as error:
+            self.problem = str(error)
+            return False
+        except Exception:  # noqa: BLE001  # a defect, or an object of somebody who looks for one: all others are recorded
+            _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
+            self._store.unopened.pop(uid, None)
+            self._refuse(uid)
+        self._unwritten.discard(uid)
+        return True
 
     # Looks
 
@@ -293,7 +307,7 @@ class WorkloadRecorder:
         namespace = metadata(pods[0].pod).get("namespace") if pods else run.namespace if run else ""
         with self._costs.counting((str(namespace), ""), max(1, len(pods))), self._setting_aside(uid):
             if run is None:
-                if self._store.has_ended(_root_of(pods)):
+                if self._store.has_ended(_root_of(pods)) or self._is_long_over(pods, now):
                     self._forget(pods)
                     return
                 run = self._begin(pods, now)
@@ -365,6 +379,11 @@ class WorkloadRecorder:
         if len(self._refused) > _REFUSED_KEPT:
             self._refused.popitem(last=False)
 
+    def _is_long_over(self, pods: Sequence[SeenPod], now: float) -> bool:
+        """Whether these pods ended so long ago that what was recorded of them is deleted by now."""
+        kept = self._store.records.kept
+        return kept is not None and all(is_finished(seen.pod) and _ended_before(seen.pod, now - kept) for seen in pods)
+
     def _begin(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun:
         owners, root = pods[0].owners, _root_of(pods)
         used = {str((seen.pod.get("spec") or {}).get("nodeName", "")) for seen in pods}
@@ -412,3 +431,10 @@ class WorkloadRecorder:
 def _root_of(pods: Sequence[SeenPod]) -> Mapping[str, Any]:
     """The workload of some pods."""
     return pods[0].owners[-1] if pods[0].owners else pods[0].pod
+
+
+def _ended_before(pod: Mapping[str, Any], at: float) -> bool:
+    """Whether all containers of a pod had ended at a moment, as far as it says; one that says nothing has not."""
+    containers = (pod.get("status") or {}).get("containerStatuses") or ()
+    ends = [seconds(((each.get("state") or {}).get("terminated") or {}).get("finishedAt")) for each in containers]
+    return bool(ends) and all(end is not None and end < at for end in ends)

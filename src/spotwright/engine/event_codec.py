@@ -209,7 +209,8 @@ def _fields_of(kind: type[Event], data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _refusal(kind: type[Event], row: Row, error: Exception) -> BadEvent:
-    unknown = sorted(row.data.keys() - _CODECS[kind].keys()) if kind is not RunCreated else ()
+    told = set(row.data) if isinstance(row.data, dict) else set()  # a stranger's journal may hold any JSON
+    unknown = sorted(told - _CODECS[kind].keys()) if kind is not RunCreated else ()
     if unknown:
         return UnknownEvent(f"an event {row.kind!r} with the unknown field {unknown[0]!r}")
     return BadEvent(f"an event {row.kind!r} of {row.task or 'the run'} that cannot be read: {error}")

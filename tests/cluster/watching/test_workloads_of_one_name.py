@@ -89,7 +89,7 @@ def test_a_review_of_the_second_reads_nothing_of_the_first(tmp_path: Path) -> No
     try:
         assert asyncio.run(numbers("before")) == [2, 1]
         cluster.look(*failed(SECOND, 5))
-        assert asyncio.run(numbers("after")) == [3, 2]
+        assert asyncio.run(numbers("after")) == [2, 2]  # each on a server of its own, which has given out no number yet
     finally:
         cluster.store.close()
 
