@@ -34,9 +34,7 @@ def s3_server(bucket: str) -> Iterator[str]:
         server.start()
         try:
             host, port = server.get_host_and_port()
-            s3fs.S3FileSystem(endpoint_url=f"http://{host}:{port}").makedirs(
-                bucket, exist_ok=True
-            )  # servers of one process share what they have
+            s3fs.S3FileSystem(endpoint_url=f"http://{host}:{port}").makedirs(bucket, exist_ok=True)
             yield f"http://{host}:{port}"
         finally:
             server.stop()

@@ -41,7 +41,7 @@ def are_recorded(kubernetes: Kubernetes) -> bool:
 
 @contextmanager
 def open_runs(
-    kubernetes: Kubernetes, controller: str = "", *, tries: int = TRIES
+    kubernetes: Kubernetes, controller: str = "", *, tries: int | None = None
 ) -> Iterator[RemoteRuns | RecordedRuns]:
     """The runs of a cluster: those in the Kubernetes API, or those that its controller serves, where it keeps them itself.
 
@@ -62,9 +62,9 @@ def open_runs(
         found.close()
 
 
-def _found(kubernetes: Kubernetes, named: str, tries: int) -> Controller:
+def _found(kubernetes: Kubernetes, named: str, tries: int | None) -> Controller:
     controller = find_controller(kubernetes, named)
-    controller.tries = tries
+    controller.tries = TRIES if tries is None else tries
     return controller
 
 

@@ -15,7 +15,8 @@ from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster.api_client import Api, EventWriter, connect, find_cluster
 from spotwright.cluster.api_run_records import ApiRecords
-from spotwright.cluster.retention import AGE, KeptRecord, Retention, to_delete
+from spotwright.cluster.retention import KeptRecord, Retention, to_delete
+from spotwright.cluster.run_objects import AGE
 from spotwright.records.state_folder import StateFolder
 
 NOW = 1_900_000_000.0
