@@ -18,6 +18,7 @@ import pytest
 from testbed.settings import Settings
 from tests.cluster.chart.rendered import CHART, Helm, find_helm
 from tests.cluster.conftest import Measured
+from tests.cluster.live.chart.releases import ARCHIVE, RESTRICTED, SOON
 from tests.cluster.live.controllers import configuration
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 
@@ -25,10 +26,7 @@ from spotwright.cluster.api_client import Api, ApiFailed, connect, find_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.cluster_ci]
 
-ARCHIVE = Path(__file__).resolve().parents[4] / "build" / "spotwright-image.tar"
 USER = 65532
-SOON = 240.0  # seconds, on a busy machine
-RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 RATE = 50  # pods a second
 OURS = (
     "clusterrole,clusterrolebinding,role,rolebinding,serviceaccount,configmap,service,deployment,lease,networkpolicy,"
