@@ -10,7 +10,7 @@ import pytest
 
 _WITHOUT = """
 import sys
-for name in ("cryptography", "lightkube"):
+for name in ("cryptography", "httpx2", "lightkube", "msgspec", "obstore", "re2"):
     sys.modules[name] = None  # importing it raises ModuleNotFoundError, as where it is not installed
 from spotwright.cli import main
 main()

@@ -155,7 +155,7 @@ def importing() -> Iterator[None]:
         gc.enable()
 
 
-_CLUSTER_PACKAGES = frozenset({"cryptography", "lightkube"})
+_CLUSTER_PACKAGES = frozenset({"cryptography", "httpx2", "lightkube", "msgspec", "obstore", "re2"})
 
 
 @contextmanager
