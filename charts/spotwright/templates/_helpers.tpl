@@ -3,9 +3,11 @@
 {{- if eq .Release.Namespace "spotwright" }}spotwright{{ else }}{{ printf "spotwright-%s" .Release.Namespace | trunc 63 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
+{{/* The labels by which the pods of one process are found: a list of the process, webhook or recorder, and the root. */}}
 {{- define "spotwright.selector" -}}
 app.kubernetes.io/name: spotwright
-app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/instance: {{ (last .).Release.Name | quote }}
+app.kubernetes.io/component: {{ first . }}
 {{- end }}
 
 {{/* The labels of every object. */}}
@@ -41,9 +43,9 @@ labels:
   (list "image.repository" $values.image.repository "([a-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?/)?[a-z0-9]([a-z0-9._/-]*[a-z0-9])?" "the name of an image without tag and digest, such as registry.example.com/spotwright")
   (list "image.digest" $values.image.digest "(sha256:[0-9a-f]{64})?" "a digest: sha256: and 64 hexadecimal digits")
   (list "image.tag" $values.image.tag "([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?" "a tag, such as 0.1.0")
-  (list "store.size" $values.store.size "[1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?" "a quantity, such as 20Gi")
-  (list "store.storageClass" $values.store.storageClass (printf "(%s)?" $name) "the name of a StorageClass")
-  (list "store.existingClaim" $values.store.existingClaim (printf "(%s)?" $name) "the name of a PersistentVolumeClaim")
+  (list "logs.volume.size" $values.logs.volume.size "([1-9][0-9]*(\\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?)?" "a quantity, such as 20Gi")
+  (list "logs.volume.storageClass" $values.logs.volume.storageClass (printf "(%s)?" $name) "the name of a StorageClass")
+  (list "logs.volume.existingClaim" $values.logs.volume.existingClaim (printf "(%s)?" $name) "the name of a PersistentVolumeClaim")
   (list "logs.url" $values.logs.url "(((s3|gs|az|azure)://[A-Za-z0-9][A-Za-z0-9._-]*|abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+)(/[A-Za-z0-9._/=-]*)?)?" "the address of an object store without credentials, such as s3://BUCKET/FOLDER")
   (list "logs.secret" $values.logs.secret (printf "(%s)?" $name) "the name of a Secret")
   (list "records.repairGroup" $values.records.repairGroup "[A-Za-z0-9._:/@-]*" "the name of a group of users, such as spotwright:repair")
@@ -88,8 +90,16 @@ labels:
 {{- if and .logs.secret (not .logs.url) }}
 {{- fail "logs: `secret` has the credentials of an object store: name the store in `url`" }}
 {{- end }}
-{{- if and .store.existingClaim .store.storageClass }}
-{{- fail "store: existingClaim has a StorageClass already: leave out storageClass" }}
+{{- if and .logs.url (include "spotwright.hasVolume" $) }}
+{{- fail "logs: they are kept in the store that `url` names, or on `volume`: leave out one of them" }}
+{{- end }}
+{{- with .logs.volume }}
+{{- if and .existingClaim (or .size .storageClass) }}
+{{- fail "logs.volume: existingClaim has a size and a StorageClass already: leave them out" }}
+{{- end }}
+{{- if and .storageClass (not .size) }}
+{{- fail "logs.volume: storageClass belongs to a claim that is made: set size" }}
+{{- end }}
 {{- end }}
 {{- with .certificates }}
 {{- if and .certManager .secret }}
@@ -165,6 +175,151 @@ nodeAffinity:
       {{- range $key, $values := .Files.Get "files/spot.yaml" | fromYaml }}
       - {key: {{ $key | quote }}, operator: NotIn, values: {{ toJson $values }}}
       {{- end }}
+{{- end }}
+
+{{/* Whether logs are kept on a volume. */}}
+{{- define "spotwright.hasVolume" -}}
+{{- if or .Values.logs.volume.size .Values.logs.volume.existingClaim }}true{{ end }}
+{{- end }}
+
+{{/* Replicas of a process, as for spotwright.selector. A volume is on one node, so one recorder uses it. */}}
+{{- define "spotwright.replicas" -}}
+{{- if and (eq (first .) "recorder") (include "spotwright.hasVolume" (last .)) }}1{{ else }}{{ int (last .).Values.replicas }}{{ end }}
+{{- end }}
+
+{{/* What the two Deployments have in common: a list of the process, the root, the port of its own, and its resources. The caller
+     adds the options of its container. */}}
+{{- define "spotwright.deployment" -}}
+{{- $process := index . 0 }}{{- $root := index . 1 }}
+{{- $selector := include "spotwright.selector" (list $process $root) }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: spotwright-{{ $process }}
+  namespace: {{ $root.Release.Namespace | quote }}
+  labels:
+    {{- include "spotwright.labels" $root | nindent 4 }}
+spec:
+  replicas: {{ include "spotwright.replicas" (list $process $root) }}
+  {{- if and (eq $process "recorder") (include "spotwright.hasVolume" $root) }}
+  strategy: {type: Recreate}
+  {{- else }}
+  strategy:
+    type: RollingUpdate
+    rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- $selector | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- $selector | nindent 8 }}
+        {{- with $root.Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with $root.Values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      {{- with $root.Values }}
+      serviceAccountName: spotwright
+      automountServiceAccountToken: true
+      {{- with .image.pullSecrets }}
+      imagePullSecrets:
+      {{- range . }}
+      - {name: {{ . | quote }}}
+      {{- end }}
+      {{- end }}
+      {{- with .priorityClassName }}
+      priorityClassName: {{ . | quote }}
+      {{- end }}
+      terminationGracePeriodSeconds: 30
+      securityContext:
+        {{- include "spotwright.podSecurity" $root | nindent 8 }}
+      {{- with .nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      affinity:
+        {{- include "spotwright.affinity" $root | nindent 8 }}
+        podAntiAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 100
+            podAffinityTerm:
+              topologyKey: kubernetes.io/hostname
+              labelSelector:
+                matchLabels:
+                  {{- $selector | nindent 18 }}
+      tolerations:
+      - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 10}
+      - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 10}
+      {{- with .tolerations }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+      volumes:
+      - name: authority
+        emptyDir: {sizeLimit: 1Mi}
+      - name: tmp
+        emptyDir: {medium: Memory, sizeLimit: 64Mi}
+      {{- if include "spotwright.givenCertificate" $root }}
+      - name: serving
+        secret: {secretName: {{ include "spotwright.certificateSecret" $root | quote }}}
+      {{- end }}
+      {{- if and (eq $process "webhook") .certificates.clientAuthority }}
+      - name: clients
+        configMap: {name: spotwright-clients}
+      {{- end }}
+      {{- if and (eq $process "recorder") (include "spotwright.hasVolume" $root) }}
+      - name: logs
+        persistentVolumeClaim: {claimName: {{ .logs.volume.existingClaim | default "spotwright-logs" | quote }}}
+      {{- end }}
+      {{- end }}
+{{- end }}
+
+{{/* The beginning of a container's options: as for spotwright.selector. */}}
+{{- define "spotwright.container" -}}
+{{- $root := last . }}
+- name: {{ first . }}
+  image: {{ include "spotwright.image" $root | quote }}
+  imagePullPolicy: IfNotPresent
+  env:
+  - {name: HOME, value: /tmp}
+  resources:
+    {{- toYaml (get $root.Values (first .)).resources | nindent 4 }}
+  securityContext:
+    {{- include "spotwright.containerSecurity" $root | nindent 4 }}
+  volumeMounts:
+  - {name: authority, mountPath: /var/lib/spotwright}
+  - {name: tmp, mountPath: /tmp}
+  {{- if include "spotwright.givenCertificate" $root }}
+  - {name: serving, mountPath: /etc/spotwright/serving, readOnly: true}
+  {{- end }}
+  {{- if and (eq (first .) "webhook") $root.Values.certificates.clientAuthority }}
+  - {name: clients, mountPath: /etc/spotwright/clients, readOnly: true}
+  {{- end }}
+  {{- if and (eq (first .) "recorder") (include "spotwright.hasVolume" $root) }}
+  - {name: logs, mountPath: /var/lib/spotwright-logs}
+  {{- end }}
+  args:
+  - controller
+  - {{ first . }}
+  - --authority-folder=/var/lib/spotwright/authority
+  - --home={{ $root.Release.Namespace }}
+  - --name={{ include "spotwright.name" $root }}
+  {{- with $root.Values.namespaces }}
+  - --namespaces={{ join "," . }}
+  {{- end }}
+  - --metrics-listen=0.0.0.0:9445
+  {{- if include "spotwright.givenCertificate" $root }}
+  - --certificate=/etc/spotwright/serving/tls.crt
+  - --key=/etc/spotwright/serving/tls.key
+  - --authority=/etc/spotwright/serving/ca.crt
+  {{- end }}
+  {{- if $root.Values.controller.verbose }}
+  - --verbose
+  {{- end }}
 {{- end }}
 
 {{/* Whether somebody else makes the serving certificate. */}}

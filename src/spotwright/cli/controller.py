@@ -1,21 +1,25 @@
-"""The ``controller`` command: its options, and the process that they start."""
+"""The group ``controller``: the two processes of a controller, and what is done beside them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import re
 import signal
+import tempfile
 import time
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED, cluster_extra, say
-from spotwright.cli.options import Listen, state_option
+from spotwright.cli.options import Listen
 from spotwright.errors import InputError
 from spotwright.model.quantities import parse_duration, parse_memory
 from spotwright.notices.agent import Address
@@ -34,6 +38,7 @@ _File = click.Path(path_type=Path, dir_okay=False)
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _IMAGE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:/@-]*")
+_Command = Callable[..., Any]
 
 
 def _bytes(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
@@ -108,23 +113,122 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     return int(text)
 
 
-@click.command()
-@state_option
-@click.option("--kubeconfig", type=_File, metavar="FILE", help="[default: the pod's own cluster, else $KUBECONFIG]")
-@click.option("--context", metavar="NAME", help="A context of the kubeconfig.  [default: the current one]")
-@click.option(
-    "--home",
-    callback=_namespace,
-    metavar="NAMESPACE",
-    help="The controller's own namespace, with the cluster's ConfigMap and the Lease.  [default: the pod's, else spotwright]",
+_CLUSTER = (
+    click.option(
+        "--name",
+        default="spotwright",
+        show_default=True,
+        callback=_name,
+        metavar="NAME",
+        help="The name of the registration and of the Lease.",
+    ),
+    click.option("--context", metavar="NAME", help="A context of the kubeconfig.  [default: the current one]"),
+    click.option("--kubeconfig", type=_File, metavar="FILE", help="[default: the pod's own cluster, else $KUBECONFIG]"),
 )
-@click.option(
-    "--namespaces",
-    callback=_namespaces,
-    multiple=True,
-    metavar="NAMESPACE,...",
-    help="The namespaces that it serves; each is watched alone.  [default: all labelled spotwright.dev/enabled=true]",
+_PROCESS = (
+    click.option("-v", "--verbose", is_flag=True, help="Log every event that is recorded."),
+    click.option(
+        "--authority", type=_File, metavar="FILE", help="The certificate of the authority behind --certificate."
+    ),
+    click.option("--key", type=_File, metavar="FILE", help="The key of --certificate."),
+    click.option("--certificate", type=_File, metavar="FILE", help="A serving certificate.  [default: own, renewed]"),
+    click.option(
+        "--metrics-listen",
+        type=Listen(),
+        metavar="HOST:PORT",
+        help="Address for /metrics, in Prometheus' format, over plain HTTP.  [default: 127.0.0.1:9445, if that is free]",
+    ),
+    click.option(
+        "--namespaces",
+        callback=_namespaces,
+        multiple=True,
+        metavar="NAMESPACE,...",
+        help="The namespaces that it serves; each is watched alone.  [default: all labelled spotwright.dev/enabled=true]",
+    ),
+    click.option(
+        "--home",
+        callback=_namespace,
+        metavar="NAMESPACE",
+        help="The controller's own namespace, with the cluster's ConfigMap and the Lease.  [default: the pod's, else spotwright]",
+    ),
+    click.option(
+        "--authority-folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="FOLDER",
+        help="Where the authority is kept that signs its own certificate, so that it is the same after a new start.  "
+        "[default: a temporary folder]",
+    ),
 )
+
+
+def _cluster_options(command: _Command) -> _Command:
+    """The options that say which cluster, and which controller of it."""
+    for option in _CLUSTER:
+        command = option(command)
+    return command
+
+
+def _process_options(command: _Command) -> _Command:
+    """The options of every process; the command receives them as the fields of its settings, in ``common``."""
+
+    @functools.wraps(command)
+    def with_common(
+        *,
+        kubeconfig: Path | None,
+        context: str | None,
+        home: str | None,
+        namespaces: tuple[str, ...],
+        name: str,
+        metrics_listen: Address | None,
+        certificate: Path | None,
+        key: Path | None,
+        authority: Path | None,
+        authority_folder: Path | None,
+        verbose: bool,
+        **own: Any,
+    ) -> Any:
+        _require_extra()
+        from spotwright.cluster.controller_settings import CertificateFiles
+
+        files = CertificateFiles(certificate, key, authority) if certificate and key and authority else None
+        if files is None and (certificate or key or authority):
+            raise click.UsageError("--certificate, --key and --authority: give all three or none")
+        _configure_logging(verbose=verbose)
+        os.umask(0o077)  # what it writes is for itself alone
+        with ExitStack() as stack:
+            folder = authority_folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spotwright-")))
+            common = {
+                "authority_folder": folder,
+                "kubeconfig": None if kubeconfig is None else str(kubeconfig),
+                "context": context,
+                "home": home or _own_namespace(),
+                "name": name,
+                "namespaces": namespaces,
+                "files": files,
+                "metrics_host": "127.0.0.1" if metrics_listen is None else metrics_listen.host,
+                "metrics_port": _METRICS_PORT if metrics_listen is None else metrics_listen.port,
+                "metrics_are_asked": metrics_listen is not None,
+            }
+            return command(common, **own)
+
+    decorated = _cluster_options(with_common)
+    for option in _PROCESS:
+        decorated = option(decorated)
+    return decorated
+
+
+@click.group()
+def controller() -> None:
+    """Place what is created in a cluster, and record every attempt.
+
+    Works in the namespaces that are listed, or in those with the label spotwright.dev/enabled=true, by the ConfigMaps named
+    spotwright. The chart installs it; by hand it is two processes, webhook and recorder.
+    Needs the extra: pip install 'spotwright[cluster]'.
+    """
+
+
+@controller.command()
+@_process_options
 @click.option(
     "--make-library",
     "makes_library",
@@ -156,14 +260,6 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     help="The access mode of these claims. Only ReadWriteMany lets pods on several nodes save at once.",
 )
 @click.option(
-    "--name",
-    default="spotwright",
-    show_default=True,
-    callback=_name,
-    metavar="NAME",
-    help="The name of the registration and of the Lease.",
-)
-@click.option(
     "--listen",
     type=Listen(),
     default="127.0.0.1:9443",
@@ -171,23 +267,8 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     metavar="HOST:PORT",
     help="Address for API servers; the default is reached from this machine only.",
 )
-@click.option(
-    "--read-listen",
-    type=Listen(),
-    metavar="HOST:PORT",
-    help="Address for --cluster of runs, show, logs, report and explain.",
-)
-@click.option(
-    "--metrics-listen",
-    type=Listen(),
-    metavar="HOST:PORT",
-    help="Address for /metrics, in Prometheus' format, over plain HTTP.  [default: 127.0.0.1:9445, if that is free]",
-)
 @click.option("--webhook-service", metavar="NAMESPACE/NAME", help="The Service through which API servers reach it.")
 @click.option("--webhook-url", metavar="URL", help="The address at which API servers reach it, without a Service.")
-@click.option("--certificate", type=_File, metavar="FILE", help="A serving certificate.  [default: own, renewed]")
-@click.option("--key", type=_File, metavar="FILE", help="The key of --certificate.")
-@click.option("--authority", type=_File, metavar="FILE", help="The certificate of the authority behind --certificate.")
 @click.option(
     "--client-authority",
     type=_File,
@@ -222,6 +303,62 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     "[default: every image named argoexec]",
 )
 @click.option(
+    "--no-registration",
+    is_flag=True,
+    help="Write no authority into the registration: whoever makes --certificate does, such as cert-manager.",
+)
+def webhook(
+    common: dict[str, Any],
+    makes_library: bool,
+    claim_size: str,
+    claim_class: str,
+    claim_access_mode: str,
+    listen: Address,
+    webhook_service: str | None,
+    webhook_url: str | None,
+    client_authority: Path | None,
+    refusal_image: str,
+    refusal_user: int,
+    argo_executor_images: tuple[str, ...],
+    no_registration: bool,
+) -> int:
+    """Answer reviews: place what is created. Runs until SIGTERM."""
+    from spotwright.cluster.controller_settings import WebhookSettings
+    from spotwright.cluster.webhook_process import run_webhook
+
+    if no_registration and common["files"] is None:
+        raise click.UsageError(
+            "--no-registration: nobody else knows the authority of its own certificate; give --certificate"
+        )
+    if claim_class and not claim_size:
+        raise click.UsageError("--claim-class belongs to claims that are made: give --make-claims as well")
+    settings = WebhookSettings(
+        **common,
+        host=listen.host,
+        port=listen.port,
+        where=_where(webhook_service, webhook_url, home=common["home"]),
+        client_authority=client_authority,
+        refusal_image=refusal_image,
+        refusal_user=refusal_user,
+        argo_executor_images=argo_executor_images,
+        registers=not no_registration,
+        makes_library=makes_library,
+        claim_size=claim_size,
+        claim_class=claim_class,
+        claim_access_mode=claim_access_mode,
+    )
+    return _run(common, lambda api: run_webhook(settings, api))
+
+
+@controller.command()
+@_process_options
+@click.option(
+    "--read-listen",
+    type=Listen(),
+    metavar="HOST:PORT",
+    help="Address at which people read logs, with spotwright logs --cluster.  [default: nobody reads them]",
+)
+@click.option(
     "--max-node-provision-time",
     "order_limit",
     callback=_duration,
@@ -239,13 +376,6 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     help="The largest log of one attempt; 0 keeps no logs.",
 )
 @click.option(
-    "--records",
-    type=click.Choice(["api", "folder"]),
-    default="folder",
-    show_default=True,
-    help="Where runs are recorded: as objects of the Kubernetes API, whose kinds the chart installs, or in the state folder.",
-)
-@click.option(
     "--namespace-log-limit",
     callback=_bytes,
     default="5Gi",
@@ -258,146 +388,98 @@ def _user(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     default="",
     metavar="URL",
     help="The object store that has the logs: s3://BUCKET/FOLDER, gs://, abfss:// or file:///FOLDER. Its credentials come from "
-    "the environment.  [default: the state folder has them]",
+    "the environment.  [default: the last 4 KiB of each stand in its record]",
 )
-@click.option("--no-webhook", is_flag=True, help="Watch only.")
-@click.option("--no-watch", is_flag=True, help="Answer reviews only.")
-@click.option(
-    "--no-registration",
-    is_flag=True,
-    help="Write no authority into the registration: whoever makes --certificate does, such as cert-manager.",
-)
-@click.option(
-    "--check",
-    callback=_namespace,
-    metavar="NAMESPACE",
-    help="Create a pod there by dry run, say what keeps it from being placed, and end.",
-)
-@click.option("--unregister", is_flag=True, help="Take the webhook's registration out of the cluster, and end.")
-@click.option("-v", "--verbose", is_flag=True, help="Log every event that is recorded.")
-def controller(
-    state: Path,
-    kubeconfig: Path | None,
-    context: str | None,
-    home: str | None,
-    namespaces: tuple[str, ...],
-    makes_library: bool,
-    claim_size: str,
-    claim_class: str,
-    claim_access_mode: str,
-    name: str,
-    listen: Address,
+def recorder(
+    common: dict[str, Any],
     read_listen: Address | None,
-    metrics_listen: Address | None,
-    webhook_service: str | None,
-    webhook_url: str | None,
-    certificate: Path | None,
-    key: Path | None,
-    authority: Path | None,
-    client_authority: Path | None,
-    refusal_image: str,
-    refusal_user: int,
-    argo_executor_images: tuple[str, ...],
     order_limit: float,
     log_limit: int,
-    records: str,
     namespace_log_limit: int,
     logs: str,
-    no_webhook: bool,
-    no_watch: bool,
-    no_registration: bool,
-    check: str | None,
-    unregister: bool,
-    verbose: bool,
 ) -> int:
-    """Place what is created in a cluster, and record every attempt.
+    """Record attempts, keep their logs, and move pods that wait in vain. Runs until SIGTERM.
 
-    Works in the namespaces that are listed, or in those with the label spotwright.dev/enabled=true, by the ConfigMaps named
-    spotwright. Runs until SIGTERM.
-    Needs the extra: pip install 'spotwright[cluster]'.
+    Of several one works: the one that holds the Lease.
     """
-    _require_extra()
     store = _store(logs)
-    from spotwright.cluster.controller_settings import CertificateFiles, Settings
+    from spotwright.cluster.controller_settings import RecorderSettings
+    from spotwright.cluster.recorder_process import run_recorder
 
-    own = home or _own_namespace()
-    if no_webhook and no_watch:
-        raise click.UsageError("--no-webhook and --no-watch leave nothing to do")
-    if no_webhook and read_listen is not None:
-        raise click.UsageError("--read-listen uses the webhook's certificate: leave out --no-webhook")
-    files = CertificateFiles(certificate, key, authority) if certificate and key and authority else None
-    if files is None and (certificate or key or authority):
-        raise click.UsageError("--certificate, --key and --authority: give all three or none")
-    if no_registration and files is None:
-        raise click.UsageError(
-            "--no-registration: nobody else knows the authority of its own certificate; give --certificate"
-        )
-    if claim_class and not claim_size:
-        raise click.UsageError("--claim-class belongs to claims that are made: give --make-claims as well")
-    settings = Settings(
-        state=state,
-        kubeconfig=None if kubeconfig is None else str(kubeconfig),
-        context=context,
-        home=own,
-        host=listen.host,
-        port=listen.port,
+    settings = RecorderSettings(
+        **common,
         read_host="127.0.0.1" if read_listen is None else read_listen.host,
         read_port=None if read_listen is None else read_listen.port,
-        metrics_host="127.0.0.1" if metrics_listen is None else metrics_listen.host,
-        metrics_port=_METRICS_PORT if metrics_listen is None else metrics_listen.port,
-        metrics_are_asked=metrics_listen is not None,
-        where=_where(webhook_service, webhook_url, is_needed=not (no_webhook or unregister or check), home=own),
-        files=files,
-        client_authority=client_authority,
-        name=name,
-        refusal_image=refusal_image,
-        refusal_user=refusal_user,
-        argo_executor_images=argo_executor_images,
         log_limit=log_limit,
-        records_in_api=records == "api",
         namespace_log_limit=namespace_log_limit,
         logs=store,
         max_node_provision_time=order_limit,
-        has_webhook=not no_webhook,
-        watches=not no_watch,
-        registers=not no_registration,
-        namespaces=namespaces,
-        makes_library=makes_library,
-        claim_size=claim_size,
-        claim_class=claim_class,
-        claim_access_mode=claim_access_mode,
     )
-    _configure_logging(verbose=verbose)
-    return asyncio.run(_main(settings, check=check, unregister=unregister))
+    return _run(common, lambda api: run_recorder(settings, api))
 
 
-async def _main(settings: object, *, check: str | None, unregister: bool) -> int:
-    """Run the controller, look whether it places pods, or take its registration out. Returns the exit code."""
-    from spotwright.cluster.api_client import Api, connect, find_cluster
-    from spotwright.cluster.controller import run_controller
-    from spotwright.cluster.controller_settings import Settings
-    from spotwright.cluster.install import Registration
+@controller.command()
+@_cluster_options
+@click.argument("namespace", callback=_namespace)
+def check(kubeconfig: Path | None, context: str | None, name: str, namespace: str) -> int:
+    """Create a pod in NAMESPACE by dry run, and say what keeps it from being placed."""
+    _require_extra()
+    return _ask(kubeconfig, context, lambda api: _check(api, name, namespace))
 
-    if not isinstance(settings, Settings):
-        raise TypeError("the settings are made by this module")
-    api = Api(connect(find_cluster(settings.context, kubeconfig=settings.kubeconfig), many_streams=True))
-    try:
-        if check:
-            return await _check(api, settings.name, check)
-        if unregister:
-            was_there = await Registration(api, settings.name, settings.where).remove()
-            say(f"{settings.name}: " + ("no API server asks any more" if was_there else "was not registered"))
-            return SUCCEEDED if was_there else FAILED
-        os.umask(0o077)  # what it writes is for itself alone, also in the processes that it starts
-        task = asyncio.ensure_future(run_controller(settings, api))
+
+@controller.command()
+@_cluster_options
+def unregister(kubeconfig: Path | None, context: str | None, name: str) -> int:
+    """Take the webhook's registration out of the cluster."""
+    _require_extra()
+    return _ask(kubeconfig, context, lambda api: _unregister(api, name))
+
+
+def _run(common: dict[str, Any], work: Callable[[Api], Coroutine[Any, Any, None]]) -> int:
+    """Work until SIGTERM or SIGINT. Returns the exit code."""
+    from spotwright.cluster.api_client import ApiFailed
+
+    async def run(api: Api) -> int:
+        task = asyncio.ensure_future(work(api))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await task
-    finally:
-        await api.close()
-    logging.getLogger(__name__).info("ended")
-    return SUCCEEDED
+        logging.getLogger(__name__).info("ended")
+        return SUCCEEDED
+
+    try:
+        return _ask(common["kubeconfig"], common["context"], run)
+    except ApiFailed as error:
+        raise InputError(
+            f"{error}; helm upgrade gives the rights that it needs: docs/how-to/cluster/install.md"
+        ) from error
+
+
+def _ask(kubeconfig: Path | str | None, context: str | None, work: Callable[[Api], Coroutine[Any, Any, int]]) -> int:
+    """Work with a connection to the cluster. Returns what it returns."""
+    from spotwright.cluster.api_client import Api, connect, find_cluster
+
+    async def connected() -> int:
+        api = Api(
+            connect(
+                find_cluster(context, kubeconfig=None if kubeconfig is None else str(kubeconfig)), many_streams=True
+            )
+        )
+        try:
+            return await work(api)
+        finally:
+            await api.close()
+
+    return asyncio.run(connected())
+
+
+async def _unregister(api: Api, name: str) -> int:
+    from spotwright.cluster.install import Registration
+
+    was_there = await Registration(api, name, "").remove()
+    say(f"{name}: " + ("no API server asks any more" if was_there else "was not registered"))
+    return SUCCEEDED if was_there else FAILED
 
 
 async def _check(api: Api, name: str, namespace: str) -> int:
@@ -418,7 +500,7 @@ async def _check(api: Api, name: str, namespace: str) -> int:
     return SUCCEEDED if found is None else FAILED
 
 
-def _where(service: str | None, url: str | None, *, is_needed: bool, home: str) -> tuple[str, str] | str:
+def _where(service: str | None, url: str | None, *, home: str) -> tuple[str, str] | str:
     """How API servers reach the webhook. Inside a cluster, the Service ``spotwright`` of the controller's namespace."""
     if service and url:
         raise click.UsageError("--webhook-service and --webhook-url exclude each other: choose one")
@@ -431,8 +513,8 @@ def _where(service: str | None, url: str | None, *, is_needed: bool, home: str) 
         if not (namespace and slash and name) or "/" in name:
             raise click.BadParameter(f"{service!r}: expected NAMESPACE/NAME", param_hint="--webhook-service")
         return namespace, name
-    if is_needed and "KUBERNETES_SERVICE_HOST" not in os.environ:
-        raise click.UsageError("say how API servers reach it: --webhook-service or --webhook-url; or --no-webhook")
+    if "KUBERNETES_SERVICE_HOST" not in os.environ:
+        raise click.UsageError("say how API servers reach it: --webhook-service or --webhook-url")
     return home, "spotwright"
 
 

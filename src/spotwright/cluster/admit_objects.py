@@ -346,7 +346,7 @@ def _two_controllers(rival: str, by: str) -> str:
     """A warning about an object that another controller has placed, or an object that was copied with its mark."""
     return (
         f"placed by the controller {rival}, and left so by {by}: two controllers serve this namespace, and both record and move"
-        f" its pods; end one of them (spotwright controller --unregister); of a copied object, remove {ADMITTED_ANNOTATION}"
+        f" its pods; end one of them (spotwright controller unregister); of a copied object, remove {ADMITTED_ANNOTATION}"
     )
 
 

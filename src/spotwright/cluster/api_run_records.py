@@ -52,7 +52,7 @@ from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.model.quantities import format_bytes
 from spotwright.records.journal import decoded
-from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.state_folder import RunFolder
 from spotwright.records.stored_plan import Look, PlanVersions, StoredPlan, plan_document
 from spotwright.views.account import account
 from spotwright.views.account_report import cost, money_range, with_unit
@@ -265,15 +265,12 @@ def _is_of(found: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
 
 
 class ApiRecords:
-    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records.
-
-    ``state`` is where logs lie.
-    """
+    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records."""
 
     kept: float | None = AGE
 
-    def __init__(self, kubernetes: Kubernetes, state: StateFolder, namespaces: Sequence[str] = ()) -> None:
-        self._kubernetes, self._state, self._namespaces = kubernetes, state, namespaces
+    def __init__(self, kubernetes: Kubernetes, namespaces: Sequence[str] = ()) -> None:
+        self._kubernetes, self._namespaces = kubernetes, namespaces
 
     def _get(self, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
         """Read, for no longer than a look may take. Raises :class:`ApiFailed`."""
@@ -317,7 +314,7 @@ class ApiRecords:
                 _LOG.warning("%s", error)
 
     def _record(self, namespace: str, name: str) -> ApiRecord:
-        return ApiRecord(self._kubernetes, self._state.run(name), namespace)
+        return ApiRecord(self._kubernetes, RunFolder(Path(name)), namespace)
 
 
 @dataclass

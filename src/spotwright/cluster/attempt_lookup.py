@@ -1,9 +1,9 @@
-"""Finds the history of a pod's task while its review waits: the journals, joined with the numbers that were given out.
+"""Finds the history of a pod's task while its review waits: what was recorded, joined with the numbers that were given out.
 
 An orchestrator may make the next pod within 30 ms of the end of the one before, and the leader needs a moment to record that
 end. So a review waits for it, at most half a second; after that the last certain rung holds, and nothing is refused for want
-of facts. The leader writes the journals and all replicas read them; what they do not say (an owner, what a placement refers
-to) is asked of the API server, one object at a time.
+of facts. The recorder writes what happened and every webhook follows it; what that does not say (an owner, what a placement
+refers to) is asked of the API server, one object at a time.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, closing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -34,12 +33,10 @@ from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
 from spotwright.cluster.recorded_histories import RecordedHistories
-from spotwright.cluster.run_records import folder_of, workload_of
 from spotwright.cluster.task_objects import Token
 from spotwright.cluster.workloads import MOST_OWNERS, Lineage, TaskName, lineage, task_name
 from spotwright.engine.attempt_history import is_settled, members_of, past_of, restarts_before, set_history
 from spotwright.engine.events import RunStatus
-from spotwright.engine.fold import fold
 from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.errors import StateError
@@ -48,18 +45,15 @@ from spotwright.kinds.kind import Retry, run_kind, run_kinds
 from spotwright.kube.object_fields import Owner, controller_of, mapping, mappings, metadata, uid_of
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
-from spotwright.records.journal import Journal, JournalStamp, journal_stamp
-from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import left_out, pauses_of
 from spotwright.scheduling.ladder import Ladder, Work
 from spotwright.scheduling.next_attempt import PastAttempt
 
-__all__ = ["NO_PLAN", "FactFinder", "Histories", "Lookups", "before"]
+__all__ = ["NO_PLAN", "FactFinder", "Lookups", "before"]
 
 
 _T = TypeVar("_T")
 _Found = Mapping[str, Any] | None
-_EVENTS_KEPT = 60_000  # of the runs whose histories stay in memory: each takes 400 to 800 bytes of it
 
 
 class _NoPlan(Plan):
@@ -81,61 +75,6 @@ class _NoPlan(Plan):
 _NO_TASK, _NO_POLICY = TaskSpec("", ""), Policy()
 NO_PLAN = _NoPlan(TaskGraph("", Dag("root"), {}), configuration.built_in())
 """The plan of every run whose attempts alone are read."""
-
-
-class _Reader:
-    """The journal of one workload, read as far as it went at the last look."""
-
-    def __init__(self, state: StateFolder, root: Mapping[str, Any]) -> None:
-        self._state, self._root = state, root
-        self._path: Path | None = None  # known once the run has begun: until then another workload may take the folder
-        self._stamp: JournalStamp | None = None
-        self._last = 0
-        self.history = RunState([NO_PLAN])
-
-    def refresh(self) -> RunState:
-        """Read what was written since the last look. Raises :class:`StateError`."""
-        path = self._path or folder_of(self._state, self._root).journal
-        stamp = journal_stamp(path)
-        if (stamp is not None and stamp == self._stamp) or not path.exists():
-            return self.history
-        with closing(Journal.read(path)) as journal:
-            if self._path is None and workload_of(journal) != uid_of(self._root):
-                return self.history
-            self._path = path
-            for number, event in journal.events(self._last):
-                fold(self.history, event)
-                self._last = number
-        self._stamp = stamp
-        return self.history
-
-
-class Histories:
-    """The histories of the runs of a state folder. For one thread at a time."""
-
-    def __init__(self, state: StateFolder) -> None:
-        self._state = state
-        self._readers: OrderedDict[str, _Reader] = OrderedDict()  # by the UID of the workload
-        self._events = 0
-
-    def of(self, root: Mapping[str, Any]) -> RunState:
-        """What the journal of a workload has now; empty if there is none yet. Raises :class:`StateError`."""
-        uid = uid_of(root)
-        reader = self._readers.pop(uid, None) or _Reader(self._state, _named(root))
-        self._readers[uid] = reader
-        known = reader.history.events
-        try:
-            return reader.refresh()
-        finally:
-            self._events += reader.history.events - known
-            while self._events > _EVENTS_KEPT and len(self._readers) > 1:
-                self._events -= self._readers.popitem(last=False)[1].history.events
-
-
-def _named(root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the name of a run is made of: a workload has megabytes."""
-    meta = metadata(root)
-    return {"metadata": {key: meta.get(key) or "" for key in ("namespace", "name", "uid")}}
 
 
 _LOG = logging.getLogger(__name__)
@@ -333,7 +272,7 @@ class FactFinder:
         self,
         api: Api,
         lookups: Lookups,
-        histories: Histories | RecordedHistories,
+        histories: RecordedHistories,
         numbers: Numbers,
         left_out: Callable[[str, float], Collection[str]] = lambda *_: (),
         autoscalers: Callable[[], Autoscalers] = lambda: UNKNOWN,

@@ -22,6 +22,7 @@ from spotwright.cluster.admit_objects import ADMITTED_ANNOTATION, IGNORE_ANNOTAT
 from spotwright.cluster.admit_unplaced import OWNER_KINDS
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.certificates import are_same, united
+from spotwright.cluster.controller_settings import WebhookSettings
 from spotwright.cluster.watched import ENABLED_LABEL
 from spotwright.kinds.kind import Kind, all_kinds, kind_of
 from spotwright.kube.object_fields import metadata
@@ -170,6 +171,18 @@ class Registration:
         self._api, self._name, self._where, self._namespaces = api, name, where, namespaces
         self._writes, self._unites = writes, unites
         self._written = b""
+
+    @classmethod
+    def of(cls, settings: WebhookSettings, api: Api) -> Registration:
+        """That of a process: one that signs its own certificate unites its authority with those of other replicas."""
+        return cls(
+            api,
+            settings.name,
+            settings.where,
+            namespaces=settings.namespaces,
+            writes=settings.registers,
+            unites=settings.files is None,
+        )
 
     async def put(self, authority: bytes) -> None:
         """Write this certificate authority, unless this process has done so already; waits for an object of the chart.

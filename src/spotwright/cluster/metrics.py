@@ -1,30 +1,27 @@
-"""Serves the controller's metrics at ``/metrics``, in the text format of Prometheus, over plain HTTP.
+"""Serves the metrics of a controller's process at ``/metrics``, in the text format of Prometheus, over plain HTTP.
 
-The port is one of its own: that of the webhook has to be reached by API servers, and metrics are for those who may see the
-names of pools and namespaces. By default it is reached from this machine alone. The format is four kinds of line
+Beside them it answers probes: ``/healthz`` says whether the process should be started again, ``/readyz`` whether it is ready. The
+port is one of its own: that of the webhook has to be reached by API servers, and metrics are for those who may see the names of
+pools and namespaces. By default it is reached from this machine alone. The format is four kinds of line
 (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4), so no library is needed for it.
 """
 
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from contextlib import AsyncExitStack
+from typing import NamedTuple
 
 from aiohttp import web
 
-from spotwright.cluster.api_client import Api, ApiFailed
-from spotwright.cluster.certificates import are_same, united
 from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.health import Health
 from spotwright.cluster.limited_server import serve
-from spotwright.cluster.run_api import publish_authority, start_reading
-from spotwright.cluster.unavailable_pools import Findings, LeftOut, Move
+from spotwright.cluster.unavailable_pools import LeftOut, Tally
 from spotwright.errors import InputError
-from spotwright.records.state_folder import StateFolder
 
-__all__ = ["Metrics", "Readers", "serve_metrics"]
+__all__ = ["Metrics", "serve_metrics"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -42,33 +39,19 @@ class _Family(NamedTuple):
     values: Iterable[tuple[_Labels, float]]
 
 
-class _Counts(Protocol):
-    """What is counted by whoever records and moves."""
-
-    @property
-    def is_leading(self) -> bool: ...
-    @property
-    def moves(self) -> Mapping[Move, int]: ...
-    @property
-    def waiting(self) -> Mapping[tuple[str, str], int]: ...
-    @property
-    def unplaced(self) -> int: ...
-    @property
-    def kinds(self) -> Mapping[str, bool]: ...
-
-
 class Metrics:
-    """The metrics of one replica, computed when they are asked for.
+    """The metrics of one process, computed when they are asked for; only those of what it does.
 
-    ``pauses`` gives the pools that are left out now; ``verdicts`` counts the reviews that this replica has answered. ``aside``
-    gives the namespaces that are set aside now, each with the part that does so.
+    ``pauses`` gives the pools that are left out now; ``verdicts`` counts the reviews that this process has answered, ``tally``
+    what it has recorded and moved. ``aside`` gives the namespaces that are set aside now, each with the part that does so.
     """
 
     def __init__(
         self,
-        tally: _Counts,
+        *,
         pauses: Callable[[], Sequence[LeftOut]],
-        verdicts: Callable[[], Mapping[str, int]],
+        tally: Tally | None = None,
+        verdicts: Callable[[], Mapping[str, int]] | None = None,
         aside: Callable[[], Iterable[tuple[str, str]]] = tuple,
     ) -> None:
         self._tally, self._pauses, self._verdicts, self._aside = tally, pauses, verdicts, aside
@@ -78,54 +61,71 @@ class Metrics:
         return "".join(line for family in self._families() for line in _lines(family))
 
     def _families(self) -> Iterator[_Family]:
-        leading = [((), float(self._tally.is_leading))]
-        yield _Family("spotwright_leading", "gauge", "Whether this replica records and moves.", leading)
-        moves = [((("move", what),), count) for what, count in self._tally.moves.items()]
-        text = "Attempts taken back after pending_timeout, pods evicted for it, and pods deleted whose machine is gone."
-        yield _Family("spotwright_moves_total", "counter", text, moves)
-        waiting = [
-            ((("namespace", name), ("reason", why)), count) for (name, why), count in self._tally.waiting.items()
-        ]
-        yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
-        text = "Pods with a policy that no review has placed, because it came too late or nobody answered it."
-        yield _Family("spotwright_pods_unplaced_total", "counter", text, [((), float(self._tally.unplaced))])
-        kinds = [((("kind", kind),), float(is_read)) for kind, is_read in self._tally.kinds.items()]
-        text = "Whether a kind that the API server has is read; 0: its controller has other versions, or nobody may read it."
-        yield _Family("spotwright_kind_read", "gauge", text, kinds)
+        if self._tally is not None:
+            yield from _of_recorder(self._tally)
         pauses = {(("namespace", one.namespace), ("pool", one.pool)): one.pause for one in self._pauses()}
         until = [(labels, pause.until) for labels, pause in pauses.items()]
         text = "Until when a pool is left out because it had no node, in Unix seconds; without a namespace for all."
         yield _Family("spotwright_pool_left_out_until_seconds", "gauge", text, until)
         times = [(labels, pause.times) for labels, pause in pauses.items()]
         yield _Family("spotwright_pool_left_out_times", "gauge", "How often in a row a pool had no node.", times)
-        reviews = [((("verdict", verdict),), count) for verdict, count in self._verdicts().items()]
-        yield _Family("spotwright_reviews_total", "counter", "Reviews that this replica has answered.", reviews)
+        if self._verdicts is not None:
+            reviews = [((("verdict", verdict),), count) for verdict, count in self._verdicts().items()]
+            yield _Family("spotwright_reviews_total", "counter", "Reviews that this process has answered.", reviews)
         aside = [((("by", part), ("namespace", namespace)), 1.0) for namespace, part in set(self._aside())]
         text = "Namespaces that are set aside, because their objects cost too much."
         yield _Family("spotwright_set_aside", "gauge", text, aside)
 
 
-async def serve_metrics(metrics: Metrics, host: str, port: int, *, is_asked: bool) -> web.AppRunner | None:
-    """Listen; ``await runner.cleanup()`` ends it.
+def _of_recorder(tally: Tally) -> Iterator[_Family]:
+    yield _Family(
+        "spotwright_leading", "gauge", "Whether this process records and moves.", [((), float(tally.is_leading))]
+    )
+    moves = [((("move", what),), count) for what, count in tally.moves.items()]
+    text = "Attempts taken back after pending_timeout, pods evicted for it, and pods deleted whose machine is gone."
+    yield _Family("spotwright_moves_total", "counter", text, moves)
+    waiting = [((("namespace", name), ("reason", why)), count) for (name, why), count in tally.waiting.items()]
+    yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
+    text = "Pods with a policy that no review has placed, because it came too late or nobody answered it."
+    yield _Family("spotwright_pods_unplaced_total", "counter", text, [((), float(tally.unplaced))])
+    kinds = [((("kind", kind),), float(is_read)) for kind, is_read in tally.kinds.items()]
+    text = (
+        "Whether a kind that the API server has is read; 0: its controller has other versions, or nobody may read it."
+    )
+    yield _Family("spotwright_kind_read", "gauge", text, kinds)
 
-    Where nobody ``is_asked`` for this address, a port that is taken (by another replica on this machine) is a warning, and None
-    comes back. Else it raises :class:`InputError`.
+
+async def serve_metrics(
+    metrics: Metrics, settings: Settings, health: Health, is_ready: Callable[[], bool], stack: AsyncExitStack
+) -> None:
+    """Listen until ``stack`` is closed.
+
+    Where nobody has asked for this address, a port that is taken (by another process on this machine) is a warning. Else it
+    raises :class:`InputError`.
     """
+    host, port = settings.metrics_host, settings.metrics_port
 
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(body=metrics.text().encode(), headers={"Content-Type": _TYPE})
 
+    async def healthz(_request: web.Request) -> web.Response:
+        problem = health.problem
+        return web.Response(status=500 if problem else 200, text=problem or "ok")
+
+    async def readyz(_request: web.Request) -> web.Response:
+        return web.Response(text="ready") if is_ready() else web.Response(status=503, text="not ready yet")
+
     app = web.Application()
-    app.add_routes([web.get("/metrics", answer)])
+    app.add_routes([web.get("/metrics", answer), web.get("/healthz", healthz), web.get("/readyz", readyz)])
     try:
         runner = await serve(app, host=host, port=port)
     except OSError as error:
-        if is_asked:
+        if settings.metrics_are_asked:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --metrics-listen") from error
         _LOG.warning("no metrics are served: %s:%d is taken; name another address with --metrics-listen", host, port)
-        return None
+        return
+    stack.push_async_callback(runner.cleanup)
     _LOG.info("metrics are served at http://%s:%d/metrics", host, runner.addresses[0][1])
-    return runner
 
 
 def _lines(family: _Family) -> Iterator[str]:
@@ -133,62 +133,3 @@ def _lines(family: _Family) -> Iterator[str]:
     for labels, value in sorted(family.values):
         named = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels)
         yield f"{family.name}{{{named}}} {value:.15g}\n" if named else f"{family.name} {value:.15g}\n"
-
-
-def _united(own: str, known: str) -> str:
-    found = united(own.encode(), known.encode(), datetime.now(UTC)).decode()
-    return known if are_same(found.encode(), known.encode()) else found
-
-
-def _alone(own: str, _known: str) -> str:
-    return own
-
-
-class Readers:
-    """The server that people read from, if the settings name a port for it; else every call does nothing."""
-
-    def __init__(
-        self, settings: Settings, api: Api, state: StateFolder, findings: Callable[[], Findings] | None = None
-    ) -> None:
-        self._settings, self._api, self._state, self._findings = settings, api, state, findings
-        self._runner: web.AppRunner | None = None
-        self._problem = ""
-
-    async def start(self, context: ssl.SSLContext) -> None:
-        """Listen with this certificate. Raises :class:`InputError` where the port cannot be listened on."""
-        port = self._settings.read_port
-        if port is None:
-            return
-        host = self._settings.read_host
-        try:
-            self._runner = await start_reading(
-                self._state,
-                self._api,
-                context,
-                host=host,
-                port=port,
-                findings=self._findings,
-                logs=self._settings.logs,
-                home=self._settings.home if self._settings.is_stateless else "",
-            )
-        except OSError as error:
-            raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error
-        _LOG.info("runs are read at https://%s:%d", host, self._runner.addresses[0][1])
-
-    async def publish(self, authority: bytes) -> None:
-        """Write the authority where readers find it. Without the right to do so they name a file themselves."""
-        if self._runner is None:
-            return
-        try:
-            unite = _united if self._settings.is_stateless else _alone
-            await publish_authority(self._api, self._settings.home, authority.decode(), unite)
-            self._problem = ""
-        except ApiFailed as error:
-            if self._problem != str(error):
-                _LOG.warning("readers do not find the authority of our certificate: %s", error)
-            self._problem = str(error)
-
-    async def stop(self) -> None:
-        """End every connection."""
-        if self._runner is not None:
-            await self._runner.cleanup()

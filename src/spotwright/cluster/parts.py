@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
-__all__ = ["until_one_ends"]
+__all__ = ["in_own_thread", "until", "until_one_ends"]
+
+
+_POLL = 0.05  # seconds
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds that streams of their own bring about."""
+    while not condition():  # noqa: ASYNC110  # nobody says when
+        await asyncio.sleep(_POLL)
 
 
 async def until_one_ends(parts: Iterable[Awaitable[None]]) -> None:
@@ -19,3 +31,26 @@ async def until_one_ends(parts: Iterable[Awaitable[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def in_own_thread(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run ``work()`` on an event loop of its own in a thread of its own. Cancelled, it is cancelled there and waited for.
+
+    What it raises comes out here.
+    """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work())
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner, suppress(asyncio.CancelledError):
+            runner.get_loop().run_until_complete(task)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="work") as executor:
+        running = asyncio.get_running_loop().run_in_executor(executor, run)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if not running.done():
+                loop.call_soon_threadsafe(task.cancel)
+                await running
+            raise

@@ -7,25 +7,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import httpx2
 
 from spotwright import config as configuration
-from spotwright.cluster.api_client import Api, EventWriter
+from spotwright.cluster.api_client import Api
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.descheduler import Mover
-from spotwright.cluster.disk_room import RunQuota
 from spotwright.cluster.kept_admissions import Admissions
 from spotwright.cluster.log_keeper import NAMESPACE_LIMIT, LogKeeper
 from spotwright.cluster.log_place import LogPlace
-from spotwright.cluster.log_volume import LogVolume
 from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import OnRecorded
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.spot_pools import PoolObjects
-from spotwright.cluster.unavailable_pools import FindingsFile, PoolPauses, Tally
+from spotwright.cluster.unavailable_pools import Findings, PoolPauses, Tally
 from spotwright.cluster.view import SeenPod
-from spotwright.cluster.watched import WATCHED_FILE, Watched, write_watched
+from spotwright.cluster.watched import Watched
 from spotwright.cluster.watcher import Watcher
 from spotwright.config import Config
-from spotwright.records.state_folder import StateFolder
 
 __all__ = ["watch_and_keep_logs", "without_pools"]
 
@@ -33,10 +30,8 @@ __all__ = ["watch_and_keep_logs", "without_pools"]
 async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     api: Api,
     store: RunStore,
-    state: StateFolder,
     open_streams: Callable[[], httpx2.AsyncClient],
     *,
-    limit: int,
     place: LogPlace | None = None,
     namespace_limit: int = NAMESPACE_LIMIT,
     namespaces: Sequence[str] = (),
@@ -47,20 +42,19 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     pools: PoolObjects | None = None,
     name: str = "spotwright",
     on_kinds: Callable[[Mapping[str, str]], None] = lambda _: None,
-    on_watched: Callable[[Watched], None] | None = None,
+    on_watched: Callable[[Watched], None] = lambda _: None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
-    ``limit`` is in bytes, for each log; 0 keeps none. ``place`` is where logs lie; None: in the state folder.
-    ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are those that are watched, each alone; by default it is
-    all that are labelled. ``tally`` counts what is moved and what waits.
-    ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
-    are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools; without it the other
-    processes of this machine read from a file what is left out. ``name`` is that of the registration. ``on_kinds`` hears by kind
-    of what is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
+    ``place`` is where logs are kept; None: nowhere. ``namespace_limit`` is in bytes, for all logs of a namespace.
+    ``namespaces`` are those that are watched, each alone; by default it is all that are labelled. ``tally`` counts what is moved
+    and what waits. ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its
+    node. ``costs`` are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools, and
+    what is left out; without it nobody else knows that. ``name`` is that of the registration. ``on_kinds`` hears by kind of what
+    is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
     """
     tally = tally or Tally()
-    pauses = PoolPauses(FindingsFile(state).write if pools is None else pools.write)
+    pauses = PoolPauses(_unsaid if pools is None else pools.write)
     pauses.begin(store.records, api.now())
     mover = Mover(api, pauses, tally=tally)
     tally.begin()
@@ -69,20 +63,13 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     def look(run: WorkloadRun, seen: SeenPod, is_cut_off: bool) -> None:
         mover.recorded(seen.pod, is_gone=seen.is_gone)
         on_recorded(run, seen, is_cut_off)
-        if limit:
+        if keeper is not None:
             keeper.look(run.folder, run.attempts, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
 
     def tell(watched: Watched) -> None:
         pauses.know(watched.namespaces)
-        write_watched(state.path / WATCHED_FILE, watched)
-        if on_watched is not None:
-            on_watched(watched)
+        on_watched(watched)
         on_kinds(watched.kinds)
-
-    def cut(namespace: str, why: str) -> bool:
-        return watcher.cut_largest(namespace, why)
-
-    quota = RunQuota(state, EventWriter(api), cut)
 
     def look_again(pods: Iterable[str]) -> None:
         watcher.look_again(pods)
@@ -102,16 +89,15 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         order_limit,
         on_forgotten=forget,
         on_watched=tell,
-        on_cut=quota.heard,
         costs=costs,
         admission=admissions.of,
         is_admission_known=admissions.is_known,
-        last_line=lambda key, log: keeper.last_line(key, log) if limit else None,
+        last_line=lambda key, log: None if keeper is None else keeper.last_line(key, log),
         name=name,
     )
     if pools is not None:
         pools.nodes = watcher.nodes
-    keeper = LogKeeper(streams, place or LogVolume(state, limit), namespace_limit, watcher.note)
+    keeper = None if place is None else LogKeeper(streams, place, namespace_limit, watcher.note)
     parts = [
         watcher.run(),
         watcher.hear_of_starts(),
@@ -119,10 +105,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         watcher.tell_people(),
         *([] if pools is None else [pools.run()]),
         mover.run(watcher.look_at),
-        *([keeper.run()] if limit else []),
-        *(
-            [quota.run()] if store.records.kept is None else []
-        ),  # else the folder has no runs, and logs have limits of their own
+        *([] if keeper is None else [keeper.run()]),
         admissions.run(),
     ]
     try:
@@ -130,6 +113,10 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     finally:
         tally.end()
         await streams.close()
+
+
+def _unsaid(_found: Findings) -> None:
+    """Nobody else asks what was found of pools."""
 
 
 def without_pools() -> Config:

@@ -18,8 +18,6 @@ from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
 from spotwright.cluster.run_objects import AGE, RUN, records_path
 from spotwright.kube.object_fields import metadata, seconds
 from spotwright.model.quantities import format_bytes
-from spotwright.records.state_folder import StateFolder
-from spotwright.records.trash import Trash
 
 __all__ = ["NAMESPACE_LIMIT", "TOTAL_LIMIT", "KeptRecord", "RecordedLogRuns", "Retention", "to_delete"]
 
@@ -78,15 +76,10 @@ def to_delete(
 
 
 class Retention:
-    """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` tells a namespace what it has lost.
+    """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` tells a namespace what it has lost."""
 
-    ``state`` has logs of the runs, if any: they go with their records.
-    """
-
-    def __init__(
-        self, api: Api, events: EventWriter, namespaces: Sequence[str] = (), state: StateFolder | None = None
-    ) -> None:
-        self._api, self._events, self._namespaces, self._state = api, events, namespaces, state
+    def __init__(self, api: Api, events: EventWriter, namespaces: Sequence[str] = ()) -> None:
+        self._api, self._events, self._namespaces = api, events, namespaces
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -97,21 +90,7 @@ class Retention:
                 _LOG.warning("old records are not deleted now: %s", error)
                 await asyncio.sleep(_FAILED)
                 continue
-            await self.drop_logs()
             await asyncio.sleep(_LOOK)
-
-    async def drop_logs(self) -> None:
-        """Delete the folders with logs of runs that are not recorded any more."""
-        runs = None if self._state is None else self._state.path / "runs"
-        if runs is None or not runs.is_dir():
-            return
-        names = [entry.name for entry in await asyncio.to_thread(lambda: list(runs.iterdir()))]
-        existing = await RecordedLogRuns(self._api, "").existing(names)
-        for name in (name for name in names if name not in existing):
-            try:
-                await asyncio.to_thread(Trash(runs.parent).remove, runs / name)
-            except OSError as error:
-                _LOG.warning("%s: cannot be deleted (%s)", runs / name, error)
 
     async def look(self) -> None:
         """Delete what has to go now, and tell of what went before its time. Raises :class:`ApiFailed`."""

@@ -1,9 +1,9 @@
 """Which pools are left out because they had no node: computed from what is recorded, and told to all replicas.
 
 The records say when an attempt was taken back, and when one got a node. The leader computes the pauses from these facts when it
-begins, and goes on from what it records. It tells the other replicas, whose webhooks choose rungs, and the server for readers, by
-objects of the API (:mod:`spotwright.cluster.spot_pools`) or by a file; if that is lost, the next leader writes it anew. The
-numbers of what was moved and what waits are counted here for the metrics.
+begins, and goes on from what it records. It tells the webhooks, which choose rungs, and people by objects of the API
+(:mod:`spotwright.cluster.spot_pools`); if those are lost, the next leader writes them anew. The numbers of what was moved and
+what waits are counted here for the metrics.
 """
 
 from __future__ import annotations
@@ -21,16 +21,13 @@ from spotwright.cluster.run_records import RunRecords
 from spotwright.engine.events import AttemptBound, AttemptTakenBack, Event
 from spotwright.errors import SpotwrightError
 from spotwright.model.pools import Pool
-from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import CEILING, Pause, left_out
 from spotwright.visible_text import visible
 
 __all__ = [
-    "LEFT_OUT_FILE",
     "NAMESPACE_UID",
     "Finding",
     "Findings",
-    "FindingsFile",
     "LeftOut",
     "Move",
     "PoolPauses",
@@ -38,12 +35,8 @@ __all__ = [
     "Tally",
     "definition_of",
     "in_force",
-    "read_findings",
 ]
 
-
-LEFT_OUT_FILE = Path("controller") / "pools-left-out.json"
-"""The file, from the state folder on."""
 
 NAMESPACE_UID = "namespace_uid"
 """The argument of a run that holds the UID of its namespace: a name may have another owner later."""
@@ -203,40 +196,6 @@ class PoolPauses:
         self._write_found(self._found)
 
 
-class FindingsFile:
-    """What was found, in a file of the state folder, for the other processes of one machine."""
-
-    def __init__(self, state: StateFolder) -> None:
-        self._path = state.path / LEFT_OUT_FILE
-        self._stamp: tuple[int, int] | None = None
-        self._found: Findings = {}
-
-    def write(self, found: Findings) -> None:
-        """Replace the file as a whole. Without it the webhook leaves no pool out, so a full disk stops nothing."""
-        rows = [
-            {"key": key, "namespace": namespace, "pool": one.pool, "said": one.is_said, **one.pause._asdict()}
-            for key, by_namespace in found.items()
-            for namespace, one in by_namespace.items()
-        ]
-        new = self._path.with_suffix(".new")
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new.write_text(json.dumps({"found": rows}), encoding="utf-8")
-            new.replace(self._path)
-        except OSError as error:
-            _LOG.warning("%s: cannot be written (%s); the webhook leaves out no pool", self._path, error.strerror)
-
-    def read(self) -> Findings:
-        """What the file says now; it is read again when it has changed."""
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return {}
-        if self._stamp != (stat.st_mtime_ns, stat.st_ino):
-            self._stamp, self._found = (stat.st_mtime_ns, stat.st_ino), read_findings(self._path)
-        return self._found
-
-
 class LeftOut(NamedTuple):
     """A pool that is left out for a namespace, or for all: then the namespace is empty. ``key`` is its definition."""
 
@@ -275,23 +234,6 @@ class PoolsLeftOut:
                 if for_all is None or one.pause.until > for_all.pause.until
             ]
         return told
-
-
-def read_findings(path: Path) -> Findings:
-    """What the file says; nothing if it is not there, or cannot be read."""
-    found: Findings = {}
-    try:
-        content = json.loads(path.read_bytes().decode("utf-8", "replace"))
-        for one in content.get("found", ()):  # a file of an earlier version names pools alone, and counts for nobody
-            pause = Pause(int(one["times"]), float(one["since"]), float(one["until"]))
-            finding = Finding(str(one["pool"]), pause, bool(one["said"]))
-            found.setdefault(str(one["key"]), {})[str(one["namespace"])] = finding
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        _LOG.warning("%s: cannot be read (%s); no pool is left out", path, error)
-        return {}
-    return found
 
 
 def _facts(records: RunRecords, now: float) -> Iterable[tuple[tuple[str, str], Mapping[str, Pool], Event]]:

@@ -1,4 +1,4 @@
-"""What the watcher watches, told by a file in the state folder: the process that answers people is another one.
+"""What the watcher watches, as text: it stands in a ConfigMap, for people.
 
 ``explain`` needs it for a workload that no run is of: nobody serves its namespace, or nobody can read its kind.
 """
@@ -9,25 +9,18 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 __all__ = [
     "ENABLED_LABEL",
     "WATCHED",
-    "WATCHED_FILE",
     "Watched",
-    "read_watched",
     "text_of",
     "watched_of",
-    "write_watched",
 ]
 
 
 ENABLED_LABEL = "spotwright.dev/enabled"
 """The label, with the value ``true``, of namespaces whose workloads are placed and watched where no namespaces are listed."""
-
-WATCHED_FILE = Path("controller") / "watched.json"
-"""The file, from the state folder on."""
 
 WATCHED = "watched"
 """The state of a kind that is watched."""
@@ -41,17 +34,6 @@ class Watched:
 
     namespaces: Mapping[str, str] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
-
-
-def read_watched(path: Path) -> Watched:
-    """What is in the file; nothing if it is not there, or cannot be read."""
-    try:
-        return watched_of(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
-        return Watched()
-    except (OSError, ValueError) as error:
-        _LOG.warning("%s: cannot be read (%s)", path, error)
-        return Watched()
 
 
 def watched_of(text: str, place: str) -> Watched:
@@ -68,14 +50,3 @@ def watched_of(text: str, place: str) -> Watched:
 def text_of(watched: Watched) -> str:
     """The text of which :func:`watched_of` makes the same again."""
     return json.dumps({"namespaces": watched.namespaces, "kinds": watched.kinds})
-
-
-def write_watched(path: Path, watched: Watched) -> None:
-    """Replace the file as a whole. Without it ``explain`` knows less, so a full disk stops nothing."""
-    new = path.with_suffix(".new")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.write_text(text_of(watched), encoding="utf-8")
-        new.replace(path)
-    except OSError as error:
-        _LOG.warning("%s: cannot be written (%s)", path, error.strerror)

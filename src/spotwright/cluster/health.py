@@ -1,0 +1,87 @@
+"""What the processes of a controller share beside their work: whether they should be started again, and their certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spotwright.cluster.api_client import EventWriter
+from spotwright.cluster.certificates import Authority, Renewal
+from spotwright.cluster.controller_settings import CertificateFiles, Settings
+
+__all__ = ["SWITCH_INTERVAL", "Health", "ServedCertificate", "own_certificate"]
+
+
+SWITCH_INTERVAL = 0.0005
+"""Seconds after which a thread of Python lets others go on; by default 5 ms, which answers would wait."""
+
+STUCK = 10.0
+"""Seconds without a beat after which a process that answers reviews is stuck: API servers wait ten for an answer."""
+
+_BEAT = 1.0  # seconds
+
+
+class Health:
+    """Whether a process should go on, or be started again. Whoever works calls :meth:`alive`, or awaits :meth:`beat`.
+
+    ``stuck`` is after how many seconds without a sign it should be. ``clock`` is monotonic.
+    """
+
+    def __init__(self, stuck: float = STUCK, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stuck, self._clock = stuck, clock
+        self._alive_at = clock()
+        self.failure = ""  # why the work cannot go on, as whoever does it says
+
+    def alive(self) -> None:
+        """Note that the work goes on. From any thread."""
+        self._alive_at = self._clock()
+
+    async def beat(self) -> None:
+        """Note again and again that this event loop works, until cancelled."""
+        while True:
+            self.alive()
+            await asyncio.sleep(_BEAT)
+
+    @property
+    def problem(self) -> str:
+        """Why this process should be started again; empty while it is well. From any thread."""
+        silent = self._clock() - self._alive_at
+        return f"nothing went on for {silent:.0f} s" if silent >= self._stuck else self.failure
+
+
+class ServedCertificate:
+    """The serving certificate of a process, and the authority that those who ask it have to know."""
+
+    def __init__(self, renewal: Renewal, events: EventWriter, home: str) -> None:
+        self._renewal, self._events = renewal, events
+        self._about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "namespace": home}}
+
+    def context(self) -> ssl.SSLContext:
+        """A context for a server; it serves a renewed certificate without a new start."""
+        return self._renewal.served.context()
+
+    async def publish_first(self, publish: Callable[[bytes], Awaitable[None]]) -> None:
+        """Publish the authority (PEM text) before anything is answered."""
+        await publish(self._renewal.authorities)
+
+    async def follow(self, publish: Callable[[bytes], Awaitable[None]]) -> None:
+        """Keep the certificate in force, until cancelled. A new authority is published before it signs what is served."""
+        await self._renewal.follow(publish, self._warn)
+
+    async def _warn(self, reason: str, text: str) -> None:
+        await self._events.write(self._about, reason, text, is_warning=True)
+
+
+@contextmanager
+def own_certificate(settings: Settings, names: list[str], events: EventWriter) -> Iterator[ServedCertificate]:
+    """The certificate of a process for these names: the files of its settings, or its own. Raises :class:`SpotwrightError`."""
+    authority = None if settings.files is not None else Authority(settings.authority_folder)
+    with tempfile.TemporaryDirectory(prefix="spotwright-") as name:
+        private = Path(name)
+        files = settings.files or CertificateFiles(private / "tls.crt", private / "tls.key", private / "unused")
+        yield ServedCertificate(Renewal(files, authority, names), events, settings.home)

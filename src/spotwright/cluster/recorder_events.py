@@ -1,0 +1,122 @@
+"""Writes Events about what the recorder cannot do: place pods late, read kinds, keep logs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spotwright.cluster.api_client import EventWriter
+from spotwright.cluster.observer import noted_unplaced, why_unplaced
+from spotwright.cluster.run_store import WorkloadRun
+from spotwright.cluster.served_kinds import NOT_SERVED
+from spotwright.cluster.unavailable_pools import Tally
+from spotwright.cluster.view import SeenPod
+from spotwright.cluster.watched import WATCHED
+from spotwright.kube.object_fields import metadata, seconds, uid_of
+
+__all__ = ["Troubles", "Unplaced", "UnreadKinds"]
+
+
+_LOG = logging.getLogger(__name__)
+_TELLS = 1.0  # seconds between two looks at what is new
+_NEWS, _MINUTE = 600.0, 60.0  # seconds
+_LASTS = 30.0  # seconds until what cannot be read is told: an API server that starts has not everything at once
+_SEEN_KEPT = 10_000  # UIDs of pods
+
+
+class Unplaced:
+    """Tells each namespace of its pods that started unplaced; await :meth:`tell`. ``tally`` counts them.
+
+    ``now`` is the API server's clock: what was made long before is no news to anybody.
+    """
+
+    def __init__(self, events: EventWriter, now: Callable[[], float], tally: Tally) -> None:
+        self._events, self._now, self._tally = events, now, tally
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._new: dict[str, list[tuple[Mapping[str, Any], str]]] = {}  # by namespace: each with what is known of it
+        self._told_at: dict[str, float] = {}
+
+    def look(self, run: WorkloadRun, seen: SeenPod, _is_cut_off: bool) -> None:
+        """Hear of a pod that is recorded."""
+        pod = seen.pod
+        made_at = seconds(metadata(pod).get("creationTimestamp")) or 0.0
+        if uid_of(pod) in self._seen or made_at < self._now() - _NEWS:
+            return
+        why = why_unplaced(pod) or noted_unplaced(run, pod)
+        if not why:
+            return
+        self._seen[uid_of(pod)] = None
+        if len(self._seen) > _SEEN_KEPT:
+            self._seen.popitem(last=False)
+        self._tally.unplaced += 1
+        self._new.setdefault(str(metadata(pod).get("namespace", "")), []).append((pod, why))
+
+    async def tell(self) -> None:
+        """Write an Event about the first of them, for each namespace at most once a minute, until cancelled."""
+        while True:
+            for namespace in [each for each in self._new if self._now() >= self._told_at.get(each, 0.0) + _MINUTE]:
+                pods = self._new.pop(namespace)
+                self._told_at[namespace] = self._now()
+                more = f", and {len(pods) - 1} more" if len(pods) > 1 else ""
+                pod, why = pods[0]
+                text = f"pod {metadata(pod).get('name', '')}{more} started unplaced: {why}"
+                _LOG.warning("namespace %s: %s", namespace, text)
+                await self._events.write(pod, "StartedUnplaced", text, is_warning=True)
+            await asyncio.sleep(_TELLS)
+
+
+class UnreadKinds:
+    """Tells of kinds that the API server has and that cannot be read, by Events in the controller's namespace ``home``.
+
+    ``tally`` gets by kind whether it is read. Await :meth:`tell`.
+    """
+
+    def __init__(self, events: EventWriter, home: str, tally: Tally) -> None:
+        self._events, self._home, self._tally = events, home, tally
+        self._told: set[tuple[str, str]] = set()
+        self._before: set[tuple[str, str]] = set()
+        self._now: set[tuple[str, str]] = set()
+
+    def hear(self, kinds: Mapping[str, str]) -> None:
+        """Hear by kind that it is watched, or why it is not."""
+        there = {kind: state for kind, state in kinds.items() if state not in ("", NOT_SERVED)}
+        self._tally.kinds = {kind: state == WATCHED for kind, state in there.items()}
+        self._now = {(kind, state) for kind, state in there.items() if state != WATCHED}
+
+    async def tell(self) -> None:
+        """Write an Event about each that lasts, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LASTS)
+
+    async def look(self) -> None:
+        """Write an Event about what was so at the last look, too, and is not told yet."""
+        now = set(self._now)
+        self._told &= now
+        for kind, why in sorted((now & self._before) - self._told):
+            about = {"name": self._home, "namespace": self._home}
+            event = {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+            await self._events.write(event, "KindNotRead", f"{kind} is not read: {why}", is_warning=True)
+            self._told.add((kind, why))
+        self._before = now
+
+
+class Troubles:
+    """Writes an Event in the controller's own namespace about what it cannot do now; await :meth:`tell`."""
+
+    def __init__(self, events: EventWriter, home: str) -> None:
+        self._events, self._home = events, home
+        self._new = asyncio.Queue[str]()
+
+    def heard(self, text: str) -> None:
+        """Hear a sentence about the store of logs."""
+        self._new.put_nowait(text)
+
+    async def tell(self) -> None:
+        """Write, until cancelled."""
+        about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._home, "namespace": self._home}}
+        while True:
+            await self._events.write(about, "LogsNotKept", await self._new.get(), is_warning=True)

@@ -1,0 +1,260 @@
+"""The recorder: records attempts, keeps their logs and moves pods, while this replica holds the Lease. People read logs from it.
+
+A look at a workload may take long, so the recording has a thread and an event loop of its own: the Lease is renewed beside it, by
+which a replica stops to record, and probes and readers get their answers.
+
+What ends the recording by an error is tried again, later each time; a recording that fails for minutes, or stands still, lets
+probes fail, so that the process is started again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from spotwright.cluster.api_client import Api, ApiFailed, EventWriter, connect, find_cluster
+from spotwright.cluster.api_run_records import ApiRecords
+from spotwright.cluster.certificates import are_same, united
+from spotwright.cluster.configurations import ConfigMaps, Configurations
+from spotwright.cluster.controller_settings import RecorderSettings
+from spotwright.cluster.health import SWITCH_INTERVAL, Health, ServedCertificate, own_certificate
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.lease import KubernetesLease, lease_path, while_held
+from spotwright.cluster.log_place import LogPlace
+from spotwright.cluster.log_server import publish_authority, publish_watched, start_log_server
+from spotwright.cluster.log_store import LogStore
+from spotwright.cluster.log_tails import LogTails
+from spotwright.cluster.metrics import Metrics, serve_metrics
+from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
+from spotwright.cluster.parts import in_own_thread, until, until_one_ends
+from spotwright.cluster.recorder_events import Troubles, Unplaced, UnreadKinds
+from spotwright.cluster.recording import watch_and_keep_logs, without_pools
+from spotwright.cluster.retention import RecordedLogRuns, Retention
+from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.spot_pools import FollowedPools, PoolObjects
+from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
+from spotwright.cluster.watched import Watched
+from spotwright.errors import Fenced, InputError, SpotwrightError
+from spotwright.kube.object_fields import uid_of
+from spotwright.model.pools import Pool
+
+__all__ = ["Recorder", "run_recorder"]
+
+
+_LOG = logging.getLogger(__name__)
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds until the recording is tried again; twice as long each time
+_WELL = 60.0  # seconds after which it counts as well, and the wait is short again
+_FAILING = 300.0  # seconds in which it was never well, until this process counts as broken
+_STUCK = 120.0  # seconds without a sign: longer than a look at any workload takes where others leave little processor
+
+
+async def run_recorder(settings: RecorderSettings, api: Api) -> None:
+    """Record, whenever this replica holds the Lease, until cancelled. ``api`` is for all but what records.
+
+    Raises :class:`SpotwrightError` for what its settings do not allow.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    events, recorder = EventWriter(api), Recorder(settings)
+    pools = FollowedPools(api, settings.release)
+    metrics = Metrics(
+        tally=recorder.tally, pauses=lambda: PoolsLeftOut(pools.findings).all(api.now()), aside=lambda: recorder.aside
+    )
+    async with AsyncExitStack() as stack:
+        await serve_metrics(metrics, settings, recorder.health, lambda: recorder.has_begun, stack)
+        certificate = stack.enter_context(own_certificate(settings, settings.served_names, events))
+        parts = [recorder.run(api), pools.follow()]
+        if settings.read_port is not None:
+            parts.append(await _serve_logs(settings, api, certificate, stack))
+        await until_one_ends(parts)
+
+
+async def _serve_logs(
+    settings: RecorderSettings, api: Api, certificate: ServedCertificate, stack: AsyncExitStack
+) -> Coroutine[Any, Any, None]:
+    """Listen until ``stack`` is closed. Returns what keeps the certificate in force."""
+    host, port = settings.read_host, settings.read_port or 0
+    try:
+        runner = await start_log_server(api, certificate.context(), host=host, port=port, logs=settings.logs)
+    except OSError as error:
+        raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error
+    stack.push_async_callback(runner.cleanup)
+    _LOG.info("logs are read at https://%s:%d", host, runner.addresses[0][1])
+    problem = ""
+
+    async def publish(authority: bytes) -> None:
+        """Write the authority where readers find it. Without the right to do so they name a file themselves."""
+        nonlocal problem
+        try:
+            await publish_authority(api, settings.home, authority.decode(), _united)
+            problem = ""
+        except ApiFailed as error:
+            if problem != str(error):
+                _LOG.warning("readers do not find the authority of our certificate: %s", error)
+            problem = str(error)
+
+    await certificate.publish_first(publish)
+    return certificate.follow(publish)
+
+
+def _united(own: str, known: str) -> str:
+    """The authorities of all replicas: each may have one of its own."""
+    found = united(own.encode(), known.encode(), datetime.now(UTC)).decode()
+    return known if are_same(found.encode(), known.encode()) else found
+
+
+class Recorder:
+    """Records while this replica holds the Lease, again and again: await :meth:`run`. ``clock`` is monotonic.
+
+    ``tally`` counts what it does; ``health`` says whether the process should be started again. ``has_begun``: it holds the Lease,
+    or waits for it.
+    """
+
+    def __init__(self, settings: RecorderSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings, self._clock = settings, clock
+        self._failures = 0  # in a row
+        self._failing_since: float | None = None
+        self._costs: NamespaceCosts | None = None  # while it records
+        self.tally, self.health, self.has_begun = Tally(), Health(_STUCK), False
+
+    @property
+    def aside(self) -> list[tuple[str, str]]:
+        """The namespaces that are set aside now, each with the name of this part."""
+        return [] if self._costs is None else [(name, "watcher") for name, _ in self._costs.aside]
+
+    async def run(self, api: Api) -> None:
+        """Be elected and record, until cancelled; then the recording has ended."""
+        lease = KubernetesLease(api, self._settings.home, self._settings.name)
+        self.has_begun = True
+        while True:
+            idle = asyncio.ensure_future(self.health.beat())  # while nothing is recorded, that is well
+
+            async def record(epoch: int, idle: asyncio.Future[None] = idle) -> None:
+                _LOG.info("this replica records now, epoch %d", epoch)
+                idle.cancel()
+                began = self._clock()
+                try:
+                    await in_own_thread(partial(self._record, lease))
+                finally:
+                    if self._clock() >= began + _WELL:
+                        self._failures, self._failing_since, self.health.failure = 0, None, ""
+
+            try:
+                await while_held(lease, record)
+            except Fenced as error:
+                _LOG.warning("%s", error)
+            except SpotwrightError as error:
+                _LOG.error("recording failed: %s", error)  # one line, no traceback
+                await self._wait()
+            except Exception:  # noqa: BLE001  # a defect, or an object of somebody who looks for one
+                _LOG.exception("recording failed")
+                await self._wait()
+            finally:
+                idle.cancel()
+
+    async def _wait(self) -> None:
+        """Wait until the recording may be tried again, and say after minutes that it fails."""
+        wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        now = self._clock()
+        self._failing_since = now if self._failing_since is None else self._failing_since
+        if now >= self._failing_since + _FAILING:
+            self.health.failure = f"the recording has failed {self._failures} times in a row"
+        _LOG.info("recording is tried again in %g s", wait)
+        beating = asyncio.ensure_future(self.health.beat())
+        await asyncio.sleep(wait)
+        beating.cancel()
+
+    async def _record(self, lease: KubernetesLease) -> None:
+        """Record until cancelled, on the event loop of a thread of its own."""
+        settings, tally = self._settings, self.tally
+        cluster = find_cluster(settings.context, kubeconfig=settings.kubeconfig)
+        api = Api(connect(cluster, many_streams=True))  # each listed namespace has streams of its own
+        kubernetes = Kubernetes(settings.context, settings.kubeconfig)
+        configurations = Configurations(settings.home)
+        config_maps = ConfigMaps(api, configurations, None, settings.namespaces)
+        events = EventWriter(api)
+        aside = AsideEvents(events, "nothing that happens there is recorded until then")
+        self._costs = costs = NamespaceCosts(LOOK, on_set_aside=aside.heard)
+        unplaced, unread = Unplaced(events, api.now, tally), UnreadKinds(events, settings.home, tally)
+        troubles = Troubles(events, settings.home)
+
+        def require() -> None:
+            self.health.alive()
+            lease.require()
+
+        pools = PoolObjects(kubernetes, settings.release, partial(_pools_of, configurations), api.now, require)
+        records = ApiRecords(kubernetes, settings.namespaces)
+        store = RunStore(
+            records, lambda namespace: configurations.of(namespace) or without_pools(), this_process(), require
+        )
+
+        async def watch() -> None:
+            place = await self._place(api, kubernetes, require, troubles)
+            await until(lambda: config_maps.is_complete)
+            await watch_and_keep_logs(
+                api,
+                store,
+                partial(connect, cluster, many_streams=True),
+                place=place,
+                namespace_limit=settings.namespace_log_limit,
+                namespaces=settings.namespaces,
+                tally=tally,
+                order_limit=settings.max_node_provision_time,
+                costs=costs,
+                on_recorded=unplaced.look,
+                pools=pools,
+                name=settings.name,
+                on_kinds=unread.hear,
+                on_watched=partial(_publish, kubernetes, settings.home),
+            )
+
+        try:
+            await until_one_ends(
+                [
+                    self.health.beat(),
+                    aside.tell(),
+                    unplaced.tell(),
+                    unread.tell(),
+                    troubles.tell(),
+                    config_maps.follow(),
+                    watch(),
+                    Retention(api, events, settings.namespaces).run(),
+                ]
+            )
+        finally:
+            self._costs = None
+            await api.close()
+            kubernetes.close()
+
+    async def _place(
+        self, api: Api, kubernetes: Kubernetes, require: Callable[[], None], troubles: Troubles
+    ) -> LogPlace | None:
+        """Where logs are kept; None: nowhere."""
+        settings = self._settings
+        if not settings.log_limit:
+            return None
+        if not settings.logs:
+            return LogTails(kubernetes, require)
+        owner = uid_of(await api.get(lease_path(settings.home, settings.name)))
+        return LogStore(settings.logs, settings.log_limit, RecordedLogRuns(api, owner), troubles.heard)
+
+
+def _publish(kubernetes: Kubernetes, home: str, watched: Watched) -> None:
+    """Tell others what is watched. They know less where that fails, and nothing stops."""
+    try:
+        kubernetes.call(publish_watched(kubernetes.api, home, watched))
+    except SpotwrightError as error:
+        _LOG.warning("explain does not know what is watched: %s", error)
+
+
+def _pools_of(configurations: Configurations) -> Mapping[str, Pool]:
+    """The pools of the cluster's configuration; none without one."""
+    config = configurations.of(configurations.home)
+    return {} if config is None else config.pools
