@@ -156,7 +156,7 @@ class WatcherProcess:
 
     def __init__(self, kubeconfig: str, folder: Path) -> None:
         self._state, self._log = folder / "state", folder / "log"
-        command = [sys.executable, "-m", "spotwright.cluster.watching_main", "--state", str(self._state)]
+        command = [sys.executable, "-m", "tests.cluster.watching.watching_main", "--state", str(self._state)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "--kubeconfig", kubeconfig, "-n", NAMESPACE], stderr=log, stdout=log

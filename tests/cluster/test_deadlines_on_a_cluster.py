@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.cluster.admission_objects import a_config, a_job, admitted
 from tests.cluster.admitted_pods import a_pod, conditions, precise, taken
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.watched_objects import job
 
 from spotwright import config as configuration
 from spotwright.cluster.configurations import Configurations
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.workloads import templates_of
 from spotwright.config import Config

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from tests.cluster.admission_objects import a_job, admitted
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.watched_objects import at, node
 
 from spotwright import config as configuration
 from spotwright.cluster.admit_pods import _policy_and_ladder
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import strange_pools
 from spotwright.cluster.workloads import templates_of

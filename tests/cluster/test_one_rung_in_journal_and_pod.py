@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.cluster.admission_objects import a_job, admitted
 from tests.cluster.admissions import PINNED
 from tests.cluster.controller.findings import finding
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching import watched_cluster
 from tests.cluster.watching.recorded_set import API, RecordedSet
@@ -30,7 +31,6 @@ from spotwright.cluster import attempt_lookup
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import Histories, before
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.config import Config
 from spotwright.engine.events import TaskStatus

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tests.cluster.folder_records import FolderRecords
+
 from spotwright import config as configuration
 from spotwright.checkpoint import encoding, state_file
 from spotwright.checkpoint.errors import CheckpointError
@@ -31,7 +33,6 @@ from spotwright.cluster.admit_updates import Update
 from spotwright.cluster.api_client import ApiFailed
 from spotwright.cluster.attempt_lookup import Lookups
 from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import task_name, templates_of

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.watched_cluster import Cluster as Watched
 from tests.kubeflow.flows import BEGIN, Flow, Try
 from tests.kubeflow.pipelines import POOLS
@@ -13,7 +14,6 @@ from tests.kubeflow.recorded_runs import Recorded, of_workflow
 from tests.kubeflow.shown_pods import SPOT, TRAINING, Cluster, a_pod, moment
 
 from spotwright import config
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import SeenPod
 from spotwright.kubeflow.recorder import PodsSeen

@@ -13,7 +13,6 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from spotwright.clouds import providers

@@ -13,13 +13,13 @@ from typing import Any
 from tests.cluster.admissions import admission_of
 from tests.cluster.admitted_pods import IMAGE
 from tests.cluster.budgets.pod_ends import DONE, PodEnd, at
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import Histories, before
 from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import task_name, templates_of

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, TCPConnector
+from spotwright.cluster.controller import run_controller
 from tests.cluster.admission_objects import a_config
 from tests.cluster.controller.controller_process import kubeconfig
 from tests.cluster.json_patches import apply_patch
@@ -21,7 +22,6 @@ from tests.cluster.reviews import a_review
 from tests.cluster.watching.small_api_server import SmallApiServer
 
 from spotwright.cluster.api_client import Api, connect, find_cluster
-from spotwright.cluster.controller import run_controller
 from spotwright.cluster.controller_settings import Settings
 
 MAPS = "/api/v1/configmaps"

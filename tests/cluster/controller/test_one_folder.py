@@ -10,11 +10,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from spotwright.cluster.state_folder_guard import FOLDER_ANNOTATION, FolderIdentity, OneFolder
 from tests.cluster.controller.controller_process import a_cluster, controller_process, kubeconfig
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.api_client import Api, EventWriter
-from spotwright.cluster.state_folder_guard import FOLDER_ANNOTATION, FolderIdentity, OneFolder
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
 

@@ -11,6 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from spotwright.cluster.controller import Health
+from spotwright.cluster.recording_main import Fence
+from spotwright.cluster.recording_process import RecordingProcess
 from tests.cluster.controller.controller_process import (
     JOBS,
     NODES,
@@ -25,11 +28,8 @@ from tests.cluster.watching import watched_objects
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster import recording_process
-from spotwright.cluster.controller import Health
 from spotwright.cluster.controller_settings import CertificateFiles, Settings
 from spotwright.cluster.lease import uptime
-from spotwright.cluster.recording_main import Fence
-from spotwright.cluster.recording_process import RecordingProcess
 from spotwright.errors import Fenced
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"

@@ -23,7 +23,9 @@ from typing import Any, TypeVar
 
 import httpx2
 from aiohttp import web
+from spotwright.cluster.controller import warm_up
 from tests.cluster.controller.authorities import Pair, an_authority, issued
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.hostile.cluster_server import ClusterServer
 
 from spotwright.cluster.admission_server import Webhook, start_server
@@ -32,12 +34,10 @@ from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.configurations import ConfigMaps, Configurations
-from spotwright.cluster.controller import warm_up
 from spotwright.cluster.metrics import Metrics, serve_metrics
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.run_api import Access, ReadingServer, RunIndex
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import FindingsFile, PoolsLeftOut, Tally
 from spotwright.config import Config

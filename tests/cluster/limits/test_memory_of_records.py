@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spotwright.cluster.disk_room import RunQuota
 from tests.cluster.limits.flooded_recorder import step, workflow
 from tests.cluster.watching.silent_watcher import SilentWatcher
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright.cluster import disk_room, run_store
 from spotwright.cluster.attempt_lookup import Histories
-from spotwright.cluster.disk_room import RunQuota
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
 from spotwright.records.journal import Journal

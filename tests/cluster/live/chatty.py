@@ -59,7 +59,7 @@ class Keeper:
     def __init__(self, kube: Kube, folder: Path, namespace: str, *options: str) -> None:
         self.state = folder / "state"
         self._log = folder / "keeper.log"
-        self._command = [sys.executable, "-m", "spotwright.cluster.watching_main", "--state", str(self.state)]
+        self._command = [sys.executable, "-m", "tests.cluster.watching.watching_main", "--state", str(self.state)]
         self._command += ["--kubeconfig", str(kube.kubeconfig), "--namespace", namespace, *options]
         self._process: subprocess.Popen[bytes] | None = None
         self._found: AttemptLog | None = None

@@ -64,7 +64,7 @@ from pathlib import Path
 {QUICK}
 from spotwright import config
 from spotwright.cluster.api_client import Api, connect, find_cluster
-from spotwright.cluster.run_records import FolderRecords
+from tests.cluster.folder_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.recording import watch_and_keep_logs
 from spotwright.records.state_folder import StateFolder

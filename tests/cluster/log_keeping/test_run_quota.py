@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from spotwright.cluster.disk_room import RunQuota
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.api_client import Api, EventWriter
-from spotwright.cluster.disk_room import RunQuota
 from spotwright.cluster.recording import without_pools
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.engine.events import RunFinished, RunStatus
 from spotwright.records.state_folder import StateFolder

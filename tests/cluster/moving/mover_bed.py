@@ -11,13 +11,13 @@ from typing import Any
 import httpx2
 from aiohttp import web
 from tests.cluster.admissions import note_admission
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_objects import SPOT, job, node, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.recording import watch_and_keep_logs
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, Finding, Tally, read_findings
 from spotwright.engine.state import AttemptState, RunState

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from tests.cluster.admissions import admission_of
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.watched_objects import BEGIN, job, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.descheduler import backoff_of_job, worth_moving_at
 from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import templates_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.cluster.folder_records import FolderRecords
 
 from spotwright import config as configuration
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import (
     Finding,

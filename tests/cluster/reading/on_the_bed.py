@@ -169,7 +169,7 @@ def _pod(namespace: str) -> dict[str, Any]:
     serve = ["-m", "spotwright.cluster.reading_main", "--state", "/state", "--host", "0.0.0.0"]  # noqa: S104  # of the pod
     watch = [
         "-m",
-        "spotwright.cluster.watching_main",
+        "tests.cluster.watching.watching_main",
         "--state",
         "/state",
         "--config",

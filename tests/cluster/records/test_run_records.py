@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.reading.recorded import iris_workflow, looks_at_train, pod_of_step
 from tests.cluster.records.record_server import RecordServer, login, recording_server
 from tests.cluster.watching.watched_cluster import CONFIG, Cluster
@@ -16,7 +17,7 @@ from spotwright import config as configuration
 from spotwright.cluster.api_run_records import ApiRecords, ApiRun
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.run_objects import PAGE
-from spotwright.cluster.run_records import FolderRecords, RunRecords
+from spotwright.cluster.run_records import RunRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.engine.events import NoteAdded
 from spotwright.engine.state import RunState

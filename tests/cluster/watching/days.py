@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_cluster import CONFIG
 from tests.cluster.watching.watched_objects import SPOT, job, node, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.watcher import Watcher
 from spotwright.engine.state import RunState

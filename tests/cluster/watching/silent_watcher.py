@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.watched_cluster import CONFIG
 from tests.cluster.watching.watched_objects import SPOT, node
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.mirror import Change, ChangeKind
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.watch_streams import OWNERS, Stream

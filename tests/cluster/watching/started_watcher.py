@@ -32,7 +32,7 @@ def start_watcher(state: Path, namespace: str, *options: str) -> subprocess.Pope
     command = [
         sys.executable,
         "-m",
-        "spotwright.cluster.watching_main",
+        "tests.cluster.watching.watching_main",
         "--state",
         str(state),
         "--namespace",

@@ -6,8 +6,8 @@ import asyncio
 import threading
 
 import pytest
-
 from spotwright.cluster.recording_process import apart
+
 from spotwright.errors import StateError
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.days import JOBS, LABELS, NAMESPACES, NODES, PODS, Day, day
 from tests.cluster.watching.watched_cluster import CONFIG
 from tests.cluster.watching.watched_objects import SPOT, at, done, job, node, pod
@@ -19,7 +20,6 @@ from tests.cluster.watching.watched_objects import SPOT, at, done, job, node, po
 from spotwright import config as configuration
 from spotwright.cluster import run_store, watcher, workload_recorder
 from spotwright.cluster.mirror import Change, ChangeKind
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.watch_streams import Stream
 from spotwright.engine.events import RunStatus

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.admissions import admission_of
+from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
 from spotwright import config as configuration
 from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_records import FolderRecords, RunRecords
+from spotwright.cluster.run_records import RunRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import templates_of

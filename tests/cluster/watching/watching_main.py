@@ -1,4 +1,4 @@
-"""``python -m spotwright.cluster.watching_main``: the watcher as a process of its own, for tests and benchmarks."""
+"""``python -m tests.cluster.watching.watching_main``: the watcher as a process of its own, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from tests.cluster.folder_records import FolderRecords
+
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.lease import KubernetesLease, while_held
@@ -19,7 +21,6 @@ from spotwright.cluster.log_keeper import DEFAULT_LIMIT
 from spotwright.cluster.log_parts import require_url
 from spotwright.cluster.log_store import FolderRuns, LogStore
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
-from spotwright.cluster.run_records import FolderRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.config import Config
 from spotwright.errors import InputError, RunBusy, SpotwrightError
@@ -32,7 +33,7 @@ __all__ = ["main"]
 
 def main(arguments: list[str] | None = None) -> int:
     """Watch until SIGTERM or SIGINT. Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m spotwright.cluster.watching_main", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.watching.watching_main", description=__doc__)
     parser.add_argument("--state", type=Path, required=True, help="the state folder of the runs")
     parser.add_argument("--config", type=Path, help="spotwright.yaml; without it pools are read off the nodes")
     parser.add_argument("--kubeconfig")
