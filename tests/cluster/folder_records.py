@@ -12,13 +12,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from spotwright.cluster.attempt_lookup import NO_PLAN
 from spotwright.cluster.run_records import SHORT, UID, WHOLE, Facts, Glance, RunRecord, facts_of, run_name
 from spotwright.engine.events import Event, RunCreated, RunFinished
+from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import uid_of
-from spotwright.records.journal import Journal, decoded
+from spotwright.records.journal import Journal, JournalStamp, decoded, journal_stamp
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import RunFiles, RunSource, StoredPlan, save_plan
 
@@ -196,3 +198,42 @@ def _create_whole(path: Path) -> None:
         beside.rename(path)
     except OSError as error:
         raise StateError(f"{path}: cannot be made ({error.strerror}); free some space") from error
+
+
+class _Reader:
+    """The journal of one workload, read as far as it went at the last look."""
+
+    def __init__(self, state: StateFolder, root: Mapping[str, Any]) -> None:
+        self._state, self._root = state, root
+        self._path: Path | None = None  # known once the run has begun: until then another workload may take the folder
+        self._stamp: JournalStamp | None = None
+        self._last = 0
+        self.history = RunState([NO_PLAN])
+
+    def refresh(self) -> RunState:
+        """Read what was written since the last look. Raises :class:`StateError`."""
+        path = self._path or folder_of(self._state, self._root).journal
+        stamp = journal_stamp(path)
+        if (stamp is not None and stamp == self._stamp) or not path.exists():
+            return self.history
+        with closing(Journal.read(path)) as journal:
+            if self._path is None and workload_of(journal) != uid_of(self._root):
+                return self.history
+            self._path = path
+            for number, event in journal.events(self._last):
+                fold(self.history, event)
+                self._last = number
+        self._stamp = stamp
+        return self.history
+
+
+class FolderHistories:
+    """The histories of the runs of a state folder, as reviews ask for them. For one thread at a time."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._state = state
+        self._readers: dict[str, _Reader] = {}  # by the UID of the workload
+
+    def of(self, root: Mapping[str, Any]) -> RunState:
+        """What the journal of a workload has now; empty if there is none yet. Raises :class:`StateError`."""
+        return self._readers.setdefault(uid_of(root), _Reader(self._state, root)).refresh()

@@ -1,29 +1,39 @@
-"""Pauses of pools as a leader has written them for the other replicas."""
+"""What a leader has found of pools, in the memory of a test: the webhook's objects of the API say the same."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from pathlib import Path
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, definition_of
+from spotwright.cluster.unavailable_pools import Finding, Findings, definition_of
 from spotwright.model.pools import Pool
 from spotwright.scheduling.budgets import Pause
 
 
-def leave_out(state: Path, namespace: str, pauses: Mapping[str, Pause], pools: Mapping[str, Pool]) -> None:
-    """Write what a namespace has found into a state folder, beside what is there."""
-    path = state / LEFT_OUT_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = json.loads(path.read_bytes())["found"] if path.exists() else []
-    rows += [
-        {
-            "key": definition_of(pools[name]),
-            "namespace": namespace,
-            "pool": name,
-            "said": False,
-            **pause._asdict(),
-        }
-        for name, pause in pauses.items()
-    ]
-    path.write_text(json.dumps({"found": rows}), encoding="utf-8")
+class ToldPools:
+    """Takes what is found, as :class:`~spotwright.cluster.spot_pools.PoolObjects` does, and tells it."""
+
+    def __init__(self) -> None:
+        self.found: Findings = {}
+        self.nodes: Callable[[], Sequence[Mapping[str, Any]] | None] = lambda: None
+
+    def write(self, found: Findings) -> None:
+        self.found = {key: dict(by_namespace) for key, by_namespace in found.items()}
+
+    def read(self) -> Findings:
+        return self.found
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    @property
+    def all(self) -> list[Finding]:
+        """The pauses, whoever they hold for."""
+        return [one for by_namespace in self.found.values() for one in by_namespace.values()]
+
+
+def leave_out(told: Findings, namespace: str, pauses: Mapping[str, Pause], pools: Mapping[str, Pool]) -> None:
+    """Note what a namespace has found, beside what is there."""
+    for name, pause in pauses.items():
+        told.setdefault(definition_of(pools[name]), {})[namespace] = Finding(name, pause, False)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.cluster.admission_objects import a_job, admitted
 from tests.cluster.admissions import PINNED
 from tests.cluster.controller.findings import finding
-from tests.cluster.folder_records import FolderRecords
+from tests.cluster.folder_records import FolderHistories, FolderRecords
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching import watched_cluster
 from tests.cluster.watching.recorded_set import API, RecordedSet
@@ -30,7 +30,7 @@ from spotwright.clouds import node_labels
 from spotwright.cluster import attempt_lookup
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
-from spotwright.cluster.attempt_lookup import Histories, before
+from spotwright.cluster.attempt_lookup import before
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.config import Config
 from spotwright.engine.events import TaskStatus
@@ -133,7 +133,7 @@ def test_a_task_s_next_pod_has_the_rung_that_the_journal_decided(
             for number, (how, paused, is_open) in enumerate(steps, 1):
                 task_before = cluster.task("train")
                 new = a_new_pod(root, number)
-                known = before(Histories(StateFolder.open(cluster.folder)).of(root), "train", number)
+                known = before(FolderHistories(StateFolder.open(cluster.folder)).of(root), "train", number)
                 stays = "its owner would count it" if is_open else ""
                 facts = PodFacts(known, without_capacity=paused, stays=stays)
                 outcome = admit_pod(new, config, facts, "refusal:1")
@@ -206,7 +206,7 @@ def test_a_step_whose_author_requires_what_we_require_has_one_ladder_in_journal_
                     labels={"spotwright.dev/spot": "prefer"},
                 )
                 new |= {"apiVersion": "v1", "spec": copy.deepcopy(spec)}
-                known = before(Histories(StateFolder.open(cluster.folder)).of(workflow), "train", number)
+                known = before(FolderHistories(StateFolder.open(cluster.folder)).of(workflow), "train", number)
                 outcome = admit_pod(new, config, PodFacts(known), "refusal:1")
                 assume(outcome.verdict == "pod is admitted")
                 assert outcome.kept is not None

@@ -13,12 +13,12 @@ from typing import Any
 from tests.cluster.admissions import admission_of
 from tests.cluster.admitted_pods import IMAGE
 from tests.cluster.budgets.pod_ends import DONE, PodEnd, at
-from tests.cluster.folder_records import FolderRecords
+from tests.cluster.folder_records import FolderHistories, FolderRecords
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
-from spotwright.cluster.attempt_lookup import Histories, before
+from spotwright.cluster.attempt_lookup import before
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.view import ClusterView, SeenPod
@@ -63,7 +63,7 @@ class RecordedWorkload:
         self._view.nodes_are_complete = True
         self._store = RunStore(FolderRecords(StateFolder.open(folder)), config, this_process())
         self._run = self._store.create(owners[-1], templates_of(owners), (), BEGIN)
-        self._histories = Histories(StateFolder.open(folder))
+        self._histories = FolderHistories(StateFolder.open(folder))
         self._pods: dict[int, Object] = {}  # by index: the pod that is there
         self._begun: set[str] = set()
         self._made = 0

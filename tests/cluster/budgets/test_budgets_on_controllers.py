@@ -13,13 +13,13 @@ from tests.cluster.admission_objects import admitted, owned_by
 from tests.cluster.budget_trials.kfp_shape import a_run
 from tests.cluster.budget_trials.trial import KINDS, configuration_of
 from tests.cluster.budgets.controller_models import ArgoModel, Ended, JobModel, JobSetModel
+from tests.cluster.folder_records import FolderHistories
 from tests.cluster.recorder.workloads import Behaviour, workload
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
-from spotwright.cluster.attempt_lookup import Histories
 from spotwright.config import Config
 from spotwright.engine.attempt_history import past_of
 from spotwright.kinds.job import REFUSED
@@ -125,7 +125,7 @@ def test_every_order_is_refused_alike_through_the_journal(tmp_path: Path) -> Non
         cluster = Cluster(tmp_path / f"state-{number}")
         train = job()
         pods: list[dict[str, Any]] = []
-        histories = Histories(StateFolder.open(cluster.folder))
+        histories = FolderHistories(StateFolder.open(cluster.folder))
         for letter in order:
             assert refusal_of(config, histories, train) == ""
             pods.append(pod_that_ended(letter, len(pods), train))
@@ -144,7 +144,7 @@ def pod_that_ended(letter: str, number: int, owner: dict[str, Any]) -> dict[str,
     return made
 
 
-def refusal_of(config: Any, histories: Histories, root: dict[str, Any]) -> str:
+def refusal_of(config: Any, histories: FolderHistories, root: dict[str, Any]) -> str:
     """What the webhook says about the next pod; empty if it may run."""
     policy = json.dumps({"spot": "prefer", **json.loads(budgets_of(config))})
     metadata = {"name": "p", "annotations": {"spotwright.dev/policy": policy}}

@@ -10,12 +10,13 @@ from typing import Any
 from unittest import mock
 
 import httpx2
+from tests.cluster.folder_records import FolderHistories
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster import attempt_lookup
 from spotwright.cluster.api_client import Api
-from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
+from spotwright.cluster.attempt_lookup import FactFinder, Lookups
 from spotwright.cluster.attempt_numbers import Numbers
 from spotwright.records.state_folder import StateFolder
 
@@ -40,7 +41,7 @@ async def _finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tu
         api = Api(client)
         clock = [0.0]
         numbers = Numbers(api, lambda: clock[0])
-        finder = FactFinder(api, Lookups(api), Histories(StateFolder.open(cluster.folder)), numbers)
+        finder = FactFinder(api, Lookups(api), FolderHistories(StateFolder.open(cluster.folder)), numbers)
         server.clock = clock  # type: ignore[attr-defined]
         server.numbers = numbers  # type: ignore[attr-defined]
         confirming = asyncio.create_task(numbers.run())

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from tests.cluster.admissions import admission_of
 from tests.cluster.controller.findings import TASKS, finding
+from tests.cluster.folder_records import FolderHistories
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, done, job, pod
 
@@ -20,7 +21,6 @@ from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
 from spotwright.cluster.admit_pods import Kept, PodFacts
-from spotwright.cluster.attempt_lookup import Histories
 from spotwright.cluster.attempt_numbers import PATIENCE
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.task_objects import Content, Token, admission_in
@@ -95,7 +95,7 @@ def test_runs_that_are_read_by_turns_within_little_memory_keep_their_histories(
 ) -> None:
     monkeypatch.setattr(module, "_EVENTS_KEPT", 10)
     roots = [job(name, uid=f"uid-{name}") for name in ("one", "two")]
-    histories = Histories(StateFolder.open(cluster.folder))
+    histories = FolderHistories(StateFolder.open(cluster.folder))
     for number in range(1, 4):
         for root in roots:
             name = f"{root['metadata']['name']}-{number}"

@@ -25,12 +25,12 @@ import httpx2
 from aiohttp import web
 from spotwright.cluster.controller import warm_up
 from tests.cluster.controller.authorities import Pair, an_authority, issued
-from tests.cluster.folder_records import FolderRecords
+from tests.cluster.folder_records import FolderHistories, FolderRecords
 from tests.cluster.hostile.cluster_server import ClusterServer
 
 from spotwright.cluster.admission_server import Webhook, start_server
 from spotwright.cluster.api_client import Api, EventWriter
-from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
+from spotwright.cluster.attempt_lookup import FactFinder, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.configurations import ConfigMaps, Configurations
@@ -136,7 +136,7 @@ class Parts:
             config = self.configurations.of(namespace)
             return () if config is None else pauses.of(namespace, config.pools, now)
 
-        facts = FactFinder(api, lookups, Histories(self.state), numbers, left_out, lambda: autoscalers.seen)
+        facts = FactFinder(api, lookups, FolderHistories(self.state), numbers, left_out, lambda: autoscalers.seen)
         self.seen = PodsSeen(api, numbers.confirm)
         webhook = Webhook(
             self.configurations,

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, TCPConnector
-from spotwright.cluster.controller import _ask_for_certificates
 from tests.cluster.admission_objects import a_config, a_job
 from tests.cluster.reviews import a_review
 from tests.cluster.webhook_servers import Cluster, a_certificate
@@ -18,6 +17,7 @@ from tests.cluster.webhook_servers import Cluster, a_certificate
 from spotwright.cluster.admission_server import Webhook, start_server
 from spotwright.cluster.certificates import ServedCertificate
 from spotwright.cluster.configurations import Configurations
+from spotwright.cluster.webhook_process import _ask_for_certificates
 from spotwright.errors import InputError
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -11,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spotwright.cluster.disk_room import RunQuota
+from tests.cluster.folder_records import FolderHistories
 from tests.cluster.limits.flooded_recorder import step, workflow
 from tests.cluster.watching.silent_watcher import SilentWatcher
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster import disk_room, run_store
-from spotwright.cluster.attempt_lookup import Histories
+from spotwright.cluster import run_store
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
 from spotwright.records.journal import Journal
@@ -144,49 +142,13 @@ def test_of_runs_alike_the_newest_ones_are_cut(tmp_path: Path, monkeypatch: pyte
     assert live == [f"run-{number:02}" for number in range(len(live))]
 
 
-class Heard:
-    """Takes Events."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
-
-    async def write(self, about: Mapping[str, Any], reason: str, message: str, *, is_warning: bool) -> None:
-        assert is_warning
-        self.told.append((str(about["metadata"]["namespace"]), reason, message))
-
-
-def test_a_disk_that_live_runs_of_one_namespace_fill_loses_the_largest_of_these_and_the_namespace_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    events = Heard()
-    quota: RunQuota
-    made = SilentWatcher(tmp_path / "state", on_cut=lambda run: quota.heard(run))  # noqa: PLW0108  # made below
-    quota = RunQuota(StateFolder.existing(tmp_path / "state"), events, made.watcher.cut_largest)  # type: ignore[arg-type]
-    flood(made, "flood", "team-a", 20)
-    flood(made, "quiet", "team-b", 1)
-    folders = {each.name.split(".")[1][:5]: each for each in StateFolder.existing(tmp_path / "state").runs()}
-
-    def is_full(_quota: RunQuota) -> bool:
-        return folders["flood"].path.exists()
-
-    monkeypatch.setattr(disk_room.RunQuota, "_is_nearly_full", is_full)
-    asyncio.run(quota.look())
-    assert folders["quiet"].path.exists()
-    assert not folders["flood"].path.exists()
-    (deleted, cut) = events.told
-    assert deleted[:2] == ("team-a", "RunsDeleted")
-    assert cut[:2] == ("team-a", "RecordingCut")
-    assert "the controller is nearly full, and its namespace takes most of it. The workload itself goes on" in cut[2]
-    made.close()
-
-
 def test_a_review_waits_for_no_end_of_a_run_whose_recording_was_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_store, "NAMESPACE_LIMIT", 600_000)
     made = SilentWatcher(tmp_path / "state")
     flood(made, "flood", "team-a", 5)
-    histories = Histories(StateFolder.existing(tmp_path / "state"))
+    histories = FolderHistories(StateFolder.existing(tmp_path / "state"))
     assert histories.of(workflow("flood", "team-a")).status is RunStatus.RUNNING
     flood(made, "flood", "team-a", 60)
     assert histories.of(workflow("flood", "team-a")).status is RunStatus.STOPPED

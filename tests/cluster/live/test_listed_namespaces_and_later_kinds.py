@@ -75,7 +75,7 @@ async def main():
     state = StateFolder.open(Path({str(tmp_path / "state")!r}))
     store = RunStore(FolderRecords(state), config.from_mapping({{"pools": {{"x": {{"capacity": "on-demand"}}}}}}), this_process())
     streams = partial(connect, cluster, many_streams=True)
-    await watch_and_keep_logs(Api(connect(cluster)), store, state, streams, limit=0, namespaces={[namespace, second]!r})
+    await watch_and_keep_logs(Api(connect(cluster)), store, streams, namespaces={[namespace, second]!r})
 asyncio.run(main())
 """
     log = tmp_path / "watcher.log"

@@ -12,6 +12,7 @@ import httpx2
 from aiohttp import web
 from tests.cluster.admissions import note_admission
 from tests.cluster.folder_records import FolderRecords
+from tests.cluster.left_out_pools import ToldPools
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_objects import SPOT, job, node, pod
 
@@ -19,7 +20,7 @@ from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.recording import watch_and_keep_logs
 from spotwright.cluster.run_store import RunStore, this_process
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, Finding, Tally, read_findings
+from spotwright.cluster.unavailable_pools import Tally
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
@@ -42,7 +43,7 @@ class Bed:
         self.server, self.folder, self.config = server, folder, CONFIG
         self.asked: list[tuple[str, dict[str, Any]]] = []  # deeds: what and the body
         self.answers: list[int] = []  # statuses that the next deeds get
-        self.tally = Tally()
+        self.tally, self.told = Tally(), ToldPools()
         self.train = job(podFailurePolicy=IGNORES)
         server.served = {"/apis/batch/v1": ["jobs"]}
         server.objects |= {PODS: {}, "/api/v1/events": {}}
@@ -86,7 +87,12 @@ class Bed:
             client_of = lambda: httpx2.AsyncClient(base_url=self.server.url)  # noqa: E731  # of logs, which nobody keeps here
             task = asyncio.create_task(
                 watch_and_keep_logs(
-                    Api(client), store, state, client_of, limit=0, tally=self.tally, order_limit=order_limit
+                    Api(client),
+                    store,
+                    client_of,
+                    tally=self.tally,
+                    order_limit=order_limit,
+                    pools=self.told,  # type: ignore[arg-type]
                 )
             )
             try:
@@ -108,12 +114,6 @@ class Bed:
         async with asyncio.timeout(30):
             while not holds():  # noqa: ASYNC110  # another process would have to tell
                 await asyncio.sleep(0.02)
-
-
-def findings(folder: Path) -> list[Finding]:
-    """The pauses of pools that the leader has found, whoever they hold for."""
-    found = read_findings(folder / LEFT_OUT_FILE)
-    return [one for by_namespace in found.values() for one in by_namespace.values()]
 
 
 def on_a_bed(folder: Path, scenario: Callable[[Bed], Coroutine[Any, Any, None]]) -> None:

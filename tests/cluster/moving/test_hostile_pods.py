@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.cluster.admissions import note_admission
-from tests.cluster.moving.mover_bed import CONFIG, JOBS, NAMESPACES, PODS, Bed, findings, on_a_bed
+from tests.cluster.moving.mover_bed import CONFIG, JOBS, NAMESPACES, PODS, Bed, on_a_bed
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright import config as configuration
 from spotwright.cluster import descheduler
-from spotwright.cluster.unavailable_pools import FindingsFile, PoolsLeftOut
+from spotwright.cluster.unavailable_pools import PoolsLeftOut
 from spotwright.model.attempts import Cause
-from spotwright.records.state_folder import StateFolder
 
 WAITS = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
 FORGED = {
@@ -43,8 +42,8 @@ def a_waiting_pod(name: str, owner: dict[str, Any], **annotations: str) -> dict[
     return made
 
 
-def left_out(folder: Path, namespace: str) -> list[str]:
-    return list(PoolsLeftOut(FindingsFile(StateFolder.open(folder)).read).of(namespace, POOLS, now=0.0))
+def left_out(bed: Bed, namespace: str) -> list[str]:
+    return list(PoolsLeftOut(bed.told.read).of(namespace, POOLS, now=0.0))
 
 
 def test_a_forged_rung_pauses_no_pool_and_moves_nothing(tmp_path: Path) -> None:
@@ -55,7 +54,7 @@ def test_a_forged_rung_pauses_no_pool_and_moves_nothing(tmp_path: Path) -> None:
             await asyncio.sleep(0.5)  # five times pending_timeout
         [attempt] = bed.attempts()
         assert (attempt.pools, attempt.why, attempt.taken_back) == (("gpu-spot",), "", None)
-        assert (bed.asked, findings(tmp_path)) == ([], [])
+        assert (bed.asked, bed.told.all) == ([], [])
 
     on_a_bed(tmp_path, scenario)
 
@@ -144,8 +143,8 @@ def test_a_pause_holds_for_its_namespace_at_once_and_for_all_once_two_have_found
         bed.server.put(NAMESPACES, "team-b", metadata={"labels": {"spotwright.dev/enabled": "true"}})
         bed.pod("one")
         async with bed.leader():
-            await bed.until(lambda: findings(tmp_path))
-            assert [left_out(tmp_path, name) for name in ("team-a", "team-b", "team-c")] == [["gpu-spot"], [], []]
+            await bed.until(lambda: bed.told.all)
+            assert [left_out(bed, name) for name in ("team-a", "team-b", "team-c")] == [["gpu-spot"], [], []]
             theirs = job("theirs", uid="their-job", podFailurePolicy=bed.train["spec"]["podFailurePolicy"])
             theirs["metadata"]["namespace"] = "team-b"
             bed.put(JOBS, theirs)
@@ -153,7 +152,7 @@ def test_a_pause_holds_for_its_namespace_at_once_and_for_all_once_two_have_found
             waits["metadata"]["namespace"] = "team-b"
             note_admission(bed.server, waits)
             bed.put(PODS, waits)
-            await bed.until(lambda: len(findings(tmp_path)) == 2)
-        assert [left_out(tmp_path, name) for name in ("team-a", "team-b", "team-c")] == [["gpu-spot"]] * 3
+            await bed.until(lambda: len(bed.told.all) == 2)
+        assert [left_out(bed, name) for name in ("team-a", "team-b", "team-c")] == [["gpu-spot"]] * 3
 
     on_a_bed(tmp_path, scenario)

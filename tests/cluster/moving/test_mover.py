@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cluster.admissions import note_admission
 from tests.cluster.granted_rights import is_allowed
-from tests.cluster.moving.mover_bed import CONFIG, NODES, PODS, Bed, findings, on_a_bed
+from tests.cluster.moving.mover_bed import NODES, PODS, Bed, on_a_bed
 from tests.cluster.watching.watched_objects import SPOT, at, node, pod
 
-from spotwright import config as configuration
 from spotwright.cluster import descheduler
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, FindingsFile, PoolsLeftOut, definition_of, read_findings
 from spotwright.model.attempts import Cause
-from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import BudgetUse
 
 
@@ -45,7 +41,7 @@ def test_a_pod_that_waits_in_vain_is_evicted_and_nothing_is_charged(tmp_path: Pa
         assert attempt.following == "the next attempt waits on gpu"
         assert run.tasks["train"].spent == BudgetUse()
         assert run.tasks["train"].next_rung == 1
-        assert [one.pause.times for one in findings(tmp_path)] == [1]
+        assert [one.pause.times for one in bed.told.all] == [1]
         assert [line for line in bed.server.asked if not is_allowed(line)] == []
 
     on_a_bed(tmp_path, scenario)
@@ -58,10 +54,10 @@ def test_the_decision_is_in_the_journal_before_the_deed_and_the_next_leader_does
         async with bed.leader():
             await bed.until(lambda: bed.asked)
         assert bed.attempts()[0].taken_back is not None
-        (tmp_path / LEFT_OUT_FILE).unlink()
+        bed.told.write({})
         async with bed.leader():
             await bed.until(lambda: len(bed.asked) == 2)
-            assert [one.pool for one in findings(tmp_path)] == ["gpu-spot"]  # computed from the journal
+            assert [one.pool for one in bed.told.all] == ["gpu-spot"]  # computed from the journal
 
     on_a_bed(tmp_path, scenario)
 
@@ -89,7 +85,7 @@ def test_a_pod_that_gets_a_node_after_the_decision_stays(tmp_path: Path) -> None
             bed.pod("one", node="n1", phase="Running")
             await bed.until(lambda: bed.attempts()[0].bound_at)
             count = len(bed.asked)
-            await bed.until(lambda: not findings(tmp_path))
+            await bed.until(lambda: not bed.told.all)
             await asyncio.sleep(0.1)
         assert len(bed.asked) == count
         assert bed.attempts()[0].taken_back is None
@@ -223,24 +219,3 @@ def test_a_node_that_reports_again_holds_nothing(tmp_path: Path) -> None:
         assert bed.asked == []
 
     on_a_bed(tmp_path, scenario)
-
-
-def test_the_webhook_leaves_out_what_the_file_says_until_it_is_over(tmp_path: Path) -> None:
-    state = StateFolder.open(tmp_path)
-    left_out = PoolsLeftOut(FindingsFile(state).read)
-    pools = configuration.from_mapping(CONFIG).pools
-    assert left_out.of("team-a", pools, 0.0) == {}
-    path = state.path / LEFT_OUT_FILE
-    path.parent.mkdir()
-    one = {"key": definition_of(pools["gpu-spot"]), "namespace": "team-a", "pool": "gpu-spot", "said": False}
-    content = {"found": [{**one, "times": 1, "since": 0.0, "until": 300.0}]}
-    path.write_text(json.dumps(content), encoding="utf-8")
-    assert [list(left_out.of("team-a", pools, moment)) for moment in (299.0, 300.0)] == [["gpu-spot"], []]
-    assert left_out.of("team-b", pools, 299.0) == {}
-
-
-def test_a_file_that_cannot_be_read_leaves_out_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "pools.json"
-    path.write_text("[]", encoding="utf-8")
-    assert read_findings(path) == {}
-    assert "no pool is left out" in caplog.text

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.folder_records import FolderRecords
+from tests.cluster.left_out_pools import ToldPools
 
 from spotwright import config as configuration
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import (
     Finding,
-    FindingsFile,
     PoolPauses,
     PoolsLeftOut,
     definition_of,
@@ -27,8 +27,13 @@ RENAMED = {"mine": Pool("mine", Capacity.SPOT, "aks", labels={"kubernetes.azure.
 
 
 @pytest.fixture
-def pauses(tmp_path: Path) -> PoolPauses:
-    return PoolPauses(FindingsFile(StateFolder.open(tmp_path)).write)
+def said() -> ToldPools:
+    return ToldPools()
+
+
+@pytest.fixture
+def pauses(said: ToldPools) -> PoolPauses:
+    return PoolPauses(said.write)
 
 
 def take_back(at: float, *, until: float = 1000.0, is_said: bool = False, pool: str = "spot") -> AttemptTakenBack:
@@ -120,11 +125,11 @@ def test_definitions_that_count_no_more_are_forgotten(pauses: PoolPauses) -> Non
     assert len(pauses._found) + len(pauses._taken) == 1
 
 
-def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: PoolPauses, tmp_path: Path) -> None:
+def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: PoolPauses, said: ToldPools) -> None:
     pauses.take("team-a", POOLS, take_back(10.0))
     pauses.take("team-b", RENAMED, take_back(20.0, pool="mine"))
     pauses.take("team-b", {**RENAMED, "own": POOLS["gpu"]}, take_back(30.0, pool="own"))
-    told = PoolsLeftOut(FindingsFile(StateFolder.open(tmp_path)).read)
+    told = PoolsLeftOut(said.read)
 
     def names(*namespaces: str) -> list[tuple[str, str]]:
         return [(one.namespace, one.pool) for one in told.all(100.0, namespaces)]
@@ -134,8 +139,8 @@ def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: PoolPau
     assert names("team-c") == [("", "")]
 
 
-def test_a_namespace_of_the_same_name_with_another_owner_inherits_nothing(pauses: PoolPauses, tmp_path: Path) -> None:
-    told = PoolsLeftOut(FindingsFile(StateFolder.open(tmp_path)).read)
+def test_a_namespace_of_the_same_name_with_another_owner_inherits_nothing(pauses: PoolPauses, said: ToldPools) -> None:
+    told = PoolsLeftOut(said.read)
     pauses.know({"team-a": "uid-1", "team-b": "uid-2"})
     pauses.take("team-a", POOLS, take_back(10.0))
     pauses.take("team-b", POOLS, take_back(20.0))
@@ -160,7 +165,7 @@ def test_a_leader_that_begins_counts_the_last_owner_of_a_name(tmp_path: Path) ->
     state = StateFolder.open(tmp_path)
     for uid, team, at in (("uid-1", "team-a", 10.0), ("uid-2", "team-b", 20.0), ("uid-3", "team-a", 30.0)):
         record(state, team, uid, take_back(at, until=at + 900.0))
-    pauses = PoolPauses(FindingsFile(state).write)
+    pauses = PoolPauses(ToldPools().write)
     pauses.begin(FolderRecords(state), 100.0)
     assert [pauses.of(name, POOLS)["spot"].until for name in ("team-a", "team-c")] == [930.0, 920.0]
     pauses.know({"team-a": "uid-5", "team-b": "uid-2"})
@@ -182,14 +187,3 @@ def test_what_holds_for_all_is_the_second_latest_of_three() -> None:
     holds = in_force(found, "")
     assert holds is not None
     assert holds.pause.until == 200.0
-
-
-@pytest.mark.parametrize(
-    "content", [b"\xff\xfe", b"[]", b'{"gpu-spot": {"times": 1}}', b'{"found": [1]}', b"[" * 99_999]
-)
-def test_a_file_that_is_none_leaves_out_nothing(tmp_path: Path, content: bytes) -> None:
-    state = StateFolder.open(tmp_path)
-    path = state.path / "controller" / "pools-left-out.json"
-    path.parent.mkdir()
-    path.write_bytes(content)
-    assert PoolsLeftOut(FindingsFile(state).read).of("team-a", POOLS, 0.0) == {}

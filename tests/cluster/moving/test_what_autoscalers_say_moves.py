@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.cluster.moving.mover_bed import CONFIG, NODES, Bed, findings, on_a_bed
+from tests.cluster.moving.mover_bed import CONFIG, NODES, Bed, on_a_bed
 from tests.cluster.watching.watched_objects import node
 from tests.cluster.words import said
 
@@ -100,7 +100,7 @@ def test_a_pod_whose_node_boots_longer_than_the_time_out_stays(tmp_path: Path) -
             bed.pod("one", node="n1", phase="Running")
             await bed.until(lambda: bed.attempts()[0].bound_at)
         assert bed.attempts()[0].taken_back is None
-        assert not findings(tmp_path)
+        assert not bed.told.all
 
     on_a_bed(tmp_path, scenario)
 
@@ -130,7 +130,7 @@ def test_a_group_that_gets_into_backoff_moves_its_pod_at_once_and_is_left_out(tm
         [attempt] = bed.attempts()
         assert attempt.cause_why.startswith("no node can come on gpu-spot: ")
         assert "OUT_OF_RESOURCES" in attempt.cause_why
-        assert [one.pool for one in findings(tmp_path)] == ["gpu-spot"]
+        assert [one.pool for one in bed.told.all] == ["gpu-spot"]
 
     on_a_bed(tmp_path, scenario)
 
@@ -143,7 +143,7 @@ def test_what_is_said_of_a_pod_alone_moves_it_and_leaves_out_no_pool_for_others(
             await bed.until(lambda: taken_back(bed))
         [attempt] = bed.attempts()
         assert attempt.waits.startswith(NO_SCALE_UP)
-        assert not findings(tmp_path)
+        assert not bed.told.all
 
     on_a_bed(tmp_path, scenario)
 
@@ -264,7 +264,7 @@ def test_a_node_pool_without_offerings_moves_its_pod_at_once(tmp_path: Path) -> 
             hear(bed, said.of_karpenter("FailedScheduling", "incompatible requirements", time.time()))
             await bed.until(lambda: taken_back(bed))
         assert "NoCompatibleInstanceTypes" in bed.attempts()[0].cause_why
-        assert [one.pool for one in findings(tmp_path)] == ["gpu-spot"]
+        assert [one.pool for one in bed.told.all] == ["gpu-spot"]
 
     on_a_bed(tmp_path, scenario)
 
@@ -277,7 +277,7 @@ def test_a_pod_whose_ordered_node_never_comes_is_moved_after_the_limit(tmp_path:
         async with bed.leader(order_limit=0.5):
             await bed.until(lambda: taken_back(bed))
         assert "is on its way for 0.5s, and none has come" in bed.attempts()[0].cause_why
-        assert [one.pool for one in findings(tmp_path)] == ["gpu-spot"]
+        assert [one.pool for one in bed.told.all] == ["gpu-spot"]
 
     on_a_bed(tmp_path, scenario)
 
@@ -295,7 +295,7 @@ def test_an_open_pod_is_moved_where_karpenter_orders_the_same_node_for_ever(tmp_
         async with bed.leader(order_limit=0.5):
             await bed.until(lambda: taken_back(bed))
         assert bed.attempts()[0].is_open
-        assert not findings(tmp_path)
+        assert not bed.told.all
 
     on_a_bed(tmp_path, scenario)
 

@@ -10,13 +10,13 @@ from typing import Any
 import httpx2
 import pytest
 from aiohttp import web
-from spotwright.cluster.recording_main import UnreadKinds
 from tests.cluster.watching.days import JOBS, PODS, Day, day
 from tests.cluster.watching.small_api_server import serving
 from tests.cluster.watching.watched_objects import at, job, pod
 
 from spotwright.cluster import mirror, served_kinds, watch_streams
 from spotwright.cluster.api_client import Api, EventWriter
+from spotwright.cluster.recorder_events import UnreadKinds
 from spotwright.cluster.served_kinds import NOT_SERVED
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.engine.events import RunStatus

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from tests.cluster.admissions import admission_of
+from tests.cluster.folder_records import FolderHistories
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
-from spotwright.cluster.attempt_lookup import Histories
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
@@ -160,7 +160,7 @@ class Gang:
         return found
 
     def webhook_sees(self) -> list[Cause | None]:
-        histories = Histories(StateFolder.open(self.cluster.folder))
+        histories = FolderHistories(StateFolder.open(self.cluster.folder))
         history = histories.of(self.set)
         return [each.cause for path in sorted(history.tasks) for each in history.tasks[path].attempts]
 

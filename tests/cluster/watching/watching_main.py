@@ -97,10 +97,14 @@ async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, co
 async def _watch_and_keep_logs(options: argparse.Namespace, api: Api, store: RunStore) -> None:
     cluster = find_cluster(options.context, kubeconfig=options.kubeconfig)
     streams = partial(connect, cluster, many_streams=True)
-    state = StateFolder(options.state)
     namespaces = [options.namespace] if options.namespace else []
-    place = LogStore(require_url(options.logs), options.log_limit, FolderRuns(state)) if options.logs else None
-    await watch_and_keep_logs(api, store, state, streams, limit=options.log_limit, place=place, namespaces=namespaces)
+    logs = options.logs or f"file://{options.state.absolute()}/logs"
+    place = (
+        LogStore(require_url(logs), options.log_limit, FolderRuns(StateFolder(options.state)))
+        if options.log_limit
+        else None
+    )
+    await watch_and_keep_logs(api, store, streams, place=place, namespaces=namespaces)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ import asyncio
 import threading
 
 import pytest
-from spotwright.cluster.recording_process import apart
 
+from spotwright.cluster.parts import in_own_thread
 from spotwright.errors import StateError
 
 
@@ -19,7 +19,7 @@ def test_a_part_that_blocks_holds_up_nobody_else() -> None:
         assert go_on.wait(600)
 
     async def answers() -> None:
-        part = asyncio.create_task(apart(blocks))
+        part = asyncio.create_task(in_own_thread(blocks))
         while not blocked.is_set():  # noqa: ASYNC110  # a thread sets it
             await asyncio.sleep(0.01)
         go_on.set()  # this line is reached although the part does nothing but wait for it
@@ -39,7 +39,7 @@ def test_a_part_that_is_cancelled_has_ended_afterwards() -> None:
             ended.set()
 
     async def cancels() -> None:
-        part = asyncio.create_task(apart(waits))
+        part = asyncio.create_task(in_own_thread(waits))
         while not began.is_set():  # noqa: ASYNC110  # a thread sets it
             await asyncio.sleep(0.01)
         part.cancel()
@@ -55,4 +55,4 @@ def test_what_a_part_raises_comes_out() -> None:
         raise StateError("the disk is full")
 
     with pytest.raises(StateError, match="the disk is full"):
-        asyncio.run(apart(fails))
+        asyncio.run(in_own_thread(fails))
