@@ -1,6 +1,6 @@
 """Keeps room on the disk of the state folder: how much of it the runs of a namespace may take.
 
-Logs give way first, the oldest before (:mod:`spotwright.cluster.log_volume`). Whoever may create Jobs in one namespace can
+Whoever may create Jobs in one namespace can
 create so many, too, that their journals fill the volume, and then nobody's runs are recorded any more. So where the disk is
 nearly full, the namespace whose runs take most loses its oldest ones that have ended, until there is room again. Where none of
 them has ended, the recording of its largest run is cut, which then counts as one that has. A namespace that takes less than its
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright.cluster.api_client import EventWriter
-from spotwright.cluster.log_file import free_and_reserve
 from spotwright.cluster.run_records import has_ended
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.errors import SpotwrightError
@@ -30,6 +29,7 @@ __all__ = ["RunQuota"]
 
 
 _LOG = logging.getLogger(__name__)
+_RESERVE = 256 << 20  # bytes of a disk that stay free; of a small disk a tenth
 _LOOK = 60.0  # seconds between two looks at the disk
 _AT_ONCE = 2_000  # runs that one look deletes
 _FULL = "the disk of the controller is nearly full, and its namespace takes most of it"
@@ -136,6 +136,12 @@ class RunQuota:
                 size, at = disk_use(Path(entry.path))
                 found[namespace].append(_Kept(at, size, RunFolder(Path(entry.path))))
         return {namespace: deque(sorted(kept, key=lambda run: run.at)) for namespace, kept in found.items()}
+
+
+def free_and_reserve(folder: Path) -> tuple[int, int]:
+    """The bytes that are free on the disk of a folder, and those that are left free. Raises :class:`OSError`."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize, min(_RESERVE, disk.f_blocks * disk.f_frsize // 10)
 
 
 def _namespace(name: str) -> dict[str, Any]:

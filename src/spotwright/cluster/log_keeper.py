@@ -131,14 +131,10 @@ class LogKeeper:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def last_line(self, key: str, log: LogName) -> float | None:
-        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: that is not known.
-
-        Of a log that an earlier keeper followed and this one has not taken up yet, its place may know it.
-        """
+    def last_line(self, key: str) -> float | None:
+        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: that is not known."""
         follower = self._followers.get(key)
-        at = self._complete.get(key, 0.0) if follower is None else follower.last_line_at
-        return at or self._place.last_line(log) or None
+        return (self._complete.get(key, 0.0) if follower is None else follower.last_line_at) or None
 
     @property
     def open_logs(self) -> int:

@@ -14,7 +14,6 @@ from spotwright.cluster.disk_room import RunQuota
 from spotwright.cluster.kept_admissions import Admissions
 from spotwright.cluster.log_keeper import NAMESPACE_LIMIT, LogKeeper
 from spotwright.cluster.log_place import LogPlace
-from spotwright.cluster.log_volume import LogVolume
 from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import OnRecorded
 from spotwright.cluster.parts import until_one_ends
@@ -51,7 +50,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
-    ``limit`` is in bytes, for each log; 0 keeps none. ``place`` is where logs lie; None: in the state folder.
+    ``limit`` is in bytes, for each log; 0 keeps none. ``place`` is where logs lie; None: nowhere.
     ``namespace_limit`` is for all logs of a namespace. ``namespaces`` are those that are watched, each alone; by default it is
     all that are labelled. ``tally`` counts what is moved and what waits.
     ``order_limit`` is how long, in seconds, a pod is left where it waits because an autoscaler has ordered its node. ``costs``
@@ -69,7 +68,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     def look(run: WorkloadRun, seen: SeenPod, is_cut_off: bool) -> None:
         mover.recorded(seen.pod, is_gone=seen.is_gone)
         on_recorded(run, seen, is_cut_off)
-        if limit:
+        if keeper is not None:
             keeper.look(run.folder, run.attempts, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
 
     def tell(watched: Watched) -> None:
@@ -106,12 +105,12 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         costs=costs,
         admission=admissions.of,
         is_admission_known=admissions.is_known,
-        last_line=lambda key, log: keeper.last_line(key, log) if limit else None,
+        last_line=lambda key: None if keeper is None else keeper.last_line(key),
         name=name,
     )
     if pools is not None:
         pools.nodes = watcher.nodes
-    keeper = LogKeeper(streams, place or LogVolume(state, limit), namespace_limit, watcher.note)
+    keeper = LogKeeper(streams, place, namespace_limit, watcher.note) if place is not None and limit else None
     parts = [
         watcher.run(),
         watcher.hear_of_starts(),
@@ -119,7 +118,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         watcher.tell_people(),
         *([] if pools is None else [pools.run()]),
         mover.run(watcher.look_at),
-        *([keeper.run()] if limit else []),
+        *([] if keeper is None else [keeper.run()]),
         *(
             [quota.run()] if store.records.kept is None else []
         ),  # else the folder has no runs, and logs have limits of their own
