@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
+from spotwright.errors import SpotwrightError
 from spotwright.records.state_folder import RunFolder
 
-__all__ = ["KeptLog", "LogName", "LogPlace", "PlaceAway", "WrittenLog", "drop_note", "logs_to_drop"]
+__all__ = ["KeptLog", "LogName", "LogPlace", "Overtaken", "PlaceAway", "WrittenLog", "drop_note", "logs_to_drop"]
 
 
 SMALL = 8192
@@ -29,6 +30,10 @@ class PlaceAway(OSError):
 
     def __str__(self) -> str:
         return str(self.strerror)
+
+
+class Overtaken(SpotwrightError):
+    """Another process has written what this one wanted to write of a log."""
 
 
 class LogName(NamedTuple):
@@ -97,8 +102,8 @@ class LogPlace(Protocol):
     def about(self) -> str:
         """The folder, or the address without secrets."""
 
-    def log(self, name: LogName) -> WrittenLog:
-        """The log of this name, to be written."""
+    def log(self, name: LogName, task: str) -> WrittenLog:
+        """The log of this name, to be written. ``task`` is the path of its task; empty for one that :meth:`unfinished` named."""
 
     async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
         """The logs that an earlier process did not finish, with their owners' notes. Raises :class:`OSError`."""

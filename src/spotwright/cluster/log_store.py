@@ -34,12 +34,11 @@ from spotwright.cluster.log_parts import (
     part_key,
     run_key,
 )
-from spotwright.cluster.log_place import SMALL, KeptLog, LogName, PlaceAway, drop_note
-from spotwright.errors import SpotwrightError
+from spotwright.cluster.log_place import SMALL, KeptLog, LogName, Overtaken, PlaceAway, drop_note
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import StateFolder, write_atomically
 
-__all__ = ["LogStore", "Overtaken"]
+__all__ = ["FolderRuns", "LogRuns", "LogStore"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -53,10 +52,6 @@ _LISTED = 3600.0  # seconds until all objects are listed again: in between the s
 _LAST = 5.0  # seconds in which what waits is written when this process ends
 _OWNER_FILE = "log-owner"  # in the state folder
 _TRIED = "+tried"  # an object that is written twice, to see whether the store keeps the first one
-
-
-class Overtaken(SpotwrightError):
-    """Another process has written the part of a log that this one wanted to write."""
 
 
 class LogRuns(Protocol):
@@ -126,7 +121,7 @@ class LogStore:
         """See :attr:`LogRuns.owner`."""
         return self._runs.owner
 
-    def log(self, name: LogName) -> _PartsLog:
+    def log(self, name: LogName, task: str = "") -> _PartsLog:  # noqa: ARG002  # a name tells enough
         """See :class:`LogPlace`."""
         made = self._open[name] = _PartsLog(self, name)
         return made

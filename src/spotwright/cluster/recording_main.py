@@ -28,13 +28,16 @@ from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_settings import Settings
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.lease import lease_path, uptime
+from spotwright.cluster.log_place import LogPlace
 from spotwright.cluster.log_store import FolderRuns, LogRuns, LogStore
+from spotwright.cluster.log_tails import LogTails
 from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
 from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns, Retention
 from spotwright.cluster.run_api import publish_watched
+from spotwright.cluster.run_objects import TAIL
 from spotwright.cluster.run_records import FolderRecords, RunRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
 from spotwright.cluster.served_kinds import NOT_SERVED
@@ -278,8 +281,9 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
         on_watched = partial(_publish, kubernetes, settings.home) if settings.is_stateless else None
         pools = PoolObjects(kubernetes, settings.release, lambda: _pools_of(configurations), api.now, fence.require)
         records = ApiRecords(kubernetes, state, settings.namespaces)
-        keeping = [Retention(api, EventWriter(api), settings.namespaces, state).run()]
-    place = None
+        of_attempt = 0 if settings.logs else TAIL
+        keeping = [Retention(api, EventWriter(api), settings.namespaces, state, of_attempt=of_attempt).run()]
+    place: LogPlace | None = LogTails(api, fence.require) if settings.records_in_api else None
     if settings.logs:
         runs: LogRuns = FolderRuns(state)
         if settings.records_in_api:

@@ -80,13 +80,21 @@ def to_delete(
 class Retention:
     """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` tells a namespace what it has lost.
 
-    ``state`` has logs of the runs, if any: they go with their records.
+    ``of_attempt`` are the bytes that each attempt takes beside what is recorded: the end of its log. ``state`` has logs of the
+    runs, if any: they go with their records.
     """
 
     def __init__(
-        self, api: Api, events: EventWriter, namespaces: Sequence[str] = (), state: StateFolder | None = None
+        self,
+        api: Api,
+        events: EventWriter,
+        namespaces: Sequence[str] = (),
+        state: StateFolder | None = None,
+        *,
+        of_attempt: int = 0,
     ) -> None:
         self._api, self._events, self._namespaces, self._state = api, events, namespaces, state
+        self._of_attempt = of_attempt
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -148,7 +156,7 @@ class Retention:
                 except ApiFailed as error:  # nothing is deleted there; of others is
                     _LOG.warning("%s", error)
                     break
-                for one in _records(page.get("items") or ()):
+                for one in _records(page.get("items") or (), self._of_attempt):
                     yield one
                 following = str(metadata(page).get("continue") or "")
                 if not following:
@@ -183,9 +191,9 @@ class RecordedLogRuns:
         return found
 
 
-def _records(items: Iterable[Mapping[str, Any]]) -> Iterator[KeptRecord]:
+def _records(items: Iterable[Mapping[str, Any]], of_attempt: int) -> Iterator[KeptRecord]:
     for found in items:
         status = found.get("status") or {}
-        size = int(status.get("bytes") or 0)
+        size = int(status.get("bytes") or 0) + of_attempt * int(status.get("attempts") or 0)
         name, namespace = str(metadata(found).get("name")), str(metadata(found).get("namespace"))
         yield KeptRecord(namespace, name, seconds(status.get("finishedAt")), size)
