@@ -2,7 +2,7 @@
 
 No cluster is needed: a process of its own serves the log endpoints of the pods over TLS, one stream a pod, as an API server does,
 and the keeper is a process beside it with the client that a controller has. Every line holds the time at which it was written, so
-the lag is read from the files: from a line's birth until it is in its log. Figures that were seen stand in
+the lag is read from the store: from a line's birth until it is in a part of its log. Figures that were seen stand in
 docs/design/cluster.md::
 
     python -m benchmarks.cluster.follow_many_logs [--logs 500] [--rate 2] [--seconds 30] [--cuts 20]
@@ -34,7 +34,7 @@ from aiohttp import web
 from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT, LogKeeper, SeenAttempt
 from spotwright.cluster.log_place import LogName
-from spotwright.cluster.log_volume import LogVolume
+from spotwright.cluster.log_store import FolderRuns, LogStore
 from spotwright.records.state_folder import StateFolder
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -141,7 +141,7 @@ async def keep(folder: Path, options: argparse.Namespace) -> None:
     """Follow every log until all are complete."""
     api = Api(connect(find_cluster(kubeconfig=str(folder / "kubeconfig")), many_streams=True))
     state = StateFolder.open(folder / "state")
-    keeper = LogKeeper(api, LogVolume(state, DEFAULT_LIMIT))
+    keeper = LogKeeper(api, LogStore(f"file://{folder}/store", DEFAULT_LIMIT, FolderRuns(state)))
     task = asyncio.create_task(keeper.run())
     names = [f"pod-{number}" for number in range(options.logs)]
 
@@ -176,18 +176,32 @@ def memory(pid: int, name: str) -> float:
 
 
 def lags(logs: list[Path], until: float) -> list[float]:
-    """Seconds from the birth of the newest line of each log to the moment when it was first seen there."""
+    """Seconds from the birth of the newest line of each log (its first part) to the moment when it was first seen there."""
     seen, found = dict.fromkeys(logs, b""), []
     while time.time() < until:
         for path in logs:
-            with path.open("rb") as file:
-                file.seek(-WIDTH, os.SEEK_END)
-                line = file.read()
+            line = text_of(path.with_name(parts_of(path)[-1]))[-WIDTH:]
             if line != seen[path]:
                 seen[path] = line
                 found.append(time.time() - float(line.split()[1]))
         time.sleep(LOOKS)
     return found
+
+
+def parts_of(first: Path) -> list[str]:
+    """The names of the parts of a log, of which the first one is given, in their order."""
+    return sorted(each.name for each in first.parent.iterdir() if each.name.isdecimal())
+
+
+def text_of(part: Path) -> bytes:
+    """The text of a part, behind which a line of JSON stands."""
+    data = part.read_bytes()
+    return data[: data.rindex(b"\n[")]
+
+
+def whole(first: Path) -> bytes:
+    """All of a log, of which the first part is given."""
+    return b"".join(text_of(first.with_name(name)) for name in parts_of(first))
 
 
 def main() -> None:
@@ -225,8 +239,8 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
         while not (folder / "kubeconfig").exists():
             time.sleep(0.02)
         keeping = start("keep")
-        logs = [folder / f"state/runs/run/tasks/pod-{number}/attempt-1/log.txt" for number in range(options.logs)]
-        while not all(path.exists() and path.stat().st_size > WIDTH for path in logs):
+        logs = [folder / f"store/+none/run/pod-{number}/1/00000001" for number in range(options.logs)]
+        while not all(path.exists() for path in logs):
             if keeping.poll() is not None or time.time() > began + options.seconds:
                 raise SystemExit("not all logs were followed before they ended: give more --seconds")
             time.sleep(0.1)
@@ -250,10 +264,9 @@ def measure(folder: Path, options: argparse.Namespace) -> None:
         end="",
     )
     print(f"p99 {found[int(0.99 * len(found))]:.3f} s")
-    wrong = [path for path in logs if not is_whole(path.read_bytes())]
-    print(
-        f"gaps or repeats in {len(wrong)} logs of {len(logs)}, {sum(path.stat().st_size for path in logs) // WIDTH} lines"
-    )
+    texts = [whole(path) for path in logs]
+    wrong = [text for text in texts if not is_whole(text)]
+    print(f"gaps or repeats in {len(wrong)} logs of {len(logs)}, {sum(map(len, texts)) // WIDTH} lines")
 
 
 def is_whole(text: bytes) -> bool:

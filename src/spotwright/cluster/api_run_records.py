@@ -536,12 +536,21 @@ class ApiRecord:
             return
         operations: list[dict[str, Any]] = [{"op": "add", "path": "/journal/-", "value": line} for line in lines]
         if status is not None:
-            operations.append({"op": "add", "path": "/status", "value": status})
+            operations += _told(page.kind, status)
         if ends and is_run:
             operations.append(
                 {"op": "add", "path": f"/metadata/labels/{ENDED_LABEL.replace('/', '~1')}", "value": "true"}
             )
-        await self._patch(api, page, operations)
+        try:
+            await self._patch(api, page, operations)
+        except ApiFailed as error:
+            if page.kind != ATTEMPT or error.status not in (409, 422):
+                raise
+            found = await api.get(records_path(page.kind, self._namespace, page.name))
+            if sum(map(len, found.get("journal") or ())) != page.size - sum(map(len, lines)):
+                raise
+            page.version = str(metadata(found).get("resourceVersion", ""))  # the end of its log was written beside
+            await self._patch(api, page, operations)
 
     async def _patch(self, api: Api, page: _Object, operations: Sequence[Mapping[str, Any]]) -> None:
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": page.version}
@@ -616,6 +625,15 @@ def _status(state: RunState, home: Home) -> dict[str, Any]:
         return {"phase": task.status.value, "attempts": len(task.attempts)}
     attempt = next((each for each in reversed(task.attempts) if each.number == home.attempt), None)
     return {} if attempt is None else _attempt_status(attempt)
+
+
+def _told(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operations that tell a status. In that of an attempt the end of its log stays."""
+    if kind != ATTEMPT:
+        return [{"op": "add", "path": "/status", "value": status}]
+    return [
+        {"op": "add", "path": f"/status/{name}", "value": value} for name, value in {"message": "", **status}.items()
+    ]
 
 
 def _attempt_status(attempt: AttemptState) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from spotwright.cluster.api_client import Api, ApiFailed, StreamSilent, object_path, wait_before
 from spotwright.cluster.katib_trials import redirected_to
-from spotwright.cluster.log_file import (
+from spotwright.cluster.log_place import PlaceAway, WrittenLog
+from spotwright.cluster.log_position import (
     Overlap,
     Piece,
     Position,
@@ -26,7 +27,6 @@ from spotwright.cluster.log_file import (
     secret_values,
     stamp_text,
 )
-from spotwright.cluster.log_place import PlaceAway, WrittenLog
 from spotwright.cluster.workloads import main_container
 from spotwright.kube.object_fields import metadata, uid_of
 from spotwright.model.quantities import format_duration
@@ -204,7 +204,7 @@ def _count(status: Mapping[str, Any]) -> int:
 _LOG = logging.getLogger(__name__)
 _SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is opened anew: perhaps it is dead
 _LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
-_DISK = 5.0  # seconds until a log that could not be written is tried again
+_AWAY = 5.0  # seconds until a place that takes nothing is tried again
 _SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once
 _TRIES = 20  # of an ended container whose log is refused
 
@@ -234,7 +234,6 @@ class Follower:
         self._came_at = 0.0  # when the last bytes came, by the monotonic clock
         self.last_line_at = 0.0  # when the last line was written, in Unix seconds by its node's clock; 0: none is known
         self._trouble = ""  # why the last stream broke off; empty: it did not
-        self._is_unwritten = False  # something came, and the disk did not take it
         self._silence = _SILENCE
         self._retry_after: float | None = None
         self._is_complete = False
@@ -311,18 +310,18 @@ class Follower:
                 f"Katib redirects what {main_container(self.pod)} writes, and container {printer} prints it, whose log was "
                 "not read"
             )
-        if self._trouble and (self._log.notes or self._is_unwritten):
+        if self._trouble and self._log.notes:
             last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""
             await self._say(f"the log ends here: {self._trouble}{last}")
 
     async def _write_surely(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Write what nobody could tell later, as soon as the disk takes it: nothing else of this attempt will come."""
+        """Write what nobody could tell later, as soon as the place takes it: nothing else of this attempt will come."""
         while True:
             try:
                 await write()
             except OSError as error:
                 self._waits(error)
-                await asyncio.sleep(_DISK)
+                await asyncio.sleep(_AWAY)
             else:
                 return
 
@@ -369,12 +368,6 @@ class Follower:
                 self._trouble = self._trouble or "the connection to its node was lost"
                 return Answer.CUT
             return Answer.REFUSED
-        except OSError as error:
-            self._waits(error)
-            self._is_unwritten = True
-            self._trouble = f"what came next could not be written ({error.strerror}), and its pod is gone"
-            await asyncio.sleep(_DISK)
-            return Answer.AGAIN
 
     async def _stream(self, target: Readable) -> Answer:
         reading = Reading(self._position, secret_values(self.pod))
@@ -405,7 +398,7 @@ class Follower:
         return next_readable(pod, self._restart, self._done) == target
 
     async def _take(self, text: bytes, position: Position) -> None:
-        """Write what is new in a stream. Raises :class:`OSError`; the position is then as before."""
+        """Write what is new in a stream."""
         if text:
             self._silence = _SILENCE
             await self._write(text, position)
@@ -422,7 +415,7 @@ class Follower:
         before, self._container = self._container, target.container
         try:
             await self._write(heading.encode(), Position())
-        except (OSError, asyncio.CancelledError):
+        except asyncio.CancelledError:
             self._container = before
             raise
 

@@ -45,7 +45,8 @@ _NAMED = 20  # logs that one note names
 class SeenAttempt(NamedTuple):
     """An attempt as the watcher sees it.
 
-    ``is_lost``: its pod is gone, or its node does not report. ``is_noticed``: it was told that its node goes.
+    ``is_lost``: its pod is gone, or its node does not report. ``is_noticed``: it was told that its node goes. ``task`` is its
+    task's path.
     """
 
     key: str
@@ -54,6 +55,7 @@ class SeenAttempt(NamedTuple):
     restart: int
     is_lost: bool = False
     is_noticed: bool = False
+    task: str = ""
 
 
 class LogKeeper:
@@ -107,7 +109,8 @@ class LogKeeper:
             task, recorded = known
             log = self._names.get(attempt.key) or LogName.of(folder, task.path, recorded.number)
             is_noticed = recorded.noticed_at is not None
-            self.follow(SeenAttempt(attempt.key, log, pod, attempt.restart, is_gone or is_cut_off, is_noticed))
+            is_lost = is_gone or is_cut_off
+            self.follow(SeenAttempt(attempt.key, log, pod, attempt.restart, is_lost, is_noticed, task.path))
 
     async def run(self) -> None:
         """Work until cancelled. Logs that an earlier keeper did not finish are taken up."""
@@ -131,14 +134,10 @@ class LogKeeper:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def last_line(self, key: str, log: LogName) -> float | None:
-        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: that is not known.
-
-        Of a log that an earlier keeper followed and this one has not taken up yet, its place may know it.
-        """
+    def last_line(self, key: str) -> float | None:
+        """When the last line of an attempt's log was written, in Unix seconds by its node's clock; None: that is not known."""
         follower = self._followers.get(key)
-        at = self._complete.get(key, 0.0) if follower is None else follower.last_line_at
-        return at or self._place.last_line(log) or None
+        return (self._complete.get(key, 0.0) if follower is None else follower.last_line_at) or None
 
     @property
     def open_logs(self) -> int:
@@ -148,7 +147,7 @@ class LogKeeper:
     def _begin(self, attempt: SeenAttempt) -> Follower | None:
         if attempt.key in self._complete:
             return None
-        log = self._place.log(attempt.log)
+        log = self._place.log(attempt.log, attempt.task)
         follower = Follower(self._api, attempt.pod, attempt.restart, log, self._places, attempt.key)
         self._followers[attempt.key], self._names[attempt.key] = follower, attempt.log
         task = asyncio.get_running_loop().create_task(follower.run(), name=f"log {attempt.key}")

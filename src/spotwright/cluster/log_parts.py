@@ -47,6 +47,7 @@ __all__ = [
     "Folder",
     "Objects",
     "Part",
+    "Room",
     "StoredLogs",
     "StoredObject",
     "log_key",
@@ -66,6 +67,7 @@ _AT_ONCE = 16  # requests
 _DELETED_AT_ONCE = 1000  # objects
 _DIGITS = 8  # of the number of a part, and of the length of what is behind its text
 _TRAILER = 4096  # bytes that are read of the end of a part: mostly more than what is behind its text
+_RESERVED = 20  # the part of a volume that logs leave free
 _WHOLE = 256 << 10  # bytes of an object that is read whole
 _FRESH = 2.0  # seconds in which a folder is not listed again: nobody writes a part more often
 _KEPT_PARTS, _KEPT_FOLDERS = 50_000, 200  # that are remembered
@@ -152,6 +154,13 @@ class StoredObject(NamedTuple):
     at: float
 
 
+class Room(NamedTuple):
+    """The bytes that are free on a volume, and those that logs leave free."""
+
+    free: int
+    reserve: int
+
+
 @dataclass
 class Objects:
     """The objects below an address, which :func:`require_url` has accepted. Every call may raise :class:`PlaceAway`.
@@ -168,6 +177,18 @@ class Objects:
     def shown(self) -> str:
         """The address for people."""
         return _shown(self.url)
+
+    def room(self) -> Room | None:
+        """What is free on the volume of a folder; None for a store, which says nothing of it, or a folder that is not there."""
+        parts = urlsplit(self.url)
+        try:
+            disk = os.statvfs(unquote(parts.path)) if parts.scheme == "file" else None
+        except OSError as error:
+            _LOG.debug("%s: its room is not known (%s)", self.shown, error.strerror)
+            return None
+        if disk is None:
+            return None
+        return Room(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize // _RESERVED)
 
     async def put_new(self, key: str, data: bytes) -> bool:
         """Create an object; False if it is there already, which also the own first try may have done."""

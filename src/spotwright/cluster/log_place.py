@@ -1,8 +1,8 @@
-"""Where logs of attempts lie: what keeps and follows them knows this port alone, and no file and no object.
+"""Where logs of attempts lie: what keeps and follows them knows this port alone, and no store and no object of the API.
 
-There are two bodies: files on the volume of the state folder (:mod:`spotwright.cluster.log_volume`), which one machine has, and
-parts in an object store (:mod:`spotwright.cluster.log_store`), which outlive every node. Whichever it is, a log is written with
-its owner's notes, among them how far the pod's log was read, so that a successor goes on behind the last bytes that are there.
+There are two bodies: parts in an object store or a folder (:mod:`spotwright.cluster.log_store`), and without one the last bytes
+of each attempt in its SpotAttempt (:mod:`spotwright.cluster.log_tails`). Whichever it is, a log is written with its owner's
+notes, among them how far the pod's log was read, so that a successor goes on behind the last bytes that are there.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
+from spotwright.errors import SpotwrightError
 from spotwright.records.state_folder import RunFolder
 
-__all__ = ["KeptLog", "LogName", "LogPlace", "PlaceAway", "WrittenLog", "drop_note", "logs_to_drop"]
+__all__ = ["KeptLog", "LogName", "LogPlace", "Overtaken", "PlaceAway", "WrittenLog", "drop_note", "logs_to_drop"]
 
 
 SMALL = 8192
@@ -29,6 +30,10 @@ class PlaceAway(OSError):
 
     def __str__(self) -> str:
         return str(self.strerror)
+
+
+class Overtaken(SpotwrightError):
+    """Another process has written what this one wanted to write of a log."""
 
 
 class LogName(NamedTuple):
@@ -78,7 +83,7 @@ class WrittenLog(Protocol):
         """Take up a log that an earlier process left; False if there is none. Raises :class:`OSError`."""
 
     async def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
-        """Write bytes together with its owner's notes. Raises :class:`OSError`; then nothing has changed."""
+        """Write bytes together with its owner's notes, or let them wait until the place takes them."""
 
     def seal(self) -> None:
         """Write from now on without delay: its pod was told that it goes, or is being deleted."""
@@ -97,14 +102,11 @@ class LogPlace(Protocol):
     def about(self) -> str:
         """The folder, or the address without secrets."""
 
-    def log(self, name: LogName) -> WrittenLog:
-        """The log of this name, to be written."""
+    def log(self, name: LogName, task: str) -> WrittenLog:
+        """The log of this name, to be written. ``task`` is the path of its task; empty for one that :meth:`unfinished` named."""
 
     async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
         """The logs that an earlier process did not finish, with their owners' notes. Raises :class:`OSError`."""
-
-    def last_line(self, name: LogName) -> float:
-        """When the last line of a log that is not complete was written, in Unix seconds; 0: that is not known here."""
 
     async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
         """All logs by namespace. Raises :class:`OSError`."""

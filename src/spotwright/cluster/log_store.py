@@ -34,12 +34,11 @@ from spotwright.cluster.log_parts import (
     part_key,
     run_key,
 )
-from spotwright.cluster.log_place import SMALL, KeptLog, LogName, PlaceAway, drop_note
-from spotwright.errors import SpotwrightError
+from spotwright.cluster.log_place import SMALL, KeptLog, LogName, Overtaken, PlaceAway, drop_note
 from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import StateFolder, write_atomically
 
-__all__ = ["LogStore", "Overtaken"]
+__all__ = ["FolderRuns", "LogRuns", "LogStore"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -53,10 +52,6 @@ _LISTED = 3600.0  # seconds until all objects are listed again: in between the s
 _LAST = 5.0  # seconds in which what waits is written when this process ends
 _OWNER_FILE = "log-owner"  # in the state folder
 _TRIED = "+tried"  # an object that is written twice, to see whether the store keeps the first one
-
-
-class Overtaken(SpotwrightError):
-    """Another process has written the part of a log that this one wanted to write."""
 
 
 class LogRuns(Protocol):
@@ -126,7 +121,7 @@ class LogStore:
         """See :attr:`LogRuns.owner`."""
         return self._runs.owner
 
-    def log(self, name: LogName) -> _PartsLog:
+    def log(self, name: LogName, task: str = "") -> _PartsLog:  # noqa: ARG002  # a name tells enough
         """See :class:`LogPlace`."""
         made = self._open[name] = _PartsLog(self, name)
         return made
@@ -150,10 +145,6 @@ class LogStore:
             return None
         return known[0], notes
 
-    def last_line(self, name: LogName) -> float:  # noqa: ARG002
-        """See :class:`LogPlace`: what was not taken up is not known here."""
-        return 0.0
-
     async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
         """See :class:`LogPlace`. Each hour it lists all objects, and deletes the logs whose runs are deleted."""
         if time.monotonic() >= self._list_at:
@@ -170,22 +161,34 @@ class LogStore:
         kept = self._kept.get(name)
         return kept is not None and kept.is_complete
 
-    def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:  # noqa: ARG002
-        """See :class:`LogPlace`: a store has room."""
-        return wanted
+    def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:
+        """See :class:`LogPlace`: less in a folder whose volume is nearly full, so that no namespace takes the others' room."""
+        room = self.objects.room()
+        if room is None or not found or room.free >= 2 * room.reserve:
+            return wanted
+        used = sum(log.size for logs in found.values() for log in logs)
+        return min(wanted, max(0, used + room.free - 2 * room.reserve) // len(found))
 
     async def drop(self, logs: Collection[KeptLog], why: str) -> None:
         """See :class:`LogPlace`. What the store does not do now is done with the next look."""
         with contextlib.suppress(PlaceAway):
             for log in logs:
                 folder, note = log_key(log.name), drop_note(format_bytes(log.size), why).encode()
-                if log.size > SMALL:
-                    await self.objects.put_new(f"{folder}/{DROPPED}", note)
-                is_noted = log.size > SMALL
+                is_noted = log.size > SMALL and await self._note_drop(folder, note)
                 kept = {f"{folder}/{DROPPED}"} if is_noted else set()
                 await self._delete(folder, kept)
                 await self.objects.delete([self.open_key(log.name)])
                 self.note(log.name, KeptLog(log.at, len(note), log.name, is_complete=True) if is_noted else None)
+
+    async def _note_drop(self, folder: str, note: bytes) -> bool:
+        """Say in the place of a log that it is dropped; False: a full volume has no room for that. Raises :class:`PlaceAway`."""
+        try:
+            await self.objects.put_new(f"{folder}/{DROPPED}", note)
+        except PlaceAway:
+            if self.objects.room() is None:
+                raise
+            return False
+        return True
 
     async def close(self) -> None:
         """See :class:`LogPlace`."""

@@ -17,7 +17,6 @@ from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.katib_trials import METRICS_NOTE, may_lose_metrics, trial_of, trial_values
 from spotwright.cluster.last_proofs import End, last_proof
-from spotwright.cluster.log_place import LogName
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.signals import (
     LastSeen,
@@ -423,7 +422,7 @@ class Recorder:
                 self._run.learn_retries(self._now, spec.name, retries)
 
     def _end(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> None:
-        end = self._when_ended(seen, task, recorded, attempt)
+        end = self._when_ended(seen, recorded, attempt)
         at, signals = end.at, Signals(heard=False)
         if attempt.is_known:
             signals = self._signals(seen, recorded, attempt.restart, end.by or at)
@@ -458,7 +457,7 @@ class Recorder:
         text = f"attempt {recorded.number} of {task.path} {how}; nothing says whether work was left: {_END_WITH_143}"
         self._run.add(NoteAdded(self._now, text=text))
 
-    def _when_ended(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> End:
+    def _when_ended(self, seen: SeenPod, recorded: AttemptState, attempt: PodAttempt) -> End:
         """When an attempt ended: as its containers say; else since the last proof that it lived, until it was surely gone."""
         begun = recorded.bound_at or recorded.placed_at
         restarted_at = self._restarted_at(seen, attempt, begun)
@@ -470,7 +469,7 @@ class Recorder:
         if not is_lost:
             return End(max(self._past(told_until), begun))
         marked_at = given_up_at(seen.pod)
-        return self._last_proof(task, recorded, (marked_at, told_until), started_at(seen.pod), restarted_at)
+        return self._last_proof(recorded, (marked_at, told_until), started_at(seen.pod), restarted_at)
 
     def _restarted_at(self, seen: SeenPod, attempt: PodAttempt, begun: float) -> float | None:
         """When the machine of an attempt, or its container runtime, started again, if the attempt ended by that or before it."""
@@ -485,7 +484,6 @@ class Recorder:
 
     def _last_proof(
         self,
-        task: TaskState,
         recorded: AttemptState,
         absences: Iterable[float | None],
         began_at: float | None = None,
@@ -496,9 +494,7 @@ class Recorder:
         proofs = {
             "its start": began_at,
             "its last report of progress": recorded.reported_at,
-            "the last line of its log": self._view.last_line(
-                recorded.key, LogName.of(self._run.folder, task.path, recorded.number)
-            ),
+            "the last line of its log": self._view.last_line(recorded.key),
             "the Lease of its node": self._view.renewed_at(node),
             "the heartbeat of its node": self._view.heartbeat(node),
         }
@@ -610,7 +606,7 @@ class Recorder:
         """When an attempt ended whose pod vanished unseen: before the next one began, or the end of all."""
         after = [attempt.placed_at for attempt in task.attempts[recorded.number : recorded.number + 1]]
         end = None if self._outcome is None else self._outcome.at
-        return self._last_proof(task, recorded, (*after, end))
+        return self._last_proof(recorded, (*after, end))
 
     # Nodes
 

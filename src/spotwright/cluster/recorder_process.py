@@ -37,6 +37,7 @@ from spotwright.cluster.parts import in_own_thread, until, until_one_ends
 from spotwright.cluster.recorder_events import Troubles, Unplaced, UnreadKinds
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns, Retention
+from spotwright.cluster.run_objects import TAIL
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.spot_pools import FollowedPools, PoolObjects
 from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
@@ -196,7 +197,7 @@ class Recorder:
         )
 
         async def watch() -> None:
-            place = await self._place(api, kubernetes, require, troubles)
+            place = await self._place(api, require, troubles)
             await until(lambda: config_maps.is_complete)
             await watch_and_keep_logs(
                 api,
@@ -225,7 +226,7 @@ class Recorder:
                     troubles.tell(),
                     config_maps.follow(),
                     watch(),
-                    Retention(api, events, settings.namespaces).run(),
+                    Retention(api, events, settings.namespaces, of_attempt=0 if settings.logs else TAIL).run(),
                 ]
             )
         finally:
@@ -233,15 +234,13 @@ class Recorder:
             await api.close()
             kubernetes.close()
 
-    async def _place(
-        self, api: Api, kubernetes: Kubernetes, require: Callable[[], None], troubles: Troubles
-    ) -> LogPlace | None:
+    async def _place(self, api: Api, require: Callable[[], None], troubles: Troubles) -> LogPlace | None:
         """Where logs are kept; None: nowhere."""
         settings = self._settings
         if not settings.log_limit:
             return None
         if not settings.logs:
-            return LogTails(kubernetes, require)
+            return LogTails(api, require)
         owner = uid_of(await api.get(lease_path(settings.home, settings.name)))
         return LogStore(settings.logs, settings.log_limit, RecordedLogRuns(api, owner), troubles.heard)
 

@@ -92,7 +92,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         costs=costs,
         admission=admissions.of,
         is_admission_known=admissions.is_known,
-        last_line=lambda key, log: None if keeper is None else keeper.last_line(key, log),
+        last_line=lambda key: None if keeper is None else keeper.last_line(key),
         name=name,
     )
     if pools is not None:

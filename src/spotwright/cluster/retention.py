@@ -76,10 +76,13 @@ def to_delete(
 
 
 class Retention:
-    """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` tells a namespace what it has lost."""
+    """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` tells a namespace what it has lost.
 
-    def __init__(self, api: Api, events: EventWriter, namespaces: Sequence[str] = ()) -> None:
-        self._api, self._events, self._namespaces = api, events, namespaces
+    ``of_attempt`` are the bytes that each attempt takes beside what is recorded: the end of its log.
+    """
+
+    def __init__(self, api: Api, events: EventWriter, namespaces: Sequence[str] = (), *, of_attempt: int = 0) -> None:
+        self._api, self._events, self._namespaces, self._of_attempt = api, events, namespaces, of_attempt
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -127,7 +130,7 @@ class Retention:
                 except ApiFailed as error:  # nothing is deleted there; of others is
                     _LOG.warning("%s", error)
                     break
-                for one in _records(page.get("items") or ()):
+                for one in _records(page.get("items") or (), self._of_attempt):
                     yield one
                 following = str(metadata(page).get("continue") or "")
                 if not following:
@@ -162,9 +165,9 @@ class RecordedLogRuns:
         return found
 
 
-def _records(items: Iterable[Mapping[str, Any]]) -> Iterator[KeptRecord]:
+def _records(items: Iterable[Mapping[str, Any]], of_attempt: int) -> Iterator[KeptRecord]:
     for found in items:
         status = found.get("status") or {}
-        size = int(status.get("bytes") or 0)
+        size = int(status.get("bytes") or 0) + of_attempt * int(status.get("attempts") or 0)
         name, namespace = str(metadata(found).get("name")), str(metadata(found).get("namespace"))
         yield KeptRecord(namespace, name, seconds(status.get("finishedAt")), size)

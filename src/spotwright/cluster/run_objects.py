@@ -36,6 +36,7 @@ __all__ = [
     "KINDS",
     "PAGE",
     "RUN",
+    "TAIL",
     "TASK",
     "WORKLOAD_LABEL",
     "Home",
@@ -66,6 +67,9 @@ AGE = 7 * 24 * 3600.0
 
 PAGE = 48 << 10
 """Bytes of events in one object."""
+
+TAIL = 4 << 10
+"""Bytes of the end of a log in the object of its attempt."""
 
 _TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 _TOGETHER, _MOST_EVENTS = 10_000, 10_000_000  # events that were recorded together, and of a run

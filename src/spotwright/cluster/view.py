@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import node_signs, providers
 from spotwright.cluster.autoscaler_words import AutoscalerWords
-from spotwright.cluster.log_place import LogName
 from spotwright.cluster.signals import PodWaits, as_gone, has_not_started, is_held_up, read_pod, transition, waits_for
 from spotwright.cluster.workloads import Lineage, lineage
 from spotwright.kinds.kind import run_kinds
@@ -52,7 +51,7 @@ Source: Kubernetes, ``kube-controller-manager`` (1.32 and later; 40 before).
 _SETTLING = 0.7  # seconds in which the streams of owners and nodes catch up with that of pods
 
 
-LastLine = Callable[[str, LogName], float | None]
+LastLine = Callable[[str], float | None]
 """When the last line of a log was written, in Unix seconds by its node's clock; None: it has none, or that is not known."""
 
 
@@ -67,10 +66,10 @@ class SeenPod(NamedTuple):
 class ClusterView:
     """Objects by UID and name. ``clock`` is monotonic; the view decides by it alone when the streams have caught up.
 
-    ``last_line`` tells when the last line of an attempt's log was written, by the attempt's key and its log.
+    ``last_line`` tells when the last line of an attempt's log was written, by the attempt's key.
     """
 
-    def __init__(self, last_line: LastLine = lambda _key, _log: None) -> None:
+    def __init__(self, last_line: LastLine = lambda _key: None) -> None:
         self.last_line = last_line
         self._owners: dict[_OwnerKey, Mapping[str, Any]] = {}
         self._nodes: dict[str, Mapping[str, Any]] = {}

@@ -64,7 +64,7 @@ class Watcher:
         admission: FindAdmission = lambda *_: None,
         is_admission_known: Callable[[Mapping[str, Any], str], bool] = lambda *_: True,
         costs: NamespaceCosts | None = None,
-        last_line: LastLine = lambda _key, _log: None,
+        last_line: LastLine = lambda _key: None,
         name: str = "spotwright",
     ) -> None:
         self._api, self._store, self._view, self._aside = api, store, ClusterView(last_line), SetAside()

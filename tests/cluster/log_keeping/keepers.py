@@ -1,4 +1,4 @@
-"""A keeper of logs beside a small API server, with its logs on a volume or in a store."""
+"""A keeper of logs beside a small API server, with its logs in a folder or another store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from spotwright.cluster.log_keeper import DEFAULT_LIMIT, LogKeeper, SeenAttempt
 from spotwright.cluster.log_parts import END, log_key
 from spotwright.cluster.log_place import LogName, LogPlace
 from spotwright.cluster.log_store import FolderRuns, LogStore
-from spotwright.cluster.log_volume import LogVolume
 from spotwright.records.state_folder import StateFolder
 
 PODS = "/api/v1/namespaces/a/pods"
@@ -59,32 +58,23 @@ class Endpoint:
 
 
 class Body:
-    """Where the logs of a test lie: in the state folder, or with ``url`` in a store."""
+    """Where the logs of a test lie: in a folder beside the state folder, or with ``url`` in another store."""
 
     def __init__(self, state: StateFolder, url: str = "") -> None:
-        self.state, self.url = state, url
+        self.state, self.url = state, url or f"file://{state.path.parent}/store"
         state.run("run").path.mkdir(exist_ok=True)
 
     def place(self) -> LogPlace:
         """The place as a new process finds it."""
-        return (
-            LogStore(self.url, DEFAULT_LIMIT, FolderRuns(self.state))
-            if self.url
-            else LogVolume(self.state, DEFAULT_LIMIT)
-        )
+        return LogStore(self.url, DEFAULT_LIMIT, FolderRuns(self.state))
 
     async def read(self, name: LogName) -> bytes:
         """What readers find of a log."""
-        if self.url:
-            return await read_whole(self.url, name) or b""
-        path = self.state.path / "runs" / name.run / "tasks" / name.task / f"attempt-{name.attempt}" / "log.txt"
-        return path.read_bytes() if path.exists() else b""
+        return await read_whole(self.url, name) or b""
 
     async def is_complete(self, name: LogName) -> bool:
         """Whether a log has its end."""
-        if self.url:
-            return f"{log_key(name)}/{END}" in await keys(self.url)
-        return await LogVolume(self.state, DEFAULT_LIMIT).log(name).is_complete()
+        return f"{log_key(name)}/{END}" in await keys(self.url)
 
 
 def keeping(test: Callable[[SmallApiServer, Callable[[], LogKeeper]], Awaitable[None]], body: Body) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +30,15 @@ from tests.cluster.log_keeping.stores import FailingStore
 from tests.cluster.watching.small_api_server import SmallApiServer
 
 from spotwright.cluster import log_follower, log_store
-from spotwright.cluster.log_file import LogFile
 from spotwright.cluster.log_keeper import LogKeeper
 from spotwright.records.state_folder import StateFolder
 
 
-@pytest.fixture(params=["volume", "store"])
-def body(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Body:
-    """Both bodies of where logs lie; parts are written at once."""
+@pytest.fixture
+def body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Body:
+    """Where logs lie; parts are written at once."""
     monkeypatch.setattr(log_store, "_PAUSE", 0.02)
-    return Body(StateFolder.open(tmp_path / "state"), f"file://{tmp_path}/store" if request.param == "store" else "")
+    return Body(StateFolder.open(tmp_path / "state"))
 
 
 def test_a_log_is_followed_through_cut_streams_and_refusals_to_its_end(body: Body) -> None:
@@ -89,40 +87,6 @@ def test_where_the_node_goes_the_log_ends_with_what_it_had_sent(body: Body) -> N
         assert text.startswith(b"".join(line.text for line in LINES[:20]) + our_line)
 
     keeping(test, body)
-
-
-def test_what_the_disk_did_not_take_before_the_pod_was_gone_is_said_once_it_takes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    body = Body(StateFolder.open(tmp_path / "state"))
-    monkeypatch.setattr(log_follower, "_DISK", 0.02)
-    real, tries = LogFile.append, list[bytes]()
-
-    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
-        endpoint, keeper = Endpoint(server), start()
-        endpoint.shown = 20
-        running = pod(server, RUNNING)
-        keeper.follow(seen(running))
-        await until_kept(body, log_of(running), b"line 19")
-
-        def full(file: LogFile, data: bytes, notes: Mapping[str, Any]) -> None:
-            tries.append(data)
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        with monkeypatch.context() as disk:
-            disk.setattr(LogFile, "append", full)
-            endpoint.shown = len(LINES)
-            await until(lambda: bool(tries))
-            keeper.follow(seen(running, is_lost=True))
-            await until(lambda: b"the log ends here" in tries[-1])
-            assert not await body.is_complete(log_of(running)), "not complete, while nothing is said"
-        text = await until_complete(body, log_of(running))
-        said = b"[spotwright: the log ends here: what came next could not be written (No space left on device), and its pod"
-        assert text.startswith(b"".join(line.text for line in LINES[:20]) + said)
-        assert text.count(b"[spotwright: ") == 1
-
-    keeping(test, body)
-    assert LogFile.append is real
 
 
 def test_a_container_that_failed_beside_the_main_one_is_read_after_the_end(body: Body) -> None:
@@ -247,14 +211,14 @@ def test_what_comes_of_a_pod_that_was_told_to_go_is_written_without_delay(
 ) -> None:
     monkeypatch.setattr(log_store, "_PAUSE", 3600.0)
     monkeypatch.setattr(log_store, "_SEALED", 0.02)
-    body = Body(StateFolder.open(tmp_path / "state"), f"file://{tmp_path}/store")
+    body = Body(StateFolder.open(tmp_path / "state"))
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         endpoint, keeper = Endpoint(server), start()
         endpoint.shown = 20
         running = pod(server, RUNNING)
         keeper.follow(seen(running))
-        await until(lambda: (keeper.last_line(seen(running).key, log_of(running)) or 0) >= LINES[19].stamp / 1e9)
+        await until(lambda: (keeper.last_line(seen(running).key) or 0) >= LINES[19].stamp / 1e9)
         assert await body.read(log_of(running)) == b""
         if told == "a deletion":
             running = {**running, "metadata": {**running["metadata"], "deletionTimestamp": "2026-05-28T20:26:40Z"}}
@@ -268,14 +232,14 @@ def test_what_comes_of_a_pod_that_was_told_to_go_is_written_without_delay(
 
 def test_what_waits_is_written_when_the_keeper_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_store, "_PAUSE", 3600.0)
-    body = Body(StateFolder.open(tmp_path / "state"), f"file://{tmp_path}/store")
+    body = Body(StateFolder.open(tmp_path / "state"))
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
         endpoint, keeper = Endpoint(server), start()
         endpoint.shown = 20
         running = pod(server, RUNNING)
         keeper.follow(seen(running))
-        await until(lambda: (keeper.last_line(seen(running).key, log_of(running)) or 0) >= LINES[19].stamp / 1e9)
+        await until(lambda: (keeper.last_line(seen(running).key) or 0) >= LINES[19].stamp / 1e9)
         start()  # it ends the one before
         await until_kept(body, log_of(running), b"line 19")
 

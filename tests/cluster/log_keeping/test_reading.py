@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cluster.log_keeping.container_log import BILLION, START, Line, answer
 
-from spotwright.cluster import log_file
-from spotwright.cluster.log_file import Position
+from spotwright.cluster import log_position
 from spotwright.cluster.log_follower import Reading
+from spotwright.cluster.log_position import Position
 
 TEXTS = st.one_of(
     st.just(b"the same\n"),
@@ -35,7 +35,7 @@ def logs(draw: st.DrawFn, steps: st.SearchStrategy[int] = SOON, late: st.SearchS
 def read(data: bytes, position: Position, size: int, *, ends: bool = False) -> tuple[bytes, Position]:
     """Read an answer in chunks of this size."""
     reading, kept = Reading(position, {}), b""
-    with patch.object(log_file, "_LONG", LONG):
+    with patch.object(log_position, "_LONG", LONG):
         for start in range(0, len(data), size):
             text, position = reading.feed(data[start : start + size])
             kept += text

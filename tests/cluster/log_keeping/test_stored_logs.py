@@ -23,8 +23,8 @@ from tests.cluster.log_keeping.stores import (
 
 from spotwright.cluster import log_store
 from spotwright.cluster.log_parts import Objects, StoredLogs, log_key, name_of_key, require_url
-from spotwright.cluster.log_place import LogName
-from spotwright.cluster.log_store import FolderRuns, LogStore, Overtaken
+from spotwright.cluster.log_place import LogName, Overtaken
+from spotwright.cluster.log_store import FolderRuns, LogStore
 from spotwright.errors import InputError
 from spotwright.model.quantities import format_bytes
 

@@ -16,7 +16,7 @@ from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 from spotwright import config as configuration
 from spotwright.cluster.api_run_records import ApiRecords, ApiRun
 from spotwright.cluster.kubernetes_login import Kubernetes
-from spotwright.cluster.run_objects import PAGE
+from spotwright.cluster.run_objects import PAGE, records_path
 from spotwright.cluster.run_records import RunRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.engine.events import NoteAdded
@@ -312,3 +312,23 @@ def test_a_reader_follows_a_run_and_a_deleted_one_is_said_to_be_gone(
     server[0].take_away("SpotRun", run.folder.name)
     with pytest.raises(StateError, match="it was deleted"):
         reader.refresh()
+
+
+def test_the_end_of_a_log_that_is_written_beside_the_recorder_stays_and_costs_no_event(
+    server: tuple[RecordServer, Kubernetes], tmp_path: Path, in_api: Open
+) -> None:
+    cluster = Cluster(tmp_path / "unused", in_api())
+    tail = [{"op": "add", "path": "/status/logTail", "value": "step 1\n"}]
+    for step in looks_at_train(cluster):
+        step()
+        for each in server[0].kept("SpotAttempt"):
+            name = each["metadata"]["name"]
+            server[1].call(server[1].api.send("PATCH", records_path("SpotAttempt", "team-a", name), tail))
+    whole = Cluster(tmp_path / "whole")
+    for step in looks_at_train(whole):
+        step()
+    state = read(in_api(), job())
+    assert shown(state) == shown(whole.state())
+    assert state.epoch == 1, "the record was never opened anew"
+    kept = [each["status"] for each in server[0].kept("SpotAttempt")]
+    assert [(each["phase"], each["logTail"]) for each in kept] == [("ended", "step 1\n")] * 3

@@ -46,7 +46,7 @@ RUNNING = pod("one", TRAIN, made=0, node="n1", phase="Running")
 
 def log_ends(cluster: Cluster, second: float) -> None:
     """Let the last line of each log be of a moment."""
-    cluster.view.last_line = lambda _key, _log: BEGIN + second
+    cluster.view.last_line = lambda _key: BEGIN + second
 
 
 def fall_silent(cluster: Cluster, second: float, heartbeat: float | None = None) -> None:

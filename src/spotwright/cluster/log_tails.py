@@ -1,0 +1,278 @@
+"""Keeps the last bytes of each attempt's log in its SpotAttempt, where no store keeps whole logs.
+
+Whole logs would fill etcd, and each write sends a whole object to all watchers. So the last :data:`TAIL` bytes stay in memory,
+and are written each minute in which they have grown, without delay once the pod was told that it goes, and at the end. Beside
+them stands how far the pod's log was read, so that the next recorder goes on there. What another process has written since it was
+read here is not overwritten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.log_place import KeptLog, LogName, Overtaken, PlaceAway, drop_note
+from spotwright.cluster.run_objects import ATTEMPT, TAIL, Home, object_name, records_path
+from spotwright.errors import Fenced
+from spotwright.model.quantities import format_bytes
+
+__all__ = ["LogTails"]
+
+
+_LOG = logging.getLogger(__name__)
+_PAUSE, _SEALED = 60.0, 1.0  # seconds between two writes of a log that grows, and once its pod was told that it goes
+_A_SECOND = 10.0  # writes of all logs together that growth may cause
+_AGAIN = 10.0  # seconds until a write that failed is tried again
+_AT_ONCE = 8  # requests
+_LAST = 5.0  # seconds in which what waits is written when this process ends
+_NAMESPACE = 16 << 20  # bytes of the tails of one namespace: of 4,096 attempts
+_GONE, _CHANGED = (
+    404,
+    (409, 422),
+)  # statuses of an object that is not there, and of one that another process has written
+
+
+class LogTails:
+    """The ends of logs in the API. It is a :class:`~spotwright.cluster.log_place.LogPlace`.
+
+    ``require`` raises :class:`~spotwright.errors.Fenced` once another process records.
+    """
+
+    about = "the SpotAttempts of the cluster"
+
+    def __init__(self, api: Api, require: Callable[[], None] = lambda: None) -> None:
+        self.api, self.require = api, require
+        self.gate = asyncio.Semaphore(_AT_ONCE)
+        self._open: dict[LogName, _TailLog] = {}
+        self._kept: dict[LogName, KeptLog] = {}
+        self._paths: dict[LogName, str] = {}
+
+    @property
+    def pause(self) -> float:
+        """The seconds between two writes of a log that grows: more where very many do."""
+        return max(_PAUSE, len(self._open) / _A_SECOND)
+
+    def log(self, name: LogName, task: str) -> _TailLog:
+        """See :class:`LogPlace`."""
+        path = records_path(ATTEMPT, name.namespace, object_name(name.run, Home(task, name.attempt)))
+        self._paths[name] = path
+        made = self._open[name] = _TailLog(self, name, path)
+        return made
+
+    async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
+        """See :class:`LogPlace`: a log is taken up when its pod is seen again, and keeps its end where that is gone."""
+        return ()
+
+    async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
+        """See :class:`LogPlace`: what this process has written. What an earlier one wrote goes with its run."""
+        found: dict[str, list[KeptLog]] = {}
+        for kept in self._kept.values():
+            found.setdefault(kept.name.namespace, []).append(kept)
+        return found
+
+    def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:  # noqa: ARG002
+        """See :class:`LogPlace`: etcd has little room."""
+        return min(wanted, _NAMESPACE)
+
+    async def drop(self, logs: Collection[KeptLog], why: str) -> None:
+        """See :class:`LogPlace`. What the API server does not do now is done with the next look."""
+        for log in logs:
+            told = {"logTail": drop_note(format_bytes(log.size), why), "logComplete": True, "logPosition": ""}
+            try:
+                await self.write(self._paths[log.name], told, None)
+            except ApiFailed as error:
+                if error.status != _GONE:
+                    _LOG.warning("the end of log %s is not dropped now: %s", log.name.title, error)
+                    continue
+            self.note(log._replace(size=0, is_complete=True))
+
+    async def close(self) -> None:
+        """See :class:`LogPlace`."""
+        writing = [task for log in self._open.values() if (task := log.hurry()) is not None]
+        if writing:
+            await asyncio.wait(writing, timeout=_LAST)
+
+    # For the logs
+
+    async def read(self, path: str) -> Mapping[str, Any]:
+        """What an attempt's status says; nothing where the attempt is not there. Raises :class:`PlaceAway`."""
+        try:
+            async with self.gate:
+                found = await self.api.get_or_none(path)
+        except ApiFailed as error:
+            raise PlaceAway(str(error)) from error
+        return (found or {}).get("status") or {}
+
+    async def write(self, path: str, told: Mapping[str, Any], before: int | None) -> None:
+        """Write these fields of a status. ``before`` are the bytes that it says now; None: none, or any.
+
+        Raises :class:`ApiFailed`, and :class:`Fenced` once another process records.
+        """
+        operations: list[dict[str, Any]] = []
+        if before is not None:
+            operations.append({"op": "test", "path": "/status/logBytes", "value": before})
+        operations += [{"op": "add", "path": f"/status/{name}", "value": value} for name, value in told.items()]
+        async with self.gate:
+            self.require()
+            await self.api.send("PATCH", path, operations)
+
+    def note(self, kept: KeptLog) -> None:
+        """Know what is kept of a log now."""
+        self._kept[kept.name] = kept
+
+    def closed(self, log: _TailLog) -> None:
+        """A log is written no more."""
+        if self._open.get(log.name) is log:
+            del self._open[log.name]
+
+
+class _TailLog:
+    """A :class:`~spotwright.cluster.log_place.WrittenLog` of which the end alone stays."""
+
+    def __init__(self, tails: LogTails, name: LogName, path: str) -> None:
+        self.name, self.notes = name, dict[str, Any]()
+        self._tails, self._path = tails, path
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._tail, self._bytes = b"", 0
+        self._written: int | None = None  # bytes of the whole as the API has them; None: nothing was written there
+        self._is_new = False  # something came since the last write
+        self._pause, self._due = 0.0, 0.0  # a pause of 0: that of all logs
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._overtaken = ""
+
+    async def is_complete(self) -> bool:
+        """See :class:`WrittenLog`."""
+        return bool((await self._tails.read(self._path)).get("logComplete"))
+
+    async def open(self) -> bool:
+        """See :class:`WrittenLog`."""
+        status = await self._tails.read(self._path)
+        notes = _notes(str(status.get("logPosition", "")))
+        self._written = status.get("logBytes")
+        if notes is None:
+            return False
+        self.notes, self._tail = notes, str(status.get("logTail", "")).encode()
+        self._bytes = int(self._written or len(self._tail))
+        return True
+
+    async def append(self, data: bytes, notes: Mapping[str, Any]) -> None:
+        """See :class:`WrittenLog`. Raises :class:`Overtaken`."""
+        self._require_own()
+        self._add(self._decoder.decode(data))
+        self.notes = dict(notes)
+        if not self._is_new:
+            self._is_new, self._due = True, time.monotonic() + (self._pause or self._tails.pause)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._send(), name=f"tail {self.name.title}")
+
+    def seal(self) -> None:
+        """See :class:`WrittenLog`."""
+        if not self._pause:
+            self._pause, self._due = _SEALED, 0.0
+            self._wake.set()
+
+    async def finish(self) -> None:
+        """See :class:`WrittenLog`. Raises :class:`PlaceAway` and :class:`Overtaken`."""
+        self._add(self._decoder.decode(b"", final=True))
+        await self._stop()
+        self._require_own()
+        try:
+            await self._write(is_complete=True)
+        except ApiFailed as error:
+            raise PlaceAway(str(error)) from error
+        self._require_own()
+
+    async def close(self) -> None:
+        """See :class:`WrittenLog`."""
+        await self._stop()
+        self._tails.closed(self)
+
+    def hurry(self) -> asyncio.Task[None] | None:
+        """Write what waits now; the task that does it, if there is something."""
+        self._due = 0.0
+        self._wake.set()
+        return self._task
+
+    def _add(self, text: str) -> None:
+        data = text.encode()
+        self._bytes += len(data)
+        self._tail = (self._tail + data)[-TAIL:]
+
+    def _require_own(self) -> None:
+        if self._overtaken:
+            raise Overtaken(self._overtaken)
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _send(self) -> None:
+        """Write what is new, each time when it is due, until nothing is."""
+        try:
+            while self._is_new and not self._overtaken:
+                await self._until_due()
+                try:
+                    await self._write(is_complete=False)
+                except ApiFailed as error:
+                    _LOG.debug("the end of log %s waits: %s", self.name.title, error)
+                    self._due = time.monotonic() + _AGAIN
+        finally:
+            self._task = None
+
+    async def _until_due(self) -> None:
+        while (left := self._due - time.monotonic()) > 0:
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+
+    async def _write(self, *, is_complete: bool) -> None:
+        """Write the end as it is. Raises :class:`ApiFailed` for what may pass."""
+        tail, size = _whole_characters(self._tail), self._bytes
+        position = "" if is_complete else msgspec.json.encode(self.notes).decode()
+        told = {"logTail": tail, "logBytes": size, "logPosition": position, "logComplete": is_complete}
+        self._is_new = False
+        try:
+            await self._tails.write(self._path, told, self._written)
+        except ApiFailed as error:
+            if error.status == _GONE:  # the run was deleted, and its logs with it
+                return
+            if error.status in _CHANGED:
+                self._overtaken = f"the end of log {self.name.title} is written by another process: {error}"
+                return
+            self._is_new, self._written = True, None  # perhaps it was done
+            raise
+        except Fenced as error:
+            self._overtaken = str(error)
+            return
+        except asyncio.CancelledError:
+            self._is_new, self._written = True, None
+            raise
+        self._written = size
+        self._tails.note(KeptLog(time.time(), len(self._tail), self.name, is_complete))
+
+
+def _whole_characters(data: bytes) -> str:
+    """The text of bytes that may begin inside a character."""
+    begin = 0
+    while begin < len(data) and data[begin] & 0xC0 == 0x80:
+        begin += 1
+    return data[begin:].decode()
+
+
+def _notes(text: str) -> dict[str, Any] | None:
+    """What the owner noted; None where nothing of it can be read."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any]) if text else None
+    except ValueError:
+        return None
