@@ -1,4 +1,4 @@
-"""Controllers as processes beside an API server in memory, and the reviews that are sent to them."""
+"""The processes of a controller beside an API server in memory, and the reviews that are sent to them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import base64
 import json
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, TCPConnector
-from spotwright.cluster.controller import run_controller
 from tests.cluster.admission_objects import a_config
 from tests.cluster.controller.controller_process import kubeconfig
 from tests.cluster.json_patches import apply_patch
@@ -22,7 +22,9 @@ from tests.cluster.reviews import a_review
 from tests.cluster.watching.small_api_server import SmallApiServer
 
 from spotwright.cluster.api_client import Api, connect, find_cluster
-from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.controller_settings import RecorderSettings, WebhookSettings
+from spotwright.cluster.recorder_process import run_recorder
+from spotwright.cluster.webhook_process import run_webhook
 
 MAPS = "/api/v1/configmaps"
 
@@ -66,18 +68,28 @@ def configure(server: SmallApiServer, text: str) -> None:
     server.put(MAPS, "spotwright", data={"spotwright.yaml": text}, kind="ConfigMap", metadata={"namespace": "team-a"})
 
 
+def running(server: SmallApiServer, folder: Path, **settings: Any) -> AbstractAsyncContextManager[asyncio.Task[None]]:
+    """A webhook that runs while the block does; what it raises comes out of the block."""
+    given = {"port": 0, "where": "https://127.0.0.1:1", **settings}
+    return _running(server, folder, lambda common: partial(run_webhook, WebhookSettings(**common, **given)))
+
+
+def recording(server: SmallApiServer, folder: Path, **settings: Any) -> AbstractAsyncContextManager[asyncio.Task[None]]:
+    """A recorder that runs while the block does."""
+    return _running(server, folder, lambda common: partial(run_recorder, RecorderSettings(**common, **settings)))
+
+
 @asynccontextmanager
-async def running(server: SmallApiServer, state: Path, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
-    """A replica that runs while the block does; what it raises comes out of the block."""
-    with tempfile.TemporaryDirectory() as folder:
-        given = {
-            "port": 0,
-            "where": "https://127.0.0.1:1",
-            "kubeconfig": str(kubeconfig(Path(folder), server)),
-            **settings,
-        }
-        api = Api(connect(find_cluster(kubeconfig=given["kubeconfig"])))
-        task = asyncio.create_task(run_controller(Settings(state=state, **given), api))
+async def _running(
+    server: SmallApiServer,
+    folder: Path,
+    made: Callable[[dict[str, Any]], Callable[[Api], Coroutine[Any, Any, None]]],
+) -> AsyncIterator[asyncio.Task[None]]:
+    with tempfile.TemporaryDirectory() as private:
+        path = str(kubeconfig(Path(private), server))
+        work = made({"authority_folder": folder, "kubeconfig": path, "metrics_port": 0})
+        api = Api(connect(find_cluster(kubeconfig=path)))
+        task = asyncio.create_task(work(api))
         try:
             yield task
         finally:

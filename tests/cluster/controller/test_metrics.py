@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
 from tests.cluster.admission_objects import a_job
-from tests.cluster.controller.processes import a_cluster, review, running, until
+from tests.cluster.controller.processes import a_cluster, review, running
 from tests.cluster.watching.small_api_server import serving
 
+from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.health import Health
 from spotwright.cluster.metrics import Metrics, serve_metrics
 from spotwright.cluster.unavailable_pools import LeftOut, Tally
 from spotwright.errors import InputError
@@ -25,7 +28,12 @@ def values(text: str) -> dict[str, float]:
 
 
 def a_metrics(tally: Tally, *pauses: LeftOut) -> Metrics:
-    return Metrics(tally, lambda: pauses, lambda: {"placed": 3, "too late": 1}, lambda: [("team-b", "webhook")])
+    return Metrics(
+        tally=tally,
+        pauses=lambda: pauses,
+        verdicts=lambda: {"placed": 3, "too late": 1},
+        aside=lambda: [("team-b", "webhook")],
+    )
 
 
 def test_moves_waits_and_pools_that_are_left_out_are_told() -> None:
@@ -78,23 +86,25 @@ def test_names_with_quotes_and_line_ends_are_escaped() -> None:
 def test_a_port_that_is_taken_is_an_error_only_where_somebody_asked_for_it() -> None:
     async def scenario(*, is_asked: bool) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            assert await serve_metrics(a_metrics(Tally()), "127.0.0.1", port, is_asked=is_asked) is None
+            settings = Settings(
+                authority_folder=Path("unused"), metrics_port=taken.getsockname()[1], metrics_are_asked=is_asked
+            )
+            async with AsyncExitStack() as stack:
+                await serve_metrics(a_metrics(Tally()), settings, Health(), lambda: True, stack)
 
     asyncio.run(scenario(is_asked=False))
     with pytest.raises(InputError, match=r"cannot listen there .* see --metrics-listen"):
         asyncio.run(scenario(is_asked=True))
 
 
-def test_a_controller_serves_what_its_own_reviews_came_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_webhook_serves_what_its_own_reviews_came_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
     async def scenario() -> tuple[str, str]:
         async with serving() as server:
             a_cluster(server)
-            async with running(server, tmp_path, metrics_port=0), ClientSession() as session:
+            async with running(server, tmp_path), ClientSession() as session:
                 await review(caplog, server, a_job())
-                await until(lambda: any("this replica watches now" in line for line in caplog.messages))
                 address = next(
                     line.split(" at ")[1] for line in caplog.messages if line.startswith("metrics are served")
                 )
@@ -105,5 +115,36 @@ def test_a_controller_serves_what_its_own_reviews_came_to(tmp_path: Path, caplog
     assert kind.startswith("text/plain; version=0.0.4")
     told = values(text)
     assert told['spotwright_reviews_total{verdict="placed"}'] == 1
-    assert told["spotwright_leading"] in (0, 1)
-    assert told['spotwright_moves_total{move="evicted"}'] == 0
+    assert "spotwright_leading" not in told, "the recorder tells that"
+
+
+def test_probes_are_answered_beside_the_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    now = 100.0
+    health, is_ready = Health(10.0, lambda: now), [False]
+    settings = Settings(authority_folder=Path("unused"), metrics_port=0)
+
+    async def scenario() -> list[tuple[int, str]]:
+        nonlocal now
+        async with AsyncExitStack() as stack, ClientSession() as session:
+            await serve_metrics(a_metrics(Tally()), settings, health, lambda: is_ready[0], stack)
+            address = caplog.messages[-1].split(" at ")[1].removesuffix("/metrics")
+
+            async def asked(path: str) -> tuple[int, str]:
+                async with session.get(f"{address}{path}") as answer:
+                    return answer.status, await answer.text()
+
+            answers = [await asked("/healthz"), await asked("/readyz")]
+            is_ready[0], now = True, 111.0
+            answers += [await asked("/readyz"), await asked("/healthz")]
+            health.alive()
+            health.failure = "the recording has failed 3 times in a row"
+            return [*answers, await asked("/healthz")]
+
+    assert asyncio.run(scenario()) == [
+        (200, "ok"),
+        (503, "not ready yet"),
+        (200, "ready"),
+        (500, "nothing went on for 11 s"),
+        (500, "the recording has failed 3 times in a row"),
+    ]

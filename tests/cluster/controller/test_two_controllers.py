@@ -14,7 +14,7 @@ from tests.cluster.controller.processes import a_cluster, review, running, until
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster import attempt_lookup, state_folder_guard
+from spotwright.cluster import attempt_lookup, conflicting_controllers
 from spotwright.cluster.admit_objects import Verdict, admit_object
 from spotwright.cluster.admit_updates import Update, restore_object
 
@@ -36,7 +36,7 @@ def test_what_another_controller_has_placed_is_left_and_its_creator_is_told() ->
     assert "two controllers serve this namespace" in text
     assert FIRST in text
     assert SECOND in text
-    assert "spotwright controller --unregister" in text
+    assert "spotwright controller unregister" in text
 
 
 def test_an_object_that_comes_a_second_time_to_its_own_controller_is_nothing_new() -> None:
@@ -66,7 +66,7 @@ def test_a_controller_tells_once_of_another_one_whose_object_is_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(state_folder_guard, "_MADE_AFTER", 0.05)
+    monkeypatch.setattr(conflicting_controllers, "_MADE_AFTER", 0.05)
     monkeypatch.setattr(attempt_lookup, "_FRESH", 0.0)
 
     async def scenario() -> SmallApiServer:

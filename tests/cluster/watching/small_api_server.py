@@ -183,9 +183,9 @@ def _is_asked_for(request: web.Request, data: dict[str, Any]) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[SmallApiServer]:
+async def serving(kind: type[Any] = SmallApiServer) -> AsyncIterator[Any]:
     """A server while the block runs."""
-    server = SmallApiServer()
+    server = kind()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", server._handle)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
