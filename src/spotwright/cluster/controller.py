@@ -35,13 +35,13 @@ from spotwright.cluster.checkpoint_objects import CheckpointObjects, ClaimForm
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_settings import CertificateFiles, Settings
 from spotwright.cluster.install import Registration
+from spotwright.cluster.log_server import accept_certificates
 from spotwright.cluster.metrics import Metrics, Readers, serve_metrics
 from spotwright.cluster.missing_claims import ClaimLookup, none_is_missing
 from spotwright.cluster.namespace_costs import ANSWER, AsideEvents, NamespaceCosts
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.cluster.recording_process import RecordingProcess
-from spotwright.cluster.run_api import accept_certificates
 from spotwright.cluster.spot_pools import FollowedPools
 from spotwright.cluster.state_folder_guard import FOLDER_ANNOTATION, FolderIdentity, OneFolder, Rivals
 from spotwright.cluster.unavailable_pools import Findings, FindingsFile, PoolsLeftOut
@@ -185,7 +185,7 @@ async def run_controller(settings: Settings, api: Api) -> None:
 
 def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
     """The parts that answer reviews."""
-    settings, api, state, config_maps, one_folder, events, health, verdicts, costs, aside, findings, pools = common
+    settings, api, state, config_maps, one_folder, events, health, verdicts, costs, aside, _, pools = common
     folder = state.path / _FOLDER
     authority = None if settings.files is not None else Authority(folder)
     numbers = Numbers(api)
@@ -237,7 +237,7 @@ def _webhook(common: _Common, stack: AsyncExitStack) -> list[Awaitable[None]]:
         writes=settings.registers,
         unites=settings.is_stateless,
     )
-    readers = Readers(settings, api, state, findings)
+    readers = Readers(settings, api)
     form = ClaimForm(settings.claim_size, settings.claim_class, settings.claim_access_mode)
     made = CheckpointObjects(
         api,

@@ -19,10 +19,9 @@ from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.certificates import are_same, united
 from spotwright.cluster.controller_settings import Settings
 from spotwright.cluster.limited_server import serve
-from spotwright.cluster.run_api import publish_authority, start_reading
-from spotwright.cluster.unavailable_pools import Findings, LeftOut, Move
+from spotwright.cluster.log_server import publish_authority, start_log_server
+from spotwright.cluster.unavailable_pools import LeftOut, Move
 from spotwright.errors import InputError
-from spotwright.records.state_folder import StateFolder
 
 __all__ = ["Metrics", "Readers", "serve_metrics"]
 
@@ -145,12 +144,10 @@ def _alone(own: str, _known: str) -> str:
 
 
 class Readers:
-    """The server that people read from, if the settings name a port for it; else every call does nothing."""
+    """The server that people read logs from, if the settings name a port for it; else every call does nothing."""
 
-    def __init__(
-        self, settings: Settings, api: Api, state: StateFolder, findings: Callable[[], Findings] | None = None
-    ) -> None:
-        self._settings, self._api, self._state, self._findings = settings, api, state, findings
+    def __init__(self, settings: Settings, api: Api) -> None:
+        self._settings, self._api = settings, api
         self._runner: web.AppRunner | None = None
         self._problem = ""
 
@@ -161,19 +158,10 @@ class Readers:
             return
         host = self._settings.read_host
         try:
-            self._runner = await start_reading(
-                self._state,
-                self._api,
-                context,
-                host=host,
-                port=port,
-                findings=self._findings,
-                logs=self._settings.logs,
-                home=self._settings.home if self._settings.is_stateless else "",
-            )
+            self._runner = await start_log_server(self._api, context, host=host, port=port, logs=self._settings.logs)
         except OSError as error:
             raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error
-        _LOG.info("runs are read at https://%s:%d", host, self._runner.addresses[0][1])
+        _LOG.info("logs are read at https://%s:%d", host, self._runner.addresses[0][1])
 
     async def publish(self, authority: bytes) -> None:
         """Write the authority where readers find it. Without the right to do so they name a file themselves."""

@@ -29,6 +29,7 @@ from spotwright.cluster.controller_settings import Settings
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.lease import lease_path, uptime
 from spotwright.cluster.log_place import LogPlace
+from spotwright.cluster.log_server import publish_watched
 from spotwright.cluster.log_store import FolderRuns, LogRuns, LogStore
 from spotwright.cluster.log_tails import LogTails
 from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
@@ -36,7 +37,6 @@ from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns, Retention
-from spotwright.cluster.run_api import publish_watched
 from spotwright.cluster.run_objects import TAIL
 from spotwright.cluster.run_records import FolderRecords, RunRecords
 from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
@@ -278,7 +278,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     records: RunRecords = FolderRecords(state)
     keeping, pools, on_watched = [], None, None
     if kubernetes is not None:
-        on_watched = partial(_publish, kubernetes, settings.home) if settings.is_stateless else None
+        on_watched = partial(_publish, kubernetes, settings.home)
         pools = PoolObjects(kubernetes, settings.release, lambda: _pools_of(configurations), api.now, fence.require)
         records = ApiRecords(kubernetes, state, settings.namespaces)
         of_attempt = 0 if settings.logs else TAIL
@@ -340,7 +340,7 @@ def _publish(kubernetes: Kubernetes, home: str, watched: Watched) -> None:
     try:
         kubernetes.call(publish_watched(kubernetes.api, home, watched))
     except SpotwrightError as error:
-        _LOG.warning("explain does not know at other replicas what is watched: %s", error)
+        _LOG.warning("explain does not know what is watched: %s", error)
 
 
 def _pools_of(configurations: Configurations) -> Mapping[str, Pool]:

@@ -15,6 +15,7 @@ __all__ = [
     "ENABLED_LABEL",
     "WATCHED",
     "WATCHED_FILE",
+    "WATCHED_KEY",
     "Watched",
     "read_watched",
     "text_of",
@@ -28,6 +29,9 @@ ENABLED_LABEL = "spotwright.dev/enabled"
 
 WATCHED_FILE = Path("controller") / "watched.json"
 """The file, from the state folder on."""
+
+WATCHED_KEY = "watched.json"
+"""The key in the ConfigMap from which readers take it."""
 
 WATCHED = "watched"
 """The state of a kind that is watched."""

@@ -25,7 +25,7 @@ from tests.cluster.watching import watched_objects
 from tests.cluster.watching.small_api_server import serving
 
 from spotwright.cluster import admission_server as admission
-from spotwright.cluster.run_api_client import reading_name
+from spotwright.cluster.log_client import reading_name
 from spotwright.errors import InputError
 
 EVENTS = "/api/v1/namespaces/team-a/events"
