@@ -70,7 +70,7 @@ def test_help_loads_no_package_but_those_of_the_command_line_and_of_yaml(words: 
 
 def test_the_command_that_explains_a_cluster_needs_no_server() -> None:
     """A laptop reads a cluster without the packages of the webhook: what ``explain --cluster`` imports when it is asked."""
-    code = "from spotwright.cluster import explaining, run_api_client"
+    code = "from spotwright.cluster import explaining, log_client"
     assert third_parties(code) & {"aiohttp", "cryptography"} == set()
 
 

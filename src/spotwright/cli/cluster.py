@@ -21,7 +21,6 @@ from spotwright.errors import InputError
 if TYPE_CHECKING:
     from spotwright.cluster.kubernetes_login import Kubernetes
     from spotwright.cluster.recorded_runs import RecordedRuns
-    from spotwright.cluster.run_api_client import RemoteRuns
     from spotwright.records.reader import RunReader
 
 
@@ -48,7 +47,7 @@ def cluster_options(command: _Command) -> _Command:
     for option in (
         click.option(
             "--controller", default="", envvar="SPOTWRIGHT_CONTROLLER", metavar="URL|NAMESPACE", show_envvar=True,
-            help="The controller: its https URL, or the namespace of its pod.  [default: spotwright]",
+            help="The controller, asked for logs: its namespace, or its https URL.  [default: spotwright]",
         ),
         click.option("--kubeconfig", metavar="FILE", help="The kubeconfig.  [default: $KUBECONFIG, or ~/.kube/config]"),
         click.option(
@@ -56,7 +55,7 @@ def cluster_options(command: _Command) -> _Command:
             help="Only runs in this namespace.  [default: all that you may read]",
         ),
         click.option("--context", metavar="NAME", help="The context of the kubeconfig.  [default: the current one]"),
-        click.option("--cluster", is_flag=True, help="Read the runs of a cluster from its controller."),
+        click.option("--cluster", is_flag=True, help="Read the runs that are recorded in a cluster."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -162,7 +161,7 @@ def _check(place: Place) -> None:
 
 
 @contextmanager
-def open_cluster(place: Place) -> Iterator[tuple[Kubernetes, RemoteRuns | RecordedRuns]]:
+def open_cluster(place: Place) -> Iterator[tuple[Kubernetes, RecordedRuns]]:
     """The cluster of a place, and its runs. Raises :class:`InputError` with what to do."""
     with cluster_extra("--cluster"):
         from spotwright.cluster.kubernetes_login import Kubernetes

@@ -44,7 +44,9 @@ def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict
     """The lines of all runs, a sentence for each that cannot be read (a damaged run hides no other), and pools left out."""
     if place.cluster:
         with open_cluster(place) as (_, runs_there):
-            return *runs_there.lines(place.namespace), runs_there.left_out
+            lines, told = runs_there.lines(place.namespace)
+            left_out = runs_there.look_at_pools({*runs_there.namespaces.values(), place.namespace})
+            return lines, [*told, *filter(None, [runs_there.pools_unknown])], left_out
     summaries, problems = [], []
     for folder in StateFolder.existing(place.state).runs():
         try:

@@ -96,7 +96,7 @@ def page(
         from spotwright.cli import cluster_extra
 
         with cluster_extra("--cluster"):
-            import spotwright.cluster.run_api_client  # noqa: F401
+            import spotwright.cluster.recorded_runs  # noqa: F401
         source = {
             "cluster": True,
             "context": place.context,

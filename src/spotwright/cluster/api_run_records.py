@@ -119,6 +119,8 @@ class ApiRun:
         """All objects of the run as they were read last, without their journals, by kind and name."""
         self.sizes: dict[tuple[str, str], int] = {}
         """The bytes of events in each object."""
+        self.versions: dict[str, str] = {}
+        """The versions of the SpotRun and of the lists of its tasks and attempts, by kind: what is newer was not read."""
         self.missing: list[int] = []
         """The numbers of events that somebody has deleted, and of which the run says nothing yet."""
 
@@ -179,10 +181,22 @@ class ApiRun:
         selector = {"labelSelector": f"{WORKLOAD_LABEL}={_label(run, WORKLOAD_LABEL)}"}
         self.objects.clear()
         self.sizes.clear()
+        self.versions = {RUN: str(metadata(run).get("resourceVersion", ""))}
         self._take(run)
         for kind in (ATTEMPT, TASK):
             for found in self.listed(kind, selector):
                 self._take({"kind": kind, **found})
+
+    def hear(self, found: dict[str, Any]) -> None:
+        """Take an object that has changed."""
+        if found["kind"] == RUN:
+            self._run = found
+        self._take(found)
+
+    @property
+    def workload(self) -> str:
+        """The UID of its workload, once it was read."""
+        return _label(self._run or {}, WORKLOAD_LABEL)
 
     def _take(self, found: dict[str, Any]) -> None:
         if found["kind"] != RUN and not _is_of(found, self._known()):
@@ -201,6 +215,7 @@ class ApiRun:
                 page = self._get(path, asked)
             except ApiFailed as error:
                 raise self.failed(error) from error
+            self.versions.setdefault(kind, str(metadata(page).get("resourceVersion", "")))
             yield from page.get("items") or ()
             following = str(metadata(page).get("continue") or "")
             if not following:

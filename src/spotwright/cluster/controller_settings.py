@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT as ORDER_LIMIT
+from spotwright.cluster.log_client import reading_name
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT, NAMESPACE_LIMIT
-from spotwright.cluster.run_api_client import reading_name
 
 __all__ = ["CertificateFiles", "RecorderSettings", "Settings", "WebhookSettings"]
 

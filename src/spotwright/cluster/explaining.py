@@ -1,6 +1,6 @@
 """Why a pod is where it is, or waits: what the API server shows of it now, and what its run has recorded before.
 
-Objects are read with the caller's own rights, the run through the controller. A Job or Workflow is explained by its pods, and
+Objects and the run are read with the caller's own rights. A Job or Workflow is explained by its pods, and
 so is a run. For a pod that waits it is said why it is moved or stays, for a node that does not report what to do.
 """
 
@@ -26,7 +26,6 @@ from spotwright.cluster.descheduler import (
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.pod_starts import why_not_started
 from spotwright.cluster.recorded_runs import RecordedRuns
-from spotwright.cluster.run_api_client import RemoteRuns
 from spotwright.cluster.signals import events_of_pod, has_not_started
 from spotwright.cluster.unavailable_pools import definition_of
 from spotwright.cluster.watched import WATCHED
@@ -180,9 +179,7 @@ _MOST_PODS = 20  # of one object: people read them
 _HISTORY = 10  # attempts of a task that are told, the newest
 
 
-def explain_object(
-    kubernetes: Kubernetes, runs: RemoteRuns | RecordedRuns, text: str, namespace: str = ""
-) -> dict[str, Any]:
+def explain_object(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: str = "") -> dict[str, Any]:
     """What is known of ``kind/name``, or of the object of a run: ``{"object", "run", "pods", "left_out", "notes"}``.
 
     A run has the name that ``runs --cluster`` lists, or the id that Kubeflow Pipelines gave it.
@@ -218,7 +215,7 @@ def explain_object(
     return _told(kubernetes, runs, f"{kind} {where}/{name}", reader, pods, notes)
 
 
-def _of_a_run(kubernetes: Kubernetes, runs: RemoteRuns | RecordedRuns, text: str, namespace: str) -> dict[str, Any]:
+def _of_a_run(kubernetes: Kubernetes, runs: RecordedRuns, text: str, namespace: str) -> dict[str, Any]:
     """The object of a run explained, also if it is of a kind that cannot be named here, or was deleted."""
     try:
         reader = runs.open(text, namespace)
@@ -238,7 +235,7 @@ def _of_a_run(kubernetes: Kubernetes, runs: RemoteRuns | RecordedRuns, text: str
 
 def _told(
     kubernetes: Kubernetes,
-    runs: RemoteRuns | RecordedRuns,
+    runs: RecordedRuns,
     what: str,
     reader: RunReader | None,
     pods: Sequence[Mapping[str, Any]],
@@ -252,7 +249,12 @@ def _told(
         "run": None if reader is None else reader.folder.name,
         "pods": [_with_its_node(kubernetes, left_out, pod, reader, words) for pod in pods[:_MOST_PODS]],
         "left_out": left_out,
-        "notes": [*notes, *_unread_nodes(kubernetes, pods[:_MOST_PODS]), *_left_out(len(pods))],
+        "notes": [
+            *notes,
+            *([runs.pools_unknown] if runs.pools_unknown else []),
+            *_unread_nodes(kubernetes, pods[:_MOST_PODS]),
+            *_left_out(len(pods)),
+        ],
     }
 
 
@@ -355,9 +357,7 @@ def _sets() -> list[str]:
     return [name for name, kind in kinds if kind.hands_down] + [name for name, kind in kinds if kind.retry is Retry.SET]
 
 
-def _run(
-    runs: RemoteRuns | RecordedRuns, roots: Sequence[tuple[str, str]], namespace: str
-) -> tuple[RunReader | None, list[str]]:
+def _run(runs: RecordedRuns, roots: Sequence[tuple[str, str]], namespace: str) -> tuple[RunReader | None, list[str]]:
     for kind, name in roots:
         with contextlib.suppress(UnknownRun):
             return runs.open(f"{kind}/{name}", namespace), []
@@ -368,6 +368,8 @@ def _run(
 
 def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> str:
     """Why no run is of an object, by what the controller says that it watches."""
+    if watched["unknown"]:
+        return f"what the controller watches is not known: {watched['unknown']}"
     if not watched.get("is_served"):
         return (
             f"the controller does not serve namespace {namespace}: "

@@ -1,9 +1,9 @@
 """Keeps the last bytes of each attempt's log in its SpotAttempt, where no store keeps whole logs.
 
 Whole logs would fill etcd, and each write sends a whole object to all watchers. So the last :data:`TAIL` bytes stay in memory,
-and are written each minute in which they have grown, without delay once the pod was told that it goes, and at the end. Beside
-them stands how far the pod's log was read, so that the next recorder goes on there. What another process has written since it was
-read here is not overwritten.
+and are written first at once, then each minute in which they have grown, without delay once the pod was told that it goes, and at
+the end. Beside them stands how far the pod's log was read, so that the next recorder goes on there. What another process has
+written since it was read here is not overwritten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ __all__ = ["LogTails"]
 
 
 _LOG = logging.getLogger(__name__)
-_PAUSE, _SEALED = 60.0, 1.0  # seconds between two writes of a log that grows, and once its pod was told that it goes
+_FIRST, _PAUSE, _SEALED = (
+    1.0,
+    60.0,
+    1.0,
+)  # seconds until the first write, between two more, and once its pod was told to go
 _A_SECOND = 10.0  # writes of all logs together that growth may cause
 _AGAIN = 10.0  # seconds until a write that failed is tried again
 _AT_ONCE = 8  # requests
@@ -85,7 +89,8 @@ class LogTails:
     async def drop(self, logs: Collection[KeptLog], why: str) -> None:
         """See :class:`LogPlace`. What the API server does not do now is done with the next look."""
         for log in logs:
-            told = {"logTail": drop_note(format_bytes(log.size), why), "logComplete": True, "logPosition": ""}
+            note = drop_note(format_bytes(log.size), why)
+            told = {"logTail": note, "logBytes": len(note), "logComplete": True, "logPosition": ""}
             try:
                 await self.write(self._paths[log.name], told, None)
             except ApiFailed as error:
@@ -170,7 +175,8 @@ class _TailLog:
         self._add(self._decoder.decode(data))
         self.notes = dict(notes)
         if not self._is_new:
-            self._is_new, self._due = True, time.monotonic() + (self._pause or self._tails.pause)
+            pause = self._pause or (_FIRST if self._written is None else self._tails.pause)
+            self._is_new, self._due = True, time.monotonic() + pause
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._send(), name=f"tail {self.name.title}")
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.cluster.configurations import CONFIG_MAP
+from spotwright.cluster.log_client import CONFIG_MAP as READING
 from spotwright.cluster.node_events import SUFFIX
-from spotwright.cluster.run_api_client import CONFIG_MAP as READING
 from spotwright.cluster.run_objects import API_VERSION, KINDS
 from spotwright.kinds.kind import Reads, all_kinds
 

@@ -1,71 +1,72 @@
 """The runs that a controller has recorded in the Kubernetes API, read with the caller's own login and rights.
 
-Logs, the pools that new attempts pass over, and what is watched, are asked of the controller, and only when they are needed.
+Nothing but whole logs is asked of the controller, and only where a store has them. What the caller may not read is said as not
+known: who may read nothing of a pool is not told that none is left out.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from spotwright.cluster.api_client import FORBIDDEN, ApiFailed
 from spotwright.cluster.api_run_records import ApiRun
+from spotwright.cluster.followed_run import FollowedRun
 from spotwright.cluster.kubernetes_login import Kubernetes
-from spotwright.cluster.run_api_client import TRIES, Controller, RemoteRun, RemoteRuns, find_controller
-from spotwright.cluster.run_names import NamedRun, find_run, object_of
-from spotwright.cluster.run_objects import API_VERSION, RUN, rows_of
-from spotwright.errors import InputError, SpotwrightError, UnknownRun
+from spotwright.cluster.lease import leases_path
+from spotwright.cluster.log_client import CONFIG_MAP, NAMESPACE, TRIES, Controller, find_controller, read_log
+from spotwright.cluster.run_names import find_run, named_run
+from spotwright.cluster.run_objects import API_VERSION, RUN
+from spotwright.cluster.spot_pools import KIND, findings_in
+from spotwright.cluster.unavailable_pools import PoolsLeftOut
+from spotwright.cluster.watched import WATCHED_KEY, watched_of
+from spotwright.errors import InputError, SpotwrightError
 from spotwright.kube.object_fields import metadata, seconds
-from spotwright.records.journal import decoded
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 
-__all__ = ["RecordedRuns", "are_recorded", "open_runs"]
+__all__ = ["RecordedRuns", "open_runs"]
 
 
-def are_recorded(kubernetes: Kubernetes) -> bool:
-    """Whether the cluster has the kinds in which runs are recorded. Raises :class:`InputError` where it cannot be asked."""
+_TAKEOVER = 30.0  # seconds in which another replica takes a Lease that has run out, at most
+_KNOWN = 5.0  # seconds for which it is known that somebody records
+_NOT_THERE = 404
+
+
+def require_kinds(kubernetes: Kubernetes) -> None:
+    """Raise :class:`InputError` where the cluster has no kinds in which runs are recorded, or cannot be asked."""
     try:
         kubernetes.get(f"/apis/{API_VERSION}")
     except ApiFailed as error:
-        if error.status in (404, *FORBIDDEN):
-            return False
+        if error.status in FORBIDDEN:
+            return  # what is read next says what the caller may not
+        if error.status == _NOT_THERE:
+            raise InputError(
+                f"context {kubernetes.context}: the cluster has no SpotRuns: install the chart of Spotwright there, or name "
+                "another context with --context"
+            ) from error
         raise InputError(f"context {kubernetes.context}: {error}") from error
-    return True
 
 
 @contextmanager
-def open_runs(
-    kubernetes: Kubernetes, controller: str = "", *, tries: int | None = None
-) -> Iterator[RemoteRuns | RecordedRuns]:
-    """The runs of a cluster: those in the Kubernetes API, or those that its controller serves, where it keeps them itself.
+def open_runs(kubernetes: Kubernetes, controller: str = "", *, tries: int | None = None) -> Iterator[RecordedRuns]:
+    """The runs that are recorded in a cluster.
 
-    ``controller`` names it, as :func:`~spotwright.cluster.run_api_client.find_controller` takes it. ``tries`` are those of
-    a request to it. Raises :class:`InputError`.
+    ``controller`` names it, as :func:`~spotwright.cluster.log_client.find_controller` takes it. ``tries`` are those of a request
+    to it. Raises :class:`InputError`.
     """
-    if are_recorded(kubernetes):
-        recorded = RecordedRuns(kubernetes, lambda: _found(kubernetes, controller, tries))
-        try:
-            yield recorded
-        finally:
-            recorded.close()
-        return
-    found = _found(kubernetes, controller, tries)
+    require_kinds(kubernetes)
+    runs = RecordedRuns(kubernetes, controller, TRIES if tries is None else tries)
     try:
-        yield RemoteRuns(found)
+        yield runs
     finally:
-        found.close()
-
-
-def _found(kubernetes: Kubernetes, named: str, tries: int | None) -> Controller:
-    controller = find_controller(kubernetes, named)
-    controller.tries = TRIES if tries is None else tries
-    return controller
+        runs.close()
 
 
 class _Forbidden(InputError):
@@ -73,35 +74,21 @@ class _Forbidden(InputError):
 
 
 class RecordedRuns:
-    """The runs that the caller may read. ``controller`` finds the controller, which need not run for more than its answers.
+    """The runs that the caller may read. ``controller`` names the controller, which is asked for nothing but logs."""
 
-    A controller that was started by hand keeps runs itself, also where the kinds are installed. So it is asked where the API has
-    no run, and where the caller may not list records.
-    """
-
-    def __init__(self, kubernetes: Kubernetes, controller: Callable[[], Controller]) -> None:
-        self._kubernetes, self._find_controller = kubernetes, controller
+    def __init__(self, kubernetes: Kubernetes, controller: str = "", tries: int = TRIES) -> None:
+        self._kubernetes, self._named, self._tries = kubernetes, controller, tries
         self._controller: Controller | None = None
-        self.left_out: list[dict[str, Any]] = []  # the pools that new attempts pass over, after :meth:`look_at_pools`
-        self.namespaces: dict[str, str] = {}  # of the runs, after :meth:`lines`
+        self._recorded: tuple[float, bool] = (0.0, True)  # until when it is known, and whether somebody records
+        self.left_out: list[dict[str, Any]] = []
+        """The pools that new attempts pass over, after :meth:`look_at_pools`."""
+        self.pools_unknown = ""
+        """Why these are not known, after :meth:`look_at_pools`; empty: they are."""
+        self.namespaces: dict[str, str] = {}
+        """Those of the runs, after :meth:`lines`."""
 
     def lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
         """The lines of all runs, oldest first, and a sentence for each run that cannot be read."""
-        forbidden: _Forbidden | None = None
-        try:
-            found = self._recorded_lines(namespace)
-        except _Forbidden as error:
-            found, forbidden = ([], []), error
-        if not any(found):
-            with contextlib.suppress(SpotwrightError):  # no controller, or one that says the same
-                remote = self._remote
-                found = remote.lines(namespace)
-                self.namespaces, self.left_out = remote.namespaces, remote.left_out
-        if forbidden is not None and not any(found):
-            raise forbidden
-        return found
-
-    def _recorded_lines(self, namespace: str) -> tuple[list[dict[str, Any]], list[str]]:
         lines: list[dict[str, Any]] = []
         problems: list[str] = []
         self.namespaces = {}
@@ -131,22 +118,88 @@ class RecordedRuns:
                 ) from error
             yield from self._listed(own)
 
-    def look_at_pools(self) -> list[dict[str, Any]]:
-        """See :meth:`RemoteRuns.look_at_pools`."""
-        self.left_out = self._remote.look_at_pools()
+    def look_at_pools(self, namespaces: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """The pools that new attempts pass over now, each with ``until``, ``since`` and ``times`` in a row.
+
+        ``namespaces`` are those whose names for pools are told; None: all. ``pool`` is empty where none of them has found it.
+        """
+        try:
+            found = findings_in(ApiRun(self._kubernetes.get, "", "all").listed(KIND, {}))
+        except SpotwrightError as error:
+            cause = error.__cause__
+            status = cause.status if isinstance(cause, ApiFailed) else 0
+            if status not in (*FORBIDDEN, _NOT_THERE):
+                raise
+            why = "the cluster has none" if status == _NOT_THERE else "you may not list them, which takes a ClusterRole"
+            self.left_out, self.pools_unknown = (
+                [],
+                f"which pools new attempts pass over is not known: of SpotPools, {why}",
+            )
+            return []
+        told = PoolsLeftOut(lambda: found).all(self._kubernetes.api.now(), namespaces)
+        self.pools_unknown = ""
+        self.left_out = [
+            {
+                "pool": one.pool,
+                "namespace": one.namespace,
+                "key": one.key,
+                "until": one.pause.until,
+                "times": one.pause.times,
+                "since": one.pause.since,
+            }
+            for one in told
+        ]
         return self.left_out
 
     def look_at_watched(self, namespace: str) -> Mapping[str, Any]:
-        """See :meth:`RemoteRuns.look_at_watched`."""
-        return self._remote.look_at_watched(namespace)
+        """What the controller records: ``kinds``, each ``watched`` or why it is not, and ``is_served``: this namespace is.
+
+        ``unknown`` says why it is not known; empty: it is.
+        """
+        home = self._home
+        if not home:
+            return {"unknown": "name the controller's namespace with --controller, in place of its URL"}
+        path = f"/api/v1/namespaces/{quote(home, safe='')}/configmaps/{CONFIG_MAP}"
+        try:
+            text = str((self._kubernetes.get(path).get("data") or {}).get(WATCHED_KEY, ""))
+        except ApiFailed as error:
+            if error.status in FORBIDDEN:
+                right = f"you may not get ConfigMap {CONFIG_MAP} in namespace {home}: ask for the Role spotwright-reader there"
+                return {"unknown": right}
+            if error.status != _NOT_THERE:
+                raise InputError(f"context {self._kubernetes.context}: {error}") from error
+            return {"unknown": f"there is no controller in namespace {home}: name its namespace with --controller"}
+        if not text:
+            return {"unknown": f"ConfigMap {CONFIG_MAP} in namespace {home} says nothing of it: does the recorder run?"}
+        watched = watched_of(text, path)
+        return {"kinds": dict(watched.kinds), "is_served": namespace in watched.namespaces, "unknown": ""}
 
     @property
-    def _remote(self) -> RemoteRuns:
-        return RemoteRuns(self._asked())
+    def _home(self) -> str:
+        """The namespace of the controller; empty where it is named by its URL."""
+        return "" if "://" in self._named else self._named or NAMESPACE
+
+    def _is_recorded(self) -> bool:
+        """Whether somebody records now, as far as the caller may know it: else it is taken for granted."""
+        until, is_recorded = self._recorded
+        if time.monotonic() >= until:
+            is_recorded = self._home == "" or self._has_lease()
+            self._recorded = time.monotonic() + _KNOWN, is_recorded
+        return is_recorded
+
+    def _has_lease(self) -> bool:
+        """Whether a Lease of the controller's namespace was renewed in time; true where there is none to see."""
+        try:
+            leases = self._kubernetes.get(leases_path(quote(self._home, safe=""))).get("items") or ()
+        except ApiFailed:
+            return True
+        renewed = [until for each in leases if (until := _holds_until(each.get("spec") or {})) is not None]
+        return not renewed or max(renewed) + _TAKEOVER > self._kubernetes.api.now()
 
     def _asked(self) -> Controller:
         if self._controller is None:
-            self._controller = self._find_controller()
+            self._controller = find_controller(self._kubernetes, self._named)
+            self._controller.tries = self._tries
         return self._controller
 
     def close(self) -> None:
@@ -156,42 +209,30 @@ class RecordedRuns:
 
     def open(self, name: str, namespace: str = "") -> RunReader:
         """A reader of the run of this name. Raises :class:`UnknownRun`."""
-        try:
-            return self._open_recorded(name, namespace)
-        except (_Forbidden, UnknownRun) as error:
-            try:
-                return self._remote.open(name, namespace)
-            except UnknownRun:
-                raise
-            except SpotwrightError:  # no controller, or one that cannot be reached
-                raise error from None
-
-    def _open_recorded(self, name: str, namespace: str) -> RunReader:
-        known = [(one, found) for found in self._listed(namespace) if (one := _named(found)) is not None]
+        known = [(one, found) for found in self._listed(namespace) if (one := named_run(found)) is not None]
         known.sort(key=lambda each: _made_at(each[1]), reverse=True)
         chosen = find_run(name, [one for one, _ in known], namespace)
         return RunReader(RunFolder(Path(chosen.run)), self._source(chosen.namespace, chosen.run))
 
     def _source(self, namespace: str, run: str) -> ApiRun:
-        def read_log(task: str, attempt: int, environment: str, offset: int, at_most: int) -> bytes:
-            return RemoteRun(self._asked(), run).read_log(task, attempt, environment, offset, at_most)
+        def read(task: str, attempt: int, _environment: str, offset: int, at_most: int) -> bytes:
+            return read_log(self._asked(), run, task, attempt, offset, at_most)
 
         def other(name: str) -> ApiRun | None:
             one = self._source(namespace, quote(name, safe="-._"))
             return None if one.read() is None else one
 
-        return ApiRun(self._kubernetes.get, namespace, run, read_log=read_log, others=other)
+        return FollowedRun(self._kubernetes, namespace, run, read_log=read, others=other, is_recorded=self._is_recorded)
+
+
+def _holds_until(spec: Mapping[str, Any]) -> float | None:
+    """Until when a Lease holds, in Unix seconds; None where it does not say so."""
+    try:
+        renewed = datetime.fromisoformat(str(spec["renewTime"])).timestamp()
+        return renewed + int(spec["leaseDurationSeconds"])
+    except (KeyError, ValueError, TypeError):
+        return None
 
 
 def _made_at(found: Mapping[str, Any]) -> tuple[float, str]:
     return seconds(metadata(found).get("creationTimestamp")) or 0.0, str(metadata(found).get("name"))
-
-
-def _named(found: Mapping[str, Any]) -> NamedRun | None:
-    """The names of a run; None for one that cannot be read, or has only begun."""
-    name = str(metadata(found).get("name"))
-    try:
-        first = next((event for _, event in decoded((row.journal_row for row in rows_of(found)), name, str)), None)
-    except SpotwrightError:
-        return None  # whoever names it is told that it is not found; lists say why
-    return object_of(name, first)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from spotwright.cluster.run_objects import rows_of
 from spotwright.engine.events import Event, RunCreated
-from spotwright.errors import UnknownRun
+from spotwright.errors import SpotwrightError, UnknownRun
+from spotwright.kube.object_fields import metadata
+from spotwright.records.journal import decoded
 
-__all__ = ["NamedRun", "find_run", "object_of"]
+__all__ = ["NamedRun", "find_run", "named_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,18 @@ class NamedRun:
         return bool(text) and text in {self.run, self.kfp_run, self.kfp_name}
 
 
-def object_of(run: str, first: Event | None) -> NamedRun | None:
-    """The object of a run, from its first event; None for a run of another body, or one that has only begun."""
+def named_run(found: Mapping[str, Any]) -> NamedRun | None:
+    """The names of the run of a SpotRun; None for one that cannot be read, or has only begun."""
+    name = str(metadata(found).get("name"))
+    try:
+        first = next((event for _, event in decoded((row.journal_row for row in rows_of(found)), name, str)), None)
+    except SpotwrightError:
+        return None  # whoever names it is told that it is not found; lists say why
+    return _object_of(name, first)
+
+
+def _object_of(run: str, first: Event | None) -> NamedRun | None:
+    """The object of a run, from its first event; None for one that has only begun."""
     if not isinstance(first, RunCreated) or not first.meta.arguments.get("namespace"):
         return None
     known = ("namespace", "namespace_uid", "kind", "name", "kfp_run", "kfp_name")

@@ -30,7 +30,7 @@ from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_money
 from spotwright.scheduling.budgets import Pause
 
-__all__ = ["KIND", "FollowedPools", "PoolObjects", "pool_objects"]
+__all__ = ["KIND", "FollowedPools", "PoolObjects", "findings_in", "pool_objects"]
 
 
 KIND = "SpotPool"
@@ -211,6 +211,15 @@ class FollowedPools:
     def findings(self) -> Findings:
         """What was found, by definition of the pool and by namespace."""
         return {key: found for each in list(self._found.values()) for key, found in each.items()}
+
+
+def findings_in(objects: Iterable[Mapping[str, Any]]) -> Findings:
+    """What these SpotPools say of all releases: of a pool that several know, what each namespace has found."""
+    found: Findings = {}
+    for one in objects:
+        for key, by_namespace in _findings_of(one).items():
+            found[key] = {**found.get(key, {}), **by_namespace}
+    return found
 
 
 def _findings_of(data: Mapping[str, Any]) -> Findings:

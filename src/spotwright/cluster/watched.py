@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 __all__ = [
     "ENABLED_LABEL",
     "WATCHED",
+    "WATCHED_KEY",
     "Watched",
     "text_of",
     "watched_of",
@@ -21,6 +22,9 @@ __all__ = [
 
 ENABLED_LABEL = "spotwright.dev/enabled"
 """The label, with the value ``true``, of namespaces whose workloads are placed and watched where no namespaces are listed."""
+
+WATCHED_KEY = "watched.json"
+"""The key in the ConfigMap from which readers take it."""
 
 WATCHED = "watched"
 """The state of a kind that is watched."""

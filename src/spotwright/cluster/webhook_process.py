@@ -34,12 +34,12 @@ from spotwright.cluster.conflicting_controllers import ConflictingControllers
 from spotwright.cluster.controller_settings import WebhookSettings
 from spotwright.cluster.health import SWITCH_INTERVAL, Health, own_certificate
 from spotwright.cluster.install import Registration
+from spotwright.cluster.log_server import accept_certificates
 from spotwright.cluster.metrics import Metrics, serve_metrics
 from spotwright.cluster.missing_claims import ClaimLookup, none_is_missing
 from spotwright.cluster.namespace_costs import ANSWER, AsideEvents, NamespaceCosts
 from spotwright.cluster.parts import until, until_one_ends
 from spotwright.cluster.recorded_histories import RecordedHistories
-from spotwright.cluster.run_api import accept_certificates
 from spotwright.cluster.spot_pools import FollowedPools
 from spotwright.cluster.unavailable_pools import PoolsLeftOut
 from spotwright.errors import InputError

@@ -167,7 +167,7 @@ class LocalRuns:
 
 
 class ClusterRuns:
-    """The runs of a cluster, which its controller serves to the caller's own login. ``options``: as ``--cluster`` takes them.
+    """The runs that are recorded in a cluster, read with the caller's own login. ``options``: as ``--cluster`` takes them.
 
     A connection that was lost is made again by the next question.
     """
@@ -192,14 +192,15 @@ class ClusterRuns:
 
     def check(self) -> None:
         """See :meth:`RunsSource.check`."""
-        self._runs.look_at_pools()
+        self.names()
 
     def names(self) -> Sequence[RunName]:
-        """See :meth:`RunsSource.names`. The controller is asked at most every two seconds."""
+        """See :meth:`RunsSource.names`. The cluster is asked at most every two seconds."""
         if time.monotonic() - self._listed_at >= _LISTED_CLUSTER:
             lines, problems = self._runs.lines(self._namespace)
             self._lines = {str(line["run"]): line for line in lines}
-            self.problems = [Problem("", text) for text in problems]
+            self._runs.look_at_pools({*self._runs.namespaces.values(), self._namespace})
+            self.problems = [Problem("", text) for text in (*problems, self._runs.pools_unknown) if text]
             self._names = [
                 RunName(
                     name,
@@ -213,7 +214,7 @@ class ClusterRuns:
         return self._names
 
     def line(self, name: str) -> dict[str, Any]:
-        """See :meth:`RunsSource.line`: what the controller tells of a run; the causes, what was wasted and saved it does not."""
+        """See :meth:`RunsSource.line`: what the recorder tells of a run; the causes, what was wasted and saved it does not."""
         if name not in self._lines:
             raise UnknownRun(f"there is no run {name!r} that you may read")
         line = self._lines[name]

@@ -34,10 +34,10 @@ from spotwright.cluster.attempt_lookup import FactFinder, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.configurations import ConfigMaps, Configurations
+from spotwright.cluster.log_server import Access, ReadingServer, RunIndex
 from spotwright.cluster.metrics import Metrics, serve_metrics
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
-from spotwright.cluster.run_api import Access, ReadingServer, RunIndex
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import FindingsFile, PoolsLeftOut, Tally
 from spotwright.config import Config

@@ -1,36 +1,59 @@
-"""A controller that serves recorded runs over TLS on the loopback, and the API server that tells it who may read what."""
+"""An API server with recorded runs on the loopback, and a controller that serves their logs over TLS."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 import yaml
 from aiohttp import web
 from tests.cluster.granted_rights import is_allowed
+from tests.cluster.log_keeping.stores import write_whole
+from tests.cluster.records.record_server import RecordServer, login
 
 from spotwright.cli import main
 from spotwright.cluster.api_client import Api, connect, find_cluster
+from spotwright.cluster.api_run_records import ApiRecord
+from spotwright.cluster.kubernetes_login import Kubernetes as Login
+from spotwright.cluster.limited_server import serve
 from spotwright.cluster.log_parts import Objects, StoredLogs
-from spotwright.cluster.run_api import Access, ReadingServer, RunIndex, accept_certificates, serving_context
-from spotwright.records.state_folder import StateFolder
+from spotwright.cluster.log_place import LogName
+from spotwright.cluster.log_server import Access, LogServer, accept_certificates, serving_context
+from spotwright.cluster.log_store import FolderRuns, LogStore
+from spotwright.cluster.run_objects import API_VERSION, RUN, records_path
+from spotwright.cluster.run_records import UID
+from spotwright.cluster.spot_pools import KIND as SPOT_POOL
+from spotwright.cluster.spot_pools import pool_objects
+from spotwright.cluster.unavailable_pools import Findings
+from spotwright.engine.fold import fold
+from spotwright.engine.state import RunState
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.stored_plan import PlanVersions, RunFiles, load_plans
 
 USERS = {"anna-token": "anna", "admin-token": "admin"}
 """Users by token. Anna may get pods and their logs in team-a; Bert, who has a certificate, only pods there; admin everything."""
 
 
 class Kubernetes:
-    """Answers token reviews and subject access reviews, and notes them."""
+    """An API server with records: it answers token reviews and subject access reviews, and notes them."""
 
     def __init__(self) -> None:
+        self.records = RecordServer()
+        self.records.served[f"/apis/{API_VERSION}"].append("spotpools")
+        self.records.objects[records_path(SPOT_POOL, "")] = {}
         self.reviews: list[dict[str, Any]] = []
         self.is_down = False
         self.objects: dict[str, dict[str, Any]] = {}  # by path
@@ -40,6 +63,7 @@ class Kubernetes:
             str, ...
         ] = ()  # beginnings of paths that people may not read; with a dollar sign whole paths
         self.served: tuple[str, ...] = ("team-a", "team-b")
+        self.pools_are_seen = True  # by everybody
 
     async def review_token(self, request: web.Request) -> web.Response:
         if self.is_down:
@@ -61,7 +85,23 @@ class Kubernetes:
         )
         return web.json_response({"status": {"allowed": allowed}})
 
+    async def recorded(self, request: web.Request) -> web.StreamResponse:
+        """Records, as far as the caller may: the controller writes, and people read those of their namespaces."""
+        login = request.headers.get("Authorization", "")
+        user = USERS.get(login.removeprefix("Bearer ")) if login else "bert"  # who has a certificate sends nothing
+        is_ours = login == "Bearer t"
+        if user is None and not is_ours:
+            return web.json_response({"message": "Unauthorized"}, status=401)
+        if is_ours and request.method == "GET" and not is_allowed(f"GET {request.path_qs}", served=self.served):
+            return web.json_response({"message": "forbidden"}, status=403)
+        may_see = "/namespaces/team-a/" in request.path or (self.pools_are_seen and request.path.endswith("/spotpools"))
+        if not is_ours and user != "admin" and not may_see:
+            return web.json_response({"message": "forbidden"}, status=403)
+        return await self.records._handle(request)
+
     async def show(self, request: web.Request) -> web.Response:
+        if request.path == f"/apis/{API_VERSION}":
+            return web.json_response({"resources": []})
         is_ours = request.headers.get("Authorization") == "Bearer t"  # the others have rights of their own
         if is_ours and not is_allowed(f"GET {request.path_qs}", served=self.served):
             return web.json_response({"message": "forbidden"}, status=403)
@@ -86,10 +126,11 @@ class Kubernetes:
         app.add_routes(
             [
                 web.post("/apis/authentication.k8s.io/v1/tokenreviews", self.review_token),
+                web.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self.review_access),
+                web.route("*", f"/apis/{API_VERSION}/{{path:.+}}", self.recorded),
                 web.get("/{path:.*}", self.show),
                 web.put("/{path:.*}", self.write),
                 web.post("/api/{path:.*}", self.write),
-                web.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self.review_access),
             ]
         )
         return app
@@ -104,8 +145,8 @@ def _namespace(path: str) -> dict[str, Any] | None:
 class Served:
     """A controller on the loopback. ``environment`` lets the command line find it, as anna unless another token is named."""
 
-    def __init__(self, folder: Path, state: Path, logs: str = "") -> None:
-        self.folder, self.state, self.logs = folder, state, logs
+    def __init__(self, folder: Path, logs: str) -> None:
+        self.folder, self.logs = folder, logs
         self.kubernetes = Kubernetes()
         self.api_url = self.url = ""
         self.port = 0
@@ -124,7 +165,7 @@ class Served:
 
     async def begin(self) -> None:
         """Start the API server, then the controller."""
-        self._fake = web.AppRunner(self.kubernetes.application())
+        self._fake = web.AppRunner(self.kubernetes.application(), shutdown_timeout=0.1)
         await self._fake.setup()
         await web.TCPSite(self._fake, "127.0.0.1", 0).start()
         self.api_url = f"http://127.0.0.1:{self._fake.addresses[0][1]}"
@@ -137,10 +178,8 @@ class Served:
         authority = (self.folder / "clients.crt").read_text()
         context = serving_context(self.folder / "tls.crt", self.folder / "tls.key")
         accept_certificates(context, authority)
-        stored = StoredLogs(Objects(self.logs)) if self.logs else None
-        index = RunIndex(StateFolder.existing(self.state), lambda _: True)
-        server = ReadingServer(index, Access(self._api), logs=stored)
-        self._runner = await server.start(context, host="127.0.0.1", port=self.port)
+        server = LogServer(Access(self._api), StoredLogs(Objects(self.logs)))
+        self._runner = await serve(server.application(), host="127.0.0.1", port=self.port, context=context)
         self.port = self._runner.addresses[0][1]
         self.url = f"https://127.0.0.1:{self.port}"
 
@@ -157,15 +196,28 @@ class Served:
         assert self._fake is not None
         await self._fake.cleanup()
 
+    def record(self, state: Path, *, with_logs: bool = True) -> None:
+        """Record the runs of a state folder in the API, and write their logs into the store."""
+        with login(self.kubeconfig("controller", token="t")) as kubernetes:
+            for at, folder in enumerate(StateFolder.existing(state).runs()):
+                record_again(kubernetes, folder)
+                for kept in self.kubernetes.records.kept(RUN):
+                    if kept["metadata"]["name"] == folder.name:
+                        made = datetime.fromtimestamp(1_700_000_000 + at, UTC)
+                        kept["metadata"]["creationTimestamp"] = f"{made:%Y-%m-%dT%H:%M:%SZ}"
+        if with_logs:
+            asyncio.run(store_logs(StateFolder.existing(state), self.logs))
+
     def kubeconfig(self, name: str, **user: str) -> Path:
         """A kubeconfig with one context, ``bed``, and this user."""
         path = self.folder / f"{name}.kubeconfig"
+        context = {"cluster": "bed", "user": name} | ({} if name == "admin" else {"namespace": "team-a"})
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "bed",
             "clusters": [{"name": "bed", "cluster": {"server": self.api_url}}],
-            "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": name}}],
+            "contexts": [{"name": "bed", "context": context}],
             "users": [{"name": name, "user": user}],
         }
         path.write_text(yaml.safe_dump(document))
@@ -181,23 +233,57 @@ class Served:
         return ["--cluster", "--kubeconfig", str(kubeconfig), "--controller", self.url]
 
 
-@contextmanager
-def serving(folder: Path, state: Path, logs: str = "") -> Iterator[Served]:
-    """A controller that serves a state folder. ``folder`` has the certificates of :func:`make_certificates`.
+def record_again(kubernetes: Login, folder: RunFolder) -> None:
+    """Record a run of a state folder in the API, event by event as it was."""
+    source = RunFiles(folder, lambda _: False)
+    reader = RunReader(folder, source)
+    arguments = reader.state.meta.arguments
+    record = ApiRecord(kubernetes, folder, str(arguments["namespace"]))
+    record.uid = str(arguments[UID])
+    record.create(load_plans(folder, source)[0])
+    record.open({})
+    with source.look(0) as look:
+        events = [event for _, event in look.events]
+    state = RunState(PlanVersions(folder, source))
+    for event in events:
+        fold(state, event)
+        record.append([event], state)
 
-    ``logs`` is the address of a store that has the logs.
+
+async def store_logs(state: StateFolder, url: str) -> None:
+    """Write the logs of a state folder into a store, each in some parts."""
+    store = LogStore(url, 64 << 20, FolderRuns(state))
+    for folder in state.runs():
+        for path in sorted(folder.path.glob("tasks/*/attempt-*/log.txt")):
+            name = LogName(folder.name, path.parent.parent.name, int(path.parent.name.removeprefix("attempt-")))
+            text = path.read_bytes()
+            cuts = sorted({0, 5, 9, len(text) // 2, len(text)} & {*range(len(text) + 1)})
+            await write_whole(store, name, *(text[begin:end] for begin, end in itertools.pairwise(cuts)))
+
+
+@contextmanager
+def serving(folder: Path, state: Path | None = None, logs: str = "", found: Findings | None = None) -> Iterator[Served]:
+    """A controller that serves the logs of a state folder, whose runs are recorded in the API.
+
+    ``folder`` has the certificates of :func:`make_certificates`. ``logs`` is the address of a store that has the logs. ``found``
+    is what namespaces have found of pools.
     """
-    served = Served(folder, state, logs)
-    thread = threading.Thread(target=served.run)
-    thread.start()
-    try:
-        served.do(served.begin())
-        yield served
-    finally:
-        served.do(served.end())
-        served._loop.call_soon_threadsafe(served._loop.stop)
-        thread.join()
-        served._loop.close()
+    with TemporaryDirectory() as beside:
+        served = Served(folder, logs or f"file://{beside}/store")
+        thread = threading.Thread(target=served.run)
+        thread.start()
+        try:
+            served.do(served.begin())
+            if state is not None:
+                served.record(state, with_logs=not logs)
+            for name, one in pool_objects({}, (), found or {}, time.time(), "here").items():
+                served.kubernetes.records.put(records_path(SPOT_POOL, ""), name, **one)
+            yield served
+        finally:
+            served.do(served.end())
+            served._loop.call_soon_threadsafe(served._loop.stop)
+            thread.join()
+            served._loop.close()
 
 
 def make_certificates(folder: Path) -> None:

@@ -15,7 +15,7 @@ from tests.cluster.watching.watched_cluster import CONFIG, Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
 from spotwright.cluster.descheduler import why_not_moved
-from spotwright.cluster.run_api_client import RemoteRuns
+from spotwright.cluster.recorded_runs import RecordedRuns
 from spotwright.cluster.view import SeenPod
 from spotwright.engine.events import AttemptHeld
 
@@ -230,7 +230,7 @@ def test_the_pools_that_are_left_out_are_told_with_until_when(
         {"pool": "gpu", "since": now - 600, "until": now - 300, "times": 1},
         {"pool": "others", "since": now, "until": now + 600, "times": 1},
     ]
-    monkeypatch.setattr(RemoteRuns, "look_at_pools", lambda _: pauses)
+    monkeypatch.setattr(RecordedRuns, "look_at_pools", lambda _: pauses)
     told = explain(certificates, tmp_path / "state", waiting, "job/train")
     pattern = r"\npool gpu-spot is left out until \d\d:\d\d:\d\d: attempts waited in vain for a node of it, 2 times in a row\n"
     assert re.search(pattern, told.out), told.out
@@ -261,7 +261,7 @@ OTHERS = (
     "/api/v1/namespaces/team-a/events",
     "/api/v1/namespaces/team-a/pods$",
 )
-"""What somebody may not read who may get pods and no more."""
+"""What somebody may not read who may get pods, see what is recorded, and no more."""
 
 
 def explained_with_pods_alone(certificates: Path, state: Path, made: dict[str, Any], *words: str) -> Printed:

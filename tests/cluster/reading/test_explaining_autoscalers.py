@@ -18,6 +18,7 @@ from tests.cluster.words import said
 
 from spotwright import config as configuration
 from spotwright.clouds.cluster_autoscaler import likely_group
+from spotwright.cluster.unavailable_pools import Findings
 from spotwright.scheduling.budgets import Pause
 
 STATUS = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
@@ -46,11 +47,18 @@ def ours(event: dict[str, Any]) -> dict[str, Any]:
     return {**event, "involvedObject": {**event["involvedObject"], "name": "two", "uid": "uid-two"}}
 
 
-def told(certificates: Path, tmp_path: Path, marks: dict[str, str], objects: dict[str, Any], *options: str) -> Printed:
+def told(
+    certificates: Path,
+    tmp_path: Path,
+    marks: dict[str, str],
+    objects: dict[str, Any],
+    *options: str,
+    found: Findings | None = None,
+) -> Printed:
     """What is printed about the pod that waits; ``objects`` by path are what the API server has besides."""
     train = job(podFailurePolicy=IGNORES)
     made = waiting_pod(tmp_path, train, **marks)
-    with serving(certificates, tmp_path / "state") as served:
+    with serving(certificates, tmp_path / "state", found=found) as served:
         served.kubernetes.objects = {
             "/api/v1/namespaces/team-a/pods/two": made,
             "/apis/batch/v1/namespaces/team-a/jobs/train": train,
@@ -82,9 +90,10 @@ def test_a_backoff_and_a_full_group_are_told_of_their_pools(certificates: Path, 
 def test_a_pool_that_is_passed_over_says_until_when(certificates: Path, tmp_path: Path) -> None:
     now = time.time()
     pools = configuration.from_mapping(CONFIG).pools
-    leave_out(tmp_path / "state", "team-a", {"gpu-spot": Pause(1, now, now + 300)}, pools)
-    leave_out(tmp_path / "state", "team-b", {"gpu": Pause(1, now, now + 300)}, pools)
-    out = told(certificates, tmp_path, {"spotwright.dev/rung": "gpu"}, {}).out
+    found = Findings()
+    leave_out(found, "team-a", {"gpu-spot": Pause(1, now, now + 300)}, pools)
+    leave_out(found, "team-b", {"gpu": Pause(1, now, now + 300)}, pools)
+    out = told(certificates, tmp_path, {"spotwright.dev/rung": "gpu"}, {}, found=found).out
     assert re.search(rf"gpu-spot: out of capacity, passed over until {TIME}\n", out), out
     assert out.count("passed over") == 1, "what another namespace has found holds for that one alone"
 

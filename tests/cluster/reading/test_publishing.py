@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cluster.reading.served import Served
 
-from spotwright.cluster.run_api import publish_authority
+from spotwright.cluster.log_server import publish_authority
 
 
 def test_the_authority_is_written_when_it_is_new_or_has_changed(served: Served) -> None:

@@ -1,4 +1,4 @@
-"""Runs read through the controller are the runs that lie beside it, byte by byte, and only those that the caller may read."""
+"""Runs read from the API, with logs from the controller, are those that were recorded, as far as the caller may read."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cluster.left_out_pools import leave_out
-from tests.cluster.reading.recorded import KFP_NAME, KFP_RUN, LOGS, record_two_teams
+from tests.cluster.reading.recorded import KFP_NAME, KFP_RUN, LOGS
 from tests.cluster.reading.served import Served, serving, spotwright
+from tests.cluster.watching.watched_cluster import Cluster
+from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright.cli.cluster import Place, open_run
-from spotwright.cluster.run_api_client import Controller
+from spotwright.cluster.log_client import Controller
+from spotwright.cluster.unavailable_pools import Findings
 from spotwright.model.pools import Capacity, Pool
 from spotwright.records.reader import list_logs
 from spotwright.records.state_folder import StateFolder
@@ -47,13 +52,13 @@ def train(recorded: Path) -> str:
         ["logs", "RUN", "nothing"],
     ],
 )
-def test_a_command_prints_the_same_as_beside_the_controller(
+def test_a_command_prints_the_same_as_of_a_state_folder(
     served: Served, recorded: Path, train: str, command: list[str]
 ) -> None:
     named = [train if word == "RUN" else word for word in command]
     here = spotwright(*named, "--state", str(recorded))
     there = spotwright(*named, *served.options("admin"))
-    assert there == here
+    assert there == here._replace(out=here.out.replace(f"{recorded}/runs/", ""))
     assert here.out or here.err
 
 
@@ -88,7 +93,7 @@ def test_a_run_that_one_may_not_read_is_not_there(served: Served) -> None:
             f"spotwright: no run {name!r} in the namespaces that you may read: the newest are"
         )
     asked = spotwright("runs", "-n", "team-b", *served.options("anna"))
-    expected = "anna may not read runs in namespace team-b: ask for a Role there that allows to get pods"
+    expected = "context bed: you may not list SpotRuns in namespace team-b; the role view allows it"
     assert (asked.code, asked.err) == (2, f"spotwright: {expected}\n")
 
 
@@ -105,24 +110,20 @@ def test_a_client_certificate_is_a_login_and_logs_are_a_right_of_their_own(serve
 
 
 def test_a_log_comes_in_parts(served: Served, train: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.cluster.run_api.LOG_AT_ONCE", 65536)
-    monkeypatch.setattr("spotwright.cluster.run_api_client.LOG_AT_ONCE", 65536)
+    monkeypatch.setattr("spotwright.cluster.log_server.LOG_AT_ONCE", 65536)
+    monkeypatch.setattr("spotwright.cluster.log_client.LOG_AT_ONCE", 65536)
     printed = spotwright("logs", train, "train", "3", *served.options())
     assert printed.out.encode() == LOGS[3]
 
 
-@pytest.mark.parametrize("earlier", [False, True], ids=["now", "of an earlier version"])
-def test_any_part_of_a_log_can_be_read(
-    served: Served, train: str, monkeypatch: pytest.MonkeyPatch, *, earlier: bool
-) -> None:
-    monkeypatch.setattr("spotwright.cluster.run_api.LOG_AT_ONCE", 65536)
-    monkeypatch.setattr("spotwright.cluster.run_api_client.LOG_AT_ONCE", 65536)
+def test_any_part_of_a_log_can_be_read(served: Served, train: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spotwright.cluster.log_server.LOG_AT_ONCE", 65536)
+    monkeypatch.setattr("spotwright.cluster.log_client.LOG_AT_ONCE", 65536)
     sent: list[int] = []
     answered = Controller.get_bytes
 
     def get_bytes(controller: Controller, path: str, params: Mapping[str, object] | None = None) -> bytes:
-        asked = {key: value for key, value in (params or {}).items() if key != "at_most" or not earlier}
-        data = answered(controller, path, asked)
+        data = answered(controller, path, params)
         sent.append(len(data))
         return data
 
@@ -142,23 +143,70 @@ def test_any_part_of_a_log_can_be_read(
         ):
             sent.clear()
             assert log.read(offset, at_most) == LOGS[3][offset : offset + at_most]
-            assert earlier or sum(sent) <= at_most
+            assert sum(sent) <= at_most
 
 
-def test_runs_names_the_pools_that_attempts_pass_over(certificates: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    record_two_teams(state)
-    now = time.time()
+def a_found() -> Findings:
+    """What some namespaces have found of some pools."""
+    now, found = time.time(), Findings()
     pools = {name: Pool(name, Capacity.SPOT) for name in ("gpu-spot", "tried-again", "theirs", "hidden")}
-    leave_out(state, "team-a", {"gpu-spot": Pause(2, now, now + 600.0)}, pools)
-    leave_out(state, "team-a", {"tried-again": Pause(1, now - 400.0, now - 100.0)}, pools)
-    leave_out(state, "team-b", {"theirs": Pause(1, now, now + 600.0)}, pools)
+    leave_out(found, "team-a", {"gpu-spot": Pause(2, now, now + 600.0)}, pools)
+    leave_out(found, "team-a", {"tried-again": Pause(1, now - 400.0, now - 100.0)}, pools)
+    leave_out(found, "team-b", {"theirs": Pause(1, now, now + 600.0)}, pools)
     for namespace in ("team-b", "team-c"):
-        leave_out(state, namespace, {"hidden": Pause(1, now, now + 600.0)}, pools)
-    with serving(certificates, state) as served:
+        leave_out(found, namespace, {"hidden": Pause(1, now, now + 600.0)}, pools)
+    return found
+
+
+def test_runs_names_the_pools_that_attempts_pass_over(certificates: Path, recorded: Path) -> None:
+    with serving(certificates, recorded, found=a_found()) as served:
         printed = spotwright("runs", *served.options("anna"))
         as_json = spotwright("runs", "--json", *served.options("anna"))
     _, _, told = printed.out.partition("Pools left out, because attempts waited in vain for a node\n")
     told_once = r"  gpu-spot in namespace team-a until \d\d:\d\d:\d\d, 2 times in a row\n"
     assert re.fullmatch(told_once, told), "of other namespaces no name is told"
     assert all("run" in line for line in json.loads(as_json.out))
+
+
+def test_who_may_not_read_pools_is_told_that_they_are_not_known(certificates: Path, recorded: Path) -> None:
+    with serving(certificates, recorded, found=a_found()) as served:
+        served.kubernetes.pools_are_seen = False
+        printed = spotwright("runs", *served.options("anna"))
+    assert (printed.code, "Pools left out" in printed.out) == (0, False)
+    assert printed.err == (
+        "spotwright: which pools new attempts pass over is not known: of SpotPools, you may not list them, which takes a "
+        "ClusterRole\n"
+    )
+
+
+def lease(ago: float, lasts: int = 15) -> dict[str, Any]:
+    """A Lease that was renewed so long ago."""
+    renewed = datetime.fromtimestamp(time.time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"spec": {"holderIdentity": "x", "leaseDurationSeconds": lasts, "renewTime": renewed}}
+
+
+@pytest.mark.parametrize(
+    ("leases", "is_driven"),
+    [
+        ([lease(2)], True),
+        ([lease(40)], True),
+        ([lease(3600)], False),
+        ([lease(3600, 1)], False),
+        ([lease(3600), lease(2)], True),
+        ([], True),
+        (None, True),
+    ],
+    ids=["held", "handed over", "lost", "given up", "of two one is held", "none", "not for the caller"],
+)
+def test_a_run_is_driven_only_while_somebody_records(
+    certificates: Path, tmp_path: Path, leases: list[dict[str, Any]] | None, is_driven: bool
+) -> None:
+    cluster = Cluster(tmp_path / "state")
+    cluster.look(job(), pod("one", job(), node="n1", phase="Running"))
+    cluster.store.close()
+    path = "/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"
+    with serving(certificates, tmp_path / "state") as served:
+        served.kubernetes.objects = {} if leases is None else {path: {"items": leases}}
+        named = [word for word in served.options("anna") if word not in ("--controller", served.url)]
+        shown = json.loads(spotwright("show", "last", "--json", *named).out)
+    assert (shown["status"], shown["driven"]) == ("running", is_driven)

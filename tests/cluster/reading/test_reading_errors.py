@@ -16,7 +16,7 @@ from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.cluster.kubernetes_login import Kubernetes
-from spotwright.cluster.run_api_client import RemoteRuns, find_controller
+from spotwright.cluster.log_client import RemoteRuns, find_controller
 from spotwright.records.reader import follow_logs
 from spotwright.records.state_folder import StateFolder
 
@@ -24,7 +24,7 @@ from spotwright.records.state_folder import StateFolder
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost connection is given up at once."""
-    monkeypatch.setattr("spotwright.cluster.run_api_client._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("spotwright.cluster.log_client._FIRST_PAUSE", 0.0)
 
 
 def changed(options: list[str], name: str, value: str) -> list[str]:

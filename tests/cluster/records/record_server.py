@@ -63,7 +63,8 @@ class RecordServer(SmallApiServer):
             return web.json_response({"kind": "Status", "message": "refused on command"}, status=status)
         if not is_write and self.forbidden and request.path.endswith("/spotruns"):
             return web.json_response({"kind": "Status", "message": "forbidden on command"}, status=403)
-        if not is_write and request.path in self.objects and request.query.get("watch") != "true":
+        is_list = request.path in self.objects and "/namespaces/" not in request.path
+        if not is_write and is_list and request.query.get("watch") != "true":
             everywhere = self.kept(request.path.rpartition("/")[2].removesuffix("s"))
             listed = {"kind": "List", "metadata": {"resourceVersion": str(self.version)}, "items": everywhere}
             return self._selected(request, web.json_response(listed))

@@ -1,16 +1,13 @@
-"""Reads the runs of a cluster from its controller: through a port-forward to its pod, or straight to its address.
+"""Reads logs of a cluster from its controller: through a port-forward to its pod, or straight to its address.
 
 The controller is found by the label of its pod, its authority in a ConfigMap beside it. In both cases TLS reaches from here to
 the controller, and its certificate is checked, because the request carries the caller's own login. Requests only read, so one
-whose connection was cut is sent again: what is read goes on at its offset.
-
-The views of this machine get a list of lines and a reader of one run, as from a state folder. Commands are plain functions, so
-a thread waits for the answers.
+whose connection was cut is sent again: what is read goes on at its offset. Commands are plain functions, so a thread waits for
+the answers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import http.client
 import json
@@ -19,21 +16,14 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
-from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed, connect, find_cluster, object_path
+from spotwright.cluster.api_client import FORBIDDEN, ApiFailed, object_path
 from spotwright.cluster.kubernetes_login import ForwardRefused, Kubernetes, PortForward
 from spotwright.errors import InputError, SpotwrightError, StateError, UnknownRun
-from spotwright.pools.autoscaler_config_maps import NAMESPACE as AUTOSCALER_NAMESPACE
-from spotwright.records.journal import JournalRow, decoded
-from spotwright.records.reader import RunReader
-from spotwright.records.state_folder import RunFolder
-from spotwright.records.stored_plan import Look
 
 __all__ = [
     "AUTHORITY_VARIABLE",
@@ -46,11 +36,8 @@ __all__ = [
     "Controller",
     "ControllerGone",
     "Login",
-    "RemoteRun",
-    "RemoteRuns",
-    "ShownPools",
-    "ask_for_pools",
     "find_controller",
+    "read_log",
     "reading_name",
 ]
 
@@ -61,7 +48,7 @@ LOG_AT_ONCE = 1024 * 1024
 TRIES = 8
 """How often a request is sent whose connection was lost."""
 
-_SILENT = 60.0  # seconds without a byte of an answer; the longest wait for events is 30 s
+_SILENT = 60.0  # seconds without a byte of an answer
 _FIRST_TRIES = 4  # of a controller that has not answered before: 1.4 s
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 8.0  # 30 s in all until a connection counts as lost
 _FAULTS = (OSError, http.client.HTTPException, EOFError, zlib.error)
@@ -103,13 +90,8 @@ class Controller:
             self._connection.close()
             self._connection = None
 
-    def get(self, path: str, params: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """The JSON object of an answer. Raises :class:`SpotwrightError` with what the controller says."""
-        answer: dict[str, Any] = json.loads(self.get_bytes(path, params))
-        return answer
-
     def get_bytes(self, path: str, params: Mapping[str, object] | None = None) -> bytes:
-        """The content of an answer. Raises like :meth:`get`."""
+        """The content of an answer. Raises :class:`SpotwrightError` with what the controller says."""
         target = f"{path}?{urlencode(params)}" if params else path
         status, content = self._ask_again(target)
         if status == 401:
@@ -206,8 +188,8 @@ def _named(error: BaseException) -> str:
 NAMESPACE = "spotwright"
 """The namespace of the controller, unless another one is named."""
 
-POD_LABEL = "app.kubernetes.io/name=spotwright"
-"""The label of the controller's pods."""
+POD_LABEL = "app.kubernetes.io/name=spotwright,app.kubernetes.io/component=recorder"
+"""The labels of the recorder's pods, which serve logs."""
 
 CONFIG_MAP = "spotwright-reading"
 """The ConfigMap with the authority of the controller's certificate, in ``ca.crt``."""
@@ -223,8 +205,8 @@ _CONNECT = 10.0  # seconds
 
 
 def reading_name(namespace: str) -> str:
-    """The name for which the certificate of a controller in this namespace has to be, so that readers accept it."""
-    return f"spotwright.{namespace}.svc"
+    """The name for which the certificate of a recorder in this namespace has to be, so that readers accept it."""
+    return f"spotwright-recorder.{namespace}.svc"
 
 
 def find_controller(kubernetes: Kubernetes, named: str = "") -> Controller:
@@ -357,195 +339,13 @@ def _port_of(pod: Mapping[str, Any]) -> int:
     return next((int(port["containerPort"]) for port in ports if port.get("name") == PORT_NAME), _PORT)
 
 
-class RemoteRuns:
-    """The runs that a controller serves to the caller."""
-
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-        self.left_out: list[dict[str, Any]] = []  # the pools that new attempts pass over, after :meth:`lines`
-        self.namespaces: dict[str, str] = {}  # of the runs, after :meth:`lines`
-
-    def lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
-        """The lines of all runs, oldest first, and a sentence for each run that cannot be read."""
-        lines: list[dict[str, Any]] = []
-        problems: list[str] = []
-        before = ""
-        self.namespaces = {}
-        while True:
-            page = self._controller.get("/v1/runs", {"namespace": namespace, "before": before})
-            lines += page["runs"]
-            self.namespaces |= page.get("namespaces", {})  # a controller of an earlier version tells none
-            problems += page["problems"]
-            before = page["next"]
-            if not before:
-                self.left_out = page.get("left_out", [])
-                return lines[::-1], problems
-
-    def look_at_pools(self) -> list[dict[str, Any]]:
-        """The pools that new attempts pass over now, each with ``until``, ``since`` and ``times`` in a row."""
-        page = self._controller.get("/v1/runs", {"limit": 1})
-        self.left_out = page.get("left_out", [])  # a controller of an earlier version tells of none
-        return self.left_out
-
-    def look_at_watched(self, namespace: str) -> Mapping[str, Any]:
-        """What the controller records: ``kinds``, each ``watched`` or why it is not, and ``is_served``: this namespace is."""
-        page = self._controller.get("/v1/runs", {"limit": 1, "namespace": namespace})
-        found: Mapping[str, Any] = page.get("watched") or {}
-        return found
-
-    def open(self, name: str, namespace: str = "") -> RunReader:
-        """A reader of the run of this name. Raises :class:`UnknownRun`."""
-        found = self._controller.get("/v1/find", {"name": name, "namespace": namespace})
-        return RunReader(RunFolder(Path(found["folder"])), RemoteRun(self._controller, found["run"]))
-
-
-class RemoteRun:
-    """The facts of one run, as a controller serves them. It is a :class:`~spotwright.records.stored_plan.RunSource`."""
-
-    def __init__(self, controller: Controller, name: str) -> None:
-        self._controller, self._name = controller, name
-        self._path = f"/v1/runs/{quote(name)}"
-        self._answer: dict[str, Any] = {}
-        self._is_new = False  # the answer has events that no look has taken yet
-        self._wait = 0.0
-        self._offset = 0.0  # seconds that the controller's clock is ahead of ours
-
-    def made_at(self) -> int:
-        """See :meth:`RunSource.made_at`."""
-        if not self._answer:
-            self._ask(0)
-            self._is_new = True
-        return int(self._answer["made_at"])
-
-    @contextmanager
-    def look(self, after: int, only_of: str = "") -> Iterator[Look]:  # noqa: ARG002  # a controller serves all
-        """See :meth:`RunSource.look`."""
-        if not self._is_new or after:
-            self._ask(after)
-        self._is_new = False
-        yield Look(bool(self._answer["driven"]), decoded(self._rows(), f"run {self._name} of the cluster", str))
-
-    def _rows(self) -> Iterator[JournalRow]:
-        while True:
-            rows = [tuple(row) for row in self._answer["events"]]
-            yield from rows
-            if not self._answer.get("more"):
-                return
-            self._ask(rows[-1][0])
-
-    def _ask(self, after: int) -> None:
-        params = {"after": after, "wait": self._wait}
-        if after:
-            params["made_at"] = self._answer["made_at"]
-        self._wait = 0.0
-        self._answer = self._controller.get(f"{self._path}/events", params)
-        self._offset = self._answer["now"] - time.time()
-
-    def plan_count(self) -> int:
-        """See :meth:`~spotwright.records.stored_plan.PlanTexts.plan_count`."""
-        return int(self._answer["plans"])
-
-    def plan_text(self, version: int) -> tuple[str, str]:
-        """See :meth:`~spotwright.records.stored_plan.PlanTexts.plan_text`."""
-        answer = self._controller.get(f"{self._path}/plans/{version}")
-        return str(answer["place"]), str(answer["text"])
-
-    def pause(self, seconds: float) -> None:
-        """See :meth:`RunSource.pause`: the controller waits in the next look, and answers as soon as something happens."""
-        self._wait = seconds
-
-    def now(self) -> float:
-        """See :meth:`RunSource.now`."""
-        return time.time() + self._offset
-
-    def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
-        """See :meth:`RunSource.read_log`."""
-        data = bytearray()
-        while True:
-            wanted = LOG_AT_ONCE if at_most < 0 else min(LOG_AT_ONCE, at_most - len(data))
-            query = {"task": task, "attempt": attempt, "environment": environment, "offset": offset + len(data)}
-            part = self._controller.get_bytes(f"{self._path}/log", {**query, "at_most": wanted})
-            data += part[:wanted]  # a controller of an earlier version sends what it has
-            if len(part) < wanted or len(data) == at_most:
-                return bytes(data)
-
-    def other_run(self, name: str) -> RemoteRun | None:
-        """See :meth:`RunSource.other_run`."""
-        other = RemoteRun(self._controller, name)
-        try:
-            other.made_at()
-        except SpotwrightError:
-            return None  # deleted, or not for the caller to read: its results remain, its logs do not
-        return other
-
-
-_DAEMON_SETS = "/apis/apps/v1/daemonsets"
-_NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
-_NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such as a control plane of one's own
-
-
-class ShownPools(NamedTuple):
-    """The objects of a cluster that show its pools, as the API writes them.
-
-    ``no_daemon_sets`` says why its DaemonSets are not known; empty if they are. ``config_maps`` are those of the cluster
-    autoscaler, none without it; ``no_config_maps`` says why they are not known.
-    """
-
-    nodes: list[dict[str, Any]]
-    node_pools: list[dict[str, Any]]
-    daemon_sets: list[dict[str, Any]]
-    no_daemon_sets: str = ""
-    config_maps: Sequence[dict[str, Any]] = ()
-    no_config_maps: str = ""
-
-
-def ask_for_pools(context: str | None = None) -> ShownPools:
-    """The nodes and NodePools of the cluster of a context; the default is that of the kubeconfig, or the pod's own.
-
-    Raises :class:`InputError` where the cluster cannot be found, reached, or refuses to list its nodes.
-    """
-    return asyncio.run(_ask(context))
-
-
-async def _ask(context: str | None) -> ShownPools:
-    api = Api(connect(find_cluster(context)))
-    try:
-        nodes = await api.get("/api/v1/nodes")
-        found = await api.get_or_none(_NODE_POOLS)
-        sets, no_sets = await _daemon_sets(api)
-        maps, no_maps = await _config_maps(api)
-    except ApiFailed as error:
-        raise InputError(
-            f"{error}: reading pools needs a cluster that answers, and the right to list its nodes"
-        ) from error
-    finally:
-        await api.close()
-    pools = list((found or {}).get("items") or ())
-    return ShownPools(list(nodes.get("items") or ()), pools, sets, no_sets, maps, no_maps)
-
-
-async def _config_maps(api: Api) -> tuple[list[dict[str, Any]], str]:
-    """The ConfigMaps of the cluster autoscaler that may be seen, and why another one may not. Raises :class:`ApiFailed`."""
-    found, why = [], ""
-    for name in (STATUS, PRIORITIES):
-        try:
-            found.append(await api.get_or_none(f"/api/v1/namespaces/{AUTOSCALER_NAMESPACE}/configmaps/{name}"))
-        except ApiFailed as error:
-            if error.status not in _NOT_FOR_US:
-                raise
-            why = str(error)
-    return [one for one in found if one is not None], why
-
-
-async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:
-    """The DaemonSets of all namespaces, with the kind that items of a list lack; or why there are none to see.
-
-    Pools can be read without them, so one who may not list them is told so. Raises :class:`ApiFailed` for anything else.
-    """
-    try:
-        answer = await api.get(_DAEMON_SETS)
-    except ApiFailed as error:
-        if error.status not in _NOT_FOR_US:
-            raise
-        return [], str(error)
-    return [{"kind": "DaemonSet", **item} for item in answer.get("items") or ()], ""
+def read_log(controller: Controller, run: str, task: str, attempt: int, offset: int, at_most: int = -1) -> bytes:
+    """Bytes of a log from an offset on, ``at_most`` so many; -1: all that there is. Raises :class:`SpotwrightError`."""
+    data = bytearray()
+    while True:
+        wanted = LOG_AT_ONCE if at_most < 0 else min(LOG_AT_ONCE, at_most - len(data))
+        query = {"task": task, "attempt": attempt, "offset": offset + len(data), "at_most": wanted}
+        part = controller.get_bytes(f"/v1/runs/{quote(run)}/log", query)
+        data += part[:wanted]
+        if len(part) < wanted or len(data) == at_most:
+            return bytes(data)

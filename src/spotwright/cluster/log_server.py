@@ -1,0 +1,353 @@
+"""The HTTPS server from which people read whole logs, where a store keeps them; it writes nothing, and has a port of its own.
+
+``GET /v1/runs/RUN/log?task=&attempt=&offset=&at_most=`` answers with bytes of a log from an offset on. Everything else of a run
+lies in the Kubernetes API, which people read themselves. The store's credentials are the controller's alone, so it reads for
+whoever may read logs of pods in the run's namespace.
+
+A namespace that was deleted and made again is another one, whoever owns it now: what ran in the one before is nobody's to read.
+
+Errors are ``{"error": KIND, "message": SENTENCE}``.
+
+The port is not the webhook's, because this one asks for client certificates, and API servers come to the webhook without one that
+we know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from aiohttp import web
+
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.limited_server import serve
+from spotwright.cluster.log_client import CONFIG_MAP, LOG_AT_ONCE
+from spotwright.cluster.log_parts import Objects, StoredLogs
+from spotwright.cluster.log_place import LogName, PlaceAway
+from spotwright.cluster.run_names import named_run
+from spotwright.cluster.run_objects import RUN, records_path
+from spotwright.cluster.watched import WATCHED_KEY, Watched, text_of
+from spotwright.errors import SpotwrightError, UnknownRun
+from spotwright.kube.object_fields import uid_of
+from spotwright.records.state_folder import RunFolder
+
+__all__ = [
+    "PORT",
+    "Access",
+    "Caller",
+    "LogServer",
+    "Refused",
+    "accept_certificates",
+    "client_authority",
+    "publish_authority",
+    "publish_watched",
+    "serving_context",
+    "start_log_server",
+]
+
+
+_KEPT = 10.0  # seconds that an answer of the API server is kept; its own webhooks keep theirs for 10 s to 5 min
+_KEPT_UID = 1.0  # seconds: a name may have another owner within a few
+_MOST = 2000  # answers that are kept at once
+_AT_ONCE = 16  # reviews that wait for the API server at the same time
+_LOGIN = "log in again (for example with kubectl get pods), then repeat the command"
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Refused(Exception):
+    """The caller may not read this. ``status`` is 401 or 403, or 503 if nobody can say; the text is one sentence for people."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A user as the API server knows it."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass
+class _Kept(Generic[K, V]):
+    """Answers by question, for a few seconds. The same question is asked once, however many wait for it."""
+
+    seconds: float = _KEPT
+    _answers: dict[K, tuple[float, asyncio.Future[V]]] = field(default_factory=dict)
+
+    async def get(self, question: K, ask: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        now = time.monotonic()
+        kept = self._answers.get(question)
+        if kept is None or now >= kept[0] or (kept[1].done() and (kept[1].cancelled() or kept[1].exception())):
+            if len(self._answers) >= _MOST:
+                self._answers.clear()
+            kept = (now + self.seconds, asyncio.ensure_future(ask()))
+            self._answers[question] = kept
+        return await asyncio.shield(kept[1])
+
+
+class Access:
+    """Decides by the API server. ``api`` may create token reviews and subject access reviews, and list served namespaces."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._callers = _Kept[str, Caller | None]()  # by the digest of the token
+        self._rights = _Kept[tuple[Caller, str], bool]()
+        self._recorded = _Kept[tuple[str, str], str | None]()  # runs in the API, by namespace and name
+        self._uids = _Kept[str, str](_KEPT_UID)  # of namespaces, by name
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def caller(self, authorization: str, certificate: Mapping[str, Any] | None) -> Caller:
+        """Who asks. ``certificate`` is the one that the handshake has checked, as :meth:`ssl.SSLSocket.getpeercert` gives it.
+
+        Raises :class:`Refused`.
+        """
+        caller = _of_certificate(certificate or {})
+        if caller is None:
+            caller = await self._of_token(authorization)
+        return caller
+
+    async def _of_token(self, authorization: str) -> Caller:
+        scheme, _, token = authorization.strip().partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Refused(401, f"the request has neither a token nor a client certificate of this cluster: {_LOGIN}")
+        digest = hashlib.sha256(token.strip().encode()).hexdigest()
+        caller = await self._asked(self._callers.get(digest, lambda: self._review_token(token.strip())))
+        if caller is None:
+            raise Refused(401, f"the cluster does not accept the token, which may have expired: {_LOGIN}")
+        return caller
+
+    async def may_read(self, caller: Caller, namespace: str) -> bool:
+        """Whether the caller may get the logs of pods in a namespace."""
+        return await self._asked(self._rights.get((caller, namespace), lambda: self._review_access(caller, namespace)))
+
+    async def is_there(self, namespace: str, run: str) -> bool:
+        """Whether a run of this name is recorded in a namespace, and the namespace is the one in which it ran."""
+        uid = await self._asked(self._recorded.get((namespace, run), lambda: self._recorded_in(namespace, run)))
+        if uid is None:
+            return False
+        now = await self._asked(self._uids.get(namespace, lambda: self._uid(namespace)))
+        return bool(now) and uid in ("", now)
+
+    async def _uid(self, namespace: str) -> str:
+        """The UID of the namespace that has a name now; empty if none has it, or if it is not served any more.
+
+        It is listed, because the rights are to list and watch the served namespaces by their names.
+        """
+        async with self._gate:
+            try:
+                found = await self._api.get("/api/v1/namespaces", {"fieldSelector": f"metadata.name={namespace}"})
+            except ApiFailed as error:
+                if error.status == HTTPStatus.FORBIDDEN:
+                    return ""
+                raise
+        return next((uid_of(each) for each in found.get("items") or ()), "")
+
+    async def _recorded_in(self, namespace: str, run: str) -> str | None:
+        """The UID of the namespace in which a run was recorded; empty where that is not known, None: there is no such run."""
+        async with self._gate:
+            try:
+                found = await self._api.get(records_path(RUN, namespace, run))
+            except ApiFailed as error:
+                if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+                    return None
+                raise
+        known = named_run(found)
+        return None if known is None else known.namespace_uid
+
+    async def _asked(self, answer: Awaitable[V]) -> V:
+        try:
+            return await answer
+        except ApiFailed as error:
+            raise Refused(503, f"the controller cannot ask the API server who may read what: {error}") from error
+
+    async def _review_token(self, token: str) -> Caller | None:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        async with self._gate:
+            answer = await self._api.send("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body)
+        status = answer.get("status") or {}
+        user = status.get("user") or {}
+        if not status.get("authenticated") or not user.get("username"):
+            return None
+        extra = tuple((key, tuple(values or ())) for key, values in sorted((user.get("extra") or {}).items()))
+        return Caller(str(user["username"]), tuple(user.get("groups") or ()), str(user.get("uid", "")), extra)
+
+    async def _review_access(self, caller: Caller, namespace: str) -> bool:
+        attributes = {"verb": "get", "version": "v1", "resource": "pods", "subresource": "log", "namespace": namespace}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": caller.user,
+                "groups": list(caller.groups),
+                "uid": caller.uid,
+                "extra": {key: list(values) for key, values in caller.extra},
+                "resourceAttributes": attributes,
+            },
+        }
+        async with self._gate:
+            answer = await self._api.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+        status = answer.get("status") or {}
+        return bool(status.get("allowed")) and not status.get("denied")
+
+
+async def client_authority(api: Api) -> str:
+    """The authority of client certificates, as PEM text, from the ConfigMap in which the API server publishes it.
+
+    Reading it needs the Role ``extension-apiserver-authentication-reader`` in ``kube-system``, as every server that trusts what
+    the API server trusts: https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/. Empty where the API
+    server takes no certificates. Raises :class:`ApiFailed`.
+    """
+    found = await api.get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
+    return str((found.get("data") or {}).get("client-ca-file", ""))
+
+
+def _of_certificate(certificate: Mapping[str, Any]) -> Caller | None:
+    """The user of a certificate, as the API server reads it: every user with a certificate is in system:authenticated."""
+    fields = [(name, value) for part in certificate.get("subject", ()) for name, value in part]
+    user = next((value for name, value in fields if name == "commonName"), "")
+    groups = tuple(value for name, value in fields if name == "organizationName")
+    return Caller(user, (*groups, "system:authenticated")) if user else None
+
+
+PORT = 9444
+"""The port, beside the webhook's 9443."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class LogServer:
+    """Serves ``logs`` to whom Kubernetes lets read those of the same pods; None: no store keeps any."""
+
+    def __init__(self, access: Access, logs: StoredLogs | None) -> None:
+        self._access, self._logs = access, logs
+
+    def application(self) -> web.Application:
+        """The route, and ``/healthz``."""
+        app = web.Application()
+        app.add_routes([web.get("/v1/runs/{run}/log", self._answer), web.get("/healthz", _healthz)])
+        return app
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        """Find out who asks, and answer errors as one sentence."""
+        try:
+            transport = request.transport
+            certificate = transport.get_extra_info("peercert") if transport is not None else None
+            caller = await self._access.caller(request.headers.get("Authorization", ""), certificate)
+            return await self._read(request, caller)
+        except Refused as error:
+            return _error(error.status, "refused", str(error))
+        except UnknownRun as error:
+            return _error(404, "unknown", str(error))
+        except ValueError as error:
+            return _error(400, "input", str(error))
+        except SpotwrightError as error:
+            return _error(500, "state", str(error))
+        except PlaceAway as error:
+            return _error(503, "state", f"the log cannot be read now: {error}")
+
+    async def _read(self, request: web.Request, caller: Caller) -> web.Response:
+        run, query = request.match_info["run"], request.query
+        attempt, offset = int(query.get("attempt", 0)), max(0, int(query.get("offset", 0)))
+        at_most = min(max(0, int(query.get("at_most", LOG_AT_ONCE))), LOG_AT_ONCE)
+        namespace, dot, _ = run.partition(".")  # the name of a run begins with it
+        if dot and not await self._access.may_read(caller, namespace):
+            raise Refused(
+                403,
+                f"{caller.user} may not read logs in namespace {namespace}: ask for a Role there that allows to get pods/log",
+            )
+        if not dot or not await self._access.is_there(namespace, run):
+            raise UnknownRun(f"no run {run!r} is recorded in a namespace that the controller serves")
+        data = None
+        if self._logs is not None:
+            name = LogName.of(RunFolder(Path(run)), query.get("task", ""), attempt)
+            data = await self._logs.read(name, offset, at_most)
+        response = web.Response(body=data or b"", content_type="application/octet-stream")
+        response.enable_compression()
+        return response
+
+
+async def _healthz(_request: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+def serving_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """A TLS context for files of a certificate and its key. Raises :class:`OSError` and :class:`ssl.SSLError`."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def accept_certificates(context: ssl.SSLContext, client_authority: str) -> None:
+    """Let a server's TLS context ask for client certificates that this authority has signed (PEM text; empty: ask for none).
+
+    Without one callers need a token.
+
+    An authority that is taken out later counts until the context is made anew. Raises :class:`ssl.SSLError`.
+    """
+    if client_authority:
+        context.load_verify_locations(cadata=client_authority)
+        context.verify_mode = ssl.CERT_OPTIONAL
+
+
+def _error(status: int, kind: str, message: str) -> web.Response:
+    return web.json_response({"error": kind, "message": message}, status=status)
+
+
+async def start_log_server(
+    api: Api, context: ssl.SSLContext, *, host: str | None, port: int, logs: str
+) -> web.AppRunner:
+    """Serve the logs of the store with this address; ``await runner.cleanup()`` ends it. Empty: there is no store.
+
+    ``context`` has the serving certificate. Client certificates are accepted where the API server publishes their authority and
+    we may read it, else tokens alone. ``host``: None for all addresses. Raises :class:`OSError` where the port cannot be listened
+    on.
+    """
+    try:
+        accept_certificates(context, await client_authority(api))
+    except (ApiFailed, ssl.SSLError) as error:
+        _LOG.warning("people are read by their tokens alone, not by client certificates: %s", error)
+    server = LogServer(Access(api), StoredLogs(Objects(logs)) if logs else None)
+    return await serve(server.application(), host=host, port=port, context=context)
+
+
+async def publish_watched(api: Api, namespace: str, watched: Watched) -> None:
+    """Write what is watched where readers find it. Raises :class:`ApiFailed`."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}"
+    found = await api.get_or_none(path)
+    if found is not None:
+        await api.send("PUT", path, {**found, "data": {**(found.get("data") or {}), WATCHED_KEY: text_of(watched)}})
+
+
+async def publish_authority(
+    api: Api, namespace: str, authority: str, unite: Callable[[str, str], str] = lambda own, _: own
+) -> None:
+    """Write the authority (PEM text) into the ConfigMap from which readers take it. Raises :class:`ApiFailed`.
+
+    ``unite`` makes one text of it and what is there.
+    """
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    found = await api.get_or_none(f"{path}/{CONFIG_MAP}")
+    authority = unite(authority, str(((found or {}).get("data") or {}).get("ca.crt", "")))
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": CONFIG_MAP}, "data": {"ca.crt": authority}}
+    if found is None:
+        await api.send("POST", path, body)
+    elif (found.get("data") or {}).get("ca.crt") != authority:
+        await api.send(
+            "PUT", f"{path}/{CONFIG_MAP}", {**found, "data": {**(found.get("data") or {}), "ca.crt": authority}}
+        )
