@@ -36,6 +36,8 @@ from spotwright.cluster.run_objects import (
     Home,
     RunRows,
     StoredRow,
+    deleted_path,
+    deleted_until,
     object_name,
     packed,
     records_path,
@@ -66,6 +68,10 @@ _LOG = logging.getLogger(__name__)
 ReadLog = Callable[[str, int, str, int, int], bytes]
 """Reads a log: its task, attempt, environment, offset and the most bytes, as :meth:`RunSource.read_log` has them."""
 
+_OBJECT = (
+    1_600  # bytes of an object beside its events and its plan, as etcd has it: benchmarks/cluster/records_at_size.py
+)
+_KNOWN_FOR = 60.0  # seconds for which it is known of a namespace what was deleted
 _LISTED = 100  # objects in a page of a list: at most 6 MB
 AT_ONCE = 200
 """Events of one commit: the API server makes some hundred objects a second, and a commit that is too late is made again."""
@@ -274,6 +280,7 @@ class ApiRecords:
 
     def __init__(self, kubernetes: Kubernetes, state: StateFolder, namespaces: Sequence[str] = ()) -> None:
         self._kubernetes, self._state, self._namespaces = kubernetes, state, namespaces
+        self._deleted: dict[str, tuple[float, float]] = {}  # by namespace: until when it is believed, and the moment
 
     def _get(self, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
         """Read, for no longer than a look may take. Raises :class:`ApiFailed`."""
@@ -304,6 +311,21 @@ class ApiRecords:
             ended = seconds((found.get("status") or {}).get("finishedAt"))
             if ended is None or ended >= since:
                 yield self._record(str(metadata(found).get("namespace", "")), str(metadata(found).get("name", "")))
+
+    def deleted_until(self, namespace: str) -> float:
+        """See :meth:`RunRecords.deleted_until`."""
+        believed, until = self._deleted.get(namespace, (0.0, 0.0))
+        if time.monotonic() >= believed:
+            try:
+                until = deleted_until(self._get(deleted_path(namespace), None))
+            except ApiFailed as error:
+                if error.status != 404:
+                    raise StateError(
+                        f"namespace {namespace}: it cannot be read what was deleted there ({error})"
+                    ) from error
+                until = 0.0
+            self._deleted[namespace] = time.monotonic() + _KNOWN_FOR, until
+        return until
 
     def _listed(self, params: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """The SpotRuns of all namespaces that can be read. One that is passed over is found when its workload is looked at."""
@@ -342,6 +364,7 @@ class ApiRecord:
         self.uid = ""  # of its workload
         self._plan = ""
         self._epoch = self._last = self._size = 0
+        self._objects = 1  # that are there, or are to be made
         self._run = _Object(folder.name, RUN, Home())
         self._pages: dict[Home, _Object] = {}  # the last one of each home
         self.at_once = AT_ONCE
@@ -358,6 +381,11 @@ class ApiRecord:
     def size(self) -> int:
         """See :attr:`RunRecord.size`."""
         return self._size + len(self._plan)
+
+    @property
+    def stored(self) -> int:
+        """See :attr:`RunRecord.stored`."""
+        return self.size + _OBJECT * self._objects
 
     @property
     def _place(self) -> str:
@@ -425,6 +453,7 @@ class ApiRecord:
         found = read.objects[RUN, self.folder.name]
         self.uid = _label(found, WORKLOAD_LABEL)
         self._owner, self._plan, self._size = _owner(found), read.packed_plan, sum(read.sizes.values())
+        self._objects = len(read.objects)
         self._find_pages(read)
         absent = sorted({*read.absent, *self.lost})
         read.forget()
@@ -482,7 +511,7 @@ class ApiRecord:
 
     def tell(self, state: RunState, now: float) -> None:
         """See :meth:`RunRecord.tell`."""
-        status = {**_run_status(state, self.folder.name, now), "bytes": self.size}
+        status = {**_run_status(state, self.folder.name, now), "bytes": self.stored}
 
         async def write(api: Api) -> None:
             await self._patch(api, self._run, [{"op": "add", "path": "/status", "value": status}])
@@ -516,6 +545,8 @@ class ApiRecord:
             page = _Object(object_name(self.folder.name, home, number), kind, home, number)
         if row.kind != RunFinished.kind:
             self._pages[home] = page
+        if not page.size and page is not self._run:
+            self._objects += 1
         if not page.lines:
             self._changed.append(page)
         page.lines.append(text)
@@ -529,7 +560,7 @@ class ApiRecord:
         if not is_run:
             status = _status(state, page.home)
         elif ends or not page.version:
-            status = {**_run_status(state, self.folder.name, state.last_at), "bytes": self.size}
+            status = {**_run_status(state, self.folder.name, state.last_at), "bytes": self.stored}
         if not page.version:
             answer = await api.send(
                 "POST", records_path(page.kind, self._namespace), self._new(page, lines, status or {})

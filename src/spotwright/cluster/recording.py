@@ -18,6 +18,7 @@ from spotwright.cluster.log_volume import LogVolume
 from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import OnRecorded
 from spotwright.cluster.parts import until_one_ends
+from spotwright.cluster.retention import Retention
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.spot_pools import PoolObjects
 from spotwright.cluster.unavailable_pools import FindingsFile, PoolPauses, Tally
@@ -48,6 +49,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     name: str = "spotwright",
     on_kinds: Callable[[Mapping[str, str]], None] = lambda _: None,
     on_watched: Callable[[Watched], None] | None = None,
+    retention: Retention | None = None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
@@ -58,6 +60,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools; without it the other
     processes of this machine read from a file what is left out. ``name`` is that of the registration. ``on_kinds`` hears by kind
     of what is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
+    ``retention`` deletes records that are in the Kubernetes API.
     """
     tally = tally or Tally()
     pauses = PoolPauses(FindingsFile(state).write if pools is None else pools.write)
@@ -102,7 +105,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         order_limit,
         on_forgotten=forget,
         on_watched=tell,
-        on_cut=quota.heard,
+        on_cut=quota.heard if retention is None else retention.heard,
         costs=costs,
         admission=admissions.of,
         is_admission_known=admissions.is_known,
@@ -111,6 +114,8 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     )
     if pools is not None:
         pools.nodes = watcher.nodes
+    if retention is not None:
+        retention.cut = watcher.cut_largest
     keeper = LogKeeper(streams, place or LogVolume(state, limit), namespace_limit, watcher.note)
     parts = [
         watcher.run(),
@@ -120,9 +125,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         *([] if pools is None else [pools.run()]),
         mover.run(watcher.look_at),
         *([keeper.run()] if limit else []),
-        *(
-            [quota.run()] if store.records.kept is None else []
-        ),  # else the folder has no runs, and logs have limits of their own
+        quota.run() if retention is None else retention.run(),
         admissions.run(),
     ]
     try:

@@ -273,12 +273,12 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
     fence.on_require = telling.tell
     kubernetes = Kubernetes(settings.context, settings.kubeconfig) if settings.records_in_api else None
     records: RunRecords = FolderRecords(state)
-    keeping, pools, on_watched = [], None, None
+    retention, pools, on_watched = None, None, None
     if kubernetes is not None:
         on_watched = partial(_publish, kubernetes, settings.home) if settings.is_stateless else None
         pools = PoolObjects(kubernetes, settings.release, lambda: _pools_of(configurations), api.now, fence.require)
         records = ApiRecords(kubernetes, state, settings.namespaces)
-        keeping = [Retention(api, EventWriter(api), settings.namespaces, state).run()]
+        retention = Retention(api, EventWriter(api), settings.namespaces, state)
     place = None
     if settings.logs:
         runs: LogRuns = FolderRuns(state)
@@ -286,7 +286,11 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
             runs = RecordedLogRuns(api, uid_of(await api.get(lease_path(settings.home, settings.name))))
         place = LogStore(settings.logs, settings.log_limit, runs, troubles.heard)
     store = RunStore(
-        records, lambda namespace: configurations.of(namespace) or without_pools(), this_process(), fence.require
+        records,
+        lambda namespace: configurations.of(namespace) or without_pools(),
+        this_process(),
+        fence.require,
+        None if retention is None else retention.shares,
     )
 
     async def watch() -> None:
@@ -309,6 +313,7 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
             name=settings.name,
             on_kinds=unread.hear,
             on_watched=on_watched,
+            retention=retention,
         )
 
     try:
@@ -322,7 +327,6 @@ async def _record(settings: Settings, fence: Fence, told: int) -> None:
                 troubles.tell(),
                 config_maps.follow(),
                 watch(),
-                *keeping,
             ]
         )
     finally:

@@ -102,6 +102,10 @@ class RunRecord(Protocol):
     def size(self) -> int:
         """The bytes that its plan and its events take where they are kept."""
 
+    @property
+    def stored(self) -> int:
+        """The bytes that it takes there with all that stands beside its events."""
+
     def glance(self) -> Glance | None:
         """What is known of it without reading all of it; None: nothing is recorded yet."""
 
@@ -150,6 +154,12 @@ class RunRecords(Protocol):
     def recent(self, since: float) -> Iterable[RunRecord]:
         """The runs in which something may have been recorded since a moment (Unix seconds)."""
 
+    def deleted_until(self, namespace: str) -> float:
+        """Until when (Unix seconds) runs of a namespace had ended that were deleted early; 0: none.
+
+        Raises :class:`StateError`.
+        """
+
 
 class FolderRecords:
     """The runs of a state folder."""
@@ -174,6 +184,10 @@ class FolderRecords:
                 if folder.journal.stat().st_mtime >= since or _has_log(folder.journal):
                     yield FolderRecord(folder)
 
+    def deleted_until(self, namespace: str) -> float:  # noqa: ARG002  # nobody deletes a part of a folder early
+        """See :meth:`RunRecords.deleted_until`."""
+        return 0.0
+
 
 class FolderRecord:
     """A run in a state folder: a file for its plan, and its journal. See :class:`RunRecord`."""
@@ -194,6 +208,11 @@ class FolderRecord:
     def size(self) -> int:
         """See :attr:`RunRecord.size`."""
         return self._open.size + self.folder.plan_bytes()
+
+    @property
+    def stored(self) -> int:
+        """See :attr:`RunRecord.stored`."""
+        return self.size
 
     def glance(self) -> Glance | None:
         """See :meth:`RunRecord.glance`."""
