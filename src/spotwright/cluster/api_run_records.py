@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,20 +44,37 @@ from spotwright.cluster.run_objects import (
     stored_rows,
     unpacked,
 )
-from spotwright.cluster.run_records import SHORT, WHOLE, Facts, Glance, RecordGone, RunRecord, facts_of, run_name
+from spotwright.cluster.run_records import (
+    SHORT,
+    WHOLE,
+    Facts,
+    Glance,
+    RecordGone,
+    RunRecord,
+    TooLarge,
+    facts_of,
+    run_name,
+)
+from spotwright.cluster.shown_runs import (
+    Conditions,
+    LogsKept,
+    complete,
+    conditions,
+    known_conditions,
+    part_status,
+    recorded,
+    run_status,
+)
 from spotwright.engine.events import Event, RunCreated, RunFinished
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
-from spotwright.engine.state import AttemptState, RunState
+from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.model.quantities import format_bytes
 from spotwright.records.journal import decoded
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import Look, PlanVersions, StoredPlan, plan_document
-from spotwright.views.account import account
-from spotwright.views.account_report import cost, money_range, with_unit
-from spotwright.views.run_json import summary
 
 __all__ = ["ApiRecord", "ApiRecords", "ApiRun", "ReadLog"]
 
@@ -273,13 +289,19 @@ def _is_of(found: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
 class ApiRecords:
     """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records.
 
-    ``state`` is where logs lie.
+    ``state`` is where logs lie, ``logs`` says to people what is kept of them.
     """
 
     kept: float | None = AGE
 
-    def __init__(self, kubernetes: Kubernetes, state: StateFolder, namespaces: Sequence[str] = ()) -> None:
-        self._kubernetes, self._state, self._namespaces = kubernetes, state, namespaces
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        state: StateFolder,
+        namespaces: Sequence[str] = (),
+        logs: LogsKept = LogsKept.NONE,
+    ) -> None:
+        self._kubernetes, self._state, self._namespaces, self._logs = kubernetes, state, namespaces, logs
         self._deleted: dict[str, tuple[float, float]] = {}  # by namespace: until when it is believed, and the moment
 
     def _get(self, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
@@ -339,7 +361,7 @@ class ApiRecords:
                 _LOG.warning("%s", error)
 
     def _record(self, namespace: str, name: str) -> ApiRecord:
-        return ApiRecord(self._kubernetes, self._state.run(name), namespace)
+        return ApiRecord(self._kubernetes, self._state.run(name), namespace, self._logs)
 
 
 @dataclass
@@ -358,8 +380,12 @@ class _Object:
 class ApiRecord:
     """A run in the API. See :class:`~spotwright.cluster.run_records.RunRecord`."""
 
-    def __init__(self, kubernetes: Kubernetes, folder: RunFolder, namespace: str) -> None:
-        self._kubernetes, self.folder, self._namespace = kubernetes, folder, namespace
+    def __init__(
+        self, kubernetes: Kubernetes, folder: RunFolder, namespace: str, logs: LogsKept = LogsKept.NONE
+    ) -> None:
+        self._kubernetes, self.folder, self._namespace, self._logs = kubernetes, folder, namespace, logs
+        self._incomplete = "", ""  # the reason why the run is not recorded whole, and a sentence
+        self._conditions: Conditions = ()  # as they were shown last
         self._read: ApiRun | None = None  # what was read of it, until it is open
         self.uid = ""  # of its workload
         self._plan = ""
@@ -412,7 +438,7 @@ class ApiRecord:
         """See :meth:`RunRecord.create`: it is written with the first events."""
         plan = packed(json.dumps(plan_document(stored), separators=(",", ":")))
         if len(plan) > _LONGEST_PLAN:
-            raise SpotwrightError(
+            raise TooLarge(
                 f"{self._place}: its configuration and its templates take {format_bytes(len(plan))} packed, and no more than "
                 f"{format_bytes(_LONGEST_PLAN)} are recorded: make them smaller"
             )
@@ -454,8 +480,12 @@ class ApiRecord:
         self.uid = _label(found, WORKLOAD_LABEL)
         self._owner, self._plan, self._size = _owner(found), read.packed_plan, sum(read.sizes.values())
         self._objects = len(read.objects)
-        self._find_pages(read)
+        self._conditions = known_conditions(found)
         absent = sorted({*read.absent, *self.lost})
+        self._incomplete = (
+            ("EventsDeleted", f"{len(absent)} recorded events were deleted by somebody") if absent else ("", "")
+        )
+        self._find_pages(read)
         read.forget()
         if self.lost:
             self._mark_absent(absent)
@@ -486,6 +516,8 @@ class ApiRecord:
     def append(self, events: Sequence[Event], state: RunState) -> None:
         """See :meth:`RunRecord.append`."""
         rows = stored_rows(events, self._last, self._epoch)
+        for _, row in rows:
+            self._require_room(row)
         for home, row in rows:
             self._put(home, row)
         changed, self._changed = self._changed, []
@@ -511,12 +543,21 @@ class ApiRecord:
 
     def tell(self, state: RunState, now: float) -> None:
         """See :meth:`RunRecord.tell`."""
-        status = {**_run_status(state, self.folder.name, now), "bytes": self.stored}
+        status = self._run_status(state, now)
 
         async def write(api: Api) -> None:
             await self._patch(api, self._run, [{"op": "add", "path": "/status", "value": status}])
 
         self._do(write)
+
+    def _run_status(self, state: RunState, now: float) -> dict[str, Any]:
+        wanted = [recorded(self._conditions, self._incomplete), self._logs.condition, complete(state)]
+        self._conditions = conditions(self._conditions, wanted, now)
+        return {**run_status(state, self.folder.name, now), "bytes": self.stored, "conditions": self._conditions}
+
+    def note_incomplete(self, reason: str, why: str) -> None:
+        """See :meth:`RunRecord.note_incomplete`."""
+        self._incomplete = reason, why
 
     def give_up(self) -> None:
         """See :meth:`RunRecord.give_up`: the Lease alone says who records."""
@@ -527,14 +568,18 @@ class ApiRecord:
     def wake(self) -> None:
         """See :meth:`RunRecord.wake`."""
 
+    def _require_room(self, row: StoredRow) -> None:
+        """Raise :class:`TooLarge` for an event that fits into no object."""
+        size = len(row.to_text())
+        if size > PAGE:
+            raise TooLarge(
+                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(size)}, and no more than "
+                f"{format_bytes(PAGE)} are recorded"
+            )
+
     def _put(self, home: Home, row: StoredRow) -> None:
         """Put a row into the last page of its home, or into a new one. The end of a run stands in the SpotRun itself."""
         text = row.to_text()
-        if len(text) > PAGE:
-            raise SpotwrightError(
-                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(len(text))}, and no more "
-                f"than {format_bytes(PAGE)} are recorded"
-            )
         page = self._pages.get(home) or (self._run if home == Home() else None)
         if page is None:
             page = _Object(object_name(self.folder.name, home), home.kind, home)
@@ -558,9 +603,9 @@ class ApiRecord:
         is_run = page.kind == RUN
         status = None
         if not is_run:
-            status = _status(state, page.home)
+            status = part_status(state, page.home)
         elif ends or not page.version:
-            status = {**_run_status(state, self.folder.name, state.last_at), "bytes": self.stored}
+            status = self._run_status(state, state.last_at)
         if not page.version:
             answer = await api.send(
                 "POST", records_path(page.kind, self._namespace), self._new(page, lines, status or {})
@@ -615,57 +660,3 @@ def _label(found: Mapping[str, Any], label: str) -> str:
 
 def _owner(run: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": RUN, "name": metadata(run).get("name"), "uid": uid_of(run)}
-
-
-# What people see beside the records
-
-
-def _run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
-    """A run as ``kubectl get spotruns`` shows it, and the line of it that other readers show."""
-    costs = account(state, now)
-    line = summary(state, name, now, costs)
-    status: dict[str, Any] = {
-        "phase": state.status.value,
-        "attempts": line["attempts"],
-        "interruptions": line["interruptions"],
-        "errors": line["errors"],
-        "cost": "unknown" if costs.unpriced else with_unit(cost(costs.whole, costs.whole), costs),
-        "saved": "unknown" if costs.saved is None else with_unit(money_range(*costs.saved, costs.whole), costs),
-        "startedAt": _moment(state.started_at),
-        "line": json.dumps(line, separators=(",", ":")),
-    }
-    if state.why:
-        status["message"] = state.why
-    if state.finished_at is not None:
-        status["finishedAt"] = _moment(state.finished_at)
-    return status
-
-
-def _status(state: RunState, home: Home) -> dict[str, Any]:
-    """A task, or an attempt of it, as ``kubectl`` shows it."""
-    task = state.tasks.get(home.task) or state.retired.get(home.task)
-    if task is None:
-        return {}
-    if not home.attempt:
-        return {"phase": task.status.value, "attempts": len(task.attempts)}
-    attempt = next((each for each in reversed(task.attempts) if each.number == home.attempt), None)
-    return {} if attempt is None else _attempt_status(attempt)
-
-
-def _attempt_status(attempt: AttemptState) -> dict[str, Any]:
-    phase = "ended" if attempt.ended_at is not None else "running" if attempt.bound_at is not None else "pending"
-    known: dict[str, Any] = {
-        "phase": phase,
-        "pod": attempt.pod,
-        "pool": attempt.pool,
-        "node": attempt.node,
-        "cause": attempt.cause.value if attempt.cause is not None else None,
-        "message": attempt.cause_why or attempt.waits,
-        "startedAt": None if attempt.bound_at is None else _moment(attempt.bound_at),
-        "finishedAt": None if attempt.ended_at is None else _moment(attempt.ended_at),
-    }
-    return {name: value for name, value in known.items() if value}
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

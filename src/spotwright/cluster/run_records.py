@@ -38,6 +38,7 @@ __all__ = [
     "RecordGone",
     "RunRecord",
     "RunRecords",
+    "TooLarge",
     "facts_of",
     "folder_of",
     "has_ended",
@@ -72,6 +73,10 @@ class Glance(NamedTuple):
 
 class RecordGone(StateError):
     """What was recorded of a run is not there any more: somebody has deleted all of it."""
+
+
+class TooLarge(SpotwrightError):
+    """Something of a run is larger than what is recorded."""
 
 
 class Facts(NamedTuple):
@@ -126,6 +131,9 @@ class RunRecord(Protocol):
 
     def tell(self, state: RunState, now: float) -> None:
         """Show the run as it is, where people see it beside its records."""
+
+    def note_incomplete(self, reason: str, why: str) -> None:
+        """Let people see with what is recorded next that this is not the whole run. ``reason`` is a word, ``why`` a sentence."""
 
     def give_up(self) -> None:
         """Record nothing more."""
@@ -258,6 +266,9 @@ class FolderRecord:
 
     def tell(self, state: RunState, now: float) -> None:
         """See :meth:`RunRecord.tell`: who reads a journal computes that."""
+
+    def note_incomplete(self, reason: str, why: str) -> None:
+        """See :meth:`RunRecord.note_incomplete`: the end of the run says so."""
 
     def give_up(self) -> None:
         """See :meth:`RunRecord.give_up`."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from spotwright import config as configuration
 from spotwright.cluster.record_shares import Shares
-from spotwright.cluster.run_records import UID, RunRecord, RunRecords
+from spotwright.cluster.run_records import UID, RunRecord, RunRecords, TooLarge
 from spotwright.cluster.unavailable_pools import NAMESPACE_UID
 from spotwright.cluster.view import NodePool
 from spotwright.config import Config
@@ -341,11 +341,21 @@ class RunStore:
         run = max(runs, key=lambda run: (size(run), run.state.started_at), default=None)
         if run is None:
             return False
-        text = (
-            f"its recording was cut here, because {why}. The workload itself goes on. To have all of it recorded, let fewer runs "
-            "go on at once, or split this one"
-        )
+        remedy = "let fewer runs go on at once, or split this one"
+        self._cut(run, "RecordingCut", f"{why}. The workload itself goes on. To have all of it recorded, {remedy}", now)
+        return True
+
+    def cut_refused(self, uid: str, why: SpotwrightError, now: float) -> None:
+        """Cut the recording of a run of which something cannot be recorded; what waits to be recorded is given up."""
+        run = self.runs.get(uid)
+        if run is not None and not run.is_over:
+            run.pending = []
+            self._cut(run, "TooLarge" if isinstance(why, TooLarge) else "NotRecorded", str(why), now)
+
+    def _cut(self, run: WorkloadRun, reason: str, why: str, now: float) -> None:
+        text = f"its recording was cut here, because {why}"
         _LOG.warning("run %s: %s", run.folder.name, text)
+        run.record.note_incomplete(reason, text)
         try:
             run.add(RunFinished(now, status=RunStatus.STOPPED, why=text))
             run.commit()
@@ -354,7 +364,6 @@ class RunStore:
             _LOG.warning("run %s is forgotten until it can be written: %s", run.folder.name, error)
             self.forget(run.uid)
         self.on_cut(run)
-        return True
 
     def forget(self, uid: str) -> None:
         """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""

@@ -375,6 +375,7 @@ class WorkloadRecorder:
         except SpotwrightError as error:
             self._refuse(uid)
             _LOG.warning("workload %s is not watched: %s", uid, error)
+            self._store.cut_refused(uid, error, self._now())
         except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others, for ever
             self._refuse(uid)
             self._store.forget(uid)
