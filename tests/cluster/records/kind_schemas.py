@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from tests.cluster.chart.rendered import CHART
 
-_TYPES = {"string": str, "integer": int, "object": dict, "array": list}
+_TYPES: Mapping[str, Any] = {"string": str, "integer": int, "object": dict, "array": list}
 
 
 @functools.cache
