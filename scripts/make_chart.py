@@ -1,4 +1,4 @@
-"""Write the files of the chart that follow from the code: rights, the webhook's registration, a policy, labels of spot nodes.
+"""Write the files of the chart that follow from the code: rights, the webhook's registration, policies, labels of spot nodes.
 
 `charts/spotwright/files` has them as data, which templates read; the page on security has the rights with their reasons. A test
 holds both equal. Without arguments it writes them.
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from spotwright.clouds.providers import SPOT_LABELS
-from spotwright.cluster import permissions
+from spotwright.cluster import permissions, record_policy
 from spotwright.cluster.install import webhook_configuration
 from spotwright.cluster.node_events import policy_spec
 
@@ -61,6 +61,7 @@ FILES: Mapping[str, str] = {
         ("rights.yaml", "src/spotwright/cluster/permissions.py", rights()),
         ("webhooks.yaml", "src/spotwright/cluster/install.py", webhooks()),
         ("node-events.yaml", "src/spotwright/cluster/node_events.py", policy_spec()),
+        ("records-policy.yaml", "src/spotwright/cluster/record_policy.py", record_policy.policy_spec()),
         ("spot.yaml", "src/spotwright/clouds/providers.py", spot_labels()),
     )
 }

@@ -48,6 +48,10 @@ class FolderRecords:
                 if folder.journal.stat().st_mtime >= since or _has_log(folder.journal):
                     yield FolderRecord(folder)
 
+    def deleted_until(self, namespace: str) -> float:  # nobody deletes a part of a folder early
+        """See :meth:`RunRecords.deleted_until`."""
+        return 0.0
+
 
 class FolderRecord:
     """A run in a state folder: a file for its plan, and its journal. See :class:`RunRecord`."""
@@ -68,6 +72,11 @@ class FolderRecord:
     def size(self) -> int:
         """See :attr:`RunRecord.size`."""
         return self._open.size + self.folder.plan_bytes()
+
+    @property
+    def stored(self) -> int:
+        """See :attr:`RunRecord.stored`."""
+        return self.size
 
     def glance(self) -> Glance | None:
         """See :meth:`RunRecord.glance`."""
@@ -113,6 +122,9 @@ class FolderRecord:
 
     def tell(self, state: RunState, now: float) -> None:
         """See :meth:`RunRecord.tell`: who reads a journal computes that."""
+
+    def note_incomplete(self, reason: str, why: str) -> None:
+        """See :meth:`RunRecord.note_incomplete`: the end of the run says so."""
 
     def give_up(self) -> None:
         """See :meth:`RunRecord.give_up`."""

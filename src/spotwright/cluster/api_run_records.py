@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,8 @@ from spotwright.cluster.run_objects import (
     Home,
     RunRows,
     StoredRow,
+    deleted_path,
+    deleted_until,
     object_name,
     packed,
     records_path,
@@ -43,20 +44,37 @@ from spotwright.cluster.run_objects import (
     stored_rows,
     unpacked,
 )
-from spotwright.cluster.run_records import SHORT, WHOLE, Facts, Glance, RecordGone, RunRecord, facts_of, run_name
+from spotwright.cluster.run_records import (
+    SHORT,
+    WHOLE,
+    Facts,
+    Glance,
+    RecordGone,
+    RunRecord,
+    TooLarge,
+    facts_of,
+    run_name,
+)
+from spotwright.cluster.shown_runs import (
+    Conditions,
+    LogsKept,
+    complete,
+    conditions,
+    known_conditions,
+    part_status,
+    recorded,
+    run_status,
+)
 from spotwright.engine.events import Event, RunCreated, RunFinished
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
-from spotwright.engine.state import AttemptState, RunState
+from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.model.quantities import format_bytes
 from spotwright.records.journal import decoded
 from spotwright.records.state_folder import RunFolder
 from spotwright.records.stored_plan import Look, PlanVersions, StoredPlan, plan_document
-from spotwright.views.account import account
-from spotwright.views.account_report import cost, money_range, with_unit
-from spotwright.views.run_json import summary
 
 __all__ = ["ApiRecord", "ApiRecords", "ApiRun", "ReadLog"]
 
@@ -66,6 +84,10 @@ _LOG = logging.getLogger(__name__)
 ReadLog = Callable[[str, int, str, int, int], bytes]
 """Reads a log: its task, attempt, environment, offset and the most bytes, as :meth:`RunSource.read_log` has them."""
 
+_OBJECT = (
+    1_600  # bytes of an object beside its events and its plan, as etcd has it: benchmarks/cluster/records_at_size.py
+)
+_KNOWN_FOR = 60.0  # seconds for which it is known of a namespace what was deleted
 _LISTED = 100  # objects in a page of a list: at most 6 MB
 AT_ONCE = 200
 """Events of one commit: the API server makes some hundred objects a second, and a commit that is too late is made again."""
@@ -280,12 +302,16 @@ def _is_of(found: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
 
 
 class ApiRecords:
-    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records."""
+    """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records.
+
+    ``logs`` says to people what is kept of logs.
+    """
 
     kept: float | None = AGE
 
-    def __init__(self, kubernetes: Kubernetes, namespaces: Sequence[str] = ()) -> None:
-        self._kubernetes, self._namespaces = kubernetes, namespaces
+    def __init__(self, kubernetes: Kubernetes, namespaces: Sequence[str] = (), logs: LogsKept = LogsKept.NONE) -> None:
+        self._kubernetes, self._namespaces, self._logs = kubernetes, namespaces, logs
+        self._deleted: dict[str, tuple[float, float]] = {}  # by namespace: until when it is believed, and the moment
 
     def _get(self, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
         """Read, for no longer than a look may take. Raises :class:`ApiFailed`."""
@@ -317,6 +343,21 @@ class ApiRecords:
             if ended is None or ended >= since:
                 yield self._record(str(metadata(found).get("namespace", "")), str(metadata(found).get("name", "")))
 
+    def deleted_until(self, namespace: str) -> float:
+        """See :meth:`RunRecords.deleted_until`."""
+        believed, until = self._deleted.get(namespace, (0.0, 0.0))
+        if time.monotonic() >= believed:
+            try:
+                until = deleted_until(self._get(deleted_path(namespace), None))
+            except ApiFailed as error:
+                if error.status != 404:
+                    raise StateError(
+                        f"namespace {namespace}: it cannot be read what was deleted there ({error})"
+                    ) from error
+                until = 0.0
+            self._deleted[namespace] = time.monotonic() + _KNOWN_FOR, until
+        return until
+
     def _listed(self, params: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """The SpotRuns of all namespaces that can be read. One that is passed over is found when its workload is looked at."""
         for namespace in self._namespaces or ("",):
@@ -329,7 +370,7 @@ class ApiRecords:
                 _LOG.warning("%s", error)
 
     def _record(self, namespace: str, name: str) -> ApiRecord:
-        return ApiRecord(self._kubernetes, RunFolder(Path(name)), namespace)
+        return ApiRecord(self._kubernetes, RunFolder(Path(name)), namespace, self._logs)
 
 
 @dataclass
@@ -348,12 +389,17 @@ class _Object:
 class ApiRecord:
     """A run in the API. See :class:`~spotwright.cluster.run_records.RunRecord`."""
 
-    def __init__(self, kubernetes: Kubernetes, folder: RunFolder, namespace: str) -> None:
-        self._kubernetes, self.folder, self._namespace = kubernetes, folder, namespace
+    def __init__(
+        self, kubernetes: Kubernetes, folder: RunFolder, namespace: str, logs: LogsKept = LogsKept.NONE
+    ) -> None:
+        self._kubernetes, self.folder, self._namespace, self._logs = kubernetes, folder, namespace, logs
+        self._incomplete = "", ""  # the reason why the run is not recorded whole, and a sentence
+        self._conditions: Conditions = ()  # as they were shown last
         self._read: ApiRun | None = None  # what was read of it, until it is open
         self.uid = ""  # of its workload
         self._plan = ""
         self._epoch = self._last = self._size = 0
+        self._objects = 1  # that are there, or are to be made
         self._run = _Object(folder.name, RUN, Home())
         self._pages: dict[Home, _Object] = {}  # the last one of each home
         self.at_once = AT_ONCE
@@ -370,6 +416,11 @@ class ApiRecord:
     def size(self) -> int:
         """See :attr:`RunRecord.size`."""
         return self._size + len(self._plan)
+
+    @property
+    def stored(self) -> int:
+        """See :attr:`RunRecord.stored`."""
+        return self.size + _OBJECT * self._objects
 
     @property
     def _place(self) -> str:
@@ -396,7 +447,7 @@ class ApiRecord:
         """See :meth:`RunRecord.create`: it is written with the first events."""
         plan = packed(json.dumps(plan_document(stored), separators=(",", ":")))
         if len(plan) > _LONGEST_PLAN:
-            raise SpotwrightError(
+            raise TooLarge(
                 f"{self._place}: its configuration and its templates take {format_bytes(len(plan))} packed, and no more than "
                 f"{format_bytes(_LONGEST_PLAN)} are recorded: make them smaller"
             )
@@ -437,8 +488,13 @@ class ApiRecord:
         found = read.objects[RUN, self.folder.name]
         self.uid = _label(found, WORKLOAD_LABEL)
         self._owner, self._plan, self._size = _owner(found), read.packed_plan, sum(read.sizes.values())
-        self._find_pages(read)
+        self._objects = len(read.objects)
+        self._conditions = known_conditions(found)
         absent = sorted({*read.absent, *self.lost})
+        self._incomplete = (
+            ("EventsDeleted", f"{len(absent)} recorded events were deleted by somebody") if absent else ("", "")
+        )
+        self._find_pages(read)
         read.forget()
         if self.lost:
             self._mark_absent(absent)
@@ -469,6 +525,8 @@ class ApiRecord:
     def append(self, events: Sequence[Event], state: RunState) -> None:
         """See :meth:`RunRecord.append`."""
         rows = stored_rows(events, self._last, self._epoch)
+        for _, row in rows:
+            self._require_room(row)
         for home, row in rows:
             self._put(home, row)
         changed, self._changed = self._changed, []
@@ -494,12 +552,21 @@ class ApiRecord:
 
     def tell(self, state: RunState, now: float) -> None:
         """See :meth:`RunRecord.tell`."""
-        status = {**_run_status(state, self.folder.name, now), "bytes": self.size}
+        status = self._run_status(state, now)
 
         async def write(api: Api) -> None:
             await self._patch(api, self._run, [{"op": "add", "path": "/status", "value": status}])
 
         self._do(write)
+
+    def _run_status(self, state: RunState, now: float) -> dict[str, Any]:
+        wanted = [recorded(self._conditions, self._incomplete), self._logs.condition, complete(state)]
+        self._conditions = conditions(self._conditions, wanted, now)
+        return {**run_status(state, self.folder.name, now), "bytes": self.stored, "conditions": self._conditions}
+
+    def note_incomplete(self, reason: str, why: str) -> None:
+        """See :meth:`RunRecord.note_incomplete`."""
+        self._incomplete = reason, why
 
     def give_up(self) -> None:
         """See :meth:`RunRecord.give_up`: the Lease alone says who records."""
@@ -510,14 +577,18 @@ class ApiRecord:
     def wake(self) -> None:
         """See :meth:`RunRecord.wake`."""
 
+    def _require_room(self, row: StoredRow) -> None:
+        """Raise :class:`TooLarge` for an event that fits into no object."""
+        size = len(row.to_text())
+        if size > PAGE:
+            raise TooLarge(
+                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(size)}, and no more than "
+                f"{format_bytes(PAGE)} are recorded"
+            )
+
     def _put(self, home: Home, row: StoredRow) -> None:
         """Put a row into the last page of its home, or into a new one. The end of a run stands in the SpotRun itself."""
         text = row.to_text()
-        if len(text) > PAGE:
-            raise SpotwrightError(
-                f"{self._place}: an event ({row.kind} of {row.task or 'the run'}) has {format_bytes(len(text))}, and no more "
-                f"than {format_bytes(PAGE)} are recorded"
-            )
         page = self._pages.get(home) or (self._run if home == Home() else None)
         if page is None:
             page = _Object(object_name(self.folder.name, home), home.kind, home)
@@ -528,6 +599,8 @@ class ApiRecord:
             page = _Object(object_name(self.folder.name, home, number), kind, home, number)
         if row.kind != RunFinished.kind:
             self._pages[home] = page
+        if not page.size and page is not self._run:
+            self._objects += 1
         if not page.lines:
             self._changed.append(page)
         page.lines.append(text)
@@ -539,9 +612,9 @@ class ApiRecord:
         is_run = page.kind == RUN
         status = None
         if not is_run:
-            status = _status(state, page.home)
+            status = part_status(state, page.home)
         elif ends or not page.version:
-            status = {**_run_status(state, self.folder.name, state.last_at), "bytes": self.size}
+            status = self._run_status(state, state.last_at)
         if not page.version:
             answer = await api.send(
                 "POST", records_path(page.kind, self._namespace), self._new(page, lines, status or {})
@@ -607,41 +680,6 @@ def _owner(run: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": RUN, "name": metadata(run).get("name"), "uid": uid_of(run)}
 
 
-# What people see beside the records
-
-
-def _run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
-    """A run as ``kubectl get spotruns`` shows it, and the line of it that other readers show."""
-    costs = account(state, now)
-    line = summary(state, name, now, costs)
-    status: dict[str, Any] = {
-        "phase": state.status.value,
-        "attempts": line["attempts"],
-        "interruptions": line["interruptions"],
-        "errors": line["errors"],
-        "cost": "unknown" if costs.unpriced else with_unit(cost(costs.whole, costs.whole), costs),
-        "saved": "unknown" if costs.saved is None else with_unit(money_range(*costs.saved, costs.whole), costs),
-        "startedAt": _moment(state.started_at),
-        "line": json.dumps(line, separators=(",", ":")),
-    }
-    if state.why:
-        status["message"] = state.why
-    if state.finished_at is not None:
-        status["finishedAt"] = _moment(state.finished_at)
-    return status
-
-
-def _status(state: RunState, home: Home) -> dict[str, Any]:
-    """A task, or an attempt of it, as ``kubectl`` shows it."""
-    task = state.tasks.get(home.task) or state.retired.get(home.task)
-    if task is None:
-        return {}
-    if not home.attempt:
-        return {"phase": task.status.value, "attempts": len(task.attempts)}
-    attempt = next((each for each in reversed(task.attempts) if each.number == home.attempt), None)
-    return {} if attempt is None else _attempt_status(attempt)
-
-
 def _told(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The operations that tell a status. In that of an attempt the end of its log stays."""
     if kind != ATTEMPT:
@@ -649,22 +687,3 @@ def _told(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {"op": "add", "path": f"/status/{name}", "value": value} for name, value in {"message": "", **status}.items()
     ]
-
-
-def _attempt_status(attempt: AttemptState) -> dict[str, Any]:
-    phase = "ended" if attempt.ended_at is not None else "running" if attempt.bound_at is not None else "pending"
-    known: dict[str, Any] = {
-        "phase": phase,
-        "pod": attempt.pod,
-        "pool": attempt.pool,
-        "node": attempt.node,
-        "cause": attempt.cause.value if attempt.cause is not None else None,
-        "message": attempt.cause_why or attempt.waits,
-        "startedAt": None if attempt.bound_at is None else _moment(attempt.bound_at),
-        "finishedAt": None if attempt.ended_at is None else _moment(attempt.ended_at),
-    }
-    return {name: value for name, value in known.items() if value}
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -97,7 +97,7 @@ SERVED: tuple[Right, ...] = (
         "spotwright.dev",
         ("spotcounters",),
         ("get", "create", "patch"),
-        "the numbers of attempts, and what was decided of each pod",
+        "the numbers of attempts, what was decided of each pod, and which runs were deleted early",
     ),
     Right(
         "",

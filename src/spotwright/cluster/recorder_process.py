@@ -39,6 +39,7 @@ from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns, Retention
 from spotwright.cluster.run_objects import TAIL
 from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.shown_runs import LogsKept
 from spotwright.cluster.spot_pools import FollowedPools, PoolObjects
 from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
 from spotwright.cluster.watched import Watched
@@ -191,9 +192,14 @@ class Recorder:
             lease.require()
 
         pools = PoolObjects(kubernetes, settings.release, partial(_pools_of, configurations), api.now, require)
-        records = ApiRecords(kubernetes, settings.namespaces)
+        of_attempt = TAIL if settings.log_limit and not settings.logs else 0
+        retention = Retention(api, events, settings.namespaces, of_attempt=of_attempt)
         store = RunStore(
-            records, lambda namespace: configurations.of(namespace) or without_pools(), this_process(), require
+            ApiRecords(kubernetes, settings.namespaces, LogsKept.of(settings.logs, settings.log_limit)),
+            lambda namespace: configurations.of(namespace) or without_pools(),
+            this_process(),
+            require,
+            retention.shares,
         )
 
         async def watch() -> None:
@@ -214,6 +220,7 @@ class Recorder:
                 name=settings.name,
                 on_kinds=unread.hear,
                 on_watched=partial(_publish, kubernetes, settings.home),
+                retention=retention,
             )
 
         try:
@@ -226,7 +233,6 @@ class Recorder:
                     troubles.tell(),
                     config_maps.follow(),
                     watch(),
-                    Retention(api, events, settings.namespaces, of_attempt=0 if settings.logs else TAIL).run(),
                 ]
             )
         finally:

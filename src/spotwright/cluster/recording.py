@@ -16,6 +16,7 @@ from spotwright.cluster.log_place import LogPlace
 from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import OnRecorded
 from spotwright.cluster.parts import until_one_ends
+from spotwright.cluster.retention import Retention
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.spot_pools import PoolObjects
 from spotwright.cluster.unavailable_pools import Findings, PoolPauses, Tally
@@ -43,6 +44,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     name: str = "spotwright",
     on_kinds: Callable[[Mapping[str, str]], None] = lambda _: None,
     on_watched: Callable[[Watched], None] = lambda _: None,
+    retention: Retention | None = None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
@@ -52,6 +54,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     node. ``costs`` are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools, and
     what is left out; without it nobody else knows that. ``name`` is that of the registration. ``on_kinds`` hears by kind of what
     is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
+    ``retention`` deletes records.
     """
     tally = tally or Tally()
     pauses = PoolPauses(_unsaid if pools is None else pools.write)
@@ -89,6 +92,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         order_limit,
         on_forgotten=forget,
         on_watched=tell,
+        on_cut=(lambda _: None) if retention is None else retention.heard,
         costs=costs,
         admission=admissions.of,
         is_admission_known=admissions.is_known,
@@ -97,6 +101,8 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     )
     if pools is not None:
         pools.nodes = watcher.nodes
+    if retention is not None:
+        retention.cut = watcher.cut_largest
     keeper = None if place is None else LogKeeper(streams, place, namespace_limit, watcher.note)
     parts = [
         watcher.run(),
@@ -106,6 +112,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         *([] if pools is None else [pools.run()]),
         mover.run(watcher.look_at),
         *([] if keeper is None else [keeper.run()]),
+        *([] if retention is None else [retention.run()]),
         admissions.run(),
     ]
     try:

@@ -1,35 +1,52 @@
 """Deletes the records of runs that have ended from the Kubernetes API, so that they fill neither a namespace nor etcd.
 
-They go after a week, and earlier where a namespace has more than its share, or all have more than fits: always the oldest of
-whoever has the most. Those of runs that go on stay; what they may take is limited where they are recorded
-(:mod:`spotwright.cluster.run_store`). etcd has 2 GiB unless it is told otherwise, for the whole cluster, and refuses every write
-when they are full: https://etcd.io/docs/latest/op-guide/maintenance/#space-quota.
+They go after a week, and earlier where a namespace has more than its share, or all have more than fits
+(:mod:`spotwright.cluster.record_shares`): always the oldest of whoever has the most. Where the namespace that has the most has no
+ended run any more, the recording of its largest one is cut, and nobody else pays for it.
+
+A workload may outlive its record: a Job stays in the cluster after its end. A recorder that starts would record it once more. So
+before records are deleted early, an object of their namespace says until when the runs had ended that went. What ended before and
+has no record now either was deleted, or would have been: the oldest go first. A workload that goes on after its recording was cut
+and deleted is recorded anew by a recorder that starts, from what the cluster still has.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
+import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
-from spotwright.cluster.run_objects import AGE, RUN, records_path
-from spotwright.kube.object_fields import metadata, seconds
+from spotwright.cluster.bounded_json import ListPage
+from spotwright.cluster.record_shares import NAMESPACE_LIMIT, TOTAL_LIMIT, Shares
+from spotwright.cluster.run_objects import (
+    AGE,
+    API_VERSION,
+    DELETED_UNTIL,
+    RUN,
+    deleted_path,
+    deleted_until,
+    records_path,
+)
+from spotwright.cluster.run_store import WorkloadRun
+from spotwright.kube.object_fields import seconds
 from spotwright.model.quantities import format_bytes
 
-__all__ = ["NAMESPACE_LIMIT", "TOTAL_LIMIT", "KeptRecord", "RecordedLogRuns", "Retention", "to_delete"]
+__all__ = ["Going", "KeptRecord", "RecordedLogRuns", "Retention", "to_delete"]
 
-
-NAMESPACE_LIMIT = 64 << 20
-"""Bytes of the records of one namespace."""
-
-TOTAL_LIMIT = 384 << 20
-"""Bytes of all records: a fifth of what etcd has by default."""
 
 _LOOK = 300.0  # seconds between two looks
+_SOON = 30.0  # seconds until the next look where too much is kept
+_POLL = 1.0  # seconds
 _FAILED = 60.0  # seconds until it is tried again
+_CUTS = 20  # runs that one look cuts
 _PAGE = 100
 _LOG = logging.getLogger(__name__)
 
@@ -43,74 +60,174 @@ class KeptRecord(NamedTuple):
     size: int
 
 
+class Going(NamedTuple):
+    """What has to go at a moment. The reasons are clauses."""
+
+    deleted: Sequence[tuple[KeptRecord, str]]
+    cut: Sequence[tuple[str, str]]
+    """Namespaces whose largest run is to be cut, because they have no ended ones any more."""
+
+
 def to_delete(
     records: Iterable[KeptRecord], now: float, *, of_one: int = NAMESPACE_LIMIT, of_all: int = TOTAL_LIMIT
-) -> list[tuple[KeptRecord, str]]:
-    """The records that go at a moment, each with the reason, a clause."""
-    found: list[tuple[KeptRecord, str]] = []
-    sizes: Counter[str] = Counter()
-    ended: defaultdict[str, list[KeptRecord]] = defaultdict(list)
+) -> Going:
+    """The records that go at a moment."""
+    kept = _Kept()
     for one in records:
         if one.ended_at is not None and one.ended_at < now - AGE:
-            found.append((one, f"it ended more than {AGE / 86400:g} days ago"))
-            continue
-        sizes[one.namespace] += one.size
-        if one.ended_at is not None:
-            ended[one.namespace].append(one)
-    for each in ended.values():
-        each.sort(key=lambda one: one.ended_at or 0.0, reverse=True)
-    while ended:
-        namespace, size = max(((name, sizes[name]) for name in ended), key=lambda pair: pair[1])
-        if size > of_one:
-            why = f"the records of its namespace take more than {format_bytes(of_one)}"
-        elif sizes.total() > of_all:
-            why = f"all records take more than {format_bytes(of_all)}, and those of its namespace the most of it"
+            kept.deleted.append((one, f"it ended more than {AGE / 86400:g} days ago"))
         else:
+            kept.add(one)
+    cut: dict[str, str] = {}
+    for namespace in kept.sizes:
+        why = f"the records of its namespace take more than {format_bytes(of_one)}"
+        while kept.sizes[namespace] > of_one and namespace not in cut:
+            if not kept.delete_oldest(namespace, why):
+                cut[namespace] = why
+    why = f"all records take more than {format_bytes(of_all)}, and those of its namespace the most of it"
+    while kept.sizes.total() > of_all:
+        namespace = kept.sizes.most_common(1)[0][0]
+        if not kept.delete_oldest(namespace, why):
+            cut.setdefault(namespace, why)
             break
-        oldest = ended[namespace].pop()
-        found.append((oldest, why))
-        sizes[namespace] -= oldest.size
-        if not ended[namespace]:
-            del ended[namespace]
-    return found
+    return Going(kept.deleted, list(cut.items()))
+
+
+class _Kept:
+    """Records that are kept, with the bytes of each namespace."""
+
+    def __init__(self) -> None:
+        self.sizes: Counter[str] = Counter()
+        self.deleted: list[tuple[KeptRecord, str]] = []
+        self._ended: defaultdict[str, list[tuple[float, int, KeptRecord]]] = defaultdict(list)
+
+    def add(self, one: KeptRecord) -> None:
+        self.sizes[one.namespace] += one.size
+        if one.ended_at is not None:
+            ended = self._ended[one.namespace]
+            heapq.heappush(ended, (one.ended_at, len(ended), one))
+
+    def delete_oldest(self, namespace: str, why: str) -> bool:
+        """Delete the run of a namespace that ended first; false: none has ended."""
+        if not self._ended[namespace]:
+            return False
+        _, _, oldest = heapq.heappop(self._ended[namespace])
+        self.deleted.append((oldest, why))
+        self.sizes[namespace] -= oldest.size
+        return True
 
 
 class Retention:
     """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` tells a namespace what it has lost.
 
-    ``of_attempt`` are the bytes that each attempt takes beside what is recorded: the end of its log.
+    ``shares`` is kept by the store too. ``of_attempt`` are the bytes that each attempt takes beside what is recorded: the end of
+    its log.
     """
 
-    def __init__(self, api: Api, events: EventWriter, namespaces: Sequence[str] = (), *, of_attempt: int = 0) -> None:
+    def __init__(
+        self,
+        api: Api,
+        events: EventWriter,
+        namespaces: Sequence[str] = (),
+        shares: Shares | None = None,
+        *,
+        of_attempt: int = 0,
+    ) -> None:
         self._api, self._events, self._namespaces, self._of_attempt = api, events, namespaces, of_attempt
+        self.shares = shares or Shares()
+        self.cut: Callable[[str, str], bool] = lambda *_: False
+        """Cuts the recording of the largest run of a namespace, for a reason; false: none of it goes on."""
+        self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first one that was not told, and how many
+        self._until: dict[str, float] = {}  # what the objects say from which a recorder knows what was deleted
+
+    def heard(self, run: WorkloadRun) -> None:
+        """Hear of a run whose recording was cut: its namespace is told soon."""
+        first, count = self._cuts.get(run.namespace, (f"run {run.folder.name}: {run.state.why}", 0))
+        self._cuts[run.namespace] = first, count + 1
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
+        looked_at, pause = -_LOOK, _LOOK
         while True:
-            try:
-                await self.look()
-            except ApiFailed as error:
-                _LOG.warning("old records are not deleted now: %s", error)
-                await asyncio.sleep(_FAILED)
-                continue
-            await asyncio.sleep(_LOOK)
+            await self.tell_cuts()
+            waited = time.monotonic() - looked_at
+            if waited >= pause or (self.shares.is_over and waited >= min(pause, _SOON)):
+                pause = await self._looked()
+                looked_at = time.monotonic()
+            await asyncio.sleep(_POLL)
+
+    async def _looked(self) -> float:
+        """Look once. Returns the seconds until it is time again."""
+        try:
+            await self.look()
+        except ApiFailed as error:
+            _LOG.warning("old records are not deleted now: %s", error)
+            return _FAILED
+        return _LOOK
+
+    async def tell_cuts(self) -> None:
+        """Write an Event about the first run of each namespace whose recording was cut since the last time."""
+        cuts, self._cuts = self._cuts, {}
+        for namespace, (first, count) in cuts.items():
+            text = first if count == 1 else f"{first} (the first of {count} runs that were cut)"
+            await self._events.write(_namespace(namespace), "RecordingCut", text, is_warning=True)
 
     async def look(self) -> None:
-        """Delete what has to go now, and tell of what went before its time. Raises :class:`ApiFailed`."""
-        kept = [one async for one in self._kept()]
-        early: dict[str, tuple[str, int]] = {}
-        for one, why in to_delete(kept, self._api.now()):
-            _LOG.info("run %s in namespace %s is deleted: %s", one.name, one.namespace, why)
-            await self._delete(one)
-            if (one.ended_at or 0.0) >= self._api.now() - AGE:
-                first, count = early.get(one.namespace, (why, 0))
-                early[one.namespace] = first, count + 1
-        for namespace, (why, count) in early.items():
-            text = f"the records of {count} ended runs were deleted before their time: {why}"
-            about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "namespace": namespace}}
-            await self._events.write(about, "RunsDeleted", text, is_warning=True)
+        """Delete what has to go now, cut what goes on and takes too much, and tell of it. Raises :class:`ApiFailed`."""
+        for _ in range(_CUTS):
+            self.shares.new.clear()
+            kept = [one async for one in self._kept()]
+            kept += self._untold(kept)
+            going = to_delete(kept, self._api.now(), of_one=self.shares.of_one, of_all=self.shares.of_all)
+            self.shares.ended = _sizes(kept) - _sizes([one for one, _ in going.deleted])
+            await self._delete(going.deleted)
+            has_cut = [self.cut(namespace, why) for namespace, why in going.cut]
+            if not any(has_cut):
+                break
+        await self.tell_cuts()
 
-    async def _delete(self, one: KeptRecord) -> None:
+    def _untold(self, kept: Iterable[KeptRecord]) -> Iterator[KeptRecord]:
+        """What runs that go on have taken since their objects said how much it is."""
+        told: Counter[str] = Counter()
+        for one in kept:
+            told[one.namespace] += one.size if one.ended_at is None else 0
+        for namespace, size in (self.shares.live - told).items():
+            yield KeptRecord(namespace, "", None, size)
+
+    async def _delete(self, going: Sequence[tuple[KeptRecord, str]]) -> None:
+        week_ago = self._api.now() - AGE
+        early: defaultdict[str, list[tuple[KeptRecord, str]]] = defaultdict(list)
+        for one, why in going:
+            if (one.ended_at or 0.0) >= week_ago:
+                early[one.namespace].append((one, why))
+        for namespace, gone in early.items():
+            await self._write_until(namespace, max(one.ended_at or 0.0 for one, _ in gone))
+        for one, why in going:
+            _LOG.info("run %s in namespace %s is deleted: %s", one.name, one.namespace, why)
+            await self._delete_one(one)
+        for namespace, gone in early.items():
+            text = f"the records of {len(gone)} ended runs were deleted before their time: {gone[0][1]}"
+            await self._events.write(_namespace(namespace), "RunsDeleted", text, is_warning=True)
+
+    async def _write_until(self, namespace: str, until: float) -> None:
+        """Note until when the runs had ended that go. What cannot be written delays no deletion: etcd may be full."""
+        path = deleted_path(namespace)
+        try:
+            found = await self._api.get_or_none(path)
+            until = max(until, self._until.get(namespace, 0.0), deleted_until(found))
+            self._until[namespace] = until
+            text = datetime.fromtimestamp(until, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+            if found is None:
+                meta = {"name": path.rpartition("/")[2], "namespace": namespace, "annotations": {DELETED_UNTIL: text}}
+                body = {"apiVersion": API_VERSION, "kind": "SpotCounter", "metadata": meta}
+                await self._api.send("POST", path.rpartition("/")[0], body)
+            elif until > deleted_until(found):
+                where = f"/metadata/annotations/{DELETED_UNTIL.replace('/', '~1')}"
+                await self._api.send("PATCH", path, [{"op": "add", "path": where, "value": text}])
+        except ApiFailed as error:
+            _LOG.warning("a recorder that starts may record deleted runs of namespace %s again: %s", namespace, error)
+
+    async def _delete_one(self, one: KeptRecord) -> None:
         """Delete a run; its tasks and attempts, which it owns, are deleted by the cluster after it."""
         try:
             await self._api.send(
@@ -126,13 +243,13 @@ class Retention:
             while True:
                 asked = {"limit": str(_PAGE)} | ({"continue": following} if following else {})
                 try:
-                    page = await self._api.get(records_path(RUN, namespace), asked)
+                    page = await self._api.get_page(records_path(RUN, namespace), asked)
                 except ApiFailed as error:  # nothing is deleted there; of others is
                     _LOG.warning("%s", error)
                     break
-                for one in _records(page.get("items") or (), self._of_attempt):
+                for one in _records(page, self._of_attempt):
                     yield one
-                following = str(metadata(page).get("continue") or "")
+                following = "" if page.metadata is None else page.metadata.continue_ or ""
                 if not following:
                     break
 
@@ -165,9 +282,44 @@ class RecordedLogRuns:
         return found
 
 
-def _records(items: Iterable[Mapping[str, Any]], of_attempt: int) -> Iterator[KeptRecord]:
-    for found in items:
-        status = found.get("status") or {}
-        size = int(status.get("bytes") or 0) + of_attempt * int(status.get("attempts") or 0)
-        name, namespace = str(metadata(found).get("name")), str(metadata(found).get("namespace"))
-        yield KeptRecord(namespace, name, seconds(status.get("finishedAt")), size)
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel", frozen=True):
+    bytes: int = 0
+    attempts: int = 0
+    finished_at: str = ""
+
+
+class _Run(msgspec.Struct, frozen=True):
+    """What is read of a SpotRun: its plan and its journal would take seconds and megabytes."""
+
+    metadata: _Meta = _Meta()
+    status: _Status = _Status()
+
+
+def _records(page: ListPage, of_attempt: int) -> Iterator[KeptRecord]:
+    for text in page.items or ():
+        try:
+            found = msgspec.json.decode(text, type=_Run)
+        except msgspec.DecodeError as error:
+            _LOG.warning("a SpotRun is not read: somebody else has written it (%s)", error)
+            continue
+        meta, status = found.metadata, found.status
+        size = status.bytes + of_attempt * status.attempts
+        yield KeptRecord(meta.namespace, meta.name, seconds(status.finished_at), size)
+
+
+def _sizes(records: Iterable[KeptRecord]) -> Counter[str]:
+    """The bytes of ended runs, by namespace."""
+    found: Counter[str] = Counter()
+    for one in records:
+        found[one.namespace] += one.size if one.ended_at is not None else 0
+    return found
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    """A namespace as what an Event in it is about."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "namespace": name}}

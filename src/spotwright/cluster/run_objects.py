@@ -25,13 +25,14 @@ from urllib.parse import quote
 from spotwright.engine.event_codec import encode
 from spotwright.engine.events import EngineStarted, Event, PlanExtended
 from spotwright.errors import StateError
-from spotwright.kube.object_fields import metadata
+from spotwright.kube.object_fields import metadata, seconds
 from spotwright.records.journal import JournalRow
 
 __all__ = [
     "AGE",
     "API_VERSION",
     "ATTEMPT",
+    "DELETED_UNTIL",
     "ENDED_LABEL",
     "KINDS",
     "PAGE",
@@ -42,6 +43,8 @@ __all__ = [
     "Home",
     "RunRows",
     "StoredRow",
+    "deleted_path",
+    "deleted_until",
     "home_of",
     "object_name",
     "packed",
@@ -61,6 +64,9 @@ WORKLOAD_LABEL = "spotwright.dev/workload"
 
 ENDED_LABEL = "spotwright.dev/ended"
 """The label ``true`` of the SpotRun of a run that has ended."""
+
+DELETED_UNTIL = "spotwright.dev/deleted-until"
+"""The annotation of :func:`deleted_path`: runs of the namespace that ended until then were deleted before their time."""
 
 AGE = 7 * 24 * 3600.0
 """Seconds after its end for which the records of a run are kept."""
@@ -262,6 +268,17 @@ def records_path(kind: str, namespace: str, name: str = "") -> str:
     where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     named = f"/{quote(name, safe='')}" if name else ""
     return f"/apis/{API_VERSION}{where}/{kind.lower()}s{named}"
+
+
+def deleted_path(namespace: str) -> str:
+    """The path of the object that says which ended runs of a namespace were deleted early; made when the first ones were."""
+    return f"/apis/{API_VERSION}/namespaces/{quote(namespace, safe='')}/spotcounters/deleted-runs"
+
+
+def deleted_until(found: Mapping[str, Any] | None) -> float:
+    """Until when the runs had ended that were deleted early, by that object, in Unix seconds; 0: none were."""
+    annotations = {} if found is None else metadata(found).get("annotations") or {}
+    return seconds(annotations.get(DELETED_UNTIL)) or 0.0
 
 
 def packed(text: str) -> str:

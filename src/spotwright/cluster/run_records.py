@@ -32,6 +32,7 @@ __all__ = [
     "RecordGone",
     "RunRecord",
     "RunRecords",
+    "TooLarge",
     "facts_of",
     "run_name",
 ]
@@ -65,6 +66,10 @@ class RecordGone(StateError):
     """What was recorded of a run is not there any more: somebody has deleted all of it."""
 
 
+class TooLarge(SpotwrightError):
+    """Something of a run is larger than what is recorded."""
+
+
 class Facts(NamedTuple):
     """Some events of a run, with the arguments of the run and the pools of its configuration."""
 
@@ -93,6 +98,10 @@ class RunRecord(Protocol):
     def size(self) -> int:
         """The bytes that its plan and its events take where they are kept."""
 
+    @property
+    def stored(self) -> int:
+        """The bytes that it takes there with all that stands beside its events."""
+
     def glance(self) -> Glance | None:
         """What is known of it without reading all of it; None: nothing is recorded yet."""
 
@@ -113,6 +122,9 @@ class RunRecord(Protocol):
 
     def tell(self, state: RunState, now: float) -> None:
         """Show the run as it is, where people see it beside its records."""
+
+    def note_incomplete(self, reason: str, why: str) -> None:
+        """Let people see with what is recorded next that this is not the whole run. ``reason`` is a word, ``why`` a sentence."""
 
     def give_up(self) -> None:
         """Record nothing more."""
@@ -140,6 +152,12 @@ class RunRecords(Protocol):
 
     def recent(self, since: float) -> Iterable[RunRecord]:
         """The runs in which something may have been recorded since a moment (Unix seconds)."""
+
+    def deleted_until(self, namespace: str) -> float:
+        """Until when (Unix seconds) runs of a namespace had ended that were deleted early; 0: none.
+
+        Raises :class:`StateError`.
+        """
 
 
 def facts_of(first: Event | None, rows: Sequence[JournalRow], folder: RunFolder, texts: PlanTexts) -> Facts | None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from spotwright import config as configuration
-from spotwright.cluster.run_records import UID, RunRecord, RunRecords
+from spotwright.cluster.record_shares import Shares
+from spotwright.cluster.run_records import UID, RunRecord, RunRecords, TooLarge
 from spotwright.cluster.unavailable_pools import NAMESPACE_UID
 from spotwright.cluster.view import NodePool
 from spotwright.config import Config
@@ -86,6 +87,8 @@ class WorkloadRun:
     """Whether people see it as it is, where that stands beside its records."""
     size: int = 0
     """About how many bytes of memory it takes, by its plan and its journal."""
+    stored: int = 0
+    """The bytes that it takes where it is recorded, as they are counted."""
     _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
 
     @property
@@ -163,13 +166,10 @@ class WorkloadRun:
 
         The template alone is written and kept, not the plan once more: a pipeline may have thousands of them.
         """
-        data = template.to_data()
+        data = _short(template).to_data()
         try:
             self.state.plan.with_template(data).instance(template.name, template.name)
-            is_fit = len(json.dumps(data)) <= _LONGEST_TEMPLATE
         except SpotwrightError:
-            is_fit = False
-        if not is_fit:
             data = _without_demands(template).to_data()
         self.add(PlanExtended(at, template=data))
 
@@ -183,6 +183,7 @@ class RunStore:
 
     ``require`` is called before each write, and raises :class:`Fenced` once another process records
     (:meth:`spotwright.cluster.lease.KubernetesLease.require`). Without it the caller sees to it that there is no other.
+    ``shares`` counts what runs take where they are recorded.
     """
 
     def __init__(
@@ -191,8 +192,10 @@ class RunStore:
         config_of: Config | Callable[[str], Config],
         holder: Holder,
         require: Callable[[], None] = lambda: None,
+        shares: Shares | None = None,
     ) -> None:
         self.records, self._holder, self._require = records, holder, require
+        self.shares = shares or Shares()
         self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
         self._over: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads whose runs have ended, the latest ones
@@ -285,7 +288,7 @@ class RunStore:
         found = tuple(pool for pool in pools if pool.name not in config.pools)
         for pool in found:
             config = _with_pool(config, pool)
-        source = PodSource(str(metadata(root)["name"]), tuple(templates))
+        source = PodSource(str(metadata(root)["name"]), tuple(map(_short, templates)))
         names = tuple(pool.name for pool in found)
         stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True, found=names))
         self._require()
@@ -302,6 +305,7 @@ class RunStore:
         """Give up a run whose end is written."""
         self._use(run)
         run.record.give_up()
+        self.shares.new[run.namespace] += run.stored
         self._drop(run)
         self._note_over(run.uid)
 
@@ -317,24 +321,41 @@ class RunStore:
             elif self._sizes.total() > LIMIT:
                 why = f"all records need more than {format_bytes(LIMIT)} of memory, and those of its namespace the most of it"
             else:
-                return
-            self.cut_largest(namespace, why, now)
+                break
+            self._cut_largest(namespace, why, now, lambda run: run.size)
+        while (found := self.shares.too_much_goes_on()) is not None:
+            if not self.cut_largest(*found, now):
+                break
 
     def cut_largest(self, namespace: str, why: str, now: float) -> bool:
+        """Cut the recording of the run of a namespace that takes the most. ``why`` is a clause. False: none goes on."""
+        return self._cut_largest(namespace, why, now, lambda run: run.stored)
+
+    def _cut_largest(self, namespace: str, why: str, now: float, size: Callable[[WorkloadRun], int]) -> bool:
         """Cut the recording of the largest run of a namespace that goes on; of equal ones the newest. False: there is none.
 
         The run counts as stopped: it is in no memory any more, and its records may be deleted as those of one that has ended.
         The workload goes on. One whose cut cannot be written is given up all the same, until it can be read again.
         """
         runs = [run for _, run in self.runs_of(namespace)]
-        run = max(runs, key=lambda run: (run.size, run.state.started_at), default=None)
+        run = max(runs, key=lambda run: (size(run), run.state.started_at), default=None)
         if run is None:
             return False
-        text = (
-            f"its recording was cut here, because {why}. The workload itself goes on. To have all of it recorded, let fewer runs "
-            "go on at once, or split this one"
-        )
+        remedy = "let fewer runs go on at once, or split this one"
+        self._cut(run, "RecordingCut", f"{why}. The workload itself goes on. To have all of it recorded, {remedy}", now)
+        return True
+
+    def cut_refused(self, uid: str, why: SpotwrightError, now: float) -> None:
+        """Cut the recording of a run of which something cannot be recorded; what waits to be recorded is given up."""
+        run = self.runs.get(uid)
+        if run is not None and not run.is_over:
+            run.pending = []
+            self._cut(run, "TooLarge" if isinstance(why, TooLarge) else "NotRecorded", str(why), now)
+
+    def _cut(self, run: WorkloadRun, reason: str, why: str, now: float) -> None:
+        text = f"its recording was cut here, because {why}"
         _LOG.warning("run %s: %s", run.folder.name, text)
+        run.record.note_incomplete(reason, text)
         try:
             run.add(RunFinished(now, status=RunStatus.STOPPED, why=text))
             run.commit()
@@ -343,7 +364,6 @@ class RunStore:
             _LOG.warning("run %s is forgotten until it can be written: %s", run.folder.name, error)
             self.forget(run.uid)
         self.on_cut(run)
-        return True
 
     def forget(self, uid: str) -> None:
         """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
@@ -381,11 +401,17 @@ class RunStore:
         """Open the journal of a run, and close that of the run which was not used for the longest time, if many are open."""
         run.record.wake()
         self._sizes[run.namespace] += run.weigh()
+        self._count(run, run.record.stored)
         self._used[run.uid] = run
         self._used.move_to_end(run.uid)
         while len(self._used) > _OPEN:
             _, idle = self._used.popitem(last=False)
             idle.record.rest()
+
+    def _count(self, run: WorkloadRun, stored: int) -> None:
+        """Count what a run takes where it is recorded."""
+        self.shares.grow(run.namespace, stored - run.stored)
+        run.stored = stored
 
     def _drop(self, run: WorkloadRun) -> None:
         run.record.rest()
@@ -393,6 +419,7 @@ class RunStore:
         self.runs.pop(run.uid, None)
         self._sizes[run.namespace] -= run.size
         run.size = 0
+        self._count(run, 0)
         if self._sizes[run.namespace] <= 0:
             del self._sizes[run.namespace]
 
@@ -454,6 +481,11 @@ def _plannable(stored: StoredPlan) -> StoredPlan:
         bare = PodSource(source.pipeline, tuple(_without_demands(task) for task in source.tasks))
         return replace(stored, source=bare)
     return stored
+
+
+def _short(task: PodTask) -> PodTask:
+    """The template; of one that is too large to be recorded no more than its containers."""
+    return task if len(json.dumps(task.to_data())) <= _LONGEST_TEMPLATE else _without_demands(task)
 
 
 def _without_demands(task: PodTask) -> PodTask:

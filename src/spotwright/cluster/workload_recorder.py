@@ -326,7 +326,13 @@ class WorkloadRecorder:
                     self._run_of_pod.pop(key.partition("/")[0], None)
                 self._store.finish(run)
             self._forget([seen for seen in pods if run.is_over or self._view.is_settled(seen.pod)])
+        self._keep_limits(str(namespace), now)
+
+    def _keep_limits(self, namespace: str, now: float) -> None:
         self._store.keep_limits(now)
+        why = self._store.shares.flood(namespace)
+        if why:
+            self._costs.put_aside((namespace, ""), why)
 
     def tell_people(self, most: int) -> None:
         """Show so many of the runs that have changed as they are, the longest untold ones first."""
@@ -369,6 +375,7 @@ class WorkloadRecorder:
         except SpotwrightError as error:
             self._refuse(uid)
             _LOG.warning("workload %s is not watched: %s", uid, error)
+            self._store.cut_refused(uid, error, self._now())
         except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others, for ever
             self._refuse(uid)
             self._store.forget(uid)
@@ -380,9 +387,13 @@ class WorkloadRecorder:
             self._refused.popitem(last=False)
 
     def _is_long_over(self, pods: Sequence[SeenPod], now: float) -> bool:
-        """Whether these pods ended so long ago that what was recorded of them is deleted by now."""
-        kept = self._store.records.kept
-        return kept is not None and all(is_finished(seen.pod) and _ended_before(seen.pod, now - kept) for seen in pods)
+        """Whether these pods ended before what was deleted since: because it was old, or because its namespace had too much."""
+        records = self._store.records
+        if records.kept is None or not all(is_finished(seen.pod) for seen in pods):
+            return False
+        deleted = records.deleted_until(str(metadata(pods[0].pod).get("namespace", "")))
+        until = max(now - records.kept, deleted + 1.0 if deleted else 0.0)  # both are whole seconds there
+        return all(_ended_before(seen.pod, until) for seen in pods)
 
     def _begin(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun:
         owners, root = pods[0].owners, _root_of(pods)

@@ -45,16 +45,20 @@ class RecordServer(SmallApiServer):
             for found in known.values()
         ]
 
-    def take_away(self, kind: str, name: str) -> None:
+    def delete(self, collection: str, name: str) -> None:
         """Delete an object, and what it owns, as the cluster does."""
+        uid = self.objects[collection][name]["metadata"]["uid"]
+        super().delete(collection, name)
+        for where, known in list(self.objects.items()):
+            for found in list(known.values()):
+                if any(each["uid"] == uid for each in found["metadata"].get("ownerReferences", ())):
+                    self.delete(where, found["metadata"]["name"])
+
+    def take_away(self, kind: str, name: str) -> None:
+        """Delete an object by its kind and name."""
         for collection, known in list(self.objects.items()):
             if collection.endswith(f"/{kind.lower()}s") and name in known:
-                uid = known[name]["metadata"]["uid"]
                 self.delete(collection, name)
-                for other in KINDS:
-                    for found in self.kept(other):
-                        if any(each["uid"] == uid for each in found["metadata"].get("ownerReferences", ())):
-                            self.take_away(other, found["metadata"]["name"])
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         is_write = request.method in ("POST", "PATCH", "PUT", "DELETE")

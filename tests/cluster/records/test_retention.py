@@ -39,9 +39,13 @@ def sizes(records: Sequence[KeptRecord]) -> dict[str, int]:
 
 
 @given(RECORDS)
-def test_only_ended_runs_of_whoever_has_too_much_go_the_oldest_first(records: list[KeptRecord]) -> None:
-    gone = [one for one, _ in to_delete(records, NOW, of_one=100, of_all=200)]
+def test_only_whoever_has_too_much_pays_its_oldest_ended_runs_first_and_then_its_largest(
+    records: list[KeptRecord],
+) -> None:
+    going = to_delete(records, NOW, of_one=100, of_all=200)
+    gone = [one for one, _ in going.deleted]
     left = [one for one in records if one not in gone]
+    cut = [namespace for namespace, _ in going.cut]
     assert all(one.ended_at is not None for one in gone)
     for one in gone:
         ended = [other.ended_at for other in left if other.namespace == one.namespace and other.ended_at is not None]
@@ -49,15 +53,18 @@ def test_only_ended_runs_of_whoever_has_too_much_go_the_oldest_first(records: li
         assert not [at for at in ended if at < one.ended_at]
     for name, size in sizes(left).items():
         has_ended = [one for one in left if one.namespace == name and one.ended_at is not None]
-        assert size <= 100 or not has_ended
+        assert size <= 100 or (not has_ended and name in cut)
     before = sizes(records)
+    losers = {one.namespace for one in gone} | set(cut)
     if sum(before.values()) <= 200:
-        assert {one.namespace for one in gone} <= {name for name, size in before.items() if size > 100}
+        assert losers == {name for name, size in before.items() if size > 100}
+    assert all(before[name] > 100 or before[name] >= 200 / len(before) for name in losers)
+    assert sum(sizes(left).values()) <= 200 or cut
 
 
 def test_what_ended_a_week_ago_goes_and_says_so() -> None:
     old, young = KeptRecord("team-a", "old", NOW - AGE - 1, 1), KeptRecord("team-a", "young", NOW - AGE + 1, 1)
-    assert to_delete([old, young], NOW) == [(old, "it ended more than 7 days ago")]
+    assert to_delete([old, young], NOW).deleted == [(old, "it ended more than 7 days ago")]
 
 
 @in_a_loop

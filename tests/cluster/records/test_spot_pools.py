@@ -83,7 +83,8 @@ def fields_of(schema: dict[str, Any]) -> set[str]:
 def test_schemas_of_the_chart_are_read_as_they_are_meant() -> None:
     """A comma in an unquoted description begins a field, which the API server refuses from the second time on."""
     found = {key for each in CRDS for key in fields_of(each["spec"]["versions"][0]["schema"]["openAPIV3Schema"])}
-    limits = {"maxLength", "minItems", "maxItems", "minimum", "required"}
+    limits = {"enum", "maxLength", "minItems", "maxItems", "minLength", "minimum", "pattern", "required"}
+    merging = {"x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-map-type"}
     assert found <= {
         "type",
         "format",
@@ -92,7 +93,7 @@ def test_schemas_of_the_chart_are_read_as_they_are_meant() -> None:
         "items",
         "additionalProperties",
         *limits,
-        "x-kubernetes-map-type",
+        *merging,
     }
 
 

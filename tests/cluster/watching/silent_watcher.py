@@ -14,6 +14,8 @@ from tests.cluster.watching.watched_objects import SPOT, node
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.mirror import Change, ChangeKind
+from spotwright.cluster.record_shares import Shares
+from spotwright.cluster.run_records import RunRecords
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.watch_streams import OWNERS, Stream
@@ -26,9 +28,13 @@ TEAMS = ("team-a", "team-b")
 class SilentWatcher:
     """Watches the namespaces :data:`TEAMS` and a node ``n1``."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, records: RunRecords | None = None, shares: Shares | None = None, **options: Any
+    ) -> None:
+        """``records``: where runs are recorded, by default in the folder."""
         self.tally = Tally()
-        store = RunStore(FolderRecords(StateFolder.open(folder)), configuration.from_mapping(CONFIG), this_process())
+        kept = records or FolderRecords(StateFolder.open(folder))
+        store = RunStore(kept, configuration.from_mapping(CONFIG), this_process(), shares=shares)
         self.watcher = Watcher(Api(httpx2.AsyncClient()), store, **options)
         self.watcher._node_events.since = 0.0  # the policy was there before every Event
         streams, self.recorder = self.watcher._streams, self.watcher._recorder

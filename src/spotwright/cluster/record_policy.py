@@ -1,0 +1,64 @@
+"""The policy by which the API server lets nobody but the controller write its records, whatever roles allow.
+
+Roles cannot do that: who may give out roles in a namespace may give out rights on these kinds too. The collectors of Kubernetes
+may end records, which go with their namespace and with what owns them, and a named group may repair them by hand.
+
+Every release has such a policy for the namespaces that it serves. Pools have no namespace, so they are told apart by their label:
+a release leaves those of another one alone, whose own policy is about them, and no release makes any without the label.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spotwright.cluster import spot_pools, task_objects
+from spotwright.cluster.run_objects import KINDS
+from spotwright.cluster.spot_pools import RELEASE_LABEL
+
+__all__ = ["ACCOUNT", "GROUP", "RELEASE", "RESOURCES", "policy_spec"]
+
+
+ACCOUNT, RELEASE, GROUP = "THE-ACCOUNT", "THE-RELEASE", "THE-GROUP"
+"""What stands in the file of the chart for the user of the controller, the label of its pools and the group of who repairs."""
+
+RESOURCES = tuple(f"{kind.lower()}s" for kind in (*KINDS, task_objects.KIND, spot_pools.KIND))
+"""The kinds of records, as paths name them."""
+
+_POOLS = f"{spot_pools.KIND.lower()}s"
+_COLLECTORS = (
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:serviceaccount:kube-system:namespace-controller",
+    "system:kube-controller-manager",
+)
+
+
+def policy_spec(account: str = ACCOUNT, release: str = RELEASE, group: str = GROUP) -> dict[str, Any]:
+    """What the policy is about: its constraints and conditions. Whatever they match is refused; an empty group is nobody's."""
+    rule = {
+        "apiGroups": ["spotwright.dev"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE", "DELETE"],
+        "resources": [each for resource in RESOURCES for each in (resource, f"{resource}/*")],
+    }
+    collectors = ", ".join(f"'{each}'" for each in _COLLECTORS)
+    pools = " || ".join(_is_of(release, each) for each in ("object", "oldObject"))
+    conditions = {
+        "not-the-controller": f"request.userInfo.username != '{account}'",
+        "not-the-collectors-of-kubernetes": (
+            f"request.operation == 'CREATE' || !(request.userInfo.username in [{collectors}])"
+        ),
+        "nobody-who-repairs": f"!('{group}' in request.userInfo.groups)",
+        "no-pool-of-another-release": f"request.resource.resource != '{_POOLS}' || {pools}",
+    }
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [rule]},
+        "matchConditions": [{"name": name, "expression": test} for name, test in conditions.items()],
+    }
+
+
+def _is_of(release: str, version: str) -> str:
+    """Whether a version of a pool is there and is of this release, or of none."""
+    labels = f"{version}.metadata.labels"
+    is_ours = f"!('{RELEASE_LABEL}' in {labels}) || {labels}['{RELEASE_LABEL}'] == '{release}'"
+    return f"({version} != null && (!has({labels}) || {is_ours}))"

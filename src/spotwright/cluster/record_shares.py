@@ -1,0 +1,90 @@
+"""What the records of each namespace take in the Kubernetes API, so that no tenant fills etcd with them.
+
+etcd has 2 GiB unless it is told otherwise, for the whole cluster, and refuses every write when they are full:
+https://etcd.io/docs/latest/op-guide/maintenance/#space-quota. So records of runs that go on count as those of runs that have
+ended. Ended runs give way first (:mod:`spotwright.cluster.retention`); runs that go on may take a part of the share, and the
+recording of the largest is cut where they take more (:mod:`spotwright.cluster.run_store`). Between two looks at what has ended
+a namespace may exceed its share; one that has taken twice as much is set aside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from spotwright.model.quantities import format_bytes
+
+__all__ = ["NAMESPACE_LIMIT", "TOTAL_LIMIT", "Shares"]
+
+
+NAMESPACE_LIMIT = 64 << 20
+"""Bytes of the records of one namespace."""
+
+TOTAL_LIMIT = 384 << 20
+"""Bytes of all records: a fifth of what etcd has by default."""
+
+_GOING_ON = 0.9  # the part of a share that runs may take which go on: one that was cut has room beside the others
+_FLOOD, _FLOOD_OF_ALL = 2.0, 1.25  # times of a share from which a namespace is set aside
+
+
+class Shares:
+    """The limits, and the bytes of all namespaces. ``of_one`` is for a namespace, ``of_all`` for all together."""
+
+    def __init__(self, of_one: int = NAMESPACE_LIMIT, of_all: int = TOTAL_LIMIT) -> None:
+        self.of_one, self.of_all = of_one, of_all
+        self.live: Counter[str] = Counter()
+        """Bytes of runs that go on, by namespace."""
+        self.ended: Counter[str] = Counter()
+        """Bytes of runs that had ended at the last look, by namespace."""
+        self.new: Counter[str] = Counter()
+        """Bytes of runs that have ended since then."""
+
+    def of(self, namespace: str) -> int:
+        """All bytes of a namespace."""
+        return self.live[namespace] + self.ended[namespace] + self.new[namespace]
+
+    @property
+    def total(self) -> int:
+        """All bytes."""
+        return self.live.total() + self.ended.total() + self.new.total()
+
+    def grow(self, namespace: str, by: int) -> None:
+        """Count bytes of a run that goes on; what is given up counts negative."""
+        self.live[namespace] += by
+        if self.live[namespace] <= 0:
+            del self.live[namespace]
+
+    def too_much_goes_on(self) -> tuple[str, str] | None:
+        """The namespace whose runs take too much while they go on, and why, a clause; None: all is within the limits."""
+        namespace, size = next(iter(self.live.most_common(1)), ("", 0))
+        if size > self.of_one * _GOING_ON:
+            return namespace, f"the runs of its namespace that go on take nearly all of {self.why_one}"
+        if self.live.total() > self.of_all * _GOING_ON:
+            return (
+                namespace,
+                f"all runs that go on take nearly all of {self.why_all}, and those of its namespace the most",
+            )
+        return None
+
+    @property
+    def why_one(self) -> str:
+        """The share of a namespace, for people."""
+        return f"the {format_bytes(self.of_one)} that the records of a namespace may take in the Kubernetes API"
+
+    @property
+    def why_all(self) -> str:
+        """The same of all."""
+        return f"the {format_bytes(self.of_all)} that all records may take in the Kubernetes API"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether some records have to go."""
+        return self.total > self.of_all or any(self.of(name) > self.of_one for name in {*self.ended, *self.new})
+
+    def flood(self, namespace: str) -> str:
+        """Why a namespace has to wait until records were deleted, a clause; empty: it need not."""
+        if self.of(namespace) > self.of_one * _FLOOD:
+            return f"its records take twice {self.why_one}"
+        if self.total > self.of_all * _FLOOD_OF_ALL:
+            largest = max({*self.live, *self.ended, *self.new}, key=self.of)
+            return f"its records take the most of {self.why_all}" if namespace == largest else ""
+        return ""
