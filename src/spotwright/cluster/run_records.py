@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from spotwright.engine.events import Event, RunCreated
 from spotwright.engine.ports import Holder
 from spotwright.engine.state import RunState
-from spotwright.errors import StateError
+from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import metadata, uid_of
 from spotwright.model.pools import Pool
 from spotwright.records.journal import JournalRow, decoded
