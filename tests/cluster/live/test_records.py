@@ -26,7 +26,6 @@ from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.records.reader import RunReader
-from spotwright.records.state_folder import StateFolder
 
 pytestmark = pytest.mark.cluster
 
@@ -61,11 +60,11 @@ def test_a_real_api_server_keeps_what_is_recorded_and_shows_it(
     )
     kube.run("create", "namespace", "team-a")
     try:
-        records = ApiRecords(login, StateFolder.open(tmp_path / "state"))
+        records = ApiRecords(login)
         cluster = Cluster(tmp_path / "unused", records)
         began = time.monotonic()
         for step in looks_at_train(cluster):
-            cluster.records = ApiRecords(login, StateFolder.open(tmp_path / "state"))
+            cluster.records = ApiRecords(login)
             cluster.kill()
             step()
         measured(
@@ -96,7 +95,7 @@ def attempts(state: RunState) -> list[tuple[Any, ...]]:
 
 
 def recorded(login: Kubernetes, folder: Path, root: dict[str, Any]) -> RunState | None:
-    record = ApiRecords(login, StateFolder.open(folder)).of(root)
+    record = ApiRecords(login).of(root)
     try:
         return RunReader(record.folder, record.source()).state
     except SpotwrightError:

@@ -29,7 +29,6 @@ from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
 from spotwright.cluster.record_shares import Shares
 from spotwright.cluster.retention import Retention
 from spotwright.cluster.run_store import WorkloadRun
-from spotwright.records.state_folder import StateFolder
 
 HOSTILE, QUIET = "team-a", "team-b"
 BETWEEN_LOOKS = 100
@@ -101,7 +100,7 @@ class Recording:
         self.costs = NamespaceCosts(LOOK, on_set_aside=self._aside.heard)
         self._retention = Retention(self._api, events, shares=shares)
         self.cut: list[str] = []
-        records = ApiRecords(kubernetes, StateFolder.open(Path(folder)))
+        records = ApiRecords(kubernetes)
         self.made = SilentWatcher(Path(folder), records, shares, on_cut=self._heard, costs=self.costs)
         self._retention.cut = self.made.watcher.cut_largest
 

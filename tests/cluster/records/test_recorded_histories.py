@@ -20,7 +20,6 @@ from spotwright.cluster.attempt_lookup import NO_PLAN
 from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
-from spotwright.records.state_folder import StateFolder
 
 
 @asynccontextmanager
@@ -47,7 +46,7 @@ async def test_what_is_recorded_is_known_soon_and_an_ended_run_counts_as_over(tm
         async with following(kubeconfig) as histories:
             await until(lambda: histories.is_complete)
             assert histories.of(job()).tasks == {}
-            cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")))
+            cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes))
             *steps, last = looks_at_train(cluster)
             for step in steps:
                 await asyncio.to_thread(step)
@@ -62,7 +61,7 @@ async def test_what_is_recorded_is_known_soon_and_an_ended_run_counts_as_over(tm
 @in_a_loop
 async def test_a_replica_that_starts_late_or_loses_its_streams_knows_the_same(tmp_path: Path) -> None:
     with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
-        cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")))
+        cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes))
         first, second, _, _ = looks_at_train(cluster)
         first()
         async with following(kubeconfig) as histories:
@@ -78,7 +77,7 @@ async def test_a_replica_that_starts_late_or_loses_its_streams_knows_the_same(tm
 @in_a_loop
 async def test_what_a_replica_has_folded_of_a_process_that_wrote_late_is_taken_back(tmp_path: Path) -> None:
     with recording_server(tmp_path) as (_, kubeconfig), login(kubeconfig) as kubernetes:
-        records = lambda: ApiRecords(kubernetes, StateFolder.open(tmp_path / "state"))  # noqa: E731
+        records = lambda: ApiRecords(kubernetes)  # noqa: E731
         root = job()
         frozen = Cluster(tmp_path / "unused", records())
         await asyncio.to_thread(frozen.look, root, pod("one", root, node="n1", phase="Running"))

@@ -13,14 +13,13 @@ from tests.cluster.records.record_server import RecordServer, login, recording_s
 from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster.api_run_records import ApiRecords
-from spotwright.records.state_folder import StateFolder
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("served")
     with recording_server(folder) as (server, kubeconfig), login(kubeconfig) as kubernetes:
-        cluster = Cluster(folder / "unused", ApiRecords(kubernetes, StateFolder.open(folder / "state")))
+        cluster = Cluster(folder / "unused", ApiRecords(kubernetes))
         for step in looks_at_train(cluster):
             step()
         workflow = iris_workflow()

@@ -17,7 +17,6 @@ from spotwright.cluster.api_client import Api, EventWriter, connect, find_cluste
 from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.retention import KeptRecord, Retention, to_delete
 from spotwright.cluster.run_objects import AGE
-from spotwright.records.state_folder import StateFolder
 
 NOW = 1_900_000_000.0
 RECORDS = st.lists(
@@ -70,7 +69,7 @@ def test_what_ended_a_week_ago_goes_and_says_so() -> None:
 @in_a_loop
 async def test_a_run_goes_with_its_attempts_and_its_namespace_is_told(tmp_path: Path) -> None:
     with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
-        cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")))
+        cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes))
         for step in looks_at_train(cluster):
             await asyncio.to_thread(step)
         (run,) = server.kept("SpotRun")

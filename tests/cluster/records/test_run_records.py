@@ -39,7 +39,7 @@ Open = Callable[[], RunRecords]
 
 @pytest.fixture
 def in_api(server: tuple[RecordServer, Kubernetes], tmp_path: Path) -> Open:
-    return lambda: ApiRecords(server[1], StateFolder.open(tmp_path / "state"))
+    return lambda: ApiRecords(server[1])
 
 
 @pytest.fixture(params=["folder", "api"])

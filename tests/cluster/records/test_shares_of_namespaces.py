@@ -19,7 +19,6 @@ from spotwright.cluster.api_client import Api, EventWriter, connect, find_cluste
 from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.record_shares import NAMESPACE_LIMIT, Shares
 from spotwright.cluster.retention import Retention
-from spotwright.records.state_folder import StateFolder
 
 MEMORY = 192 << 20
 WHOLE = 512 << 20
@@ -109,9 +108,7 @@ def test_what_was_deleted_for_its_size_is_not_recorded_again_by_a_recorder_that_
     with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
 
         def recorder() -> SilentWatcher:
-            return SilentWatcher(
-                tmp_path / "state", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")), shares
-            )
+            return SilentWatcher(tmp_path / "state", ApiRecords(kubernetes), shares)
 
         def names() -> set[str]:
             return {str(each["metadata"]["name"]).split(".")[1].partition("-old")[0] for each in server.kept("SpotRun")}

@@ -18,7 +18,6 @@ from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.run_objects import KINDS
 from spotwright.cluster.shown_runs import Condition, LogsKept, conditions
-from spotwright.records.state_folder import StateFolder
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_a_run_shows_that_it_goes_on_and_that_it_has_ended(
     tmp_path: Path, served: tuple[RecordServer, Kubernetes], logs: LogsKept, expected: tuple[str, str]
 ) -> None:
     server, kubernetes = served
-    cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state"), logs=logs))
+    cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, logs=logs))
     *steps, last = looks_at_train(cluster)
     for step in steps:
         step()
@@ -70,7 +69,7 @@ def test_a_run_shows_that_it_goes_on_and_that_it_has_ended(
 
 def test_a_failed_run_is_complete(tmp_path: Path, served: tuple[RecordServer, Kubernetes]) -> None:
     server, kubernetes = served
-    cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")))
+    cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes))
     root = job(status=done("Failed", "BackoffLimitExceeded"))
     cluster.look(root, pod("one", root, node="n1", phase="Failed", exit_code=1))
     assert shown(server)["Complete"] == ("True", "Failed")
@@ -78,7 +77,7 @@ def test_a_failed_run_is_complete(tmp_path: Path, served: tuple[RecordServer, Ku
 
 def watching(kubernetes: Kubernetes, folder: Path, server: RecordServer) -> tuple[SilentWatcher, Any]:
     """A watcher that records a running Job."""
-    made = SilentWatcher(folder, ApiRecords(kubernetes, StateFolder.open(folder)))
+    made = SilentWatcher(folder, ApiRecords(kubernetes))
     root = job()
     made.put("Job", root)
     made.put("Pod", pod("one", root, node="n1", phase="Running"))
@@ -98,7 +97,7 @@ def test_a_cut_recording_says_so_and_a_recorder_that_starts_leaves_it(
     (message,) = (each["message"] for each in run["status"]["conditions"] if each["type"] == "Recorded")
     assert message.startswith("its recording was cut here, because its namespace takes too much.")
     made.close()
-    made = SilentWatcher(tmp_path / "state", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")))
+    made = SilentWatcher(tmp_path / "state", ApiRecords(kubernetes))
     made.put("Job", root)
     made.put("Pod", pod("one", root, node="n1", phase="Succeeded", exit_code=0))
     assert server.kept("SpotRun") == [run]
@@ -127,7 +126,7 @@ def test_deleted_events_are_shown_until_the_end(tmp_path: Path, served: tuple[Re
     server, kubernetes = served
 
     def records() -> ApiRecords:
-        return ApiRecords(kubernetes, StateFolder.open(tmp_path / "state"))
+        return ApiRecords(kubernetes)
 
     cluster = Cluster(tmp_path / "unused", records())
     steps = list(looks_at_train(cluster))
