@@ -23,6 +23,7 @@ from spotwright.cluster.api_client import Api, ApiFailed, EventWriter, connect, 
 from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.certificates import are_same, united
 from spotwright.cluster.configurations import ConfigMaps, Configurations
+from spotwright.cluster.controller_events import Troubles, Unplaced, UnreadKinds
 from spotwright.cluster.controller_settings import RecorderSettings
 from spotwright.cluster.health import SWITCH_INTERVAL, Health, ServedCertificate, own_certificate
 from spotwright.cluster.kubernetes_login import Kubernetes
@@ -34,7 +35,6 @@ from spotwright.cluster.log_tails import LogTails
 from spotwright.cluster.metrics import Metrics, serve_metrics
 from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
 from spotwright.cluster.parts import in_own_thread, until, until_one_ends
-from spotwright.cluster.recorder_events import Troubles, Unplaced, UnreadKinds
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns, Retention
 from spotwright.cluster.run_objects import TAIL

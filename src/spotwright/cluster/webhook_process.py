@@ -30,7 +30,7 @@ from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.checkpoint_objects import CheckpointObjects, ClaimForm
 from spotwright.cluster.configurations import ConfigMaps, Configurations
-from spotwright.cluster.conflicting_controllers import ConflictingControllers
+from spotwright.cluster.controller_events import ConflictingControllers
 from spotwright.cluster.controller_settings import WebhookSettings
 from spotwright.cluster.health import SWITCH_INTERVAL, Health, own_certificate
 from spotwright.cluster.install import Registration

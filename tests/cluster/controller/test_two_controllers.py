@@ -14,7 +14,7 @@ from tests.cluster.controller.processes import a_cluster, review, running, until
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster import attempt_lookup, conflicting_controllers
+from spotwright.cluster import attempt_lookup, controller_events
 from spotwright.cluster.admit_objects import Verdict, admit_object
 from spotwright.cluster.admit_updates import Update, restore_object
 
@@ -66,7 +66,7 @@ def test_a_controller_tells_once_of_another_one_whose_object_is_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(conflicting_controllers, "_MADE_AFTER", 0.05)
+    monkeypatch.setattr(controller_events, "_MADE_AFTER", 0.05)
     monkeypatch.setattr(attempt_lookup, "_FRESH", 0.0)
 
     async def scenario() -> SmallApiServer:

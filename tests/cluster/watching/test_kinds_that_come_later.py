@@ -16,7 +16,7 @@ from tests.cluster.watching.watched_objects import at, job, pod
 
 from spotwright.cluster import mirror, served_kinds, watch_streams
 from spotwright.cluster.api_client import Api, EventWriter
-from spotwright.cluster.recorder_events import UnreadKinds
+from spotwright.cluster.controller_events import UnreadKinds
 from spotwright.cluster.served_kinds import NOT_SERVED
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.engine.events import RunStatus
