@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spotwright.model.quantities import format_bytes
-
-__all__ = ["TAIL_FIELDS", "TailText"]
-
-
-TAIL_FIELDS = ("logTail", "logBytes", "logPosition", "logComplete")
-"""The fields of an attempt's status that are about its log."""
+__all__ = ["TailText"]
 
 
 class TailText:
@@ -30,7 +24,9 @@ class TailText:
             return
         if begin > self._end:
             line_end = "\n" if self.text and not self.text.endswith(b"\n") else ""
-            missing = format_bytes(begin - self._end)
-            self.text += f"{line_end}[spotwright: {missing} are left out here: no store keeps whole logs]\n".encode()
+            missing = begin - self._end
+            self.text += (
+                f"{line_end}[spotwright: {missing:,} bytes are left out here: no store keeps whole logs]\n".encode()
+            )
         self.text += tail[max(0, self._end - begin) :]
         self._end = end

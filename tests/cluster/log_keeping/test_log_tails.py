@@ -32,6 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes are tried again at once."""
     monkeypatch.setattr(log_tails, "_AGAIN", 0.02)
     monkeypatch.setattr(log_tails, "_SEALED", 0.02)
+    monkeypatch.setattr(log_tails, "_FIRST", 0.02)
 
 
 def seen(found: dict[str, Any], **more: bool) -> SeenAttempt:
@@ -110,7 +111,8 @@ def test_of_a_long_log_the_last_bytes_are_kept_as_text() -> None:
 def test_what_grows_is_written_now_and_then_and_without_delay_once_its_pod_goes(
     monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    monkeypatch.setattr(log_tails, "_PAUSE", 0.05 if told == "nothing" else 3600.0)
+    for name in ("_FIRST", "_PAUSE"):
+        monkeypatch.setattr(log_tails, name, 0.05 if told == "nothing" else 3600.0)
 
     async def test(server: SmallApiServer, start: Start) -> None:
         endpoint, keeper = Endpoint(server), start()
@@ -157,7 +159,9 @@ def test_an_error_of_the_api_server_is_waited_out(monkeypatch: pytest.MonkeyPatc
     keeping(test)
 
 
-def test_the_next_recorder_goes_on_where_the_one_before_was() -> None:
+def test_the_next_recorder_goes_on_where_the_one_before_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_tails, "_FIRST", 3600.0)
+
     async def test(server: SmallApiServer, start: Any) -> None:
         endpoint, keeper = Endpoint(server), start()
         endpoint.shown = 20

@@ -1,4 +1,4 @@
-"""The page reads a cluster through its controller, with the caller's own login, in a process of its own."""
+"""The page reads what is recorded in a cluster, with the caller's own login, in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.reading.served import Served as Controller
 from tests.cluster.reading.served import spotwright
-from tests.page.served import Served, serving, soon
+from tests.page.served import Served, serving
 
 from spotwright.page.vendor import vendor_faults
 
@@ -62,27 +62,9 @@ def test_a_run_of_another_team_is_as_one_that_is_none(served: Controller, page: 
     assert theirs.json()["message"].replace(other, "") == none.json()["message"].replace("nobody", "")
 
 
-def test_it_connects_again_to_a_controller_that_was_away(served: Controller, page: Served) -> None:
-    assert page.api("runs")["total"] == 2
-    served.do(served.stop())
-    for _ in soon():
-        answer = page.ask("/api/v1/runs")
-        if answer.status != 200:  # a list is kept for two seconds
-            break
-    assert answer.status == 409
-    assert "the connection was lost" in answer.json()["message"]
-    served.do(served.start())
-    for _ in soon():
-        if page.ask("/api/v1/runs").status == 200:
-            break
-
-
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ({"controller": "https://127.0.0.1:1"}, "does not answer"),
-        ({"controller": "http://127.0.0.1:1"}, "expected https://HOST:PORT"),
-        ({"controller": "nowhere"}, "there is no controller of Spotwright in namespace nowhere"),
         ({"context": "other"}, "other"),
         ({"kubeconfig": "/nowhere"}, "/nowhere"),
         ({"namespace": "team-b"}, "team-b"),
@@ -97,11 +79,9 @@ def test_what_is_wrong_is_one_sentence(served: Controller, tmp_path: Path, what:
 
 @pytest.mark.skipif(bool(vendor_faults()), reason="the page's modules are not made: make page")
 def test_the_command_tells_it_at_once(served: Controller) -> None:
-    options = served.options()
-    options[-1] = "https://127.0.0.1:1"
-    printed = spotwright("page", "--no-browser", "--listen", "127.0.0.1:0", *options)
+    printed = spotwright("page", "-n", "team-b", "--no-browser", "--listen", "127.0.0.1:0", *served.options())
     assert (printed.code, printed.out) == (2, "")
-    assert "the controller at https://127.0.0.1:1: does not answer" in printed.err
+    assert "you may not list SpotRuns in namespace team-b" in printed.err
     printed = spotwright("page", "nobody", "--no-browser", "--listen", "127.0.0.1:0", *served.options())
     assert printed.code == 2
     assert "nobody" in printed.err

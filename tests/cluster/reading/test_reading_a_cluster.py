@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def test_who_may_not_read_pools_is_told_that_they_are_not_known(certificates: Pa
     )
 
 
-def lease(ago: float, lasts: int = 15) -> dict[str, Any]:
+def lease(ago: float, lasts: int) -> dict[str, Any]:
     """A Lease that was renewed so long ago."""
     renewed = datetime.fromtimestamp(time.time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return {"spec": {"holderIdentity": "x", "leaseDurationSeconds": lasts, "renewTime": renewed}}
@@ -188,25 +189,25 @@ def lease(ago: float, lasts: int = 15) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("leases", "is_driven"),
     [
-        ([lease(2)], True),
-        ([lease(40)], True),
-        ([lease(3600)], False),
-        ([lease(3600, 1)], False),
-        ([lease(3600), lease(2)], True),
+        ([(2, 15)], True),
+        ([(25, 15)], True),
+        ([(3600, 15)], False),
+        ([(3600, 1)], False),
+        ([(3600, 15), (2, 15)], True),
         ([], True),
         (None, True),
     ],
     ids=["held", "handed over", "lost", "given up", "of two one is held", "none", "not for the caller"],
 )
 def test_a_run_is_driven_only_while_somebody_records(
-    certificates: Path, tmp_path: Path, leases: list[dict[str, Any]] | None, is_driven: bool
+    certificates: Path, tmp_path: Path, leases: list[tuple[float, int]] | None, is_driven: bool
 ) -> None:
     cluster = Cluster(tmp_path / "state")
     cluster.look(job(), pod("one", job(), node="n1", phase="Running"))
     cluster.store.close()
     path = "/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"
     with serving(certificates, tmp_path / "state") as served:
-        served.kubernetes.objects = {} if leases is None else {path: {"items": leases}}
+        served.kubernetes.objects = {} if leases is None else {path: {"items": list(starmap(lease, leases))}}
         named = [word for word in served.options("anna") if word not in ("--controller", served.url)]
         shown = json.loads(spotwright("show", "last", "--json", *named).out)
     assert (shown["status"], shown["driven"]) == ("running", is_driven)

@@ -1,0 +1,148 @@
+"""Where no store keeps logs their ends are read from the attempts' objects, with the caller's rights and without a controller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.reading.served import spotwright
+from tests.cluster.records.record_server import RecordServer, login, recording_server
+from tests.cluster.watching.watched_cluster import Cluster
+from tests.cluster.watching.watched_objects import done, job, pod
+
+from spotwright.cluster.api_run_records import ApiRecords
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.log_tail_text import TailText
+from spotwright.cluster.recorded_runs import RecordedRuns
+from spotwright.cluster.run_objects import ATTEMPT, records_path
+from spotwright.records.reader import follow_logs
+from spotwright.records.state_folder import StateFolder
+
+TRAIN = job(backoffLimit=3)
+
+
+class Recorded:
+    """A Job of which one pod runs, in the API."""
+
+    def __init__(self, folder: Path, server: RecordServer, kubeconfig: Path, kubernetes: Kubernetes) -> None:
+        self.server, self.kubeconfig, self.kubernetes = server, kubeconfig, kubernetes
+        self.cluster = Cluster(folder / "unused", ApiRecords(kubernetes, StateFolder.open(folder / "state")))
+        self.cluster.look(TRAIN, pod("one", TRAIN, node="n1", phase="Running"))
+
+    def write(self, tail: str, size: int, *, is_over: bool = False) -> None:
+        """Write the end of the log, as the recorder does."""
+        (found,) = self.server.kept(ATTEMPT)
+        told = {"logTail": tail, "logBytes": size, "logComplete": is_over}
+        operations = [{"op": "add", "path": f"/status/{name}", "value": value} for name, value in told.items()]
+        path = records_path(ATTEMPT, "team-a", found["metadata"]["name"])
+        self.kubernetes.call(self.kubernetes.api.send("PATCH", path, operations))
+
+    def end(self) -> None:
+        """The Job succeeds."""
+        train = {**TRAIN, "status": done()}
+        self.cluster.look(train, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+
+    def read(self, *words: str) -> Any:
+        return spotwright(*words, "--cluster", "-n", "team-a", "--kubeconfig", str(self.kubeconfig))
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Recorded]:
+    with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
+        yield Recorded(tmp_path, server, kubeconfig, kubernetes)
+
+
+def test_the_end_of_a_log_is_shown_with_what_is_left_out(recorded: Recorded) -> None:
+    recorded.write("lä\nlast\n", 5000)
+    found = recorded.read("logs", "job/train", "train", "1")
+    said = "[spotwright: 4,991 bytes are left out here: no store keeps whole logs]\n"
+    assert (found.code, found.out, found.err) == (0, f"{said}lä\nlast\n", "")
+    recorded.end()
+    recorded.write("all\n", 4, is_over=True)
+    assert json.loads(recorded.read("logs", "job/train", "--json").out)[0]["text"] == "all\n"
+
+
+def test_an_attempt_that_has_written_nothing_asks_no_controller(recorded: Recorded) -> None:
+    recorded.write("", 0, is_over=True)
+    found = recorded.read("logs", "job/train", "train", "1")
+    assert (found.code, found.out, found.err) == (0, "", "")
+
+
+def test_without_a_store_and_an_end_the_controller_is_asked_and_missed(recorded: Recorded) -> None:
+    found = recorded.read("logs", "job/train", "train", "1")
+    assert found.code == 2
+    assert "there is no controller of Spotwright in namespace spotwright" in found.err
+
+
+def test_a_followed_log_grows_as_soon_as_its_end_is_written_and_nothing_is_listed_meanwhile(recorded: Recorded) -> None:
+    recorded.write("one\n", 4)
+    seen: list[tuple[float, str]] = []
+
+    def follow() -> None:
+        kubernetes = Kubernetes(kubeconfig=str(recorded.kubeconfig))
+        for _, text in follow_logs(RecordedRuns(kubernetes).open("job/train")):
+            seen.append((time.monotonic(), text))
+        kubernetes.close()
+
+    def until_seen(text: str) -> None:
+        deadline = time.monotonic() + 20
+        while text not in "".join(each for _, each in seen):
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    until_seen("one\n")
+    while not any("watch=true" in each for each in recorded.server.asked):
+        time.sleep(0.01)
+    listed = len([each for each in recorded.server.asked if "limit=" in each])
+    recorded.write("one\ntwo\n", 8)
+    until_seen("two\n")
+    recorded.write("after\n", 100)
+    until_seen("after\n")
+    recorded.write("after\nend\n", 104, is_over=True)
+    recorded.end()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert "".join(text for _, text in seen) == (
+        "one\ntwo\n[spotwright: 86 bytes are left out here: no store keeps whole logs]\nafter\nend\n"
+    )
+    asked = [each for each in recorded.server.asked if "limit=" in each and "spotruns" not in each]
+    assert len(asked) - listed <= 1, "what is heard is not listed again"
+
+
+def test_a_watch_that_ends_is_opened_again_after_all_was_read(recorded: Recorded) -> None:
+    kubernetes, server = Kubernetes(kubeconfig=str(recorded.kubeconfig)), recorded.server
+    assert server.loop is not None
+    try:
+        reader = RecordedRuns(kubernetes).open("job/train")
+        recorded.write("", 0)
+        reader.refresh()
+        whole = ""
+        for number in range(3):
+            reader.source.pause(0.0)
+            asyncio.run_coroutine_threadsafe(server.cut(), server.loop).result(20)
+            whole += f"{number}\n"
+            recorded.write(whole, len(whole))
+            deadline = time.monotonic() + 20
+            while reader.source.read_log("train", 1, "", 0).decode() != whole:
+                assert time.monotonic() < deadline
+                reader.source.pause(0.0)
+                reader.refresh()
+    finally:
+        kubernetes.close()
+
+
+def test_the_text_of_an_end_only_grows() -> None:
+    text = TailText()
+    steps = [("ab\n", 3, "ab\n"), ("ab\n", 3, "ab\n"), ("b\nc", 4, "ab\nc"), ("", 0, "ab\nc"), ("xyz", 10, None)]
+    for tail, size, expected in steps:
+        text.take({"logTail": tail, "logBytes": size})
+        assert expected is None or text.text.decode() == expected
+    assert text.text.decode() == "ab\nc\n[spotwright: 3 bytes are left out here: no store keeps whole logs]\nxyz"
