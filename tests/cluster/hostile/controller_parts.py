@@ -34,7 +34,10 @@ from spotwright.cluster.attempt_lookup import FactFinder, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.configurations import ConfigMaps, Configurations
-from spotwright.cluster.log_server import Access, ReadingServer, RunIndex
+from spotwright.cluster.limited_server import serve as serve_limited
+from spotwright.cluster.log_parts import Objects, StoredLogs
+from spotwright.cluster.log_server import Access, LogServer
+from spotwright.cluster.log_store import FolderRuns, LogStore
 from spotwright.cluster.metrics import Metrics, serve_metrics
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
@@ -93,7 +96,7 @@ class Parts:
     def __init__(self, folder: Path, server: ClusterServer, api: Loop, answering: Loop, watching: Loop) -> None:
         self.folder, self.server = folder, server
         self._api, self._answering, self._watching = api, answering, watching
-        self.state = StateFolder.open(folder / "state")
+        self.state, self.logs = StateFolder.open(folder / "state"), f"file://{folder}/logs"
         self.verdicts = Counter[str]()
         self.tally = Tally()
         self.configurations = Configurations(HOME)
@@ -149,8 +152,8 @@ class Parts:
         )
         runner = await start_server(webhook, _server_context(self.folder), host="127.0.0.1", port=0)
         self.webhook_url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        reading = ReadingServer(RunIndex(self.state, lambda _: True, api.now), Access(api))
-        reader = await reading.start(_server_context(self.folder), host="127.0.0.1", port=0)
+        reading = LogServer(Access(api), StoredLogs(Objects(self.logs))).application()
+        reader = await serve_limited(reading, host="127.0.0.1", port=0, context=_server_context(self.folder))
         self.reading_url = f"https://127.0.0.1:{reader.addresses[0][1]}"
         metrics = Metrics(self.tally, lambda: pauses.all(api.now()), lambda: self.verdicts)
         measured = await serve_metrics(metrics, "127.0.0.1", 0, is_asked=True)
@@ -190,6 +193,7 @@ class Parts:
                 self.state,
                 self._http,
                 limit=LOG_LIMIT,
+                place=LogStore(self.logs, LOG_LIMIT, FolderRuns(self.state)),
                 tally=self.tally,
                 order_limit=900.0,
                 costs=NamespaceCosts(LOOK),

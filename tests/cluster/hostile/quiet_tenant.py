@@ -6,11 +6,13 @@ reviews, attempts, causes, a wait, a move, a pause and logs all take part.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,12 @@ from aiohttp import web
 from tests.cluster.hostile.cluster_server import ClusterServer
 from tests.cluster.hostile.controller_parts import HOME, Clock, Parts, client_context
 from tests.cluster.json_patches import apply_patch
+from tests.cluster.log_keeping.stores import keys, read_whole
 from tests.cluster.watching.watched_objects import BEGIN, at, done, node
 from tests.cluster.words import said
 
+from spotwright.cluster.log_parts import END, name_of_key
+from spotwright.cluster.run_objects import RUN, records_path, stored_rows
 from spotwright.engine.events import (
     AttemptAdopted,
     AttemptBound,
@@ -205,23 +210,41 @@ class QuietTenant:
         return json.loads(path.read_text()) if path.exists() else {}
 
     def _kept_logs(self) -> dict[str, str]:
-        logs = {}
-        for folder in self._folders():
-            for path in sorted(folder.rglob("log.txt")):
-                if path.stat().st_size:
-                    logs[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
-        return logs
+        async def read() -> dict[str, str]:
+            logs = {}
+            for key in await keys(self._parts.logs):
+                found = name_of_key(key)
+                if found is not None and found[1] == END and found[0].namespace == QUIET:
+                    text = await read_whole(self._parts.logs, found[0]) or b""
+                    logs[f"{found[0].task} {found[0].attempt}"] = hashlib.sha256(text).hexdigest()
+            return {name: digest for name, digest in logs.items() if digest != hashlib.sha256(b"").hexdigest()}
+
+        return asyncio.run(read())
 
     def _read(self) -> Any:
-        """What its user reads at the port for people."""
-        headers = {"Authorization": "Bearer quiet-token"}
+        """What its user reads of its logs at the port for people."""
+        headers, answers = {"Authorization": "Bearer quiet-token"}, []
         with httpx2.Client(verify=client_context(), base_url=self._parts.reading_url, headers=headers) as client:
-            answer = client.get("/v1/runs", params={"namespace": QUIET}, timeout=30)
-        assert answer.status_code == 200, answer.text
-        return [
-            {key: value for key, value in run.items() if key not in ("folder", "made_at")}
-            for run in answer.json()["runs"]
-        ]
+            for folder in self._folders():
+                self._parts.on_server(partial(self._show, folder))
+                for attempt in (1, 2, 3):
+                    asked = {"task": "train", "attempt": attempt}
+                    answer = client.get(f"/v1/runs/{folder.name}/log", params=asked, timeout=30)
+                    answers.append((answer.status_code, answer.text))
+        assert sum(status == 200 and bool(text) for status, text in answers) == 2, answers
+        return answers
+
+    def _show(self, folder: Path) -> None:
+        """Let the API server have the beginning of a run that is recorded in a folder here."""
+        with closing(Journal.read(folder / "journal.db")) as journal:
+            events = [next(iter(journal.events()))[1]]
+        rows = [row.to_text() for _, row in stored_rows(events, 0, 1)]
+        shown = {"metadata": {"name": folder.name, "namespace": QUIET}, "journal": rows}
+
+        async def answer(_request: web.Request) -> web.Response:
+            return web.json_response(shown)
+
+        self._server.pages[records_path(RUN, QUIET, folder.name)] = answer
 
     # Steps
 
