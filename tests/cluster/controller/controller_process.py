@@ -136,14 +136,16 @@ class Process:
         """The address that the log names behind these words."""
         return next(line.split(" at ")[1] for line in self.log.splitlines() if words in line)
 
-    async def read(self, server: SmallApiServer, *command: str) -> Any:
-        """What a command prints as JSON to a person who reads from this controller."""
-        authority = self._folder / "authority.pem"
-        authority.write_text(server.objects[MAPS]["spotwright-reading"]["data"]["ca.crt"])
-        words = [sys.executable, "-m", "spotwright", *command, "--json", "--cluster"]
-        words += ["--kubeconfig", str(kubeconfig(self._folder, server)), "--controller", self.address("runs are read")]
-        environment = {**os.environ, "SPOTWRIGHT_CONTROLLER_CA": str(authority)}
-        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, env=environment, check=False)
+    async def read(self, *command: str) -> Any:
+        """What a command prints as JSON of the runs in the controller's folder; ``job/NAME`` is a run."""
+        named = [
+            next(path.name for path in (self.state / "runs").glob(f"*.{word[4:]}-*"))
+            if word.startswith("job/")
+            else word
+            for word in command
+        ]
+        words = [sys.executable, "-m", "spotwright", *named, "--json", "--state", str(self.state)]
+        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)
 

@@ -84,7 +84,7 @@ def test_a_certificate_of_a_new_authority_is_served_once_api_servers_trust_it(
         assert "served" in told[2]
         assert await served(address_of(caplog)) == new.certificate
         assert bundle(server) == [second.certificate, authority.certificate]
-        assert await served(address_of(caplog, "runs are read at")) == new.certificate
+        assert await served(address_of(caplog, "logs are read at")) == new.certificate
         published = maps["spotwright-reading"]["data"]["ca.crt"].encode()
         assert x509.load_pem_x509_certificates(published)[0] == second.certificate
         await review(caplog, server, a_job())

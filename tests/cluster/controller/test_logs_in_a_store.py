@@ -20,9 +20,11 @@ from tests.cluster.controller.controller_process import (
     show,
 )
 from tests.cluster.log_keeping.keepers import LINES, WHOLE, Endpoint
-from tests.cluster.log_keeping.stores import BUCKET, FailingStore, keys
+from tests.cluster.log_keeping.stores import BUCKET, FailingStore, keys, read_whole
 from tests.cluster.watching import watched_objects
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
+
+from spotwright.cluster.log_place import LogName
 
 EVENTS = "/api/v1/namespaces/spotwright/events"
 POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2}}"
@@ -33,9 +35,9 @@ def events(server: SmallApiServer) -> list[Any]:
     return [each for each in server.objects.get(EVENTS, {}).values() if each["reason"] == "LogsNotKept"]
 
 
-async def text(process: Process, server: SmallApiServer) -> str:
-    (run,) = await process.read(server, "runs")
-    return "".join(log["text"] for log in await process.read(server, "logs", run["run"]))
+async def text(process: Process) -> str:
+    (run,) = await process.read("runs")
+    return (await read_whole(URL, LogName(run["run"], "train", 1)) or b"").decode()
 
 
 def test_a_log_survives_a_store_that_refuses_and_a_recorder_that_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
@@ -63,7 +65,7 @@ def test_a_log_survives_a_store_that_refuses_and_a_recorder_that_is_killed(tmp_p
                 async with asyncio.timeout(60):
                     while not [key for key in await keys(URL) if key.endswith("/train/1/00000001")]:  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
-                assert await text(process, server) == "".join(line.text.decode() for line in LINES[:15])
+                assert await text(process) == "".join(line.text.decode() for line in LINES[:15])
                 endpoint.shown = 30
                 (recorder,) = children(process.process.pid)
                 os.kill(recorder, signal.SIGKILL)
@@ -72,7 +74,7 @@ def test_a_log_survives_a_store_that_refuses_and_a_recorder_that_is_killed(tmp_p
                 async with asyncio.timeout(60):
                     while not [key for key in await keys(URL) if key.endswith("/train/1/end")]:  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
-                assert await text(process, server) == WHOLE.decode()
+                assert await text(process) == WHOLE.decode()
                 assert list(process.state.glob("runs/*/tasks")) == []
                 assert "hidden-value" not in process.log
                 assert "AKIDSECRET" not in process.log

@@ -64,6 +64,11 @@ class Kubernetes:
         ] = ()  # beginnings of paths that people may not read; with a dollar sign whole paths
         self.served: tuple[str, ...] = ("team-a", "team-b")
         self.pools_are_seen = True  # by everybody
+        self._are_hidden = False
+
+    def hide_records(self, *, hidden: bool) -> None:
+        """Refuse people what is recorded, or let them read it again."""
+        self._are_hidden = hidden
 
     async def review_token(self, request: web.Request) -> web.Response:
         if self.is_down:
@@ -95,7 +100,7 @@ class Kubernetes:
         if is_ours and request.method == "GET" and not is_allowed(f"GET {request.path_qs}", served=self.served):
             return web.json_response({"message": "forbidden"}, status=403)
         may_see = "/namespaces/team-a/" in request.path or (self.pools_are_seen and request.path.endswith("/spotpools"))
-        if not is_ours and user != "admin" and not may_see:
+        if not is_ours and (self._are_hidden or (user != "admin" and not may_see)):
             return web.json_response({"message": "forbidden"}, status=403)
         return await self.records._handle(request)
 
