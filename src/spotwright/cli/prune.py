@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple
 
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED, say
-from spotwright.cli.options import Duration, json_option, state_option
+from spotwright.cli.cluster import Place, open_cluster, place_options
+from spotwright.cli.options import Duration, json_option
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
 from spotwright.records.trash import Item, Sort
@@ -23,6 +25,7 @@ __all__ = ["deleted_text", "kept_lines", "prune", "prune_json", "prune_text"]
 
 
 _MEGABYTE = 10**6
+_AGE = 30 * 86400.0  # seconds
 _MOST_LINES = 20  # of one list; the JSON form has all
 
 
@@ -151,16 +154,16 @@ def _megabytes(items: Sequence[Item]) -> str:
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("--yes", is_flag=True, help="Delete without asking, for scripts.")
-@state_option
+@place_options
 @json_option
 def prune(
+    place: Place,
     older_than: float | None,
     keep: tuple[str, ...],
     keep_last: int | None,
     *,
     dry_run: bool,
     yes: bool,
-    state: Path,
     as_json: bool,
 ) -> int:
     """Delete runs, rehearsals, checkpoints, cached results and Python environments that nobody needs.
@@ -168,14 +171,48 @@ def prune(
     Says what each takes and what it would delete, then asks. Runs named by --keep stay, and so do runs that are under way and
     runs whose results are used by what stays. Checkpoints go a day after their run has succeeded, everything else after 30 days
     without use. Volumes are never deleted. The Python environments are those of all your projects.
+
+    With --cluster it deletes what is recorded there of runs that have ended, with your rights. The controller does so too, after
+    a week.
     """
+    with ExitStack() as opened:
+        wanted = older_than, keep, keep_last
+        stock = _of_cluster(place, *wanted, opened) if place.cluster else _of_folder(place, *wanted)
+        return _free(stock, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+class _Stock(NamedTuple):
+    """What can be deleted: ``take`` lists it as it is at a moment, ``delete`` tells of each why it could not be."""
+
+    take: Callable[[float], Sequence[Item]]
+    delete: Callable[[Iterable[Item]], Iterator[tuple[Item, str]]]
+
+
+def _of_folder(place: Place, older_than: float | None, keep: Sequence[str], keep_last: int | None) -> _Stock:
     require_platform()
     from spotwright.runs import pruning
 
-    folder, now = StateFolder.existing(state), time.time()
+    folder = StateFolder.existing(place.state)
     named = frozenset(folder.find(name).name for name in keep)
     options = pruning.PruneOptions(older_than, named, keep_last)
-    items = pruning.take_stock(folder, options, now)
+    return _Stock(partial(pruning.take_stock, folder, options), partial(pruning.delete, folder))
+
+
+def _of_cluster(
+    place: Place, older_than: float | None, keep: Sequence[str], keep_last: int | None, opened: ExitStack
+) -> _Stock:
+    kubernetes, runs = opened.enter_context(open_cluster(place))
+    from spotwright.cluster.recorded_pruning import RecordedPruning
+
+    age = older_than if older_than is not None else _AGE if keep_last is None else 0.0
+    pruning = RecordedPruning(kubernetes, runs, place.namespace, age=age, keep=keep, keep_last=keep_last)
+    return _Stock(pruning.take_stock, pruning.delete)
+
+
+def _free(stock: _Stock, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Show what would be deleted, ask, and delete it."""
+    now = time.time()
+    items = stock.take(now)
     candidates = [item for item in items if not item.kept]
     if not as_json:
         say(prune_text(items, now))
@@ -188,11 +225,11 @@ def prune(
             return SUCCEEDED
         # the question may stand for hours: a run that was begun or resumed meanwhile keeps what it uses
         shown = {item.path for item in candidates}
-        now_there = [item for item in pruning.take_stock(folder, options) if item.path in shown]
+        now_there = [item for item in stock.take(time.time()) if item.path in shown]
         candidates = [item for item in now_there if not item.kept]
         for line in kept_lines(now_there):
             say(line)
-    outcomes = list(pruning.delete(folder, candidates))
+    outcomes = list(stock.delete(candidates))
     failed = {str(item.path): why for item, why in outcomes if why}
     for why in failed.values():
         say(f"spotwright: {why}", err=True)

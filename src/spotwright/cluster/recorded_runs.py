@@ -92,7 +92,7 @@ class RecordedRuns:
         lines: list[dict[str, Any]] = []
         problems: list[str] = []
         self.namespaces = {}
-        for found in sorted(self._listed(namespace), key=_made_at):
+        for found in self.listed(namespace):
             name = str(metadata(found).get("name"))
             try:
                 lines.append({**json.loads(found["status"]["line"]), "run": name})
@@ -100,6 +100,10 @@ class RecordedRuns:
             except (KeyError, TypeError, ValueError) as error:
                 problems.append(f"run {name} is left out: its SpotRun has no line that can be read ({error!r})")
         return lines, problems
+
+    def listed(self, namespace: str = "") -> list[dict[str, Any]]:
+        """The SpotRuns of a namespace, or of all that the caller may list, oldest first."""
+        return sorted(self._listed(namespace), key=_made_at)
 
     def _listed(self, namespace: str) -> Iterator[dict[str, Any]]:
         """The SpotRuns of a namespace, or of all; of the login's own one, where the caller may not list those of all."""
@@ -209,9 +213,8 @@ class RecordedRuns:
 
     def open(self, name: str, namespace: str = "") -> RunReader:
         """A reader of the run of this name. Raises :class:`UnknownRun`."""
-        known = [(one, found) for found in self._listed(namespace) if (one := named_run(found)) is not None]
-        known.sort(key=lambda each: _made_at(each[1]), reverse=True)
-        chosen = find_run(name, [one for one, _ in known], namespace)
+        known = [one for found in reversed(self.listed(namespace)) if (one := named_run(found)) is not None]
+        chosen = find_run(name, known, namespace)
         return RunReader(RunFolder(Path(chosen.run)), self._source(chosen.namespace, chosen.run))
 
     def _source(self, namespace: str, run: str) -> ApiRun:

@@ -153,6 +153,9 @@ def survive(
     async def test() -> None:
         train_on(server, "old", "one")
         await process.until(lambda: list(process.state.glob("runs/*old*/journal.db")), "its run")
+        async with asyncio.timeout(60):
+            while not (await process.read("show", "job/old"))["tasks"][0]["attempts"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
         break_it()
         train_on(server, "old", "one", phase="Succeeded", exit_code=0)
         train_on(server, "new", "two", phase="Failed", exit_code=3)
