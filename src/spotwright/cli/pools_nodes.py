@@ -66,7 +66,7 @@ def read_file(path: Path) -> Objects:
 def ask_cluster(context: str | None) -> Objects:
     """The nodes, NodePools and DaemonSets of a cluster."""
     with cluster_extra("--cluster"):
-        from spotwright.cluster.shown_pools import ask_for_pools
+        from spotwright.cluster.autoscaler_reader import ask_for_pools
     shown = ask_for_pools(context)
     return Objects(
         nodes=list(shown.nodes),

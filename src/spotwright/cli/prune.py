@@ -202,7 +202,7 @@ def _of_cluster(
     place: Place, older_than: float | None, keep: Sequence[str], keep_last: int | None, opened: ExitStack
 ) -> _Stock:
     kubernetes, runs = opened.enter_context(open_cluster(place))
-    from spotwright.cluster.recorded_pruning import RecordedPruning
+    from spotwright.cluster.recorded_runs import RecordedPruning
 
     age = older_than if older_than is not None else _AGE if keep_last is None else 0.0
     pruning = RecordedPruning(kubernetes, runs, place.namespace, age=age, keep=keep, keep_last=keep_last)

@@ -26,7 +26,7 @@ from typing import Any
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.errors import Fenced
 
-__all__ = ["KubernetesLease", "lease_path", "leases_path", "uptime", "while_held"]
+__all__ = ["KubernetesLease", "lease_path", "uptime", "while_held"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -42,12 +42,7 @@ def uptime() -> float:
 
 def lease_path(namespace: str, name: str) -> str:
     """The path of a Lease."""
-    return f"{leases_path(namespace)}/{name}"
-
-
-def leases_path(namespace: str) -> str:
-    """The path of all Leases of a namespace."""
-    return f"{_BASE}/namespaces/{namespace}/leases"
+    return f"{_BASE}/namespaces/{namespace}/leases/{name}"
 
 
 class KubernetesLease:

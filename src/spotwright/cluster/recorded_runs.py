@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -19,24 +19,26 @@ from spotwright.cluster.api_client import FORBIDDEN, ApiFailed
 from spotwright.cluster.api_run_records import ApiRun
 from spotwright.cluster.followed_run import FollowedRun
 from spotwright.cluster.kubernetes_login import Kubernetes
-from spotwright.cluster.lease import leases_path
+from spotwright.cluster.lease import lease_path
 from spotwright.cluster.log_client import CONFIG_MAP, NAMESPACE, TRIES, Controller, find_controller, read_log
 from spotwright.cluster.run_names import find_run, named_run
-from spotwright.cluster.run_objects import API_VERSION, RUN
+from spotwright.cluster.run_objects import API_VERSION, ENDED_LABEL, RUN, records_path
 from spotwright.cluster.spot_pools import KIND, findings_in
 from spotwright.cluster.unavailable_pools import PoolsLeftOut
 from spotwright.cluster.watched import WATCHED_KEY, watched_of
 from spotwright.errors import InputError, SpotwrightError
-from spotwright.kube.object_fields import metadata, seconds
+from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
+from spotwright.records.trash import Item, Sort
+from spotwright.views.text import age_text
 
-__all__ = ["RecordedRuns", "open_runs"]
+__all__ = ["RecordedPruning", "RecordedRuns", "open_runs"]
 
 
 _TAKEOVER = 30.0  # seconds in which another replica takes a Lease that has run out, at most
 _KNOWN = 5.0  # seconds for which it is known that somebody records
-_NOT_THERE = 404
+_NOT_THERE, _ANOTHER = 404, 409  # statuses of what is not there, and of another object that has its name by now
 
 
 def require_kinds(kubernetes: Kubernetes) -> None:
@@ -192,13 +194,13 @@ class RecordedRuns:
         return is_recorded
 
     def _has_lease(self) -> bool:
-        """Whether a Lease of the controller's namespace was renewed in time; true where there is none to see."""
+        """Whether the Lease of who records was renewed in time; true where there is none to see."""
         try:
-            leases = self._kubernetes.get(leases_path(quote(self._home, safe=""))).get("items") or ()
+            found = self._kubernetes.get(lease_path(quote(self._home, safe=""), _lease_name(self._home)))
         except ApiFailed:
             return True
-        renewed = [until for each in leases if (until := _holds_until(each.get("spec") or {})) is not None]
-        return not renewed or max(renewed) + _TAKEOVER > self._kubernetes.api.now()
+        until = _holds_until(found.get("spec") or {})
+        return until is None or until + _TAKEOVER > self._kubernetes.api.now()
 
     def _asked(self) -> Controller:
         if self._controller is None:
@@ -228,6 +230,11 @@ class RecordedRuns:
         return FollowedRun(self._kubernetes, namespace, run, read_log=read, others=other, is_recorded=self._is_recorded)
 
 
+def _lease_name(home: str) -> str:
+    """The name of the Lease, as the chart makes it for a release in this namespace."""
+    return NAMESPACE if home == NAMESPACE else f"{NAMESPACE}-{home}"[:63].removesuffix("-")
+
+
 def _holds_until(spec: Mapping[str, Any]) -> float | None:
     """Until when a Lease holds, in Unix seconds; None where it does not say so."""
     try:
@@ -239,3 +246,77 @@ def _holds_until(spec: Mapping[str, Any]) -> float | None:
 
 def _made_at(found: Mapping[str, Any]) -> tuple[float, str]:
     return seconds(metadata(found).get("creationTimestamp")) or 0.0, str(metadata(found).get("name"))
+
+
+class RecordedPruning:
+    """Deletes records of runs of a namespace, or of all, with the caller's rights.
+
+    They ended ``age`` seconds ago. Those in ``keep`` and the ``keep_last`` newest stay, and all that go on. What belongs to a run
+    goes with it, and its logs in a store within the hour.
+    """
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        runs: RecordedRuns,
+        namespace: str,
+        *,
+        age: float,
+        keep: Sequence[str] = (),
+        keep_last: int | None = None,
+    ) -> None:
+        """Raises :class:`UnknownRun` for a name in ``keep`` that no run has."""
+        if keep_last is not None and keep_last < 0:
+            raise InputError(f"--keep-last {keep_last}: expected a number from 0")
+        self._kubernetes, self._runs, self._namespace = kubernetes, runs, namespace
+        self._age, self._keep_last = age, keep_last
+        self._uids: dict[str, str] = {}  # of SpotRuns, by namespace and name
+        named = [one for found in reversed(runs.listed(namespace)) if (one := named_run(found)) is not None]
+        self._keep = {find_run(name, named, namespace).run for name in keep}
+
+    def take_stock(self, now: float) -> list[Item]:
+        """All runs, oldest first, each with the reason why it stays."""
+        found = self._runs.listed(self._namespace)
+        newest = {uid_of(each) for each in found[len(found) - (self._keep_last or 0) :]}
+        return [self._item(each, now, is_newest=uid_of(each) in newest) for each in found]
+
+    def _item(self, found: Mapping[str, Any], now: float, *, is_newest: bool) -> Item:
+        name, namespace = str(metadata(found).get("name")), str(metadata(found).get("namespace"))
+        status = found.get("status") or {}
+        ended_at = seconds(status.get("finishedAt"))
+        kept = ""
+        if name in self._keep:
+            kept = "named by --keep"
+        elif ended_at is None or (metadata(found).get("labels") or {}).get(ENDED_LABEL) != "true":
+            kept = "under way"
+        elif is_newest:
+            kept = f"one of the {self._keep_last} newest"
+        elif now - ended_at < self._age:
+            kept = f"used in the last {age_text(self._age)}"
+        path = Path(namespace, name)
+        self._uids[str(path)] = uid_of(found)
+        used_at = ended_at or seconds(metadata(found).get("creationTimestamp")) or now
+        return Item(Sort.RUN, name, path, used_at, int(status.get("bytes") or 0), kept, str(status.get("phase", "")))
+
+    def delete(self, items: Iterable[Item]) -> Iterator[tuple[Item, str]]:
+        """Delete runs; each with the reason why it could not be, empty if it was."""
+        for item in items:
+            namespace, _, name = str(item.path).partition("/")
+            conditions = {"uid": self._uids[str(item.path)]}
+            body = {"propagationPolicy": "Background", "preconditions": conditions}
+            try:
+                api = self._kubernetes.api
+                self._kubernetes.call(api.send("DELETE", records_path(RUN, namespace, name), body))
+            except ApiFailed as error:
+                yield item, "" if error.status in (_NOT_THERE, _ANOTHER) else _why_not(error, namespace, name)
+            else:
+                yield item, ""
+
+
+def _why_not(error: ApiFailed, namespace: str, name: str) -> str:
+    if error.status not in FORBIDDEN:
+        return f"run {name} in namespace {namespace} stays: {error}"
+    return (
+        f"run {name} in namespace {namespace} stays: only a member of the group spotwright:repair (records.repairGroup of the "
+        f"chart) who also has the right to delete SpotRuns there may delete it ({error})"
+    )

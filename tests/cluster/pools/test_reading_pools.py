@@ -14,7 +14,7 @@ from tests.cluster.controller.controller_process import kubeconfig
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cli import cli
-from spotwright.cluster.shown_pools import ShownPools, ask_for_pools
+from spotwright.cluster.autoscaler_reader import ShownPools, ask_for_pools
 from spotwright.errors import InputError
 
 DAEMON_SETS = "/apis/apps/v1/daemonsets"

@@ -16,7 +16,6 @@ from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.run_objects import RUN
-from spotwright.records.state_folder import StateFolder
 
 
 class There:
@@ -35,7 +34,7 @@ class There:
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[There]:
     with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
-        cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes, StateFolder.open(tmp_path / "state")))
+        cluster = Cluster(tmp_path / "unused", ApiRecords(kubernetes))
         for step in looks_at_train(cluster):
             step()
         workflow = iris_workflow()

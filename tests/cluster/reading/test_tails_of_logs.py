@@ -17,12 +17,11 @@ from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.cluster.api_run_records import ApiRecords
+from spotwright.cluster.followed_run import TailText
 from spotwright.cluster.kubernetes_login import Kubernetes
-from spotwright.cluster.log_tail_text import TailText
 from spotwright.cluster.recorded_runs import RecordedRuns
 from spotwright.cluster.run_objects import ATTEMPT, records_path
 from spotwright.records.reader import follow_logs
-from spotwright.records.state_folder import StateFolder
 
 TRAIN = job(backoffLimit=3)
 
@@ -32,7 +31,7 @@ class Recorded:
 
     def __init__(self, folder: Path, server: RecordServer, kubeconfig: Path, kubernetes: Kubernetes) -> None:
         self.server, self.kubeconfig, self.kubernetes = server, kubeconfig, kubernetes
-        self.cluster = Cluster(folder / "unused", ApiRecords(kubernetes, StateFolder.open(folder / "state")))
+        self.cluster = Cluster(folder / "unused", ApiRecords(kubernetes))
         self.cluster.look(TRAIN, pod("one", TRAIN, node="n1", phase="Running"))
 
     def write(self, tail: str, size: int, *, is_over: bool = False) -> None:
