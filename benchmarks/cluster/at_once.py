@@ -1,4 +1,4 @@
-"""1,000 pods that are created at once: each gets its rung, its number and a node, and is in the journal once.
+"""1,000 pods that are created at once: each gets its rung, its number and a node, and is recorded once.
 
 The pods are those of one indexed Job that Kubernetes' own controller leaves to us (``managedBy``), so that all of them come
 in the same moment. The real scheduler binds them, KWOK runs them, and the watcher records them.
@@ -48,7 +48,7 @@ def pods_of(job: Object) -> Iterator[Object]:
 
 
 async def at_once(requests: Requests, made: Controllers, namespace: str, count: int) -> list[Row]:
-    """Create the pods, wait until all of them run, and compare what Kubernetes has with what the journal has."""
+    """Create the pods, wait until all of them run, and compare what Kubernetes has with what is recorded."""
     job = await requests.send("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", a_job(count))
     path = f"/api/v1/namespaces/{namespace}/pods"
     begun = time.perf_counter()
@@ -67,7 +67,7 @@ async def at_once(requests: Requests, made: Controllers, namespace: str, count: 
         is_whole = state is not None and sum(one.bound_at is not None for one in _attempts(state)) >= count
         return state if is_whole else None
 
-    state = await until(recorded, "all pods are in the journal", _PATIENCE, every=1.0)
+    state = await until(recorded, "all pods are recorded", _PATIENCE, every=1.0)
     recorded_after = time.perf_counter() - begun
     nodes = {node["metadata"]["name"]: node["metadata"]["labels"] for node in await requests.all("/api/v1/nodes")}
     print(
@@ -78,7 +78,7 @@ async def at_once(requests: Requests, made: Controllers, namespace: str, count: 
         _row("pods that are missing", count - len(pods)),
         _row("pods without a rung, or on a node of another pool", sum(not _is_placed(pod, nodes) for pod in pods)),
         _row("indexes and numbers that were given out twice", _twice(pods)),
-        _row("attempts in the journal beyond one for each pod", _unequal(pods, state)),
+        _row("recorded attempts beyond one for each pod", _unequal(pods, state)),
         Row("at-once", f"{count} pods at once: until all are created", [created], "s"),
         Row("at-once", f"{count} pods at once: until all run and are recorded", [recorded_after], "s"),
     ]
@@ -105,7 +105,7 @@ def _twice(pods: list[Object]) -> int:
 
 
 def _unequal(pods: list[Object], state: Any) -> int:
-    """The keys that are in the journal and not in Kubernetes, or the reverse, and those that are there twice."""
+    """The keys that are recorded and not in Kubernetes, or the reverse, and those that are there twice."""
     there, recorded = (
         {f"{pod['metadata']['uid']}" for pod in pods},
         [one.key.partition("/")[0] for one in _attempts(state)],

@@ -1,9 +1,9 @@
 """10,000 running pods: the controller's memory and processor time at 20 changes a second, and how soon an end has its cause.
 
 The pods are made by Kubernetes' own Job controller, admitted by the webhook, bound by the scheduler and run by KWOK, so the
-journals hold all of them before anything is measured. Then, for a minute, pods change 20 times a second. Two of these changes
+records hold all of them before anything is measured. Then, for a minute, pods change 20 times a second. Two of these changes
 are ends: a pod's status is written as a kubelet writes it, and what follows from it (the Job makes a successor, which is
-admitted, bound and run) comes on top. From the moment before an end is written it is timed until its cause is in the journal,
+admitted, bound and run) comes on top. From the moment before an end is written it is timed until its cause is in its SpotAttempt,
 and for some of them until ``spotwright show`` prints it.
 """
 
@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import random
-import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,12 +23,16 @@ from benchmarks.cluster.requests import Object, Requests, until
 from benchmarks.results import Judged, Row
 from tests.cluster.live.replicas import Controllers
 
+from spotwright.cluster.run_objects import ATTEMPT, Home, object_name, records_path
+from spotwright.cluster.run_records import run_name
+
 __all__ = ["size"]
 
 CHANGES, ENDS = 20, 2  # a second
 AHEAD = 500  # pods that are made before the ones before them run: more would only queue up in a busy API server
 SHOWN_EVERY = 10  # of so many ends one is looked for with `show`
 _PATIENCE = 3600.0  # seconds until everything runs
+_LOOK = 0.1  # seconds between two looks at an attempt
 _QUIET = 0.1  # of a core: below it the controller has caught up
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -46,13 +48,13 @@ def a_job(number: int, pods: int) -> Object:
 
 async def size(requests: Requests, made: Controllers, namespace: str, arguments: argparse.Namespace) -> list[Row]:
     """Fill the cluster, let the controller rest, change pods for a while, and say what it cost."""
-    cost = Cost(made.processes[0].pid)
+    cost = Cost(made.pids(0))
     begun = time.perf_counter()
     jobs, each = arguments.jobs, arguments.pods // arguments.jobs
     for number in range(jobs):
         await requests.send("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", a_job(number, each))
-        await _recorded(made, (number + 1) * each - AHEAD)
-    await _recorded(made, arguments.pods)
+        await _recorded(requests, namespace, (number + 1) * each - AHEAD)
+    await _recorded(requests, namespace, arguments.pods)
 
     async def running() -> list[Object] | None:
         pods = await requests.all(f"/api/v1/namespaces/{namespace}/pods")
@@ -66,7 +68,7 @@ async def size(requests: Requests, made: Controllers, namespace: str, arguments:
         f"{cost.memory()[0]:.0f} MB (peak {cost.memory()[1]:.0f} MB); load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
-    changing = Changing(requests, made.state, namespace, pods)
+    changing = Changing(requests, made.kube.kubeconfig, namespace, pods)
     used, began = cost.seconds(), time.monotonic()
     await changing.run(arguments.seconds)
     share = (cost.seconds() - used) / (time.monotonic() - began) * 100
@@ -82,21 +84,24 @@ async def size(requests: Requests, made: Controllers, namespace: str, arguments:
         Row("size", f"{what}: the controller's memory", [resident], "MB", Judged.VALUE, 400.0),
         Row("size", f"{what}: its highest memory so far", [peak], "MB"),
         Row("size", f"{what}: processor at {CHANGES} changes a second, of a core", [share], "%", Judged.VALUE, 30.0),
-        Row("size", f"{what}: from an end to its cause in the journal, p50", [_quantile(changing.caused, 0.5)], "s"),
+        Row(
+            "size", f"{what}: from an end to its cause in its SpotAttempt, p50", [_quantile(changing.caused, 0.5)], "s"
+        ),
         Row("size", f"{what}: the same, the longest", [max(changing.caused)], "s", Judged.VALUE, 2.0),
         Row("size", f"{what}: from an end to its cause in `show`, p50", [_quantile(changing.shown, 0.5)], "s"),
         Row("size", f"{what}: the same, the longest", [max(changing.shown)], "s", Judged.VALUE, 2.0),
     ]
 
 
-async def _recorded(made: Controllers, count: int) -> None:
-    """Wait until so many pods have a node in the journals."""
+async def _recorded(requests: Requests, namespace: str, count: int) -> None:
+    """Wait until so many pods have a node in the records."""
     while True:
-        bound = sum(_count(journal, "bound") for journal in _journals(made.state))
+        attempts = await requests.all(records_path(ATTEMPT, namespace))
+        bound = sum("startedAt" in (each.get("status") or {}) for each in attempts)
         if bound >= count:
             return
         print(f"  {bound} are recorded; load {os.getloadavg()[0]:.1f}", flush=True)
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(10.0)
 
 
 async def _rests(cost: Cost) -> None:
@@ -111,30 +116,33 @@ async def _rests(cost: Cost) -> None:
 
 
 class Cost:
-    """What a process costs: proc(5)."""
+    """What processes cost together: proc(5)."""
 
-    def __init__(self, pid: int) -> None:
-        self._folder = Path(f"/proc/{pid}")
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._folders = [Path(f"/proc/{pid}") for pid in pids]
 
     def seconds(self) -> float:
         """Seconds of processor time so far, of all threads."""
-        fields = (self._folder / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        texts = [(folder / "stat").read_text(encoding="ascii") for folder in self._folders]
+        fields = [text.rpartition(")")[2].split() for text in texts]
+        return sum(int(each[11]) + int(each[12]) for each in fields) / _TICKS
 
     def memory(self) -> tuple[float, float]:
         """Resident memory now and at its highest, in MB of 1,000,000 bytes."""
-        lines = (self._folder / "status").read_text(encoding="ascii").splitlines()
-        values = {line.partition(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmRSS", "VmHWM"))}
-        return values["VmRSS"] * 1024 / 1e6, values["VmHWM"] * 1024 / 1e6
+        return self._sum("VmRSS"), self._sum("VmHWM")
+
+    def _sum(self, field: str) -> float:
+        texts = [(folder / "status").read_text(encoding="ascii") for folder in self._folders]
+        lines = [line for text in texts for line in text.splitlines() if line.startswith(f"{field}:")]
+        return sum(int(line.split()[1]) for line in lines) * 1024 / 1e6
 
 
 class Changing:
     """Changes running pods, and times how long their ends take to be known."""
 
-    def __init__(self, requests: Requests, state: Path, namespace: str, pods: list[Object]) -> None:
-        self._requests, self._state = requests, state
+    def __init__(self, requests: Requests, kubeconfig: Path, namespace: str, pods: list[Object]) -> None:
+        self._requests, self._kubeconfig, self._namespace = requests, kubeconfig, namespace
         self._path = f"/api/v1/namespaces/{namespace}/pods"
-        self._prefix = f"{namespace}."
         random.Random(1).shuffle(pods)  # noqa: S311  # the same pods each time
         half = len(pods) // 2
         self._touched, self._ended = pods[:half], iter(pods[half:])
@@ -173,23 +181,30 @@ class Changing:
         await self._requests.send("PATCH", f"{self._path}/{name}/status", _failed(pod))
         self.written.append(time.monotonic() - begun)
         task = name.rpartition("-")[0]
-        (journal,) = (self._state / "runs").glob(f"{self._prefix}{task.rpartition('-')[0]}-????????/journal.db")
-        while not _count(journal, "decided", task):
-            await asyncio.sleep(0.02)
+        run = _run_of(pod, self._namespace)
+        path = records_path(ATTEMPT, self._namespace, object_name(run, Home(task, 1)))
+        while "cause" not in ((await self._requests.send("GET", path)).get("status") or {}):
+            await asyncio.sleep(_LOOK)
             if time.monotonic() - begun > 60.0:
-                raise RuntimeError(f"{task} has no cause in {journal} after a minute")
+                raise RuntimeError(f"{task} of {run} has no cause after a minute")
         self.caused.append(time.monotonic() - begun)
         if number % SHOWN_EVERY == 0:
-            await self._show(journal.parent.name, task)
+            await self._show(run, task)
             self.shown.append(time.monotonic() - begun)
 
     async def _show(self, run: str, task: str) -> None:
         """Print the run as a person does, and find the cause."""
-        command = ["-m", "spotwright", "show", run, "--state", str(self._state), "--json"]
+        command = ["-m", "spotwright", "show", run, "--cluster", "--kubeconfig", str(self._kubeconfig), "--json"]
         process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
         text, _ = await process.communicate()
         if b'"code-error"' not in text and b'"cause"' not in text:
             raise RuntimeError(f"show {run} says no cause of {task}")
+
+
+def _run_of(pod: Object, namespace: str) -> str:
+    """The name of the run of a pod of a Job."""
+    owner = pod["metadata"]["ownerReferences"][0]
+    return run_name({"metadata": {"namespace": namespace, "name": owner["name"], "uid": owner["uid"]}})
 
 
 def _failed(pod: Object) -> Object:
@@ -206,20 +221,6 @@ def _failed(pod: Object) -> Object:
         for each in pod["status"]["conditions"]
     ]
     return {"status": {"phase": "Failed", "conditions": conditions, "containerStatuses": [ended]}}
-
-
-def _journals(state: Path) -> Iterator[Path]:
-    return (state / "runs").glob("*/journal.db")
-
-
-def _count(journal: Path, kind: str, task: str = "") -> int:
-    """How many events of a kind a journal has, of one task or of all."""
-    query = "SELECT count(*) FROM events WHERE kind = ? AND (? = '' OR task = ?)"
-    with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True, timeout=10)) as opened:
-        try:
-            return int(opened.execute(query, (kind, task, task)).fetchone()[0])
-        except sqlite3.OperationalError:  # it is just being made, or written
-            return 0
 
 
 def _quantile(values: list[float], part: float) -> float:

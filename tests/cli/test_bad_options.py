@@ -128,31 +128,38 @@ def test_a_run_task_or_attempt_that_is_not_there(with_a_run: Project, command: l
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"),
+    ("command", "parts"),
     [
-        ([], ["--webhook-service or --webhook-url"]),
-        (["--print-rbac"], ["No such option '--print-rbac'"]),
-        (["--namespaces", "Team_A"], ["'Team_A' is not the name of a namespace", "team-a,team-b"]),
-        (["--home", "Team_A"], ["'Team_A' is not the name of a namespace", "team-a"]),
-        (["--check", ""], ["'' is not the name of a namespace"]),
-        (["--name", "a b"], ["'a b' cannot be the name of an object"]),
-        (["--refusal-image", "a b"], ["'a b' is not the name of an image", "busybox:1"]),
-        (["--argo-executor-image", ""], ["'' is not the name of an image"]),
-        (["--refusal-user", "nobody"], ["'nobody' is not the number of a user", "65532"]),
-        (["--refusal-user", "-1"], ["'-1' is not the number of a user"]),
-        (["--make-claims", "big"], ["'big' is not a quantity"]),
-        (["--claim-class", "fast"], ["--claim-class", "--make-claims"]),
-        (["--namespace-log-limit", "5GB"], ["'5GB' is not a quantity"]),
-        (["--logs", "nope://a"], ["--logs", "'nope://a' is no address of an object store", "s3://BUCKET/FOLDER"]),
+        ("webhook", ["--webhook-service or --webhook-url"]),
+        ("webhook --print-rbac", ["No such option '--print-rbac'"]),
+        ("webhook --logs s3://a", ["No such option '--logs'"]),
+        ("recorder --listen 127.0.0.1:1", ["No such option '--listen'"]),
+        ("recorder --namespaces Team_A", ["'Team_A' is not the name of a namespace", "team-a,team-b"]),
+        ("recorder --home Team_A", ["'Team_A' is not the name of a namespace", "team-a"]),
+        ("check Team_A", ["'Team_A' is not the name of a namespace"]),
+        ("check", ["Missing argument 'NAMESPACE'"]),
+        ("webhook --refusal-image _", ["'_' is not the name of an image", "busybox:1"]),
+        ("webhook --argo-executor-image _", ["'_' is not the name of an image"]),
+        ("webhook --refusal-user nobody", ["'nobody' is not the number of a user", "65532"]),
+        ("webhook --refusal-user -1", ["'-1' is not the number of a user"]),
+        ("webhook --make-claims big", ["'big' is not a quantity"]),
+        ("webhook --webhook-url https://a --claim-class fast", ["--claim-class", "--make-claims"]),
+        ("recorder --namespace-log-limit 5GB", ["'5GB' is not a quantity"]),
+        ("recorder --logs nope://a", ["--logs", "'nope://a' is no address of an object store", "s3://BUCKET/FOLDER"]),
         (
-            ["--logs", "s3://a:b@c/d"],
+            "recorder --logs s3://a:b@c/d",
             ["--logs", "s3://c/d: the address has a user", "credentials come from the environment"],
         ),
-        (["--no-registration"], ["--no-registration", "give --certificate"]),
+        ("webhook --no-registration", ["--no-registration", "give --certificate"]),
     ],
 )
-def test_an_option_of_the_controller_that_is_wrong(project: Project, options: list[str], parts: list[str]) -> None:
-    refused(project.here("controller", *options), *parts)
+def test_an_option_of_the_controller_that_is_wrong(project: Project, command: str, parts: list[str]) -> None:
+    refused(project.here("controller", *command.split()), *parts)
+
+
+@pytest.mark.parametrize("process", ["webhook", "recorder", "check"])
+def test_a_name_that_no_object_can_have(project: Project, process: str) -> None:
+    refused(project.here("controller", process, "--name", "a b"), "'a b' cannot be the name of an object")
 
 
 def test_a_beginning_that_several_runs_share(project: Project) -> None:

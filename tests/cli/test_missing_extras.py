@@ -26,7 +26,7 @@ _INSTALL = "pip install 'spotwright[cluster]'"
         (["runs", "--cluster"], "--cluster"),
         (["explain", "--cluster", "pod/x"], "--cluster"),
         (["pools", "import", "--cluster"], "--cluster"),
-        (["controller"], "the controller"),
+        (["controller", "check", "team-a"], "the controller"),
     ],
 )
 def test_a_command_without_its_extra_says_in_one_sentence_what_to_install(

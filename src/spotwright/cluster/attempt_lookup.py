@@ -32,7 +32,6 @@ from spotwright.cluster.attempt_numbers import Asking, Given, Numbers, Slot
 from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
-from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.cluster.task_objects import Token
 from spotwright.cluster.workloads import MOST_OWNERS, Lineage, TaskName, lineage, task_name
 from spotwright.engine.attempt_history import is_settled, members_of, past_of, restarts_before, set_history
@@ -262,22 +261,23 @@ class _Agreement:
 
 
 class FactFinder:
-    """Finds facts for the webhook: :meth:`find`. The journals are read in a thread of its own.
+    """Finds facts for the webhook: :meth:`find`. Histories are folded in a thread of its own.
 
-    ``left_out`` gives the pools without capacity for a namespace at a moment of the API server's clock, ``autoscalers`` what the
-    cluster shows of what adds nodes to the pools.
+    ``history_of`` gives what is recorded of a workload now, and raises :class:`StateError`. ``left_out`` gives the pools without
+    capacity for a namespace at a moment of the API server's clock, ``autoscalers`` what the cluster shows of what adds nodes to
+    the pools.
     """
 
     def __init__(
         self,
         api: Api,
         lookups: Lookups,
-        histories: RecordedHistories,
+        history_of: Callable[[Mapping[str, Any]], RunState],
         numbers: Numbers,
         left_out: Callable[[str, float], Collection[str]] = lambda *_: (),
         autoscalers: Callable[[], Autoscalers] = lambda: UNKNOWN,
     ) -> None:
-        self._api, self._lookups, self._histories, self._numbers = api, lookups, histories, numbers
+        self._api, self._lookups, self._history_of, self._numbers = api, lookups, history_of, numbers
         self._left_out, self._autoscalers = left_out, autoscalers
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="histories")
         self._carried = CarriedNumbers(api)
@@ -387,7 +387,7 @@ class FactFinder:
 
     def _recorded(self, asked: _Asked, has_begun: bool) -> Asking:
         """What the journal knows of the tasks that the pod may belong to."""
-        history = self._histories.of(asked.root)
+        history = self._history_of(asked.root)
         known = {slot: _slot(attempts) for slot, attempts in _of_slots(history, asked.name) if attempts}
         if asked.gang:
             return asked.asking(known, has_begun or _is_gang_settled(history, asked.gang))
@@ -395,7 +395,7 @@ class FactFinder:
 
     def _facts(self, asked: _Asked, given: Given, agreement: _Agreement | None, now: float) -> PodFacts:
         """The facts of an attempt with this number."""
-        history, path = self._histories.of(asked.root), asked.path(given.slot)
+        history, path = self._history_of(asked.root), asked.path(given.slot)
         is_dry = given.token is None
         return PodFacts(
             set_history(history, asked.gang, path) if asked.gang else before(history, path, given.number),

@@ -131,10 +131,14 @@ class KubernetesLease:
             async with asyncio.timeout(self._renew_within):
                 found = await self._api.get_or_none(self._path)
                 if found is not None and (found.get("spec") or {}).get("holderIdentity") == self.identity:
-                    spec = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+                    spec = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
                     await self._api.send("PUT", self._path, {**found, "spec": spec})
         except (ApiFailed, TimeoutError) as error:
             _LOG.warning("%s could not be given up, and expires: %s", self._described(), error)
+
+    def _now(self) -> str:
+        """A time for people and readers, by the API server's clock; no replica decides by it."""
+        return datetime.fromtimestamp(self._api.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     # One try
 
@@ -198,8 +202,8 @@ class KubernetesLease:
             **old,
             "holderIdentity": self.identity,
             "leaseDurationSeconds": max(1, round(self._lasts)),
-            "acquireTime": old.get("acquireTime") if is_renewal else _now(),
-            "renewTime": _now(),
+            "acquireTime": old.get("acquireTime") if is_renewal else self._now(),
+            "renewTime": self._now(),
             "leaseTransitions": epoch,
         }
         metadata = found["metadata"]
@@ -236,8 +240,3 @@ async def while_held(lease: KubernetesLease, work: Callable[[int], Awaitable[Non
     for task in (holding, working):  # the loss of the Lease says more than what the work made of it
         with contextlib.suppress(asyncio.CancelledError):
             task.result()
-
-
-def _now() -> str:
-    """A time for people who read the Lease; no replica decides by it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -224,6 +225,7 @@ def _of_certificate(certificate: Mapping[str, Any]) -> Caller | None:
     return Caller(user, (*groups, "system:authenticated")) if user else None
 
 
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")  # one that leads to no other path of the API server
 PORT = 9444
 """The port, beside the webhook's 9443."""
 
@@ -262,6 +264,8 @@ class LogServer:
 
     async def _read(self, request: web.Request, caller: Caller) -> web.Response:
         run, query = request.match_info["run"], request.query
+        if not _RUN.fullmatch(run):
+            raise UnknownRun(f"{run[:100]!r} cannot be the name of a run")
         attempt, offset = int(query.get("attempt", 0)), max(0, int(query.get("offset", 0)))
         at_most = min(max(0, int(query.get("at_most", LOG_AT_ONCE))), LOG_AT_ONCE)
         namespace, dot, _ = run.partition(".")  # the name of a run begins with it

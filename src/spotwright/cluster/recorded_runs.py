@@ -97,7 +97,7 @@ class RecordedRuns:
         for found in self.listed(namespace):
             name = str(metadata(found).get("name"))
             try:
-                lines.append({**json.loads(found["status"]["line"]), "run": name})
+                lines.append({**self._up_to_now(json.loads(found["status"]["line"])), "run": name})
                 self.namespaces[name] = str(metadata(found).get("namespace"))
             except (KeyError, TypeError, ValueError) as error:
                 problems.append(f"run {name} is left out: its SpotRun has no line that can be read ({error!r})")
@@ -106,6 +106,12 @@ class RecordedRuns:
     def listed(self, namespace: str = "") -> list[dict[str, Any]]:
         """The SpotRuns of a namespace, or of all that the caller may list, oldest first."""
         return sorted(self._listed(namespace), key=_made_at)
+
+    def _up_to_now(self, line: dict[str, Any]) -> dict[str, Any]:
+        """The line of a run; of one that is being recorded with its seconds so far: it was written when something happened."""
+        if line["finished_at"] is not None or not self._is_recorded():
+            return line
+        return {**line, "seconds": max(line["seconds"], self._kubernetes.api.now() - line["started_at"])}
 
     def _listed(self, namespace: str) -> Iterator[dict[str, Any]]:
         """The SpotRuns of a namespace, or of all; of the login's own one, where the caller may not list those of all."""

@@ -107,7 +107,7 @@ async def run_webhook(settings: WebhookSettings, api: Api) -> None:
         return all(each.is_complete for each in followed)
 
     conflicts = ConflictingControllers(events, f"{settings.home}/{settings.name}", lookups.find_object)
-    facts = FactFinder(api, lookups, recorded, numbers, left_out, lambda: autoscalers.seen)
+    facts = FactFinder(api, lookups, recorded.of, numbers, left_out, lambda: autoscalers.seen)
     webhook = Webhook(
         config_maps.configurations,
         lookups.find_object,

@@ -14,7 +14,7 @@ import yaml
 from testbed.building.builds import Cache
 from testbed.settings import Settings
 
-__all__ = ["CHART", "Helm", "RefusedError", "find_helm", "pod_of"]
+__all__ = ["CHART", "PROCESSES", "Helm", "RefusedError", "find_helm", "pod_of"]
 
 Object = dict[str, Any]
 
@@ -58,8 +58,13 @@ def find_helm() -> Path | None:
     return built if built.exists() else Path(found) if found else None
 
 
-def pod_of(objects: list[Object]) -> Object:
-    """The pod template of the controller."""
-    (deployment,) = [each for each in objects if each["kind"] == "Deployment"]
+PROCESSES = ("webhook", "recorder")
+
+
+def pod_of(objects: list[Object], process: str) -> Object:
+    """The pod template of a process of the controller."""
+    (deployment,) = [
+        each for each in objects if each["kind"] == "Deployment" and each["metadata"]["name"] == f"spotwright-{process}"
+    ]
     template: Object = deployment["spec"]["template"]
     return template

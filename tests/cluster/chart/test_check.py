@@ -1,4 +1,4 @@
-"""`spotwright controller --check`, which `helm test` runs: whether a pod would be placed, else what keeps it from that."""
+"""`spotwright controller check`, which `helm test` runs: whether a pod would be placed, else what keeps it from that."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def test_what_is_waited_for_is_said_before_the_wait_and_each_thing_once(
 
 
 def test_a_namespace_that_can_be_none_is_refused_before_anything_is_asked() -> None:
-    refused = CliRunner().invoke(controller, ["--check", "../team-b", "--state", "unused"])
+    refused = CliRunner().invoke(controller, ["check", "../team-b"])
     assert refused.exit_code == 2
     assert "'../team-b' is not the name of a namespace" in refused.output
 
 
 def test_a_certificate_of_one_s_own_is_needed_where_nothing_is_registered() -> None:
-    refused = CliRunner().invoke(controller, ["--no-registration", "--state", "unused"])
+    refused = CliRunner().invoke(controller, ["webhook", "--no-registration"])
     assert refused.exit_code == 2
     assert "give --certificate" in refused.output

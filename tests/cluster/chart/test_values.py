@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cluster.chart.rendered import CHART, Helm, Object, RefusedError, pod_of
+from tests.cluster.chart.rendered import CHART, PROCESSES, Helm, Object, RefusedError, pod_of
 from tests.cluster.chart.value_files import CERT_MANAGER, GOOD, HOSTILE, WRONG
 
 EVERY = {**GOOD, **CERT_MANAGER}
@@ -24,7 +24,12 @@ SECURE = {
 
 
 def assert_secure(objects: list[Object]) -> None:
-    spec = pod_of(objects)["spec"]
+    assert sum(each["kind"] == "Deployment" for each in objects) == len(PROCESSES)
+    for process in PROCESSES:
+        assert_secure_pod(pod_of(objects, process)["spec"])
+
+
+def assert_secure_pod(spec: Object) -> None:
     assert spec["securityContext"] == {
         "runAsNonRoot": True,
         "runAsUser": 65532,
@@ -85,8 +90,10 @@ def test_hostile_values_are_refused_or_weaken_nothing(helm: Helm, values: Mappin
     plain = helm.render({"namespaces": ["team-a", "team-b"]})
     of_config = {("ConfigMap", "spotwright")}
     assert kinds(objects) - kinds(plain) <= of_config
-    assert pod_of(objects)["spec"]["containers"][0]["args"][:5] == pod_of(plain)["spec"]["containers"][0]["args"][:5]
-    assert pod_of(objects)["metadata"]["labels"].items() >= pod_of(plain)["metadata"]["labels"].items()
+    for process in PROCESSES:
+        pod, as_ever = pod_of(objects, process), pod_of(plain, process)
+        assert pod["spec"]["containers"][0]["args"][:5] == as_ever["spec"]["containers"][0]["args"][:5]
+        assert pod["metadata"]["labels"].items() >= as_ever["metadata"]["labels"].items()
 
 
 @pytest.mark.parametrize("namespace", ["spotwright", "default", "kube-system", "1234", "on"])
@@ -134,10 +141,13 @@ def test_with_a_given_certificate_the_controller_has_no_right_on_the_registratio
     objects = helm.render(values)
     assert "mutatingwebhookconfigurations" not in resources_of(objects)
     assert "mutatingwebhookconfigurations" in resources_of(helm.render({"namespaces": ["team-a"]}))
-    spec = pod_of(objects)["spec"]
-    (name,) = [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume]
-    args = spec["containers"][0]["args"]
-    assert {"--certificate=/etc/spotwright/serving/tls.crt", "--authority=/etc/spotwright/serving/ca.crt"} <= {*args}
+    for process in PROCESSES:
+        spec = pod_of(objects, process)["spec"]
+        (name,) = [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume]
+        args = spec["containers"][0]["args"]
+        assert {"--certificate=/etc/spotwright/serving/tls.crt", "--authority=/etc/spotwright/serving/ca.crt"} <= {
+            *args
+        }
     registration, certificates = registration_of(objects), values["certificates"]
     if "authority" in certificates:
         given = {each["clientConfig"]["caBundle"] for each in registration["webhooks"]}
@@ -151,6 +161,39 @@ def test_with_a_given_certificate_the_controller_has_no_right_on_the_registratio
     assert certificate["spec"]["dnsNames"][0] == "spotwright.spotwright.svc"
     issuers = {each["metadata"]["name"] for each in objects if each["kind"] == "Issuer"}
     assert certificate["spec"]["issuerRef"]["name"] in (issuers or {"company"})
+
+
+def args_of(helm: Helm, values: Mapping[str, Any], process: str) -> list[str]:
+    args: list[str] = pod_of(helm.render(values), process)["spec"]["containers"][0]["args"]
+    return args
+
+
+def test_a_recorder_with_a_volume_is_one_and_gives_way_before_the_next(helm: Helm) -> None:
+    objects = helm.render({"namespaces": ["team-a"], "replicas": 3, "logs": {"volume": {"size": "20Gi"}}})
+    replicas = {each["metadata"]["name"]: each["spec"]["replicas"] for each in objects if each["kind"] == "Deployment"}
+    assert replicas == {"spotwright-webhook": 3, "spotwright-recorder": 1}
+    (recorder,) = [
+        each for each in objects if each["metadata"]["name"] == "spotwright-recorder" and "strategy" in each["spec"]
+    ]
+    assert recorder["spec"]["strategy"] == {"type": "Recreate"}
+    assert "--logs=file:///var/lib/spotwright-logs" in pod_of(objects, "recorder")["spec"]["containers"][0]["args"]
+    volumes = [
+        volume
+        for process in PROCESSES
+        for volume in pod_of(objects, process)["spec"]["volumes"]
+        if "persistent" in str(volume)
+    ]
+    assert volumes == [{"name": "logs", "persistentVolumeClaim": {"claimName": "spotwright-logs"}}]
+
+
+def test_each_process_has_its_own_options(helm: Helm) -> None:
+    values = {"namespaces": ["team-a"], "logs": {"url": "s3://logs"}}
+    webhook, recorder = (args_of(helm, values, process) for process in PROCESSES)
+    assert webhook[:2] == ["controller", "webhook"]
+    assert recorder[:2] == ["controller", "recorder"]
+    assert "--logs=s3://logs" in recorder
+    assert not [each for each in webhook if each.startswith(("--logs", "--read-listen", "--log-limit"))]
+    assert not [each for each in recorder if each.startswith(("--listen", "--webhook", "--refusal", "--make"))]
 
 
 def kinds(objects: list[Object]) -> set[tuple[str, str]]:
@@ -187,7 +230,7 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     for path, inner in known.items():
         closed = inner.get("additionalProperties", True) is not True
         assert inner.get("type") != "object" or closed or path == "/global", path
-        if inner.get("properties") and not path.startswith("/resources"):
+        if inner.get("properties") and "/resources" not in path:
             assert set(inner["properties"]) == set(at(values, path)), path
     assert set(schema["properties"]) == set(values)
     assert schema["additionalProperties"] is False

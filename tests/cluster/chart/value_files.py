@@ -29,9 +29,9 @@ GOOD: Mapping[str, Values] = {
     "an image of one's own": _teams(image={"repository": "registry.example.com:5000/team/spotwright", "tag": "0.2.0"}),
     "an image by digest": _teams(image={"repository": "registry.example.com/spotwright", "digest": _DIGEST}),
     "Secrets for the registry": _teams(image={"pullSecrets": ["registry", "other.registry"]}),
-    "a store that goes with the release": _teams(store={"keep": False}),
-    "a large store of a class": _teams(store={"size": "1.5Ti", "storageClass": "premium-rwo"}),
-    "a claim that exists": _teams(store={"existingClaim": "runs"}),
+    "logs on a volume that goes with the release": _teams(logs={"volume": {"size": "20Gi", "keep": False}}),
+    "logs on a large volume of a class": _teams(logs={"volume": {"size": "1.5Ti", "storageClass": "premium-rwo"}}),
+    "logs in a claim that exists": _teams(logs={"volume": {"existingClaim": "runs"}}),
     "logs in a bucket": _teams(logs={"url": "s3://logs/spotwright/prod", "secret": "spotwright-logs"}),
     "logs by a workload's identity": _teams(
         logs={"url": "gs://logs", "ports": [443, 80, 988]},
@@ -57,9 +57,12 @@ GOOD: Mapping[str, Values] = {
     "Argo's image under another name": _teams(
         refusal={"argoExecutorImages": ["registry.example.com/argo:v3", "b/argoexec"]}
     ),
-    "more memory": _teams(resources={"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"memory": "2Gi"}}),
-    "no limits": _teams(resources={"limits": None}),
-    "space of the node": _teams(resources={"limits": {"ephemeral-storage": "1Gi"}}),
+    "more memory": _teams(
+        webhook={"resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"memory": "2Gi"}}},
+        recorder={"resources": {"requests": {"cpu": 2, "memory": "2Gi"}, "limits": {"memory": "3Gi"}}},
+    ),
+    "no limits": _teams(webhook={"resources": {"limits": None}}, recorder={"resources": {"limits": None}}),
+    "space of the node": _teams(recorder={"resources": {"limits": {"ephemeral-storage": "1Gi"}}}),
     "no priority": _teams(priorityClassName=""),
     "a priority of one's own": _teams(priorityClassName="platform.critical"),
     "a node selector": _teams(nodeSelector={"kubernetes.azure.com/mode": "system"}),
@@ -156,13 +159,21 @@ WRONG: Mapping[str, tuple[Values, str]] = {
         "image.pullSecrets: expected names of Secrets",
     ),
     "a size without a number": (
-        _teams(store={"size": "big"}),
-        'store.size: expected a quantity, such as 20Gi, found "big"',
+        _teams(logs={"volume": {"size": "big"}}),
+        'logs.volume.size: expected a quantity, such as 20Gi, found "big"',
     ),
-    "a size of zero": (_teams(store={"size": "0Gi"}), "store.size: expected a quantity"),
+    "a size of zero": (_teams(logs={"volume": {"size": "0Gi"}}), "logs.volume.size: expected a quantity"),
     "a claim and a class": (
-        _teams(store={"existingClaim": "a", "storageClass": "b"}),
-        "existingClaim has a StorageClass",
+        _teams(logs={"volume": {"existingClaim": "a", "storageClass": "b"}}),
+        "existingClaim has a size and a StorageClass already",
+    ),
+    "a class without a claim": (
+        _teams(logs={"volume": {"storageClass": "b"}}),
+        "storageClass belongs to a claim that is made",
+    ),
+    "a store and a volume of logs": (
+        _teams(logs={"url": "s3://a", "volume": {"size": "20Gi"}}),
+        "leave out one of them",
     ),
     "cert-manager and a Secret": (
         _teams(certificates={"certManager": True, "secret": "a"}),
@@ -242,14 +253,14 @@ _INJECTED = 'x"\n      hostNetwork: true\n      #'
 
 HOSTILE: Mapping[str, Values] = {
     "a priority with more YAML": _teams(priorityClassName=_INJECTED),
-    "a class with more YAML": _teams(store={"storageClass": _INJECTED}),
-    "a claim with more YAML": _teams(store={"existingClaim": _INJECTED}),
+    "a class with more YAML": _teams(logs={"volume": {"size": "20Gi", "storageClass": _INJECTED}}),
+    "a claim with more YAML": _teams(logs={"volume": {"existingClaim": _INJECTED}}),
     "an image with more YAML": _teams(image={"repository": _INJECTED}),
     "a tag with more YAML": _teams(image={"tag": _INJECTED}),
-    "a refusal's image with more options": _teams(refusal={"image": "x --state=/"}),
-    "a claim with more options": _teams(checkpoints={"claimSize": "1Gi --no-webhook"}),
-    "a limit with more options": _teams(controller={"logLimit": "1Mi\n        - --no-webhook"}),
-    "a store of logs with more options": _teams(logs={"url": "s3://a/b --no-webhook"}),
+    "a refusal's image with more options": _teams(refusal={"image": "x --home=/"}),
+    "a claim with more options": _teams(checkpoints={"claimSize": "1Gi --no-registration"}),
+    "a limit with more options": _teams(controller={"logLimit": "1Mi\n        - --logs=file:///"}),
+    "a store of logs with more options": _teams(logs={"url": "s3://a/b --read-listen=0.0.0.0:1"}),
     "a store of logs with more YAML": _teams(logs={"url": f"s3://{_INJECTED}"}),
     "a Secret of logs with more YAML": _teams(logs={"url": "s3://a", "secret": _INJECTED}),
     "annotations of the account with more YAML": _teams(serviceAccountAnnotations={"a": _INJECTED, _INJECTED: "b"}),
@@ -265,8 +276,8 @@ HOSTILE: Mapping[str, Values] = {
     "a selector with more YAML": _teams(nodeSelector={_INJECTED: _INJECTED}),
     "every taint": _teams(tolerations=[{"operator": "Exists"}]),
     "a configuration with more YAML": _teams(config="\n---\nkind: Pod\n{{ fail }}"),
-    "a resource of another kind": _teams(resources={"limits": {"nvidia.com/gpu": 1}}),
-    "a claim among resources": _teams(resources={"claims": [{"name": "x"}]}),
+    "a resource of another kind": _teams(webhook={"resources": {"limits": {"nvidia.com/gpu": 1}}}),
+    "a claim among resources": _teams(recorder={"resources": {"claims": [{"name": "x"}]}}),
     "an authority with more YAML": _teams(
         certificates={"secret": "a", "authority": f"-----BEGIN CERTIFICATE-----{_INJECTED}"}
     ),

@@ -1,4 +1,4 @@
-"""``spotwright controller`` as a process beside a small API server, perhaps with a wrong clock, and who reads from it."""
+"""The two processes of a controller beside a small API server, perhaps with a wrong clock, and who reads what they keep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from tests.cluster.admission_objects import a_config
 from tests.cluster.watching.small_api_server import SmallApiServer
 
 JOBS, PODS, NODES = "/apis/batch/v1/jobs", "/api/v1/pods", "/api/v1/nodes"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"
 REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 MAPS = "/api/v1/namespaces/spotwright/configmaps"
+READING = ("--read-listen", "127.0.0.1:0")
 PATIENCE = 60.0
 CLOCK = """
 #define _GNU_SOURCE
@@ -49,84 +51,52 @@ time_t time(time_t *at) {
 """A library for LD_PRELOAD: to its process the wall clock is wrong by so many seconds, while the monotonic one is right."""
 
 
-STORE = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-static char ours[4096];
-static int broken(void) { const char *flag = getenv("STORE_IS_BROKEN"); return flag && !access(flag, F_OK); }
-static int fail(void) { errno = atoi(getenv("STORE_FAILS_WITH")); return -1; }
-static int opened(const char *path, int flags, int file) {
-  const char *store = getenv("STORE");
-  if (file >= 0 && file < 4096) ours[file] = store && (flags & O_ACCMODE) && !strncmp(path, store, strlen(store));
-  return file;
-}
-static int refused(const char *path, int flags) {
-  const char *store = getenv("STORE");
-  return store && (flags & (O_ACCMODE | O_CREAT)) && !strncmp(path, store, strlen(store)) && broken();
-}
-#define OPEN(name) int name(const char *path, int flags, ...) { \\
-  static int (*real)(const char *, int, ...); va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); \\
-  if (!real) real = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name); \\
-  return refused(path, flags) ? fail() : opened(path, flags, real(path, flags, mode)); }
-OPEN(open) OPEN(open64)
-#define WRITE(name, type) ssize_t name(int file, const void *data, size_t size, type at) { \\
-  static ssize_t (*real)(int, const void *, size_t, type); \\
-  if (!real) real = (ssize_t (*)(int, const void *, size_t, type))dlsym(RTLD_NEXT, #name); \\
-  return file < 4096 && ours[file] && broken() ? fail() : real(file, data, size, at); }
-WRITE(pwrite, off_t) WRITE(pwrite64, off64_t)
-"""
-"""A library for LD_PRELOAD: while a file is there, nothing in a folder can be opened for writing, nor written."""
-
-
 def wrong_clock(folder: Path, seconds: int) -> dict[str, str]:
     """The environment of a process whose wall clock is wrong by so many seconds."""
-    return {"LD_PRELOAD": _library(folder, CLOCK), "CLOCK_IS_WRONG_BY": str(seconds)}
-
-
-def broken_store(folder: Path, store: Path, flag: Path, error: int) -> dict[str, str]:
-    """The environment of a process that can write nothing in ``store`` while ``flag`` exists: it gets this error instead."""
-    told = {"STORE": str(store), "STORE_IS_BROKEN": str(flag), "STORE_FAILS_WITH": str(error)}
-    return {"LD_PRELOAD": _library(folder, STORE), **told}
-
-
-def _library(folder: Path, text: str) -> str:
     source, library = folder / "library.c", folder / "library.so"
-    source.write_text(text)
+    source.write_text(CLOCK)
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
-    return str(library)
+    return {"LD_PRELOAD": str(library), "CLOCK_IS_WRONG_BY": str(seconds)}
 
 
-def children(pid: int) -> list[int]:
-    """The processes that a process has started and that live."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):
-            found += [int(each) for each in (task / "children").read_text().split()]
-    return found
+class Controller:
+    """A webhook and a recorder that run. ``log`` is what they have written."""
 
+    def __init__(self, folder: Path, server: SmallApiServer, environment: Mapping[str, str]) -> None:
+        self._folder, self._environment = folder, {**os.environ, **environment}
+        self._kubeconfig = kubeconfig(folder, server)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs: list[Path] = []
 
-class Process:
-    """A controller that runs. ``log`` is what it has written."""
+    def start(self, name: str, *options: str) -> None:
+        """Start a process: ``webhook`` or ``recorder``."""
+        command = [sys.executable, "-m", "spotwright", "controller", name, "-v", "--metrics-listen", "127.0.0.1:0"]
+        command += ["--kubeconfig", str(self._kubeconfig), *options]
+        self._logs.append(self._folder / f"{name}-{len(self._logs)}.log")
+        with self._logs[-1].open("wb") as file:
+            self.processes[name] = subprocess.Popen(command, stderr=file, env=self._environment)
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
-        self.process, self.state, self._folder, self._log = process, folder / "state", folder, log
+    async def stop(self) -> None:
+        """End both."""
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                await asyncio.to_thread(process.wait, 20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     @property
     def log(self) -> str:
-        return self._log.read_text(encoding="utf-8")
+        return "".join(path.read_text(encoding="utf-8") for path in self._logs)
 
     async def until(self, condition: Callable[[], Any], what: str) -> Any:
-        """Wait for a condition, and fail with the log if the process ends before."""
+        """Wait for a condition, and fail with the log if a process ends before."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not (found := condition()):
-                    assert self.process.poll() is None, self.log
+                    assert all(each.poll() is None for each in self.processes.values()), self.log
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise AssertionError(f"not within {PATIENCE:g} s: {what}\n{self.log}") from None
@@ -134,18 +104,18 @@ class Process:
 
     def address(self, words: str) -> str:
         """The address that the log names behind these words."""
-        return next(line.split(" at ")[1] for line in self.log.splitlines() if words in line)
+        return [line.split(" at ")[1] for line in self.log.splitlines() if words in line][-1]
 
-    async def read(self, *command: str) -> Any:
-        """What a command prints as JSON of the runs in the controller's folder; ``job/NAME`` is a run."""
-        named = [
-            next(path.name for path in (self.state / "runs").glob(f"*.{word[4:]}-*"))
-            if word.startswith("job/")
-            else word
-            for word in command
-        ]
-        words = [sys.executable, "-m", "spotwright", *named, "--json", "--state", str(self.state)]
-        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, check=False)
+    async def read(self, server: SmallApiServer, *command: str) -> Any:
+        """What a command prints as JSON to a person who reads what this controller has recorded."""
+        authority = self._folder / "authority.pem"
+        authority.write_text(server.objects[MAPS]["spotwright-reading"]["data"]["ca.crt"])
+        words = [sys.executable, "-m", "spotwright", *command, "--json", "--cluster"]
+        words += ["--kubeconfig", str(self._kubeconfig)]
+        if command[0] == "logs":
+            words += ["--controller", self.address("logs are read")]
+        environment = {**os.environ, "SPOTWRIGHT_CONTROLLER_CA": str(authority)}
+        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, env=environment, check=False)
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)
 
@@ -173,7 +143,9 @@ def a_cluster(server: SmallApiServer, policy: str, *nodes: Mapping[str, Any]) ->
         REGISTRATIONS,
     ):
         server.objects[collection] = {}
-    server.served = {"/apis/batch/v1": ["jobs"]}
+    server.served["/apis/batch/v1"] = ["jobs"]
+    for collection, name in made_beforehand().items():
+        server.put(collection, name, metadata={"namespace": "spotwright"})
     server.put("/api/v1/namespaces", "team-a", metadata={"labels": {"spotwright.dev/enabled": "true"}})
     meta, text = {"namespace": "team-a"}, {"spotwright.yaml": a_config(policy).text}
     server.put("/api/v1/configmaps", "spotwright", data=text, kind="ConfigMap", metadata=meta)
@@ -190,6 +162,11 @@ def a_cluster(server: SmallApiServer, policy: str, *nodes: Mapping[str, Any]) ->
     server.pages["/apis/authorization.k8s.io/v1/subjectaccessreviews"] = access
 
 
+def made_beforehand() -> dict[str, str]:
+    """What the chart makes for the controller at home, by the path of its collection."""
+    return {LEASES: "spotwright", MAPS: "spotwright-reading"}
+
+
 def show(server: SmallApiServer, collection: str, made: Mapping[str, Any]) -> None:
     """Add or change an object; one with a namespace can be got by its own path too."""
     server.put(collection, made["metadata"]["name"], uid=made["metadata"].get("uid", ""), **made)
@@ -202,23 +179,14 @@ def moment(seconds: float) -> str:
 
 @asynccontextmanager
 async def controller_process(
-    folder: Path, server: SmallApiServer, *options: str, environment: Mapping[str, str] | None = None
-) -> AsyncIterator[Process]:
-    """A controller with its state in ``folder/state`` that is ready, until the block ends."""
-    command = [sys.executable, "-m", "spotwright", "controller", "--state", str(folder / "state"), "-v"]
-    command += ["--kubeconfig", str(kubeconfig(folder, server)), "--webhook-url", "https://127.0.0.1:1"]
-    command += ["--listen", "127.0.0.1:0", "--read-listen", "127.0.0.1:0", *options]
-    log = folder / "controller.log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, stderr=file, env={**os.environ, **(environment or {})})  # noqa: ASYNC220
-    made = Process(process, folder, log)
+    folder: Path, server: SmallApiServer, *recorder: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Controller]:
+    """A controller whose processes are ready, until the block ends. ``recorder`` are options of that process."""
+    made = Controller(folder, server, environment or {})
+    made.start("webhook", "--webhook-url", "https://127.0.0.1:1", "--listen", "127.0.0.1:0")
+    made.start("recorder", *READING, *recorder)
     try:
         await made.until(lambda: " ready\n" in made.log and "streams are complete" in made.log, "it is ready")
         yield made
     finally:
-        process.terminate()
-        try:
-            await asyncio.to_thread(process.wait, 20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        await made.stop()

@@ -41,9 +41,9 @@ async def _finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tu
         api = Api(client)
         clock = [0.0]
         numbers = Numbers(api, lambda: clock[0])
-        finder = FactFinder(api, Lookups(api), FolderHistories(StateFolder.open(cluster.folder)), numbers)
-        server.clock = clock  # type: ignore[attr-defined]
-        server.numbers = numbers  # type: ignore[attr-defined]
+        finder = FactFinder(api, Lookups(api), FolderHistories(StateFolder.open(cluster.folder)).of, numbers)
+        server.clock = clock
+        server.numbers = numbers
         confirming = asyncio.create_task(numbers.run())
         try:
             yield finder, server

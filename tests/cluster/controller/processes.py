@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, TCPConnector
 from tests.cluster.admission_objects import a_config
-from tests.cluster.controller.controller_process import kubeconfig
+from tests.cluster.controller.controller_process import REGISTRATIONS, kubeconfig, made_beforehand
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.reviews import a_review
 from tests.cluster.watching.small_api_server import SmallApiServer
@@ -27,12 +27,6 @@ from spotwright.cluster.recorder_process import run_recorder
 from spotwright.cluster.webhook_process import run_webhook
 
 MAPS = "/api/v1/configmaps"
-
-
-REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-
-
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"
 
 
 POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2}}"
@@ -57,11 +51,6 @@ def a_cluster(server: SmallApiServer) -> None:
         server.put(collection, name, metadata={"namespace": "spotwright"})
     server.put("/api/v1/namespaces", "team-a", metadata={"labels": {"spotwright.dev/enabled": "true"}})
     configure(server, a_config(POLICY).text)
-
-
-def made_beforehand() -> dict[str, str]:
-    """What the chart makes for the controller at home, by the path of its collection."""
-    return {LEASES: "spotwright", "/api/v1/namespaces/spotwright/configmaps": "spotwright-reading"}
 
 
 def configure(server: SmallApiServer, text: str) -> None:

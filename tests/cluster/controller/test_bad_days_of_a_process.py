@@ -1,23 +1,21 @@
-"""The real controller process on bad days: a clock that is off by minutes, a store that is full or read-only."""
+"""The real processes of a controller on bad days: a clock that is off by minutes, a folder of logs that is full."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import errno
 import json
 import shutil
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from aiohttp import ClientSession, TCPConnector
+from aiohttp import ClientSession, TCPConnector, web
 from tests.cli.full_folders import can_mount, fill
 from tests.cluster.admission_objects import a_job
 from tests.cluster.admissions import note_admission
@@ -25,32 +23,25 @@ from tests.cluster.controller.controller_process import (
     JOBS,
     PODS,
     REGISTRATIONS,
-    Process,
+    Controller,
     a_cluster,
-    broken_store,
     controller_process,
     moment,
     show,
     wrong_clock,
 )
+from tests.cluster.log_keeping.container_log import BILLION, Line, answer
+from tests.cluster.records.record_server import RecordServer
 from tests.cluster.reviews import a_review
 from tests.cluster.watching import watched_objects
-from tests.cluster.watching.small_api_server import SmallApiServer, serving
-from tests.cluster.watching.watched_objects import at
+from tests.cluster.watching.small_api_server import serving
+from tests.cluster.watching.watched_objects import BEGIN, at
 
 pytestmark = pytest.mark.long
 
 POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2, pending_timeout: 4s}}"
 SPOT = {"kubernetes.azure.com/agentpool": "spot-a", "kubernetes.azure.com/scalesetpriority": "spot"}
 MINUTES = 7 * 60
-KUBECONFIG = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "current-context": "c",
-    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-    "users": [{"name": "u", "user": {}}],
-    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-}
 needs_a_disk = pytest.mark.skipif(bool(can_mount()), reason=can_mount() or "-")
 needs_a_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="a wrong clock needs a C compiler")
 
@@ -65,15 +56,16 @@ def beginning(began_at: float, made: dict[str, Any]) -> dict[str, Any]:
 
 def controlled(
     folder: Path,
-    test: Callable[[SmallApiServer, Process], Awaitable[None]],
+    test: Callable[[RecordServer, Controller], Awaitable[None]],
+    *recorder: str,
     environment: dict[str, str] | None = None,
 ) -> None:
-    """Run a test beside a controller process."""
+    """Run a test beside the processes of a controller; ``recorder`` are options of that one."""
 
     async def run() -> None:
-        async with serving() as server:
+        async with serving(RecordServer) as server:
             a_cluster(server, POLICY, watched_objects.node("n1", **SPOT))
-            async with controller_process(folder, server, environment=environment) as process:
+            async with controller_process(folder, server, *recorder, environment=environment) as process:
                 await test(server, process)
 
     asyncio.run(run())
@@ -87,7 +79,7 @@ def test_a_clock_that_is_off_by_minutes_changes_no_time_no_cost_and_no_wait(tmp_
     idle = beginning(began + 99, watched_objects.job("idle", uid="uid-idle", podFailurePolicy=_IGNORES))
     idle["spec"]["template"]["metadata"] = {"labels": {"spotwright.dev/spot": "prefer"}}
 
-    async def test(server: SmallApiServer, process: Process) -> None:
+    async def test(server: RecordServer, process: Controller) -> None:
         for job in (train, idle):
             show(server, JOBS, job)
         running = watched_objects.pod("one", train, node="n1", phase="Running")
@@ -104,24 +96,42 @@ def test_a_clock_that_is_off_by_minutes_changes_no_time_no_cost_and_no_wait(tmp_
         waited_from = time.time()
         await process.until(lambda: [line for line in server.asked if "eviction" in line], "it is evicted")
         assert 2.0 <= time.time() - waited_from <= 20.0, "pending_timeout is 4 s"
-        shown = await process.read("show", "job/train")
+        shown = await process.read(server, "show", "job/train")
         (attempt,) = shown["tasks"][0]["attempts"]
         assert attempt["bound_at"] == pytest.approx(began + 2, abs=1.5)
         assert attempt["seconds"] == pytest.approx(time.time() - began - 2, abs=10)
-        (line,) = [each for each in await process.read("runs") if each["run"] == shown["run"]]
+        (line,) = [each for each in await process.read(server, "runs") if each["run"] == shown["run"]]
         assert line["seconds"] == pytest.approx(time.time() - began, abs=10)
         ended = watched_objects.pod("one", train, node="n1", phase="Succeeded", exit_code=0, ended=90)
         show(server, PODS, beginning(began, ended))
         show(server, JOBS, {**train, "status": watched_objects.done()})
         await process.until(lambda: "train: ended" in process.log or "ended train" in process.log, "its end")
-        shown = await process.read("show", "job/train")
+        shown = await process.read(server, "show", "job/train")
         (attempt,) = shown["tasks"][0]["attempts"]
         assert (attempt["cause"], attempt["seconds"]) == ("succeeded", pytest.approx(88, abs=1.5))
 
-    controlled(tmp_path, test, wrong_clock(tmp_path, wrong_by))
+    controlled(tmp_path, test, environment=wrong_clock(tmp_path, wrong_by))
 
 
-def train_on(server: SmallApiServer, name: str, pod: str, **how: Any) -> None:
+def lines(count: int, since: str) -> bytes:
+    """What the log endpoint has of a pod: so many lines, one a second, from a moment on."""
+    stamped = [Line((BEGIN + number) * BILLION, f"line {number}\n".encode()) for number in range(count)]
+    return answer(stamped, since)
+
+
+def serve_log(server: RecordServer, pod: str, count: Callable[[], int]) -> None:
+    """Let the log of a pod have so many lines by now."""
+
+    async def log(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(lines(count(), request.query.get("sinceTime", "")))
+        return response
+
+    server.pages[f"/api/v1/namespaces/team-a/pods/{pod}/log"] = log
+
+
+def train_on(server: RecordServer, name: str, pod: str, **how: Any) -> None:
     """A Job with one pod; without more the pod runs."""
     job = watched_objects.job(name, uid=f"uid-{name}", status=watched_objects.done() if "exit_code" in how else None)
     made = watched_objects.pod(pod, job, node="n1", **({"phase": "Running"} | how))
@@ -131,7 +141,7 @@ def train_on(server: SmallApiServer, name: str, pod: str, **how: Any) -> None:
     show(server, PODS, made)
 
 
-async def is_placed(server: SmallApiServer, process: Process) -> bool:
+async def is_placed(server: RecordServer, process: Controller) -> bool:
     """Whether a Job that is created now is placed."""
     webhook = server.objects[REGISTRATIONS]["spotwright"]["webhooks"][0]["clientConfig"]
     context = ssl.create_default_context(cadata=base64.b64decode(webhook["caBundle"]).decode())
@@ -145,79 +155,52 @@ async def is_placed(server: SmallApiServer, process: Process) -> bool:
     return "patch" in reviewed
 
 
-def survive(
-    server: SmallApiServer, process: Process, break_it: Callable[[], object], mend: Callable[[], object]
-) -> Any:
-    """A Job ends, and another one comes and ends, while the store is broken; afterwards both are recorded."""
+@needs_a_disk
+def test_while_the_folder_of_logs_is_full_nothing_but_logs_waits_and_an_event_says_so(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(disk)], check=True)
+    shown = {"one": 5, "two": 0}
 
-    async def test() -> None:
+    async def test(server: RecordServer, process: Controller) -> None:
+        for pod in ("one", "two"):
+            serve_log(server, pod, partial(shown.__getitem__, pod))
         train_on(server, "old", "one")
-        await process.until(lambda: list(process.state.glob("runs/*old*/journal.db")), "its run")
-        async with asyncio.timeout(60):
-            while not (await process.read("show", "job/old"))["tasks"][0]["attempts"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-        break_it()
+        await process.until(lambda: list(disk.glob("logs/team-a/*/old/1/00000001")), "its log")
+        fill(disk)
+        shown.update(one=400, two=400)
         train_on(server, "old", "one", phase="Succeeded", exit_code=0)
         train_on(server, "new", "two", phase="Failed", exit_code=3)
-        await process.until(lambda: "is kept until it can be written" in process.log, "the problem is said")
+        (event,) = await process.until(lambda: events(server), "an Event")
+        assert "logs cannot be kept: file://" in event["message"]
         assert await is_placed(server, process), "what is created is placed all the same"
-        assert (await process.read("show", "job/old"))["tasks"][0]["attempts"][0]["cause"] is None
-        server.delete(PODS, "one")  # Kubernetes forgets it; the controller has seen how it ended
-        await asyncio.sleep(1)
-        mend()
-        await process.until(lambda: "the runs can be written again" in process.log, "the end of the problem is said")
-        for name, cause in (("old", "succeeded"), ("new", "failed")):
-            (attempt,) = (await process.read("show", f"job/{name}"))["tasks"][0]["attempts"]
-            assert attempt["cause"] == cause
-        assert process.log.count("is kept until it can be written") == 1
-
-    return test()
-
-
-@needs_a_disk
-def test_what_happens_while_the_disk_is_full_is_recorded_when_it_has_room(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", str(state)], check=True)
-
-    async def test(server: SmallApiServer, process: Process) -> None:
-        await survive(server, process, lambda: fill(state), (state / "filler").unlink)
+        await process.until(lambda: len(ended(server)) == 2, "what has ended is recorded all the same")
+        assert ended(server) == {"old": "succeeded", "new": "failed"}
+        (disk / "filler").unlink()
+        await process.until(lambda: len(list(disk.glob("logs/team-a/*/*/1/end"))) == 2, "both logs are complete")
+        for name in ("old", "new"):
+            (log,) = await process.read(server, "logs", f"job/{name}")
+            assert log["text"] == "".join(f"line {number}\n" for number in range(400))
+        assert len(events(server)) == 1
 
     try:
-        controlled(tmp_path, test)
+        controlled(tmp_path, test, "--logs", f"file://{disk}/logs")
     finally:
-        subprocess.run(["umount", str(state)], check=True)
+        subprocess.run(["umount", str(disk)], check=True)
 
 
-@needs_a_compiler
-@pytest.mark.parametrize("error", [errno.EROFS, errno.EIO])
-def test_what_happens_while_the_store_is_read_only_or_broken_is_recorded_when_it_works(
-    tmp_path: Path, error: int
-) -> None:
-    flag = tmp_path / "broken"
-
-    async def test(server: SmallApiServer, process: Process) -> None:
-        await survive(server, process, flag.touch, flag.unlink)
-
-    controlled(tmp_path, test, broken_store(tmp_path, tmp_path / "state", flag, error))
+def events(server: RecordServer) -> list[Any]:
+    found = server.objects.get("/api/v1/namespaces/spotwright/events", {}).values()
+    return [each for each in found if each["reason"] == "LogsNotKept"]
 
 
-@needs_a_disk
-def test_a_store_that_is_read_only_at_the_start_is_named(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,ro", "none", str(state)], check=True)
-    try:
-        command = [sys.executable, "-m", "spotwright", "controller", "--state", str(state), "--no-watch"]
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(KUBECONFIG))
-        command += ["--kubeconfig", str(tmp_path / "kubeconfig"), "--webhook-url", "https://127.0.0.1:1"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    finally:
-        subprocess.run(["umount", str(state)], check=True)
-    assert done.returncode == 2
-    assert str(state) in done.stderr
-    assert "Read-only file system" in done.stderr
-    assert "Traceback" not in done.stderr
+def ended(server: RecordServer) -> dict[str, str]:
+    """The causes that are recorded, by the name of the Job."""
+    return {
+        each["spec"]["run"].split(".")[1].rpartition("-")[0].removesuffix("-uid"): each["status"]["cause"]
+        for each in server.kept("SpotAttempt")
+        if each["status"].get("cause")
+    }
 
 
 _IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}

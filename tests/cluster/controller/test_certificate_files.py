@@ -6,6 +6,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.cluster.admission_objects import a_job
 from tests.cluster.controller.authorities import ADDRESS, DAY, Files, Pair, an_authority, issued, signed
-from tests.cluster.controller.processes import a_cluster, registered, review, running, until
+from tests.cluster.controller.controller_process import MAPS
+from tests.cluster.controller.processes import a_cluster, recording, registered, review, running, until
+from tests.cluster.records.record_server import RecordServer
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster import certificates
@@ -30,14 +33,19 @@ def authority() -> Pair:
     return an_authority("first")
 
 
-def controlled(folder: Path, files: Files, test: Callable[[SmallApiServer], Awaitable[None]], **settings: Any) -> None:
-    """Run a test beside a controller that serves these files."""
+def controlled(
+    folder: Path,
+    files: Files,
+    test: Callable[[SmallApiServer], Awaitable[None]],
+    process: Callable[..., AbstractAsyncContextManager[Any]] = running,
+    **settings: Any,
+) -> None:
+    """Run a test beside a process that serves these files."""
 
     async def run() -> None:
-        async with serving() as server:
+        async with serving(RecordServer) as server:
             a_cluster(server)
-            server.objects["/api/v1/namespaces/spotwright/configmaps"] = {}
-            async with running(server, folder / "state", files=files.paths, **settings):
+            async with process(server, folder / "authority", files=files.paths, **settings):
                 await test(server)
 
     asyncio.run(run())
@@ -75,7 +83,6 @@ def test_a_certificate_of_a_new_authority_is_served_once_api_servers_trust_it(
     files, new = Files(tmp_path / "tls").write(issued(authority), authority), issued(second)
 
     async def test(server: SmallApiServer) -> None:
-        maps = server.objects["/api/v1/namespaces/spotwright/configmaps"]
         assert (await review(caplog, server, a_job()))["spec"]["template"]["spec"]["tolerations"]
         await until(lambda: [line for line in caplog.messages if "is registered as" in line])
         files.write(new, second)
@@ -84,12 +91,27 @@ def test_a_certificate_of_a_new_authority_is_served_once_api_servers_trust_it(
         assert "served" in told[2]
         assert await served(address_of(caplog)) == new.certificate
         assert bundle(server) == [second.certificate, authority.certificate]
-        assert await served(address_of(caplog, "logs are read at")) == new.certificate
-        published = maps["spotwright-reading"]["data"]["ca.crt"].encode()
-        assert x509.load_pem_x509_certificates(published)[0] == second.certificate
         await review(caplog, server, a_job())
 
-    controlled(tmp_path, files, test, read_port=0)
+    controlled(tmp_path, files, test)
+
+
+def test_readers_of_logs_know_a_new_authority_before_its_certificate_is_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, authority: Pair
+) -> None:
+    caplog.set_level("INFO")
+    second = an_authority("second")
+    files, new = Files(tmp_path / "tls").write(issued(authority), authority), issued(second)
+
+    async def test(server: SmallApiServer) -> None:
+        await until(lambda: [line for line in caplog.messages if "logs are read at" in line])
+        files.write(new, second)
+        await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
+        assert await served(address_of(caplog, "logs are read at")) == new.certificate
+        published = server.objects[MAPS]["spotwright-reading"]["data"]["ca.crt"].encode()
+        assert x509.load_pem_x509_certificates(published)[0] == second.certificate
+
+    controlled(tmp_path, files, test, recording, read_port=0)
 
 
 def test_a_certificate_whose_key_is_not_there_yet_leaves_the_old_one(
@@ -136,7 +158,17 @@ def test_a_certificate_that_ends_or_is_refused_is_said_in_an_event(
     controlled(tmp_path, files, test)
 
 
-def test_an_expired_certificate_stops_no_recording_and_a_new_one_ends_the_warning(
+def test_an_expired_certificate_stops_no_recording(tmp_path: Path, authority: Pair) -> None:
+    files = Files(tmp_path / "tls").write(issued(authority, -9 * DAY, -DAY), authority)
+
+    async def test(server: SmallApiServer) -> None:
+        await until(lambda: server.objects.get(EVENTS))
+        await until(lambda: [line for line in server.asked if "involvedObject.kind" in line and "watch=true" in line])
+
+    controlled(tmp_path, files, test, recording, read_port=0)
+
+
+def test_a_new_certificate_ends_the_warning_of_one_that_has_expired(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, authority: Pair
 ) -> None:
     caplog.set_level("INFO")
@@ -146,7 +178,6 @@ def test_an_expired_certificate_stops_no_recording_and_a_new_one_ends_the_warnin
         await until(lambda: server.objects.get(EVENTS))
         with pytest.raises(OSError, match="certificate has expired"):
             await review(caplog, server, a_job())
-        await until(lambda: [line for line in server.asked if "involvedObject.kind" in line and "watch=true" in line])
         files.write(issued(authority), authority)
         await until(lambda: [line for line in caplog.messages if "the certificate is accepted until" in line])
         assert (await review(caplog, server, a_job()))["spec"]["template"]["spec"]["tolerations"]

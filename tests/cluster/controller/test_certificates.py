@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from spotwright.cluster.certificates import Authority, make_serving_certificate, why_refused
-from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.controller_settings import WebhookSettings
 from spotwright.errors import StateError
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
@@ -49,12 +49,12 @@ def test_a_serving_certificate_is_accepted_for_its_names_and_for_a_week(tmp_path
 def test_the_certificate_is_for_the_host_of_the_webhook_s_url_and_refused_for_another(
     tmp_path: Path, url: str, host: str
 ) -> None:
-    settings = Settings(state=tmp_path, where=url, read_port=9444)
+    settings = WebhookSettings(authority_folder=tmp_path, where=url)
     authority = Authority(tmp_path)
     bundle = authority.renew()
     make_serving_certificate(authority, settings.served_names, tmp_path)
     files = tmp_path / "tls.crt", tmp_path / "tls.key"
-    assert why_refused(*files, bundle, [host, "spotwright.spotwright.svc"]) == ""
+    assert why_refused(*files, bundle, [host]) == ""
     assert why_refused(*files, bundle, ["another.example.com"]) != ""
 
 

@@ -13,7 +13,6 @@ import pytest
 from aiohttp import web
 from tests.cluster.admissions import admission_of
 from tests.cluster.controller.findings import TASKS, finding
-from tests.cluster.folder_records import FolderHistories
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, done, job, pod
 
@@ -27,7 +26,6 @@ from spotwright.cluster.task_objects import Content, Token, admission_in
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
 from spotwright.model.attempts import Cause
-from spotwright.records.state_folder import StateFolder
 
 PODS = "/api/v1/namespaces/team-a/pods"
 
@@ -88,21 +86,6 @@ def test_an_end_that_nobody_recorded_in_time_is_no_known_end(cluster: Cluster, m
     assert (first.number, second.number) == (1, 2)
     assert [past.cause for past in second.history] == [None]
     assert (first.is_late, second.is_late) == (False, True)
-
-
-def test_runs_that_are_read_by_turns_within_little_memory_keep_their_histories(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_EVENTS_KEPT", 10)
-    roots = [job(name, uid=f"uid-{name}") for name in ("one", "two")]
-    histories = FolderHistories(StateFolder.open(cluster.folder))
-    for number in range(1, 4):
-        for root in roots:
-            name = f"{root['metadata']['name']}-{number}"
-            cluster.look(root, pod(name, root, node="n1", phase="Failed", exit_code=3))
-            tasks = histories.of(root).tasks
-            assert [len(task.attempts) for task in tasks.values()] == [number]
-            assert len(histories._readers) == 1
 
 
 def test_a_dry_run_gives_out_no_number(cluster: Cluster) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +11,17 @@ from tests.cluster.controller.controller_process import (
     JOBS,
     NODES,
     PODS,
-    Process,
+    READING,
+    Controller,
     a_cluster,
-    children,
     controller_process,
     show,
 )
 from tests.cluster.log_keeping.keepers import LINES, WHOLE, Endpoint
-from tests.cluster.log_keeping.stores import BUCKET, FailingStore, keys, read_whole
+from tests.cluster.log_keeping.stores import BUCKET, FailingStore, keys
+from tests.cluster.records.record_server import RecordServer
 from tests.cluster.watching import watched_objects
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
-
-from spotwright.cluster.log_place import LogName
 
 EVENTS = "/api/v1/namespaces/spotwright/events"
 POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2}}"
@@ -35,16 +32,16 @@ def events(server: SmallApiServer) -> list[Any]:
     return [each for each in server.objects.get(EVENTS, {}).values() if each["reason"] == "LogsNotKept"]
 
 
-async def text(process: Process) -> str:
-    (run,) = await process.read("runs")
-    return (await read_whole(URL, LogName(run["run"], "train", 1)) or b"").decode()
+async def text(process: Controller, server: SmallApiServer) -> str:
+    (run,) = await process.read(server, "runs")
+    return "".join(log["text"] for log in await process.read(server, "logs", run["run"]))
 
 
 def test_a_log_survives_a_store_that_refuses_and_a_recorder_that_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
     async def test(store: FailingStore) -> None:
         monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
-        async with serving() as server:
+        async with serving(RecordServer) as server:
             a_cluster(server, POLICY, watched_objects.node("n1"))
             train = watched_objects.job("train", uid="uid-train")
             endpoint = Endpoint(server, "one", pods="/api/v1/namespaces/team-a/pods")
@@ -65,17 +62,17 @@ def test_a_log_survives_a_store_that_refuses_and_a_recorder_that_is_killed(tmp_p
                 async with asyncio.timeout(60):
                     while not [key for key in await keys(URL) if key.endswith("/train/1/00000001")]:  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
-                assert await text(process) == "".join(line.text.decode() for line in LINES[:15])
+                assert await text(process, server) == "".join(line.text.decode() for line in LINES[:15])
                 endpoint.shown = 30
-                (recorder,) = children(process.process.pid)
-                os.kill(recorder, signal.SIGKILL)
+                process.processes["recorder"].kill()
+                process.processes["recorder"].wait()
+                process.start("recorder", *READING, "--logs", URL)
                 show(server, PODS, watched_objects.pod("one", train, node="n1", phase="Succeeded", exit_code=0))
                 endpoint.shown = len(LINES)
                 async with asyncio.timeout(60):
                     while not [key for key in await keys(URL) if key.endswith("/train/1/end")]:  # noqa: ASYNC110
                         await asyncio.sleep(0.1)
-                assert await text(process) == WHOLE.decode()
-                assert list(process.state.glob("runs/*/tasks")) == []
+                assert await text(process, server) == WHOLE.decode()
                 assert "hidden-value" not in process.log
                 assert "AKIDSECRET" not in process.log
                 assert "Traceback" not in process.log

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, TCPConnector, web
-from tests.cluster.controller.controller_process import JOBS, NODES, PODS, a_cluster, kubeconfig, show
-from tests.cluster.controller.processes import made_beforehand, recording, until
+from tests.cluster.controller.controller_process import JOBS, LEASES, MAPS, NODES, PODS, a_cluster, kubeconfig, show
+from tests.cluster.controller.processes import recording, until
 from tests.cluster.granted_rights import is_allowed
 from tests.cluster.records.record_server import RecordServer
 from tests.cluster.watching import watched_objects
@@ -25,15 +25,12 @@ from spotwright.cluster.health import Health
 from spotwright.cluster.recorder_process import Recorder
 from spotwright.errors import StateError
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"
 POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2}}"
 
 
 def with_train(server: RecordServer, **how: Any) -> None:
     """A cluster with a Job and its pod, which runs, or has ended."""
     a_cluster(server, POLICY, watched_objects.node("n1"))
-    for collection, name in made_beforehand().items():
-        server.put(collection, name, metadata={"namespace": "spotwright"})
     train = watched_objects.job("train", uid="uid-train")
     show(server, JOBS, train)
     show(server, PODS, watched_objects.pod("one", train, node="n1", **({"phase": "Running"} | how)))
@@ -69,13 +66,12 @@ def _of(server: RecordServer, name: str) -> dict[str, Any]:
 
 def test_logs_are_read_with_the_published_authority(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    maps = "/api/v1/namespaces/spotwright/configmaps"
 
     async def scenario() -> tuple[int, str, list[str]]:
         async with serving(RecordServer) as server:
             with_train(server)
             async with recording(server, tmp_path, read_port=0):
-                found = await until(lambda: server.objects[maps]["spotwright-reading"].get("data"))
+                found = await until(lambda: server.objects[MAPS]["spotwright-reading"].get("data"))
                 address = next(line.split(" at ")[1] for line in caplog.messages if "logs are read at" in line)
                 context = ssl.create_default_context(cadata=found["ca.crt"])
                 async with (

@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.cluster.controller.processes import REGISTRATIONS, until
+from tests.cluster.controller.controller_process import REGISTRATIONS
+from tests.cluster.controller.processes import until
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster import install

@@ -15,6 +15,11 @@ from aiohttp import web
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.small_api_server import SmallApiServer
 
+from spotwright.cluster.run_objects import API_VERSION, KINDS
+from spotwright.cluster.spot_pools import KIND as POOL
+from spotwright.cluster.task_objects import KIND as COUNTER
+
+RECORDED = (*KINDS, POOL, COUNTER)
 MAX_BYTES = 1_500_000  # etcd's limit of a request is 1.5 MiB
 MAX_ANNOTATIONS = 256 * 1024
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -27,6 +32,8 @@ class ClusterServer(SmallApiServer):
     def __init__(self) -> None:
         super().__init__()
         self.has_ended = False
+        for kind in RECORDED:
+            self.objects[f"/apis/{API_VERSION}/{kind.lower()}s"] = {}
 
     def add(self, collection: str, made: Mapping[str, Any]) -> dict[str, Any]:
         """Add or change an object; it is in ``collection``, and in that of its namespace."""
@@ -48,6 +55,21 @@ class ClusterServer(SmallApiServer):
             self.version += 1
             found = {**found, "metadata": {**found["metadata"], "resourceVersion": str(self.version)}}
             self._remember(collection, "DELETED", found)
+            self._remove_owned(namespace, found["metadata"]["uid"])
+
+    def _remove_owned(self, namespace: str, uid: str) -> None:
+        """Delete the records of what is gone, as the cluster does."""
+        for kind in RECORDED:
+            collection = f"/apis/{API_VERSION}/{kind.lower()}s"
+            for found in list(self.objects[collection].values()):
+                meta = found["metadata"]
+                if any(each["uid"] == uid for each in meta.get("ownerReferences") or ()):
+                    self.remove(collection, namespace, meta["name"])
+
+    def records(self, kind: str, namespace: str) -> list[dict[str, Any]]:
+        """The recorded objects of a kind in a namespace, by name."""
+        found = self.objects[f"/apis/{API_VERSION}/{kind.lower()}s"]
+        return [found[key] for key in sorted(found) if key.startswith(f"{namespace}/")]
 
     def end(self) -> None:
         """End every stream, also those of which the other side has gone without a word."""
@@ -76,26 +98,31 @@ class ClusterServer(SmallApiServer):
         if request.method == "GET":
             missing = {"kind": "Status", "message": "not found"}
             return _answer(found or missing, 404 if found is None else 200)
-        return self._change(request.method, path, collection, namespace, name, await request.json())
+        body = await request.json() if request.can_read_body else None
+        return self._change(request.method, path, collection, namespace, name, body)
 
     def _change(
         self, method: str, path: str, collection: str, namespace: str, name: str, body: Any
     ) -> web.StreamResponse:
-        """Write as the controller does: its Lease, its ConfigMaps, Events, evictions and deletions."""
+        """Write as the controller does: its records, its Lease, its ConfigMaps, Events, evictions and deletions."""
         if path.endswith("/eviction"):
             return web.json_response(body, status=201)
         if method == "DELETE":
             self.remove(collection, namespace, name)
             return web.json_response({"kind": "Status", "status": "Success"})
+        found = self.objects[collection].get(f"{namespace}/{name}")
         if method == "PATCH":
-            found = self.objects[collection].get(f"{namespace}/{name}") or {}
             if not isinstance(body, list):
-                return web.json_response(found)
+                return web.json_response(found or {})
+            if found is None:
+                return web.json_response({"kind": "Status", "message": "not found"}, status=404)
             try:
                 return web.json_response(self.add(collection, apply_patch(found, body)))
             except (AssertionError, LookupError):
                 return web.json_response({"kind": "Status", "message": "a test of the patch fails"}, status=422)
         meta = body["metadata"]
+        if method == "POST" and "name" in meta and f"{namespace}/{meta['name']}" in self.objects[collection]:
+            return web.json_response({"kind": "Status", "message": "it is there already"}, status=409)
         return web.json_response(
             self.add(
                 collection, {**body, "metadata": {**meta, "namespace": namespace, "name": meta.get("name", name)}}
@@ -158,8 +185,8 @@ def is_selected(data: Mapping[str, Any], namespace: str, query: str) -> bool:
             return False
     labels = meta.get("labels") or {}
     for term in filter(None, asked.get("labelSelector", [""])[0].split(",")):
-        key, _, value = term.partition("=")
-        if labels.get(key) != value:
+        key, is_not, value = term.replace("!=", "=").partition("=")[0], "!=" in term, term.rpartition("=")[2]
+        if (labels.get(key) == value) is is_not:
             return False
     return True
 

@@ -1,8 +1,8 @@
 """A controller in this process, each part in a thread of its own, so that what an object costs it can be measured.
 
 The parts are the real ones: the webhook behind TLS, its numbers and lookups, the watcher with recorder, mover and log keeper, the
-port for readers and the metrics. What :func:`spotwright.cluster.controller.run_controller` does beside (elections, certificates
-that are renewed, processes) has tests of its own.
+port for logs and the metrics. Records and pools are objects of the API, whole logs lie in a folder. What the two processes do
+beside (elections, certificates that are renewed) has tests of its own.
 """
 
 from __future__ import annotations
@@ -12,43 +12,53 @@ import contextlib
 import functools
 import gc
 import logging
+import socket
 import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx2
 from aiohttp import web
-from spotwright.cluster.controller import warm_up
 from tests.cluster.controller.authorities import Pair, an_authority, issued
-from tests.cluster.folder_records import FolderHistories, FolderRecords
+from tests.cluster.controller.controller_process import kubeconfig
 from tests.cluster.hostile.cluster_server import ClusterServer
 
 from spotwright.cluster.admission_server import Webhook, start_server
+from spotwright.cluster.admit_pods import RefusalPods
 from spotwright.cluster.api_client import Api, EventWriter
-from spotwright.cluster.attempt_lookup import FactFinder, Lookups
+from spotwright.cluster.api_run_records import ApiRecords
+from spotwright.cluster.attempt_lookup import NO_PLAN, FactFinder, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.configurations import ConfigMaps, Configurations
-from spotwright.cluster.limited_server import serve as serve_limited
-from spotwright.cluster.log_parts import Objects, StoredLogs
-from spotwright.cluster.log_server import Access, LogServer
-from spotwright.cluster.log_store import FolderRuns, LogStore
+from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.health import Health
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.log_server import start_log_server
+from spotwright.cluster.log_store import LogStore
 from spotwright.cluster.metrics import Metrics, serve_metrics
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
+from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
+from spotwright.cluster.retention import RecordedLogRuns
+from spotwright.cluster.run_objects import API_VERSION
 from spotwright.cluster.run_store import RunStore, this_process
-from spotwright.cluster.unavailable_pools import FindingsFile, PoolsLeftOut, Tally
+from spotwright.cluster.spot_pools import FollowedPools, PoolObjects
+from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
+from spotwright.cluster.webhook_process import warm_up
 from spotwright.config import Config
-from spotwright.records.state_folder import StateFolder
+from spotwright.engine.events import RunStatus
 
 PATIENCE = 60.0
-HOME = "spotwright"
+HOME, RELEASE = "spotwright", "spotwright.spotwright"
 LOG_LIMIT = 1 << 20
+_RECORDS = "requests to Kubernetes"  # the thread that writes what the watcher records
 _T = TypeVar("_T")
 
 
@@ -96,7 +106,7 @@ class Parts:
     def __init__(self, folder: Path, server: ClusterServer, api: Loop, answering: Loop, watching: Loop) -> None:
         self.folder, self.server = folder, server
         self._api, self._answering, self._watching = api, answering, watching
-        self.state, self.logs = StateFolder.open(folder / "state"), f"file://{folder}/logs"
+        self.logs = f"file://{folder.absolute()}/logs"
         self.verdicts = Counter[str]()
         self.tally = Tally()
         self.configurations = Configurations(HOME)
@@ -116,8 +126,8 @@ class Parts:
         self._closing.append((self._api, _later(lambda: logger.removeHandler(heard))))
         self._answering.do(self._begin_answering())
         self._watching.do(self._begin_watching())
-        answering = self.config_maps, self.seen, self.autoscalers
-        self.until(lambda: heard.is_complete and all(part.is_complete for part in answering), "all streams")
+        self.until(lambda: heard.is_complete and all(part.is_complete for part in self._followed), "all streams")
+        self.until(lambda: self.server.objects[f"/apis/{API_VERSION}/spotpools"], "the pools of the cluster")
 
     def _client(self) -> Api:
         return Api(self._http())
@@ -129,46 +139,37 @@ class Parts:
     async def _begin_answering(self) -> None:
         api = self._client()
         self.config_maps = ConfigMaps(api, self.configurations, EventWriter(api))
-        (self.folder / "state" / "controller").mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.recorded, self.pools = RecordedHistories(api, NO_PLAN), FollowedPools(api, RELEASE)
         numbers = Numbers(api)
         lookups, autoscalers = Lookups(api), AutoscalerReader(api)
-        self.autoscalers = autoscalers
-        pauses = PoolsLeftOut(FindingsFile(self.state).read)
+        pauses = PoolsLeftOut(self.pools.findings)
 
         def left_out(namespace: str, now: float) -> Collection[str]:
             config = self.configurations.of(namespace)
             return () if config is None else pauses.of(namespace, config.pools, now)
 
-        facts = FactFinder(api, lookups, FolderHistories(self.state), numbers, left_out, lambda: autoscalers.seen)
-        self.seen = PodsSeen(api, numbers.confirm)
+        facts = FactFinder(api, lookups, self.recorded.of, numbers, left_out, lambda: autoscalers.seen)
+        seen = PodsSeen(api, numbers.confirm)
+        self._followed = self.config_maps, seen, autoscalers, self.recorded, self.pools
         webhook = Webhook(
             self.configurations,
             lookups.find_object,
             facts.find,
             lambda: True,
-            "busybox:1",
+            RefusalPods("busybox:1"),
             name="spotwright/spotwright",
             verdicts=self.verdicts,
         )
         runner = await start_server(webhook, _server_context(self.folder), host="127.0.0.1", port=0)
         self.webhook_url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-        reading = LogServer(Access(api), StoredLogs(Objects(self.logs))).application()
-        reader = await serve_limited(reading, host="127.0.0.1", port=0, context=_server_context(self.folder))
+        reader = await start_log_server(api, _server_context(self.folder), host="127.0.0.1", port=0, logs=self.logs)
         self.reading_url = f"https://127.0.0.1:{reader.addresses[0][1]}"
-        metrics = Metrics(self.tally, lambda: pauses.all(api.now()), lambda: self.verdicts)
-        measured = await serve_metrics(metrics, "127.0.0.1", 0, is_asked=True)
-        assert measured is not None
-        self.metrics_url = f"http://127.0.0.1:{measured.addresses[0][1]}"
-        for part in (self.config_maps.follow(), self.seen.follow(), numbers.run(), autoscalers.follow()):
+        stack = AsyncExitStack()
+        metrics = Metrics(tally=self.tally, pauses=lambda: pauses.all(api.now()), verdicts=lambda: self.verdicts)
+        self.metrics_url = await _serve_metrics(metrics, self.folder, stack)
+        for part in (*(each.follow() for each in self._followed), numbers.run()):
             self._start(self._answering, part)
-        for end in (
-            runner.cleanup,
-            reader.cleanup,
-            measured.cleanup,
-            _later(facts.close),
-            numbers.close,
-            api.close,
-        ):
+        for end in (runner.cleanup, reader.cleanup, stack.aclose, _later(facts.close), numbers.close, api.close):
             self._closing.append((self._answering, end))
 
     async def _begin_watching(self) -> None:
@@ -183,23 +184,22 @@ class Parts:
         def config_of(namespace: str) -> Config:
             return recorded.of(namespace) or without_pools()
 
-        store = RunStore(FolderRecords(self.state), config_of, this_process())
-
+        kubernetes = Kubernetes(None, str(kubeconfig(self.folder, self.server)))
+        pools = PoolObjects(kubernetes, RELEASE, lambda: config_of(HOME).pools, api.now)
         self._start(
             self._watching,
             watch_and_keep_logs(
                 api,
-                store,
-                self.state,
+                RunStore(ApiRecords(kubernetes), config_of, this_process()),
                 self._http,
-                limit=LOG_LIMIT,
-                place=LogStore(self.logs, LOG_LIMIT, FolderRuns(self.state)),
+                place=LogStore(self.logs, LOG_LIMIT, RecordedLogRuns(api, "hostile-tests")),
                 tally=self.tally,
                 order_limit=900.0,
                 costs=NamespaceCosts(LOOK),
+                pools=pools,
             ),
         )
-        self._closing.append((self._watching, api.close))
+        self._closing += [(self._watching, api.close), (self._watching, _later(kubernetes.close))]
 
     def _start(self, loop: Loop, part: Coroutine[Any, Any, Any]) -> None:
         self._tasks.append((loop, asyncio.get_running_loop().create_task(part)))
@@ -216,6 +216,14 @@ class Parts:
     def on_server(self, change: Callable[[], Any]) -> None:
         """Change the cluster, in the thread of its API server."""
         self._api.call(change)
+
+    def is_seen(self, root: Mapping[str, Any], events: int) -> bool:
+        """Whether the webhook knows all that is recorded: so many events of a workload, or its end, and the same pools."""
+        run = self.recorded.of(root)
+        is_over = run.status is not RunStatus.RUNNING
+        pools = self.server.objects[f"/apis/{API_VERSION}/spotpools"].values()
+        told = sum(len(each["status"].get("found", ())) for each in pools)
+        return (is_over or run.events >= events) and sum(map(len, self.pools.findings().values())) == told
 
     def ended(self) -> list[str]:
         """The parts that have ended by themselves, and by what."""
@@ -257,7 +265,7 @@ class Parts:
             self.settle()
             for thread in threading.enumerate():
                 spent = (cpu_of(thread) - begun.get(thread.ident, 0)) / 1e9
-                if thread is self._watching.thread:
+                if thread is self._watching.thread or thread.name == _RECORDS:
                     cost.watcher += spent
                 elif thread is self._answering.thread or thread.name.startswith(("admission", "histories")):
                     cost.webhook += spent
@@ -320,6 +328,15 @@ def _later(function: Callable[[], Any]) -> Callable[[], Awaitable[Any]]:
         await asyncio.to_thread(function)
 
     return run
+
+
+async def _serve_metrics(metrics: Metrics, folder: Path, stack: AsyncExitStack) -> str:
+    """Serve them until ``stack`` is closed. Returns their address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = Settings(authority_folder=folder, metrics_port=port)
+    await serve_metrics(metrics, settings, Health(), lambda: True, stack)
+    return f"http://127.0.0.1:{port}"
 
 
 async def serve(server: ClusterServer) -> web.AppRunner:

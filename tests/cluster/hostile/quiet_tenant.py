@@ -6,27 +6,24 @@ reviews, attempts, causes, a wait, a move, a pause and logs all take part.
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx2
 from aiohttp import web
-from tests.cluster.hostile.cluster_server import ClusterServer
+from tests.cluster.controller.controller_process import kubeconfig
+from tests.cluster.hostile.cluster_server import RECORDED, ClusterServer
 from tests.cluster.hostile.controller_parts import HOME, Clock, Parts, client_context
 from tests.cluster.json_patches import apply_patch
-from tests.cluster.log_keeping.stores import keys, read_whole
 from tests.cluster.watching.watched_objects import BEGIN, at, done, node
 from tests.cluster.words import said
 
-from spotwright.cluster.log_parts import END, name_of_key
-from spotwright.cluster.run_objects import RUN, records_path, stored_rows
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.log_parts import END
+from spotwright.cluster.recorded_runs import open_runs
+from spotwright.cluster.run_objects import API_VERSION, ATTEMPT, KINDS, RUN, RunRows, StoredRow, rows_of, unpacked
 from spotwright.engine.events import (
     AttemptAdopted,
     AttemptBound,
@@ -37,14 +34,13 @@ from spotwright.engine.events import (
     Event,
     RunFinished,
 )
-from spotwright.records.journal import Journal
 
 QUIET, HOSTILE = "quiet", "hostile"
 PODS, JOBS, NODES, EVENTS = "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/nodes", "/api/v1/events"
 NAMESPACES, MAPS, LEASES = "/api/v1/namespaces", "/api/v1/configmaps", "/apis/coordination.k8s.io/v1/leases"
-TASKS = "/apis/spotwright.dev/v1alpha1/spotcounters"
+COUNTERS, POOL_OBJECTS = f"/apis/{API_VERSION}/spotcounters", f"/apis/{API_VERSION}/spotpools"
 SERVED = {
-    "/apis/spotwright.dev/v1alpha1": ["spotcounters"],
+    f"/apis/{API_VERSION}": [f"{kind.lower()}s" for kind in RECORDED],
     "/apis/batch/v1": ["jobs"],
     "/apis/jobset.x-k8s.io/v1alpha2": ["jobsets"],
     "/apis/argoproj.io/v1alpha1": ["workflows", "workflowtemplates", "clusterworkflowtemplates"],
@@ -164,7 +160,7 @@ class QuietTenant:
         yield "it has succeeded"
         self._put(JOBS, {**self._job, "status": done()})
         self._until(RunFinished, 1)
-        self._parts.until(lambda: len(self._kept_logs()) == 2, "both logs")
+        self._parts.until(lambda: self._kept_logs() == 2, "both logs")
         yield "all is over"
 
     # What nobody else may change
@@ -174,10 +170,13 @@ class QuietTenant:
         config = self._parts.configurations.of(QUIET)
         return {
             "events": self.events(),
-            "plans": [path.read_text() for folder in self._folders() for path in sorted(folder.glob("plan*"))],
+            "plans": [unpacked(run["plan"]) for run in self._server.records(RUN, QUIET)],
+            "shown": {
+                each["metadata"]["name"]: _shown(each) for kind in KINDS for each in self._server.records(kind, QUIET)
+            },
             "numbers": self._numbers(),
             "pauses": self._pauses(),
-            "logs": self._kept_logs(),
+            "logs": self._logs(),
             "answers": self.answers,
             "configuration": None if config is None else (config.text, repr(config.policy_default), list(config.pools)),
             "read": self._read(),
@@ -185,72 +184,66 @@ class QuietTenant:
 
     def events(self) -> list[tuple[Any, ...]]:
         """The rows of its journal; that an engine began names its process."""
-        rows = []
-        for folder in self._folders():
-            if (folder / "journal.db").exists():
-                with closing(Journal.read(folder / "journal.db")) as journal:
-                    rows += [row[1:] for row in journal.rows() if row[2] != EngineStarted.kind]
-        return rows
+        return [row.journal_row[1:] for row in self._rows() if row.kind != EngineStarted.kind]
 
-    def _folders(self) -> list[Path]:
-        return sorted((self._parts.folder / "state" / "runs").glob(f"{QUIET}.*"))
+    def _rows(self) -> list[StoredRow]:
+        rows = RunRows()
+        for kind in KINDS:
+            for found in self._server.records(kind, QUIET):
+                rows.take(rows_of(found))
+        return rows.after(0)
 
     def _numbers(self) -> list[tuple[Any, ...]]:
         """What its SpotCounters hold, but for the moments of writing: numbers of pods that are not confirmed yet have them."""
         return sorted(
             (meta["name"], review, record["number"], record["decided"])
-            for made in self._server.objects[TASKS].values()
+            for made in self._server.objects[COUNTERS].values()
             if (meta := made["metadata"])["namespace"] == QUIET
             for review, record in made["spec"].get("records", {}).items()
         )
 
     def _pauses(self) -> Any:
-        """The pools that are left out for this tenant."""
-        path = self._parts.folder / "state" / "controller" / "pools-left-out.json"
-        return json.loads(path.read_text()) if path.exists() else {}
+        """The pools as people and webhooks see them."""
+        return {key: (each["spec"], each["status"]) for key, each in sorted(self._server.objects[POOL_OBJECTS].items())}
 
-    def _kept_logs(self) -> dict[str, str]:
-        async def read() -> dict[str, str]:
-            logs = {}
-            for key in await keys(self._parts.logs):
-                found = name_of_key(key)
-                if found is not None and found[1] == END and found[0].namespace == QUIET:
-                    text = await read_whole(self._parts.logs, found[0]) or b""
-                    logs[f"{found[0].task} {found[0].attempt}"] = hashlib.sha256(text).hexdigest()
-            return {name: digest for name, digest in logs.items() if digest != hashlib.sha256(b"").hexdigest()}
+    def _logs(self) -> list[tuple[int, str]]:
+        """What its user reads of the logs of all attempts."""
+        return [
+            self._log_of(run["metadata"]["name"], each["spec"]["task"], each["spec"]["attempt"])
+            for run in self._server.records(RUN, QUIET)
+            for each in self._server.records(ATTEMPT, QUIET)
+        ]
 
-        return asyncio.run(read())
+    def _kept_logs(self) -> int:
+        """How many of its logs are kept whole, of those that have text."""
+        ends = (self._parts.folder / "logs" / QUIET).rglob(END)
+        return sum(len(list(path.parent.iterdir())) > 1 for path in ends)
+
+    def _log_of(self, run: str, task: str, attempt: int) -> tuple[int, str]:
+        headers = {"Authorization": "Bearer quiet-token"}
+        with httpx2.Client(verify=client_context(), base_url=self._parts.reading_url, headers=headers) as client:
+            answer = client.get(f"/v1/runs/{run}/log", params={"task": task, "attempt": attempt}, timeout=30)
+        return answer.status_code, answer.text
 
     def _read(self) -> Any:
-        """What its user reads of its logs at the port for people."""
-        headers, answers = {"Authorization": "Bearer quiet-token"}, []
-        with httpx2.Client(verify=client_context(), base_url=self._parts.reading_url, headers=headers) as client:
-            for folder in self._folders():
-                self._parts.on_server(partial(self._show, folder))
-                for attempt in (1, 2, 3):
-                    asked = {"task": "train", "attempt": attempt}
-                    answer = client.get(f"/v1/runs/{folder.name}/log", params=asked, timeout=30)
-                    answers.append((answer.status_code, answer.text))
-        assert sum(status == 200 and bool(text) for status, text in answers) == 2, answers
-        return answers
-
-    def _show(self, folder: Path) -> None:
-        """Let the API server have the beginning of a run that is recorded in a folder here."""
-        with closing(Journal.read(folder / "journal.db")) as journal:
-            events = [next(iter(journal.events()))[1]]
-        rows = [row.to_text() for _, row in stored_rows(events, 0, 1)]
-        shown = {"metadata": {"name": folder.name, "namespace": QUIET}, "journal": rows}
-
-        async def answer(_request: web.Request) -> web.Response:
-            return web.json_response(shown)
-
-        self._server.pages[records_path(RUN, QUIET, folder.name)] = answer
+        """The lines of its runs, as its user reads them."""
+        kubernetes = Kubernetes(None, str(kubeconfig(self._parts.folder, self._server)))
+        try:
+            with open_runs(kubernetes) as runs:
+                return runs.lines(QUIET)
+        finally:
+            kubernetes.close()
 
     # Steps
 
     def _until(self, event: type[Event], times: int) -> None:
         kind = event.kind
-        self._parts.until(lambda: sum(row[1] == kind for row in self.events()) >= times, f"{kind} of the quiet tenant")
+        self._parts.until(lambda: self._is_known(kind, times), f"{kind} of the quiet tenant")
+
+    def _is_known(self, kind: str, times: int) -> bool:
+        """Whether an event is recorded so many times, and the webhook has seen all that is recorded so far."""
+        rows = self._rows()
+        return sum(row.kind == kind for row in rows) >= times and self._parts.is_seen(self._job, len(rows))
 
     def _server_remove(self, collection: str, name: str) -> None:
         self._parts.on_server(lambda: self._server.remove(collection, QUIET, name))
@@ -281,6 +274,11 @@ class QuietTenant:
         self.answers.append(answer)
         patch = answer.get("patch")
         return made if patch is None else dict(apply_patch(made, json.loads(base64.b64decode(patch))))
+
+
+def _shown(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What people see of a record, but for its bytes, which name a process."""
+    return {name: value for name, value in found["status"].items() if name != "bytes"}
 
 
 UID = "11111111-aaaa-bbbb-cccc-000000000001"

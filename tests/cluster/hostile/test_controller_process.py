@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.cluster.controller.controller_process import Process, controller_process
+from tests.cluster.controller.controller_process import Controller, controller_process
 from tests.cluster.hostile.cluster_server import ClusterServer
 from tests.cluster.hostile.controller_parts import Cost, serve
 from tests.cluster.hostile.hostile_tenant import CORPUS, HostileTenant, read_deeds
@@ -31,11 +31,13 @@ WARM = 12  # plays of a history without harm, after which a process has all that
 class Processes:
     """The processes of a controller, as :class:`~tests.cluster.hostile.hostile_tenant.Controller` wants them."""
 
-    def __init__(self, process: Process, server: ClusterServer, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, process: Controller, server: ClusterServer, loop: asyncio.AbstractEventLoop) -> None:
         self._process, self._loop, self.server = process, loop, server
         self.webhook_url = process.address("reviews are answered")
-        self.reading_url = process.address("runs are read")
-        self.metrics_url = process.address("metrics are served").removesuffix("/metrics")
+        self.reading_url = process.address("logs are read")
+        self.metrics_url = process.address("metrics are served").removesuffix(
+            "/metrics"
+        )  # the recorder's, who began last
         self.context = ssl._create_unverified_context()  # noqa: S323  # the loopback; certificates have tests of their own
 
     def on_server(self, change: Callable[[], Any]) -> None:
@@ -59,8 +61,10 @@ class Processes:
 
     def members(self) -> list[int]:
         """The numbers of the processes, that which answers first."""
-        first = self._process.process.pid
-        return [first, *children(first)]
+        return [self._process.processes[name].pid for name in ("webhook", "recorder")]
+
+    def all_live(self) -> bool:
+        return all(each.poll() is None for each in self._process.processes.values())
 
     def rest(self) -> None:
         """Wait until the processes use no more CPU."""
@@ -84,12 +88,6 @@ def ticks(process: int) -> int:
     return (int(fields[11]) + int(fields[12])) // 4
 
 
-def children(process: int) -> list[int]:
-    """The processes that a process has started."""
-    found = Path(f"/proc/{process}/task").glob("*/children")
-    return sorted(int(each) for path in found for each in path.read_text(encoding="ascii").split())
-
-
 @contextlib.asynccontextmanager
 async def a_controller(folder: Path) -> AsyncIterator[Processes]:
     server = ClusterServer()
@@ -98,7 +96,7 @@ async def a_controller(folder: Path) -> AsyncIterator[Processes]:
         server.objects[collection] = {}
     runner = await serve(server)
     try:
-        async with controller_process(folder, server, "--metrics-listen", "127.0.0.1:0") as process:
+        async with controller_process(folder, server) as process:
             yield Processes(process, server, asyncio.get_running_loop())
     finally:
         await runner.cleanup()
@@ -112,13 +110,13 @@ def test_no_finding_of_the_corpus_ends_a_process_or_costs_more_memory_than_an_ob
         for _ in range(WARM):
             for _, deed in read_deeds("owners-in-a-circle")[:5]:
                 hostile.do(deed)
-        begun, dear = processes.members(), []
+        dear = []
         for name in CORPUS:
             for _, deed in read_deeds(name):
                 cost = hostile.do(deed)
                 if cost is not None and (cost.webhook_memory > WEBHOOK or cost.watcher_memory > WATCHER):
                     dear.append(f"{name}: {cost} for {str(deed)[:200]}")
-            assert processes.members() == begun, f"a process has ended: {name}"
+            assert processes.all_live(), f"a process has ended: {name}"
         health = httpx2.get(f"{processes.webhook_url}/healthz", verify=processes.context, timeout=30)
         assert health.text == "ok"
         return dear

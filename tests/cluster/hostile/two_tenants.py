@@ -15,7 +15,7 @@ from tests.cluster.hostile.controller_parts import Clock, Cost, Loop, Parts, ser
 from tests.cluster.hostile.hostile_tenant import Deed, HostileTenant
 from tests.cluster.hostile.quiet_tenant import QuietTenant, furnish
 
-from spotwright.cluster import descheduler, view, watcher
+from spotwright.cluster import descheduler, spot_pools, view, watcher
 
 STEPS = 9
 """Steps of the quiet tenant's history, between which deeds are done."""
@@ -33,7 +33,12 @@ class Played(NamedTuple):
     defects: Sequence[str]
 
 
-_WAITS = ((view, "_SETTLING", 0.05), (watcher, "_PAUSE", 0.02), (descheduler, "_PAUSE", 0.02))
+_WAITS = (
+    (view, "_SETTLING", 0.05),
+    (watcher, "_PAUSE", 0.02),
+    (descheduler, "_PAUSE", 0.02),
+    (spot_pools, "_SOON", 0.02),
+)
 """Waits of the controller that are shorter here, because here nothing comes late."""
 
 

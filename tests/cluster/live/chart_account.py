@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
 from testbed.settings import Settings
-from tests.cluster.chart.rendered import CHART
 from tests.cluster.live.kube import Kube
 
 from spotwright.cluster import permissions
@@ -27,7 +25,7 @@ _REGISTRATION = Right("admissionregistration.k8s.io", ("mutatingwebhookconfigura
 
 def login_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Path:
     """Make the account with its rights in a namespace, and what it may not create. Returns its kubeconfig inside the bed."""
-    kube.apply(*_objects(home))
+    make_account(kube, home)
     login = json.loads(bed.inside_kubeconfig.read_text(encoding="utf-8"))
     token = kube.run("create", "token", _ACCOUNT, "-n", home, "--duration=8h").strip()
     login["users"][0]["user"] = {"token": token}
@@ -36,9 +34,13 @@ def login_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Pa
     return path
 
 
+def make_account(kube: Kube, home: str) -> None:
+    """Make the account ``spotwright`` with its rights in a namespace, and what it may not create."""
+    kube.apply(*_objects(home))
+
+
 def _objects(home: str) -> Iterator[dict[str, Any]]:
     yield from node_events_policy(home)
-    yield from (yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((CHART / "crds").iterdir()))
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": home}}
     yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": home, "namespace": home}}
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "spotwright-reading", "namespace": home}}

@@ -6,7 +6,6 @@ number, and the file of the container's output, in the format of the runtime.
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,9 +14,8 @@ from pathlib import Path
 
 from testbed.settings import Settings
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
+from tests.cluster.live.recorded import kept_log, log_is_complete
 
-from spotwright.errors import StateError
-from spotwright.records.reader import AttemptLog, RunReader, list_logs
 from spotwright.records.state_folder import StateFolder
 
 NODE, NUMBER = "n2", 2
@@ -62,7 +60,6 @@ class Keeper:
         self._command = [sys.executable, "-m", "tests.cluster.watching.watching_main", "--state", str(self.state)]
         self._command += ["--kubeconfig", str(kube.kubeconfig), "--namespace", namespace, *options]
         self._process: subprocess.Popen[bytes] | None = None
-        self._found: AttemptLog | None = None
 
     def start(self) -> None:
         """Start it."""
@@ -84,24 +81,21 @@ class Keeper:
         finally:
             self.kill()
 
-    def log(self) -> AttemptLog | None:
-        """The log of the attempt."""
-        if self._found is None and self.state.exists():
-            for folder in StateFolder.existing(self.state).runs():
-                with contextlib.suppress(StateError):  # its journal has just been begun
-                    logs = list_logs(RunReader(folder, lambda _: False))
-                    self._found = logs[-1] if logs and logs[-1].path.exists() else None
-        return self._found
+    @property
+    def _run(self) -> str:
+        """The name of the Job's run; empty before it has begun."""
+        folders = StateFolder.existing(self.state).runs() if self.state.exists() else []
+        return next((folder.name for folder in folders), "")
 
     def kept(self) -> bytes:
-        """The bytes that are kept of it."""
-        log = self.log()
-        return log.path.read_bytes() if log is not None else b""
+        """The bytes that are kept of the log of its attempt."""
+        run = self._run
+        return kept_log(self.state / "logs", run, "chatty") if run else b""
 
     def has_finished(self) -> bool:
         """Whether the log is complete."""
-        log = self.log()
-        return log is not None and not log.path.with_name("log.position").exists()
+        run = self._run
+        return bool(run) and log_is_complete(self.state / "logs", run, "chatty")
 
 
 def written(bed: Settings, uid: str) -> int:

@@ -1,7 +1,7 @@
-"""The controller in a pod of the test bed, as the chart installs it for all labelled namespaces, with the chart's rights alone.
+"""The controller in pods of the test bed, as the chart installs it for all labelled namespaces, with the chart's rights alone.
 
-The nodes of the bed see the folders of this machine, so the pod takes the sources and the packages from there and no image has to
-be made; the volume goes with the pod. People reach it as they do anywhere: by a port-forward through the API server.
+The nodes of the bed see the folders of this machine, so the pods take the sources and the packages from there and no image has to
+be made; logs go with the pod that keeps them. People reach it as they do anywhere: by a port-forward through the API server.
 """
 
 from __future__ import annotations
@@ -16,32 +16,28 @@ from typing import Any
 
 import pytest
 from testbed.building.images import BUSYBOX
-from tests.cluster.chart.rendered import Helm, Object, find_helm
+from tests.cluster.chart.rendered import PROCESSES, Helm, Object, find_helm
 from tests.cluster.live.kube import Kube
+from tests.cluster.live.recorded import install_kinds
 from tests.cluster.reading import on_the_bed
 from tests.cluster.reading.served import Printed, spotwright
 
 __all__ = ["ControllerPod", "controller_pod"]
 
 _STARTS = 240.0  # seconds, on a busy machine
-_STATE = "/var/lib/spotwright/state"
+_LOGS = "file:///tmp/logs"  # of the pod
 
 
 @dataclass(frozen=True)
 class ControllerPod:
-    """A controller that runs in the Deployment ``spotwright`` of the namespace ``home``."""
+    """A controller whose Deployments are in the namespace ``home``."""
 
     kube: Kube
     home: str
 
     def log(self) -> str:
-        """What it has written so far."""
-        return self.kube.run("logs", "deployment/spotwright", "-n", self.home)
-
-    def inside(self, *words: str) -> str:
-        """What a command of ours prints in the pod, beside the state folder."""
-        command = ["python3", "-m", "spotwright", *words, "--state", _STATE]
-        return self.kube.run("exec", "-n", self.home, "deployment/spotwright", "--", *command)
+        """What its processes have written so far."""
+        return "".join(self.kube.run("logs", f"deployment/spotwright-{each}", "-n", self.home) for each in PROCESSES)
 
     def read(self, *words: str, kubeconfig: Path | None = None) -> Printed:
         """What a command prints to a person, as an admin unless a kubeconfig is given."""
@@ -62,20 +58,22 @@ def controller_pod(kube: Kube, config: str) -> Iterator[ControllerPod]:
         "config": config,
         "refusal": {"image": BUSYBOX},
         "nodeSelector": {"kubernetes.io/hostname": "n1"},
+        "replicas": 1,
         "controller": {"verbose": True},
     }
-    objects = [
-        with_our_code(each) for each in Helm(program).render(values, home) if each["kind"] != "PersistentVolumeClaim"
-    ]
+    install_kinds(kube)
+    objects = [with_our_code(each) for each in Helm(program).render(values, home)]
     made = ControllerPod(kube, home)
     try:
         kube.apply(on_the_bed.named("Namespace", "v1", home, ""))
         kube.apply(*objects)
         try:
-            kube.run("rollout", "status", "deployment/spotwright", "-n", home, f"--timeout={_STARTS:.0f}s")
+            for process in PROCESSES:
+                rollout = ["rollout", "status", f"deployment/spotwright-{process}"]
+                kube.run(*rollout, "-n", home, f"--timeout={_STARTS:.0f}s")
             kube.wait(lambda: " ready\n" in made.log() or None, "the webhook is registered", _STARTS)
         except AssertionError as error:
-            raise AssertionError(kube.run("logs", "deployment/spotwright", "-n", home, "--ignore-errors")) from error
+            raise AssertionError(made.log()) from error
         yield made
     finally:
         items = {"apiVersion": "v1", "kind": "List", "items": objects}
@@ -84,15 +82,15 @@ def controller_pod(kube: Kube, config: str) -> Iterator[ControllerPod]:
 
 
 def with_our_code(made: Object) -> Object:
-    """The object; the Deployment with this machine's code in the place of the image, and a volume that goes with the pod."""
+    """The object; a Deployment with this machine's code in the place of the image, and whole logs in a folder of the recorder."""
     if made["kind"] != "Deployment":
         return made
     spec: dict[str, Any] = made["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    ours = on_the_bed.with_our_code({"command": on_the_bed.python("-m", "spotwright", *container.pop("args"))})
+    words = [*container.pop("args"), *(["--logs", _LOGS] if container["name"] == "recorder" else [])]
+    ours = on_the_bed.with_our_code({"command": on_the_bed.python("-m", "spotwright", *words)})
     (code,) = ours["containers"]
     lists = {name: [*container[name], *code.pop(name)] for name in ("env", "volumeMounts")}
     spec["containers"] = [{**container, **code, **lists}]
-    kept = [volume for volume in spec["volumes"] if volume["name"] != "state"]
-    spec["volumes"] = [*kept, *ours["volumes"], {"name": "state", "emptyDir": {}}]
+    spec["volumes"] = [*spec["volumes"], *ours["volumes"]]
     return made

@@ -1,4 +1,4 @@
-"""The whole controller beside the API server of the test bed: webhook, watcher and mover in one process, as a user starts it."""
+"""The whole controller beside the API server of the test bed: webhook and recorder, as a user starts them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import yaml
 from testbed.settings import Settings
 from tests.cluster.live.chart_account import login_of_the_chart, remove_rights_of
 from tests.cluster.live.kube import Kube
+from tests.cluster.live.recorded import forget_pools, install_kinds, left_out, runs_of
 
 from spotwright.engine.state import AttemptState, RunState
-from spotwright.records.reader import RunReader
-from spotwright.records.state_folder import StateFolder
+from spotwright.scheduling.budgets import Pause
 
 HOST, PORT = "10.89.0.1", 19443  # where the API server of the test bed reaches webhooks
 _STARTS = 120.0  # seconds
@@ -26,14 +26,18 @@ _STARTS = 120.0  # seconds
 
 @dataclass(frozen=True)
 class Controller:
-    """A controller that runs. ``home`` is its own namespace, ``state`` its state folder."""
+    """A controller that runs. ``home`` is its own namespace, ``logs`` the folder with the logs that it keeps."""
 
     kube: Kube
     home: str
-    state: Path
-    log: Path
-    pid: int  # of the process that starts all others
+    folder: Path
+    log: Path  # of both processes
+    pids: tuple[int, ...]
     end: Callable[[], None]  # ends it, and takes its registration out
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
 
     def enable(self, namespace: str) -> None:
         """Let it place and watch what is in a namespace."""
@@ -41,8 +45,7 @@ class Controller:
 
     def run(self, name: str) -> RunState | None:
         """The run of the newest workload of this name: namespaces of earlier tests may still go away."""
-        states = [RunReader(folder, lambda _: False).state for folder in StateFolder.open(self.state).runs()]
-        named = [state for state in states if state.events and state.meta.arguments.get("name") == name]
+        named = [state for _, state in runs_of(self.kube.kubeconfig, name)]
         return max(named, key=lambda state: state.started_at, default=None)
 
     def has_ended(self, name: str) -> bool:
@@ -55,6 +58,14 @@ class Controller:
         run = self.run(name)
         return [attempt for task in run.tasks.values() for attempt in task.attempts] if run is not None else []
 
+    def left_out(self) -> dict[str, Pause]:
+        """The pauses of pools that it has told."""
+        return left_out(self.kube, _release(self.home))
+
+
+def _release(home: str) -> str:
+    return f"{home}.{home}"
+
 
 @contextmanager
 def controller(
@@ -62,42 +73,64 @@ def controller(
     bed: Settings,
     folder: Path,
     config: str,
-    *options: str,
+    *recorder: str,
     before: str = "",
     kubeconfig: Path | None = None,
 ) -> Iterator[Controller]:
     """A controller with this configuration for all labelled namespaces, while the block runs.
 
-    ``before`` is Python code that each of its processes runs first: to shorten a time that nobody can set.
-    ``kubeconfig`` is that of a user with other rights than the chart's account, which is the default.
+    ``recorder`` are options of that process. ``before`` is Python code that each process runs first: to shorten a time that
+    nobody can set. ``kubeconfig`` is that of a user with other rights than the chart's account, which is the default.
     """
     home = f"controller-{uuid.uuid4().hex[:6]}"
-    state, log_file = folder / "state", folder / "controller.log"
+    log = folder / "controller.log"
+    install_kinds(kube)
     kube.run("create", "namespace", home)
     kube.run("create", "configmap", "spotwright", "-n", home, f"--from-literal=spotwright.yaml={config}")
     first = folder / "first"  # what Python imports first (docs of the module `site`)
     first.mkdir(exist_ok=True)
     (first / "sitecustomize.py").write_text(before, encoding="utf-8")
-    command = [sys.executable, "-m", "spotwright", "controller", "--state", str(state), "--home", home]
-    command += ["--name", home, "--listen", f"{HOST}:{PORT}", "--webhook-url", f"https://{HOST}:{PORT}", *options]
-    inside = ["ip", "netns", "exec", bed.namespace, *command]
-    inside += ["--kubeconfig", str(kubeconfig or login_of_the_chart(kube, bed, home, folder))]
     path = os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(inside, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path})
+    login = str(kubeconfig or login_of_the_chart(kube, bed, home, folder))
+
+    def command(name: str, *options: str) -> list[str]:
+        inside = ["ip", "netns", "exec", bed.namespace, sys.executable, "-m", "spotwright", "controller", name]
+        return [*inside, "--name", home, "--kubeconfig", login, *options]
+
+    def start(name: str, *options: str) -> subprocess.Popen[bytes]:
+        common = ["--home", home, "--authority-folder", str(folder / name), "--metrics-listen", "127.0.0.1:0"]
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                command(name, *common, *options),
+                stderr=output,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path},
+            )
+
+    log.unlink(missing_ok=True)
+    processes = (
+        start("webhook", "--listen", f"{HOST}:{PORT}", "--webhook-url", f"https://{HOST}:{PORT}"),
+        start("recorder", "--logs", f"file://{folder.absolute()}/logs", *recorder),
+    )
 
     def end() -> None:
-        process.terminate()
-        process.wait(60)
-        subprocess.run([*inside, "--unregister"], check=False, capture_output=True)
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(60)
+        subprocess.run(command("unregister"), check=False, capture_output=True)
 
-    made = Controller(kube, home, state, log_file, process.pid, end)
+    made = Controller(kube, home, folder, log, tuple(process.pid for process in processes), end)
     try:
-        kube.wait(lambda: process.poll() is not None or is_ready(made), "the controller is ready", _STARTS)
-        assert process.poll() is None, made.log.read_text(encoding="utf-8")
+        kube.wait(
+            lambda: any(each.poll() is not None for each in processes) or is_ready(made),
+            "the controller is ready",
+            _STARTS,
+        )
+        assert all(each.poll() is None for each in processes), made.log.read_text(encoding="utf-8")
         yield made
     finally:
         end()
+        forget_pools(kube, _release(home))
         kube.run("delete", "namespace", home, "--wait=false")
         if kubeconfig is None:
             remove_rights_of(kube, home)
@@ -106,7 +139,7 @@ def controller(
 def is_ready(made: Controller) -> bool:
     """Whether a controller answers reviews and watches."""
     text = made.log.read_text(encoding="utf-8")
-    return " ready" in text and "all streams are complete" in text
+    return " ready\n" in text and "all streams are complete" in text
 
 
 def configuration(pending_timeout: str, **pools: dict[str, object]) -> str:

@@ -56,8 +56,8 @@ def _has_cpu(file: Path) -> bool:
 
 
 @contextmanager
-def busy_beside(settings: Settings, controller: int, busy: Busy, *, seconds: float = 120.0) -> Iterator[None]:
-    """Let busy processes run beside a controller, given by its process, and the control plane of a bed, each with its shares.
+def busy_beside(settings: Settings, controller: Sequence[int], busy: Busy, *, seconds: float = 120.0) -> Iterator[None]:
+    """Let busy processes run beside a controller, given by its processes, and the control plane of a bed, each with its shares.
 
     They end by themselves after so many seconds. All other processes of the bed have the shares of a whole CPU each, as system
     daemons have on a node, and its pods together half as much as all groups here: else nothing of a workload would get on.
@@ -65,7 +65,10 @@ def busy_beside(settings: Settings, controller: int, busy: Busy, *, seconds: flo
     processes = Processes(settings)
     known = {name: processes.pid(name) for name in processes.names()}
     members = {name: (_CONTROL_PLANE, _in_no_group(_tree(pid))) for name, pid in known.items() if pid is not None}
-    members |= {"controller": (_CONTROLLER, _tree(controller)), "test": (_CONTROL_PLANE, [os.getpid()])}
+    members |= {
+        "controller": (_CONTROLLER, [pid for each in controller for pid in _tree(each)]),
+        "test": (_CONTROL_PLANE, [os.getpid()]),
+    }
     loops = {name: [_start(seconds) for _ in range(count)] for name, (_, count) in busy.items()}
     members |= {name: (busy[name][0], [each.pid for each in started]) for name, started in loops.items()}
     above, pods = _root() / f"spotwright-{uuid.uuid4().hex[:8]}", _root() / settings.name

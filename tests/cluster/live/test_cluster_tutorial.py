@@ -125,6 +125,7 @@ class Terminal:
             )
 
     def _here(self, text: str) -> str:
+        text = text.replace("charts/spotwright/crds", str(ROOT / "charts/spotwright/crds"))
         return text.replace("/tmp/checkpoints", str(self._checkpoints)).replace(  # noqa: S108 (the page's own)
             "hostPath: {path: /checkpoints}", f"hostPath: {{path: {self._checkpoints}}}"
         )
@@ -132,12 +133,12 @@ class Terminal:
 
 @contextmanager
 def controller(terminal: Terminal, kube: Kube, commands: str) -> Iterator[None]:
-    """The controller of the page, while the block runs."""
+    """The two processes of the page, while the block runs."""
     log = terminal.folder / "controller.log"
     process = terminal.start(commands, log)
     try:
         kube.wait(
-            lambda: process.poll() is not None or "all streams are complete" in log.read_text("utf-8"),
+            lambda: process.poll() is not None or is_ready(log.read_text("utf-8")),
             "the controller is ready",
             120,
         )
@@ -166,7 +167,7 @@ def test_the_training_goes_on_after_its_node_was_lost(
             terminal.run(apply)
             kube.wait(lambda: is_saved(checkpoints / "train"), "a save", 180)
             log, _, _ = read.partition("spotwright logs last train 2")
-            kube.wait(lambda: "begins at step" in terminal.run(log), "the log is kept", 60)
+            kube.wait(lambda: "begins at step" in terminal.run(log), "the end of the log is recorded", 180)
             assert '"spotwright.dev/rung":"spot,regular"' in terminal.run(annotations).replace(": ", ":")
             assert kube.list("pods", "team-a")[0]["spec"]["nodeName"] in {"n2", "n3"}
             terminal.run(lose.replace(" --watch", ""))
@@ -179,6 +180,11 @@ def test_the_training_goes_on_after_its_node_was_lost(
     finally:
         terminal.run(away)
         kube.run("delete", "namespace", "spotwright", "team-a", "--ignore-not-found", "--wait=false")
+
+
+def is_ready(log: str) -> bool:
+    """Whether reviews are answered and the recorder has read everything."""
+    return " ready\n" in log and "all streams are complete" in log
 
 
 def all_there(shown: str) -> str:

@@ -104,7 +104,8 @@ def test_of_each_kind_it_is_told_why_it_waits_where_it_runs_and_what_became_of_i
     logs = controller.read("logs", shown["run"], kubeconfig=anna)
     assert "well done\n" in logs.out
     for command in (["show", shown["run"]], ["report", shown["run"]], ["logs", shown["run"]]):
-        assert controller.read(*command, "--json", kubeconfig=anna).out == controller.inside(*command, "--json")
+        as_admin = controller.read(*command, "--json")
+        assert (as_admin.code, controller.read(*command, "--json", kubeconfig=anna).out) == (0, as_admin.out)
     assert not [line for line in controller.log().splitlines() if REFUSALS.search(line)]
 
 
@@ -173,7 +174,7 @@ def test_a_person_without_the_role_is_told_what_to_ask_for(
     for command in (["runs"], ["show", "job/job"], ["logs", "job/job"], ["explain", "job/job"]):
         refused = controller.read(*command, kubeconfig=carl)
         assert (refused.code, refused.out) == (2, "")
-        assert "ask for the Role spotwright-reader there" in refused.err
+        assert "you may not" in refused.err
 
 
 def test_a_person_with_the_role_alone_reaches_the_controller_and_sees_nothing(
@@ -185,11 +186,9 @@ def test_a_person_with_the_role_alone_reaches_the_controller_and_sees_nothing(
     subject = {"kind": "ServiceAccount", "name": "dora", "namespace": team}
     kube.apply(on_the_bed.binding("read-dora", controller.home, "Role", "spotwright-reader", subject))
     dora = on_the_bed.kubeconfig_of(kube, "dora", team, tmp_path / "dora")
-    assert json.loads(controller.read("runs", "--json", kubeconfig=dora).out) == []
-    shown = controller.read("show", "job/hers", kubeconfig=dora)
-    assert (shown.code, shown.out) == (2, "")
-    assert "no run 'job/hers' in the namespaces that you may read" in shown.err
-    asked = controller.read("runs", "-n", team, kubeconfig=dora)
-    assert f"system:serviceaccount:{team}:dora may not read runs in namespace {team}" in asked.err
+    for command in (["runs"], ["show", "job/hers"], ["logs", "job/hers"]):
+        refused = controller.read(*command, kubeconfig=dora)
+        assert (refused.code, refused.out) == (2, "")
+        assert f"you may not list SpotRuns in namespace {team}; the role view allows it" in refused.err
     told = controller.read("explain", "job/hers", "-n", team, kubeconfig=dora)
     assert f"you may not get jobs in namespace {team}: ask for a Role there" in told.err

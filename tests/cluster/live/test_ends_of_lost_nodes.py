@@ -17,6 +17,7 @@ from testbed.settings import Settings
 from tests.cluster.conftest import Measured
 from tests.cluster.live.controllers import Controller, configuration, controller
 from tests.cluster.live.kube import Kube, job, pod_spec
+from tests.cluster.live.recorded import kept_log, runs_of
 
 from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
@@ -68,8 +69,9 @@ def first_of(leader: Controller, name: str) -> AttemptState | None:
 
 def last_line(leader: Controller, namespace: str, name: str) -> float:
     """When the program printed its last line that was kept, in Unix seconds by its own word."""
-    (log,) = leader.state.glob(f"runs/{namespace}.{name}*/tasks/*/attempt-1/log.txt")
-    lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.replace(".", "").isdigit()]
+    ((named, _),) = [each for each in runs_of(leader.kube.kubeconfig, name) if each[0].namespace == namespace]
+    text = kept_log(leader.logs, named.run, name).decode()
+    lines = [line for line in text.splitlines() if line.replace(".", "").isdigit()]
     booted = time.time() - float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     return booted + float(lines[-1])
 

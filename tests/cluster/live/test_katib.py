@@ -23,6 +23,7 @@ from tests.cluster.conftest import Require
 from tests.cluster.live.admission.claimed_folders import claimed_folder
 from tests.cluster.live.controllers import Controller, configuration, controller
 from tests.cluster.live.kube import Kube, Object, pod_spec
+from tests.cluster.live.recorded import kept_log, runs_of
 from tests.cluster.live.runtimes import training_runtime
 
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file
@@ -364,5 +365,6 @@ def check_record(running: Controller, trials: Trials) -> None:
         assert float(task.parameters["accuracy"]) == pytest.approx(best_of(float(task.parameters["lr"])))
     if trials.how == "pushes":
         return
-    logs = [path.read_text(encoding="utf-8") for path in running.state.rglob("log.txt")]
+    ((named, _),) = runs_of(running.kube.kubeconfig, NAME)
+    logs = [kept_log(running.logs, named.run, task.path).decode() for task in tasks]
     assert any("accuracy=" in text and "metrics-logger-and-collector" in text for text in logs)

@@ -50,8 +50,8 @@ ENDS = 150.0  # seconds, on a busy machine
 @pytest.fixture(scope="module")
 def made(bed: Settings, kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controllers]:
     """A controller that makes the library and the claims of policies."""
-    options = ["-v", "--make-library", "--make-claims", "1Gi"]
-    with controllers(bed, kube, tmp_path_factory.mktemp("library"), options=options) as controller:
+    webhook = ["--make-library", "--make-claims", "1Gi"]
+    with controllers(bed, kube, tmp_path_factory.mktemp("library"), webhook=webhook) as controller:
         yield controller
 
 

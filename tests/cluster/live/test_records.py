@@ -17,6 +17,7 @@ from testbed.settings import Settings
 from tests.cluster.conftest import Measured
 from tests.cluster.live.controllers import configuration, controller
 from tests.cluster.live.kube import Kube, job, pod_spec
+from tests.cluster.live.recorded import install_kinds
 from tests.cluster.reading.recorded import looks_at_train
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import job as recorded_job
@@ -29,16 +30,13 @@ from spotwright.records.reader import RunReader
 
 pytestmark = pytest.mark.cluster
 
-KINDS = Path(__file__).parents[3] / "charts" / "spotwright" / "crds"
 SECONDS = 120.0
 
 
 @pytest.fixture(scope="module", autouse=True)
 def kinds(kube: Kube) -> None:
     """The kinds of records, which the cluster keeps for other tests."""
-    kube.run("apply", "-f", str(KINDS))
-    names = [f"crd/{name}.spotwright.dev" for name in ("spotruns", "spottasks", "spotattempts")]
-    kube.run("wait", "--for=condition=Established", *names, "--timeout=60s")
+    install_kinds(kube)
 
 
 @pytest.fixture
@@ -110,7 +108,7 @@ def test_a_controller_on_another_machine_goes_on_with_the_records_of_one_that_is
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     spec = pod_spec(kube.container('[ "$SPOTWRIGHT_ATTEMPT" = 1 ] && sleep 600; exit 0'))
-    with controller(kube, bed, tmp_path / "first", config, "--records=api") as first:
+    with controller(kube, bed, tmp_path / "first", config) as first:
         first.enable(namespace)
         train = job("train", namespace, spec)
         del train["spec"]["backoffLimit"]  # a pod that somebody deletes counts as a failure
@@ -124,10 +122,11 @@ def test_a_controller_on_another_machine_goes_on_with_the_records_of_one_that_is
             return True if live else None
 
         kube.wait(runs, "the first attempt is recorded on its node", SECONDS)
-        os.kill(first.pid, signal.SIGKILL)  # its folder is not seen again
+        for pid in first.pids:  # its folder is not seen again
+            os.kill(pid, signal.SIGKILL)
         (lost,) = kube.list("pods", namespace)
         kube.run("delete", "pod", lost["metadata"]["name"], "-n", namespace, "--grace-period=1")
-    with controller(kube, bed, tmp_path / "second", config, "--records=api") as second:
+    with controller(kube, bed, tmp_path / "second", config) as second:
         second.enable(namespace)
         kube.wait(lambda: has_ended(login, tmp_path, root), "the end of the run is recorded", SECONDS)
         state = recorded(login, tmp_path / "state", root)

@@ -16,6 +16,7 @@ import os
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -203,7 +204,7 @@ def marks(pod: Object) -> Object:
 
 
 def recorded(made: Controllers, namespace: str) -> Counter[str]:
-    """The UIDs of the pods that are in journals, and of how many attempts each is."""
+    """The UIDs of the pods that are recorded, and of how many attempts each is."""
     states: list[RunState] = []
     with suppress(KeyError):  # a run that is being made has no workload yet
         states = [state for (where, _), state in made.runs().items() if where == namespace]
@@ -217,24 +218,17 @@ def transitions(kube: Kube, made: Controllers) -> int:
     return int((lease.get("spec") or {}).get("leaseTransitions") or 0)
 
 
-def memory(pid: int) -> int:
-    """The resident memory of a process and of those that it has started, in MB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    began = [each for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()]
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000 + sum(memory(int(each)) for each in began)
+def memory(pids: Sequence[int]) -> int:
+    """The resident memory of processes, in MB."""
+    pages = sum(int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) for pid in pids)
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1_000_000
 
 
-def turns(pid: int) -> tuple[float, float]:
-    """Seconds that the threads of a process, and of those that it has started, have run and have waited for a processor."""
-    ran = waited = 0.0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        here = (
-            (task / "schedstat").read_text(encoding="ascii").split()
-        )  # linux, Documentation/scheduler/sched-stats.rst
-        below = [turns(int(each)) for each in (task / "children").read_text(encoding="ascii").split()]
-        ran += int(here[0]) / 1e9 + sum(each[0] for each in below)
-        waited += int(here[1]) / 1e9 + sum(each[1] for each in below)
-    return ran, waited
+def turns(pids: Sequence[int]) -> tuple[float, float]:
+    """Seconds that the threads of processes have run and have waited for a processor."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    here = [(task / "schedstat").read_text(encoding="ascii").split() for task in tasks]  # linux, sched-stats.rst
+    return sum(int(each[0]) for each in here) / 1e9, sum(int(each[1]) for each in here) / 1e9
 
 
 def note(measured: Measured, what: str, found: Seen, made: Controllers, before: Served, after: Served) -> None:
@@ -245,8 +239,8 @@ def note(measured: Measured, what: str, found: Seen, made: Controllers, before: 
         "transitions": found.transitions,
         "made without an answer": after.without_answer - before.without_answer,
     }
-    numbers["memory in MB"] = memory(made.processes[0].pid)
-    ran, waited = turns(made.processes[0].pid)
+    numbers["memory in MB"] = memory(made.pids(0))
+    ran, waited = turns(made.pids(0))
     times = {
         "made in, p50": took(before, after, 0.5),
         "made in, p99": took(before, after, 0.99),
@@ -270,7 +264,7 @@ def test_bursts_of_jobs_under_load_are_placed_and_recorded(
         made.leader()
         time.sleep(3)  # its first lists
         before, counted = transitions(kube, made), served(kube)
-        with busy_beside(bed, made.processes[0].pid, busy):
+        with busy_beside(bed, made.pids(0), busy):
             unplaced_jobs = asyncio.run(create_bursts(bed, namespace))
             found = seen(kube, made, namespace, before)
         note(measured, what, found, made, counted, served(kube))
@@ -291,7 +285,7 @@ def test_many_workflows_under_load_lose_no_lease_and_no_pod(
         time.sleep(3)  # its first lists
         before, counted = transitions(kube, made), served(kube)
         began, seconds = time.monotonic(), min(LONGEST, asked.seconds + 20)
-        with busy_beside(bed, made.processes[0].pid, with_requests(asked.busy), seconds=seconds):
+        with busy_beside(bed, made.pids(0), with_requests(asked.busy), seconds=seconds):
             ended = run_workflows(kube, namespace, asked)
             measured("under load, Workflows: until all have ended", time.monotonic() - began)
         measured("under load, Workflows: have ended", ended)

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cluster.live.chart_account import remove_rights_of
 from tests.cluster.live.kube import Kube
+from tests.cluster.live.recorded import forget_pools
 from tests.cluster.reading import on_the_bed as bed_pods
 from tests.cluster.reading.recorded import record_two_teams
 from tests.cluster.reading.served import Served, make_certificates, serving
 
 
 @pytest.fixture(scope="module")
-def controller(kube: Kube, bed: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The namespace of a controller that runs in a pod and watches two teams."""
+def controller(kube: Kube, bed: object) -> Iterator[str]:
+    """The namespace of a recorder that runs in a pod and records two teams."""
     namespace = f"spotwright-{uuid.uuid4().hex[:6]}"
-    folder = tmp_path_factory.mktemp("certificates")
-    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=spotwright", "-addext", f"subjectAltName=DNS:spotwright.{namespace}.svc"]
-    files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
-    subprocess.run(["openssl", "req", "-x509", *new, *names, *files], check=True, capture_output=True)
     try:
-        bed_pods.start_controller(kube, namespace, folder)
+        bed_pods.start_controller(kube, namespace)
         yield namespace
     finally:
+        remove_rights_of(kube, namespace)
+        forget_pools(kube, f"{namespace}.{namespace}")
         kube.run("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
 
 

@@ -1,4 +1,4 @@
-"""A controller in a pod of the test bed: the watcher and the server that people read from, with this machine's packages.
+"""A recorder in a pod of the test bed, which keeps logs and lets people read them, with this machine's packages.
 
 The nodes of the bed see the folders of this machine, so the pod takes the sources and the packages from there. On a cluster
 elsewhere they would be in an image.
@@ -6,14 +6,15 @@ elsewhere they would be in an image.
 
 from __future__ import annotations
 
-import base64
 import sysconfig
 from pathlib import Path
 from typing import Any
 
 from testbed.building.images import PYTHON
 from tests import plain_yaml
-from tests.cluster.live.kube import Kube
+from tests.cluster.live.chart_account import make_account
+from tests.cluster.live.kube import Kube, Object
+from tests.cluster.live.recorded import install_kinds
 
 import spotwright as package
 
@@ -33,17 +34,12 @@ policy:
 """
 
 
-def start_controller(kube: Kube, namespace: str, certificates: Path) -> None:
-    """Start a controller in a namespace of its own, and wait until it is ready."""
-    files = {name: (certificates / name).read_text() for name in ("tls.crt", "tls.key")}
-    kube.apply(
-        named("Namespace", "v1", namespace, ""),
-        named("ServiceAccount", "v1", "spotwright", namespace),
-        *_rights(namespace),
-        {**named("ConfigMap", "v1", "spotwright-reading", namespace), "data": {"ca.crt": files["tls.crt"]}},
-        {**named("Secret", "v1", "serving", namespace), "stringData": files},
-        {**named("ConfigMap", "v1", "configuration", namespace), "data": {"spotwright.yaml": CONFIG}},
-    )
+def start_controller(kube: Kube, namespace: str) -> None:
+    """Start a recorder in a namespace of its own, and wait until it is ready."""
+    install_kinds(kube)
+    kube.apply(named("Namespace", "v1", namespace, ""))
+    make_account(kube, namespace)
+    kube.apply({**named("ConfigMap", "v1", "spotwright", namespace), "data": {"spotwright.yaml": CONFIG}})
     kube.wait(lambda: kube.get("serviceaccount", "spotwright", namespace), "the controller's account", 60)
     kube.apply(_pod(namespace))
     try:
@@ -58,46 +54,41 @@ def is_ready(kube: Kube, namespace: str) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def let_read(kube: Kube, person: str, team: str, controller: str) -> None:
-    """Make an account in a team's namespace that may read pods and logs there, and reach the controller."""
+def let_view(kube: Kube, person: str, team: str) -> Object:
+    """Make an account in a team's namespace that may read pods, logs and records there. Returns it as the subject of bindings."""
     subject = {"kind": "ServiceAccount", "name": person, "namespace": team}
+    records = rule(["spotruns", "spottasks", "spotattempts"], ["get", "list", "watch"], "spotwright.dev")
     kube.apply(
         named("ServiceAccount", "v1", person, team),
-        role("pods", team, [rule(["pods", "pods/log"], ["get"])]),
+        role("pods", team, [rule(["pods", "pods/log"], ["get"]), records]),
         binding(f"pods-{person}", team, "Role", "pods", subject),
-        role(
-            "spotwright-reader",
-            controller,
-            [
-                rule(["pods"], ["list"]),
-                rule(["configmaps"], ["get"], resourceNames=["spotwright-reading"]),
-                rule(["pods/portforward"], ["get", "create"]),
-            ],
-        ),
+    )
+    return subject
+
+
+def let_read(kube: Kube, person: str, team: str, controller: str) -> None:
+    """Make an account in a team's namespace that may see what is there, and reach the controller."""
+    subject = let_view(kube, person, team)
+    rules = [
+        rule(["pods"], ["list"]),
+        rule(["configmaps"], ["get"], resourceNames=["spotwright-reading"]),
+        rule(["pods/portforward"], ["get", "create"]),
+    ]
+    kube.apply(
+        role("spotwright-reader", controller, rules),
         binding(f"read-{team}-{person}", controller, "Role", "spotwright-reader", subject),
     )
 
 
 def kubeconfig_of(kube: Kube, person: str, team: str, target: Path) -> Path:
-    """A kubeconfig with a token of an account."""
+    """A kubeconfig with a token of an account, whose namespace is the team's."""
     document = plain_yaml.load(kube.kubeconfig.read_text())
     token = kube.run("create", "token", person, "-n", team).strip()
     document["users"] = [{"name": each["name"], "user": {"token": token}} for each in document["users"]]
+    for each in document["contexts"]:
+        each["context"]["namespace"] = team
     target.write_text(plain_yaml.dump(document))
     return target
-
-
-def in_pod(kube: Kube, namespace: str, *command: str) -> str:
-    """What a command prints in the controller's pod."""
-    return kube.run("exec", "-n", namespace, "controller", "-c", "reading", "--", *command)
-
-
-def put_file(kube: Kube, namespace: str, path: str, data: bytes) -> None:
-    """Write a file in the controller's pod."""
-    code = f"import base64,pathlib;p=pathlib.Path({path!r});p.parent.mkdir(parents=True,exist_ok=True);"
-    in_pod(
-        kube, namespace, "python3", "-c", f"{code}p.write_bytes(base64.b64decode({base64.b64encode(data).decode()!r}))"
-    )
 
 
 def named(kind: str, version: str, name: str, namespace: str) -> dict[str, Any]:
@@ -122,29 +113,6 @@ def binding(name: str, namespace: str, kind: str, role_name: str, subject: dict[
     return {**made, "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role_name}, "subjects": [subject]}
 
 
-def _rights(namespace: str) -> list[dict[str, Any]]:
-    subject = {"kind": "ServiceAccount", "name": "spotwright", "namespace": namespace}
-    watched = ["get", "list", "watch"]
-    rules = [
-        rule(["pods", "nodes", "events", "namespaces"], watched),
-        rule(["pods"], ["delete"]),
-        rule(["pods/eviction"], ["create"]),
-        rule(["pods/status"], ["patch"]),
-        rule(["jobs"], watched, "batch"),
-        rule(["workflows"], watched, "argoproj.io"),
-        rule(["jobsets"], watched, "jobset.x-k8s.io"),
-        rule(["trainjobs"], watched, "trainer.kubeflow.org"),
-        rule(["leases"], ["get", "create", "update"], "coordination.k8s.io"),
-        rule(["tokenreviews"], ["create"], "authentication.k8s.io"),
-        rule(["subjectaccessreviews"], ["create"], "authorization.k8s.io"),
-    ]
-    return [
-        role(namespace, "", rules),
-        binding(namespace, "", "ClusterRole", namespace, subject),
-        binding(namespace, "kube-system", "Role", "extension-apiserver-authentication-reader", subject),
-    ]
-
-
 def python(*command: str) -> list[str]:
     """The command of a container that runs our code, after it has linked the libraries that compiled packages need."""
     return ["sh", "-c", _LINK + " ".join(command)]
@@ -166,34 +134,28 @@ def with_our_code(*containers: dict[str, Any], **volumes: dict[str, Any]) -> dic
 
 
 def _pod(namespace: str) -> dict[str, Any]:
-    serve = ["-m", "spotwright.cluster.reading_main", "--state", "/state", "--host", "0.0.0.0"]  # noqa: S104  # of the pod
-    watch = [
-        "-m",
-        "tests.cluster.watching.watching_main",
-        "--state",
-        "/state",
-        "--config",
-        "/configuration/spotwright.yaml",
-    ]
-    certificate = ["--certificate", "/serving/tls.crt", "--key", "/serving/tls.key"]
-    ready = {"httpGet": {"scheme": "HTTPS", "path": "/healthz", "port": 9444}, "periodSeconds": 1}
-    ports = [{"name": "reading", "containerPort": 9444}]
-    reading = {"name": "reading", "command": python(*serve, *certificate), "ports": ports, "readinessProbe": ready}
+    options = {
+        "home": namespace,
+        "name": namespace,
+        "read-listen": "0.0.0.0:9444",  # of the pod
+        "authority-folder": "/logs/authority",
+        "logs": "file:///logs/kept",
+    }
+    words = [f"--{name}={value}" for name, value in options.items()]
+    recorder = {
+        "name": "recorder",
+        "command": python("-m", "spotwright", "controller", "recorder", *words),
+        "ports": [{"name": "reading", "containerPort": 9444}],
+        "readinessProbe": {"httpGet": {"scheme": "HTTPS", "path": "/healthz", "port": 9444}, "periodSeconds": 1},
+    }
     spec = {
         "serviceAccountName": "spotwright",
         "nodeSelector": {"kubernetes.io/hostname": "n1"},
-        "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 2,
         "tolerations": [{"operator": "Exists"}],
-        **with_our_code(
-            {"name": "watching", "command": python(*watch)},
-            reading,
-            state={"emptyDir": {}},
-            serving={"secret": {"secretName": "serving"}},
-            configuration={"configMap": {"name": "configuration"}},
-        ),
+        **with_our_code(recorder, logs={"emptyDir": {}}),
     }
-    labels = {"app.kubernetes.io/name": "spotwright"}
+    labels = {"app.kubernetes.io/name": "spotwright", "app.kubernetes.io/component": "recorder"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

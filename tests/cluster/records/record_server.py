@@ -17,6 +17,8 @@ from tests.cluster.watching.small_api_server import SmallApiServer, _of_all_name
 
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.run_objects import API_VERSION, KINDS
+from spotwright.cluster.spot_pools import KIND as POOL
+from spotwright.cluster.task_objects import KIND as COUNTER
 
 
 class RecordServer(SmallApiServer):
@@ -24,8 +26,8 @@ class RecordServer(SmallApiServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.served[f"/apis/{API_VERSION}"] = [f"{kind.lower()}s" for kind in KINDS]
-        for kind in KINDS:
+        self.served[f"/apis/{API_VERSION}"] = [f"{kind.lower()}s" for kind in (*KINDS, POOL, COUNTER)]
+        for kind in (*KINDS, POOL, COUNTER):
             self.objects[f"/apis/{API_VERSION}/{kind.lower()}s"] = {}
         self.refuse: Any = lambda _method, _path: None
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -89,11 +89,10 @@ def test_without_its_events_the_status_alone_tells_a_new_controller_that_a_node_
 
 
 def start_again(stack: contextlib.ExitStack, kube: Kube, bed: Settings, day: Situation, playing: Play) -> None:
-    """End the controller, and start another one on the same state folder."""
+    """End the controller, and start another one."""
     assert playing.controller is not None
     playing.controller.end()
-    folder = playing.controller.state.parent
-    stack.enter_context(controller(kube, bed, folder, day.case.config, *LIMIT))
+    stack.enter_context(controller(kube, bed, playing.controller.folder, day.case.config, *LIMIT))
 
 
 @pytest.mark.parametrize("fault", ["error", ""])

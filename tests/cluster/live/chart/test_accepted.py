@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from tests.cluster.chart.rendered import Helm, find_helm, pod_of
+from tests.cluster.chart.rendered import PROCESSES, Helm, find_helm, pod_of
 from tests.cluster.chart.value_files import GOOD
 from tests.cluster.live.kube import Kube
 
@@ -52,8 +52,9 @@ def test_the_api_server_accepts_what_is_rendered(kube: Kube, helm: Helm, home: s
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     said = kube.run("apply", "--dry-run=server", "--validate=strict", "-f", "-", text=text)
     assert said.count("(server dry run)") == len(objects)
-    pod = {"apiVersion": "v1", "kind": "Pod", **pod_of(objects)}
-    pod["metadata"] = {**pod["metadata"], "name": "as-the-deployment-makes-it"}
-    pod["spec"] = {**pod["spec"], "serviceAccountName": "default"}  # its own is there after the installation
-    pod["spec"] |= {"priorityClassName": ""} if pod["spec"].get("priorityClassName") == "platform.critical" else {}
-    kube.run("create", "--dry-run=server", "--validate=strict", "-n", home, "-f", "-", text=json.dumps(pod))
+    for process in PROCESSES:
+        pod = {"apiVersion": "v1", "kind": "Pod", **pod_of(objects, process)}
+        pod["metadata"] = {**pod["metadata"], "name": "as-the-deployment-makes-it"}
+        pod["spec"] = {**pod["spec"], "serviceAccountName": "default"}  # its own is there after the installation
+        pod["spec"] |= {"priorityClassName": ""} if pod["spec"].get("priorityClassName") == "platform.critical" else {}
+        kube.run("create", "--dry-run=server", "--validate=strict", "-n", home, "-f", "-", text=json.dumps(pod))

@@ -12,11 +12,10 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from testbed.settings import Settings
-from tests.cluster.chart.rendered import CHART, Helm, find_helm
+from tests.cluster.chart.rendered import CHART, PROCESSES, Helm, find_helm
 from tests.cluster.conftest import Measured
 from tests.cluster.live.chart.releases import ARCHIVE, RESTRICTED, SOON
 from tests.cluster.live.controllers import configuration
@@ -56,7 +55,7 @@ class Release:
     def __init__(self, helm: Helm, kube: Kube, home: str, team: str) -> None:
         self.helm, self.kube, self.home, self.team = helm, kube, home, team
 
-    def run(self, *command: str, note: str = "", **values: Any) -> str:
+    def run(self, *command: str, note: str = "", keep: bool = True) -> str:
         """What a command of Helm for this release prints. ``note`` changes the pod's template."""
         common = ["-n", self.home, f"--timeout={SOON:.0f}s"]
         if command[0] not in ("install", "upgrade"):
@@ -66,7 +65,7 @@ class Release:
             "config": configuration("10m"),
             "nodeSelector": {"kubernetes.io/hostname": "n1"},
             "podAnnotations": {"note": note},
-            **values,
+            "logs": {"volume": {"size": "20Gi", "keep": keep}},
         }
         return self.helm.run(command[0], "spotwright", str(CHART), *command[1:], *common, values=given)
 
@@ -86,7 +85,7 @@ def release(helm: Helm, kube: Kube, namespace: str, tmp_path: Path) -> Iterator[
         "capacity": {"storage": "20Gi"},
         "accessModes": ["ReadWriteOnce"],
         "hostPath": {"path": str(tmp_path)},
-        "claimRef": {"namespace": home, "name": "spotwright-state"},
+        "claimRef": {"namespace": home, "name": "spotwright-logs"},
     }
     kube.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}},
@@ -124,16 +123,17 @@ def test_from_one_command_to_the_first_placed_job_and_out_again(
     assert f"{release.team}: a pod that is created there is placed" in said
     kube.wait(lambda: runs(kube, release.team, placed), "its pod runs", SOON)
 
-    log = kube.run("logs", "deployment/spotwright", "-n", release.home)
-    assert not [line for line in log.splitlines() if "answers 403" in line or "orbidden" in line]
+    for process in PROCESSES:
+        log = kube.run("logs", f"deployment/spotwright-{process}", "-n", release.home)
+        assert not [line for line in log.splitlines() if "answers 403" in line or "orbidden" in line]
 
     release.run("uninstall", "--wait")
-    kube.wait(lambda: release.left() <= {"persistentvolumeclaim/spotwright-state"}, "it is taken out", SOON)
+    kube.wait(lambda: release.left() <= {"persistentvolumeclaim/spotwright-logs"}, "it is taken out", SOON)
     assert runs(kube, release.team, placed)
     assert kube.get("namespace", release.home) is not None
-    assert kube.get("persistentvolumeclaim", "spotwright-state", release.home) is not None
+    assert kube.get("persistentvolumeclaim", "spotwright-logs", release.home) is not None
 
-    release.run("install", "--wait", store={"keep": False})  # it takes the claim that was kept over
+    release.run("install", "--wait", keep=False)  # it takes the claim that was kept over
     release.run("uninstall", "--wait")
     kube.wait(lambda: release.left() == set(), "nothing is left", SOON)
 
@@ -213,7 +213,7 @@ def test_no_pod_is_unplaced_while_the_release_is_upgraded_and_rolled_back(
         time.sleep(5)
         for command in (("upgrade", "two"), ("rollback", ""), ("upgrade", "three")):
             began = time.monotonic()
-            release.run(command[0], "--wait", **({"note": command[1]} if command[1] else {}))
+            release.run(command[0], "--wait", note=command[1])
             marks.append((command[0], round(began - load.began, 1), round(time.monotonic() - load.began, 1)))
             time.sleep(12)  # the pod before ends after its preStop
     finally:

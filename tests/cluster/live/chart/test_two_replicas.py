@@ -73,8 +73,10 @@ def recorded(kube: Kube, namespace: str) -> dict[str, tuple[str, int]]:
 def test_the_other_replica_records_after_a_power_cut(
     kube: Kube, home: str, namespace: str, faults: Faults, measured: Measured
 ) -> None:
-    pods = kube.list("pods", home)
-    assert {each["spec"]["nodeName"] for each in pods} == set(NODES)
+    pods = kube.list("pods", home, "app.kubernetes.io/component=recorder")
+    webhooks = kube.list("pods", home, "app.kubernetes.io/component=webhook")
+    for replicas in (pods, webhooks):
+        assert {each["spec"]["nodeName"] for each in replicas} == set(NODES)
     (lease,) = kube.list("leases", home)
     leader = next(each for each in pods if lease["spec"]["holderIdentity"].startswith(each["metadata"]["name"]))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,11 @@ from tests.cluster.live.gangs.a_gang import (
 )
 from tests.cluster.live.gangs.a_gang import running as running_pods
 from tests.cluster.live.kube import Kube
+from tests.cluster.live.recorded import events_of
 from tests.cluster.watching.node_agents import node_agent
 
 from spotwright.engine.events import NoticeGiven
 from spotwright.model.attempts import Cause
-from spotwright.records.journal import Journal
-from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import BudgetUse
 
 pytestmark = pytest.mark.cluster
@@ -130,9 +128,5 @@ def test_a_gang_one_of_whose_nodes_is_taken_after_its_notice_is_interrupted_once
 
 
 def notices(leader: Controller) -> list[NoticeGiven]:
-    """All notices in the journals of a controller."""
-    found: list[NoticeGiven] = []
-    for folder in StateFolder.existing(leader.state).runs():
-        with closing(Journal.read(folder.journal)) as journal:
-            found += [event for _, event in journal.events() if isinstance(event, NoticeGiven)]
-    return found
+    """All notices that are recorded."""
+    return [event for event in events_of(leader.kube.kubeconfig) if isinstance(event, NoticeGiven)]

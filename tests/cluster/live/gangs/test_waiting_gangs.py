@@ -28,7 +28,6 @@ from tests.cluster.live.gangs.a_gang import (
 from tests.cluster.live.idle_autoscaler import idle_autoscaler
 from tests.cluster.live.kube import Kube, Object, pod, pod_spec
 
-from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, read_findings
 from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, Pause
@@ -104,7 +103,7 @@ def test_a_gang_of_which_only_some_pods_find_room_is_moved_as_a_whole(
         first = [task.attempts[0] for task in run.tasks.values()]
         assert sum(attempt.bound_at is not None for attempt in first) == 1
         assert len(taken_back(leader)) == 1, "one pod is enough"
-        assert pauses(leader) == {}, "the pool has room for smaller work, so nobody else is kept off"
+        assert leader.left_out() == {}, "the pool has room for smaller work, so nobody else is kept off"
 
 
 @pytest.fixture
@@ -130,7 +129,7 @@ def test_a_pool_that_had_no_node_for_a_gang_is_left_out_by_all_pods_of_the_next_
         make(kube, kind, namespace, "one")
         waiting = kube.wait(lambda: created(kube, namespace, 0, name="one"), "the first gang is made", STARTS)
         assert {rung(each) for each in waiting} == {"empty"}
-        first = kube.wait(lambda: pauses(leader).get("empty"), "the pool is left out", MOVED)
+        first = kube.wait(lambda: leader.left_out().get("empty"), "the pool is left out", MOVED)
         make(kube, kind, namespace, "two")
         passed_over = kube.wait(lambda: created(kube, namespace, 0, name="two"), "the second gang is made", STARTS)
         assert {rung(each) for each in passed_over} == {"spot"}
@@ -140,7 +139,7 @@ def test_a_pool_that_had_no_node_for_a_gang_is_left_out_by_all_pods_of_the_next_
         kube.wait(lambda: time.time() >= first.until + 2, "the pause is over", 2 * PAUSE)
         make(kube, kind, namespace, "three")
         tried = kube.wait(lambda: created(kube, namespace, 0, name="three"), "the third gang is made", STARTS)
-        assert {rung(each) for each in tried} == {"empty"}, (first, pauses(leader), time.time())
+        assert {rung(each) for each in tried} == {"empty"}, (first, leader.left_out(), time.time())
         second = kube.wait(lambda: later(leader, first), "the pool is left out again", MOVED)
         assert [round(pause.until - pause.since) for pause in (first, second)] == [PAUSE, 2 * PAUSE]
         assert (first.times, second.times) == (1, 2)
@@ -156,11 +155,6 @@ def taken_back(leader: Controller) -> list[AttemptState]:
     return [attempt for attempt in leader.attempts("gang") if attempt.taken_back is not None]
 
 
-def pauses(leader: Controller) -> dict[str, Pause]:
-    found = read_findings(leader.state / LEFT_OUT_FILE)
-    return {one.pool: one.pause for by_namespace in found.values() for one in by_namespace.values()}
-
-
 def later(leader: Controller, before: Pause) -> Pause | None:
-    pause = pauses(leader).get("empty")
+    pause = leader.left_out().get("empty")
     return pause if pause is not None and pause.since > before.since else None

@@ -145,23 +145,14 @@ def nothing(scene: Scene) -> None:
 
 @contextmanager
 def stopped(leader: Controller) -> Iterator[None]:
-    """Let every process of the controller stand still while the block runs."""
-    pids = below(leader.pid)
-    for pid in pids:  # the parent first, so that it starts no other process meanwhile
+    """Let both processes of the controller stand still while the block runs."""
+    for pid in leader.pids:
         os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        for pid in pids:
+        for pid in leader.pids:
             os.kill(pid, signal.SIGCONT)
-
-
-def below(pid: int) -> list[int]:
-    """A process and all that it has started."""
-    children = [
-        int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
-    ]
-    return [pid, *(found for child in children for found in below(child))]
 
 
 EVENTS: dict[str, Callable[[Scene], object]] = {
