@@ -66,7 +66,7 @@ def test_a_person_with_a_token_reads_the_own_team_alone(
     bed_pods.let_read(kube, "anna", team_a, controller)
     anna = bed_pods.kubeconfig_of(kube, "anna", team_a, tmp_path / "anna")
     mine = json.loads(read(kube, controller, "runs", "--json", kubeconfig=anna).out)
-    assert {run["pipeline"] for run in mine} == {f"Job {team_a}/good", f"Job {team_a}/bad"}
+    assert {run["pipeline"] for run in mine} == {f"Job {team_a}/{name}" for name in ("good", "bad", "long")}
     assert read(kube, controller, "logs", "job/good", kubeconfig=anna).code == 0
     refused = read(kube, controller, "runs", "-n", team_b, kubeconfig=anna)
     assert (refused.code, refused.out) == (2, "")
