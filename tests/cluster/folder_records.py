@@ -6,6 +6,7 @@ The suite of the port runs on it and on the API's body, so a test that looks at 
 from __future__ import annotations
 
 import contextlib
+import secrets
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -21,7 +22,7 @@ from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import uid_of
 from spotwright.records.journal import Journal, JournalStamp, decoded, journal_stamp
-from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.state_folder import RunFolder, StateFolder, write_atomically
 from spotwright.records.stored_plan import RunFiles, RunSource, StoredPlan, save_plan
 
 
@@ -249,3 +250,24 @@ class FolderHistories:
     def of(self, root: Mapping[str, Any]) -> RunState:
         """What the journal of a workload has now; empty if there is none yet. Raises :class:`StateError`."""
         return self._readers.setdefault(uid_of(root), _Reader(self._state, root)).refresh()
+
+
+class FolderRuns:
+    """The runs of a state folder, as what keeps logs knows them. See :class:`~spotwright.cluster.log_store.LogRuns`."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._state, self._own = state, ""
+
+    @property
+    def owner(self) -> str:
+        """See :attr:`LogRuns.owner`."""
+        if not self._own:
+            path = self._state.path / "log-owner"
+            if not path.exists():
+                write_atomically(path, secrets.token_hex(16))
+            self._own = path.read_text(encoding="ascii").strip()
+        return self._own
+
+    async def existing(self, runs: Collection[str]) -> Collection[str]:
+        """See :meth:`LogRuns.existing`."""
+        return {run for run in runs if run and "/" not in run and (self._state.path / "runs" / run).exists()}

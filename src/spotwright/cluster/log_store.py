@@ -36,9 +36,8 @@ from spotwright.cluster.log_parts import (
 )
 from spotwright.cluster.log_place import SMALL, KeptLog, LogName, Overtaken, PlaceAway, drop_note
 from spotwright.model.quantities import format_bytes
-from spotwright.records.state_folder import StateFolder, write_atomically
 
-__all__ = ["FolderRuns", "LogRuns", "LogStore"]
+__all__ = ["LogRuns", "LogStore"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -50,7 +49,6 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a store that took nothin
 _SAID_AGAIN = 600.0  # seconds until it is said once more that the store takes nothing
 _LISTED = 3600.0  # seconds until all objects are listed again: in between the sizes are those that were written here
 _LAST = 5.0  # seconds in which what waits is written when this process ends
-_OWNER_FILE = "log-owner"  # in the state folder
 _TRIED = "+tried"  # an object that is written twice, to see whether the store keeps the first one
 
 
@@ -63,27 +61,6 @@ class LogRuns(Protocol):
 
     async def existing(self, runs: Collection[str]) -> Collection[str]:
         """Those of these runs, by name, that are there now; in doubt all of them, since logs of others are deleted."""
-
-
-class FolderRuns:
-    """The runs of a state folder. See :class:`LogRuns`."""
-
-    def __init__(self, state: StateFolder) -> None:
-        self._state, self._own = state, ""
-
-    @property
-    def owner(self) -> str:
-        """See :attr:`LogRuns.owner`."""
-        if not self._own:
-            path = self._state.path / _OWNER_FILE
-            if not path.exists():
-                write_atomically(path, secrets.token_hex(16))
-            self._own = path.read_text(encoding="ascii").strip()
-        return self._own
-
-    async def existing(self, runs: Collection[str]) -> Collection[str]:
-        """See :meth:`LogRuns.existing`."""
-        return {run for run in runs if run and "/" not in run and (self._state.path / "runs" / run).exists()}
 
 
 class LogStore:
@@ -464,7 +441,7 @@ class _PartsLog:
                     with contextlib.suppress(PlaceAway):  # the store has heard of it, and says when to try again
                         await (self._send_parts() if self._has_begun else self._begin())
                 self.moved.set()
-        except OSError as error:  # of the state folder, which names the owner
+        except OSError as error:  # of whoever names the owner
             _LOG.warning("log %s waits: %s", log_key(self.name), error)
         finally:
             self._task = None

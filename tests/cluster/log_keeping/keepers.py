@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 from aiohttp import web
+from tests.cluster.folder_records import FolderRuns
 from tests.cluster.log_keeping.container_log import BILLION, START, Line, answer
 from tests.cluster.log_keeping.stores import keys, read_whole
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
@@ -16,7 +17,7 @@ from spotwright.cluster.api_client import Api
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT, LogKeeper, SeenAttempt
 from spotwright.cluster.log_parts import END, log_key
 from spotwright.cluster.log_place import LogName, LogPlace
-from spotwright.cluster.log_store import FolderRuns, LogStore
+from spotwright.cluster.log_store import LogStore
 from spotwright.records.state_folder import StateFolder
 
 PODS = "/api/v1/namespaces/a/pods"

@@ -11,13 +11,14 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests.cluster.folder_records import FolderRuns
 from tests.cluster.log_keeping.stores import a_name, a_state, read_whole, write_whole
 
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT, LogKeeper
 from spotwright.cluster.log_parts import Objects
 from spotwright.cluster.log_place import LogName, PlaceAway
-from spotwright.cluster.log_store import FolderRuns, LogStore
+from spotwright.cluster.log_store import LogStore
 from spotwright.records.state_folder import StateFolder
 
 KILO = 1024

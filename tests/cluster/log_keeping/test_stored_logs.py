@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.cluster.folder_records import FolderRuns
 from tests.cluster.log_keeping.stores import (
     Death,
     FailingStore,
@@ -24,7 +25,7 @@ from tests.cluster.log_keeping.stores import (
 from spotwright.cluster import log_store
 from spotwright.cluster.log_parts import Objects, StoredLogs, log_key, name_of_key, require_url
 from spotwright.cluster.log_place import LogName, Overtaken
-from spotwright.cluster.log_store import FolderRuns, LogStore
+from spotwright.cluster.log_store import LogStore
 from spotwright.errors import InputError
 from spotwright.model.quantities import format_bytes
 

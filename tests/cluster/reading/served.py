@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 
 import yaml
 from aiohttp import web
+from tests.cluster.folder_records import FolderRuns
 from tests.cluster.granted_rights import is_allowed
 from tests.cluster.log_keeping.stores import write_whole
 from tests.cluster.records.record_server import RecordServer, login
@@ -31,7 +32,7 @@ from spotwright.cluster.limited_server import serve
 from spotwright.cluster.log_parts import Objects, StoredLogs
 from spotwright.cluster.log_place import LogName
 from spotwright.cluster.log_server import Access, LogServer, accept_certificates, serving_context
-from spotwright.cluster.log_store import FolderRuns, LogStore
+from spotwright.cluster.log_store import LogStore
 from spotwright.cluster.run_objects import API_VERSION, RUN, records_path
 from spotwright.cluster.run_records import UID
 from spotwright.cluster.spot_pools import KIND as SPOT_POOL

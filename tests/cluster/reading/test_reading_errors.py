@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests import plain_yaml
+from tests.cluster.folder_records import FolderRuns
 from tests.cluster.log_keeping.stores import write_whole
 from tests.cluster.reading.cutting_proxy import CuttingProxy
 from tests.cluster.reading.served import Served, serving, spotwright
@@ -20,7 +21,7 @@ from tests.cluster.watching.watched_objects import job, pod
 from spotwright.cluster.api_run_records import ApiRecord
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.log_place import LogName
-from spotwright.cluster.log_store import FolderRuns, LogStore
+from spotwright.cluster.log_store import LogStore
 from spotwright.cluster.recorded_runs import open_runs
 from spotwright.engine.events import RunFinished, RunStatus
 from spotwright.records.reader import RunReader, follow_logs

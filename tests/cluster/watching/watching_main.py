@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.cluster.folder_records import FolderRecords
+from tests.cluster.folder_records import FolderRecords, FolderRuns
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.lease import KubernetesLease, while_held
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT
 from spotwright.cluster.log_parts import require_url
-from spotwright.cluster.log_store import FolderRuns, LogStore
+from spotwright.cluster.log_store import LogStore
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.run_store import RunStore, this_process
 from spotwright.config import Config
