@@ -368,7 +368,7 @@ def _run(runs: RecordedRuns, roots: Sequence[tuple[str, str]], namespace: str) -
 
 def _why_not_recorded(watched: Mapping[str, Any], kind: str, namespace: str) -> str:
     """Why no run is of an object, by what the controller says that it watches."""
-    if watched["unknown"]:
+    if watched.get("unknown"):
         return f"what the controller watches is not known: {watched['unknown']}"
     if not watched.get("is_served"):
         return (

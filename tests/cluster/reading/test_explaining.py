@@ -294,3 +294,26 @@ def test_to_get_pods_is_enough_to_explain_them(
     assert "runs on node n1 in pool gpu-spot" in told.out
     assert "you may not get nodes" in told.out
     assert (f"you may not get {kinds[-1].lower()}s in namespace team-a" in told.out) == (by == "object")
+
+
+def test_of_a_workload_without_a_run_it_is_said_what_is_watched_or_that_this_is_not_known(
+    certificates: Path, tmp_path: Path
+) -> None:
+    place = "/api/v1/namespaces/spotwright/configmaps/spotwright-reading"
+    watched = {"namespaces": {"team-a": "uid-team-a"}, "kinds": {"Job": "watched"}}
+    answers = {
+        "had no pod with a policy while the controller watched": {"data": {"watched.json": json.dumps(watched)}},
+        "does not serve namespace team-a": {"data": {"watched.json": json.dumps({**watched, "namespaces": {}})}},
+        "says nothing of it: does the recorder run?": {"data": {"ca.crt": "x"}},
+    }
+    with serving(certificates) as served:
+        options = [word for word in served.options("admin") if word not in ("--controller", served.url)]
+
+        def told() -> str:
+            return " ".join(spotwright("explain", "job/train", "-n", "team-a", *options).out.split())
+
+        for words, shown in answers.items():
+            served.kubernetes.objects = {"/apis/batch/v1/namespaces/team-a/jobs/train": TRAIN, place: shown}
+            assert words in told()
+        served.kubernetes.forbidden = (place,)
+        assert "what the controller watches is not known: you may not get ConfigMap spotwright-reading in" in told()
