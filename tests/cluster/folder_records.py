@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class FolderRecords:
     def __init__(self, folder: StateFolder) -> None:
         self._folder = folder
 
-    def all(self) -> Iterable[RunRecord]:
+    def all(self, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterable[RunRecord]:  # files say it
         """See :meth:`RunRecords.all`."""
         return map(FolderRecord, self._folder.runs())
 

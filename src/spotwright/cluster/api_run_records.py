@@ -14,15 +14,17 @@ import asyncio
 import json
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.record_gaps import events_that_fit, note_of_gap
 from spotwright.cluster.run_objects import (
     AGE,
     API_VERSION,
@@ -33,6 +35,7 @@ from spotwright.cluster.run_objects import (
     TASK,
     WORKLOAD_LABEL,
     Home,
+    ListedParts,
     RunRows,
     StoredRow,
     deleted_path,
@@ -66,7 +69,6 @@ from spotwright.cluster.shown_runs import (
     run_status,
 )
 from spotwright.engine.events import Event, RunCreated, RunFinished
-from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
@@ -79,21 +81,27 @@ from spotwright.records.stored_plan import Look, PlanVersions, StoredPlan, plan_
 __all__ = ["ApiRecord", "ApiRecords", "ApiRun", "ReadLog"]
 
 
+_T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 
 ReadLog = Callable[[str, int, str, int, int], bytes]
 """Reads a log: its task, attempt, environment, offset and the most bytes, as :meth:`RunSource.read_log` has them."""
 
-_OBJECT = (
-    1_600  # bytes of an object beside its events and its plan, as etcd has it: benchmarks/cluster/records_at_size.py
-)
+_OBJECT, _RUN = (
+    1_300,
+    1_100,
+)  # bytes of an object beside its events, and of a SpotRun beside that and its plan (seen on 1.35)
 _KNOWN_FOR = 60.0  # seconds for which it is known of a namespace what was deleted
 _LISTED = 100  # objects in a page of a list: at most 6 MB
 AT_ONCE = 200
 """Events of one commit: the API server makes some hundred objects a second, and a commit that is too late is made again."""
 
+_MANY = 2  # runs of a namespace whose objects are listed together
 _AT_ONCE = 16  # writes of one commit that are under way at once
 _PATIENCE = 10.0  # seconds for which a commit waits: meanwhile nothing else is recorded
+_TRIES, _PAUSE = 4, 0.02  # of one write, and seconds before the second, twice as long each time
+_CONFLICT = 409
+_NEXT_LINE = "/journal/-"
 _READS = 20.0  # seconds for which a reading waits
 _AGAIN = 0.3  # seconds until objects are listed anew where some seem to be missing: lists of several kinds are not of one moment
 _LONGEST_PLAN = 256 << 10  # characters of a packed plan: more than a megabyte of configuration and templates
@@ -101,10 +109,20 @@ _LONGEST_PLAN = 256 << 10  # characters of a packed plan: more than a megabyte o
 
 def get_soon(kubernetes: Kubernetes, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
     """Read from the API, for no longer than a look may take. Raises :class:`ApiFailed`."""
+    return _soon(kubernetes, path, kubernetes.api.get(path, params))
 
-    async def within_time() -> dict[str, Any]:
+
+def get_page_soon(kubernetes: Kubernetes, path: str, params: Mapping[str, str]) -> tuple[Sequence[bytes], str]:
+    """Read a page of a list in the same way: its objects as text, and what the next page is asked with."""
+    page = _soon(kubernetes, path, kubernetes.api.get_page(path, params))
+    following = "" if page.metadata is None else page.metadata.continue_ or ""
+    return [bytes(each) for each in page.items or ()], following
+
+
+def _soon(kubernetes: Kubernetes, path: str, asking: Coroutine[Any, Any, _T]) -> _T:
+    async def within_time() -> _T:
         async with asyncio.timeout(_READS):
-            return await kubernetes.api.get(path, params)
+            return await asking
 
     try:
         return kubernetes.call(within_time())
@@ -116,11 +134,16 @@ def _no_log(*_: object) -> bytes:
     return b""
 
 
+def _no_parts(_workload: str) -> Sequence[dict[str, Any]] | None:
+    return None
+
+
 class ApiRun:
     """A run as it lies in the API. It is a :class:`~spotwright.records.stored_plan.RunSource`, and never writes.
 
     ``get`` reads from the API and raises :class:`~spotwright.cluster.api_client.ApiFailed`. ``read_log`` reads logs, which lie
-    elsewhere. ``plan`` is the packed plan of one that is not there yet.
+    elsewhere. ``plan`` is the packed plan of one that is not there yet. ``parts`` has the objects of a workload's run if they
+    were listed with those of others.
     """
 
     def __init__(
@@ -132,7 +155,9 @@ class ApiRun:
         read_log: ReadLog = _no_log,
         others: Callable[[str], ApiRun | None] = lambda _: None,
         plan: str = "",
+        parts: Callable[[str], Sequence[dict[str, Any]] | None] = _no_parts,
     ) -> None:
+        self._parts = parts
         self._get, self.namespace, self.name = get, namespace, name
         self._read_log, self._others = read_log, others
         self._run: dict[str, Any] | None = {"plan": plan} if plan else None
@@ -145,6 +170,7 @@ class ApiRun:
         """The versions of the SpotRun and of the lists of its tasks and attempts, by kind: what is newer was not read."""
         self.missing: list[int] = []
         """The numbers of events that somebody has deleted, and of which the run says nothing yet."""
+        self._said = 0  # how many of them a note says
 
     @property
     def place(self) -> str:
@@ -193,21 +219,33 @@ class ApiRun:
         if self.rows.lost():
             time.sleep(_AGAIN)
             self._read_all()
-        self.missing = self.rows.lost()
-        self.rows.take((), self.missing)
+        lost = self.rows.lost()
+        self.missing = sorted({*self.missing, *lost}.difference(self.absent))
+        self.rows.take((), lost)
 
     def _read_all(self) -> None:
         run = self.read()
         if run is None:
             raise RecordGone(f"{self.place}: its SpotRun is not there any more: it was deleted")
-        selector = {"labelSelector": f"{WORKLOAD_LABEL}={_label(run, WORKLOAD_LABEL)}"}
         self.objects.clear()
         self.sizes.clear()
         self.versions = {RUN: str(metadata(run).get("resourceVersion", ""))}
         self._take(run)
+        for found in self._parts_of(_label(run, WORKLOAD_LABEL)):
+            self._take(found)
+
+    def _parts_of(self, workload: str) -> Iterator[dict[str, Any]]:
+        """The tasks and attempts with the label of a workload."""
+        try:
+            parts = self._parts(workload)
+        except ApiFailed as error:
+            raise self.failed(error) from error
+        if parts is not None:
+            yield from parts
+            return
         for kind in (ATTEMPT, TASK):
-            for found in self.listed(kind, selector):
-                self._take({"kind": kind, **found})
+            for found in self.listed(kind, {"labelSelector": f"{WORKLOAD_LABEL}={workload}"}):
+                yield {"kind": kind, **found}
 
     def hear(self, found: dict[str, Any]) -> None:
         """Take an object that has changed."""
@@ -258,18 +296,22 @@ class ApiRun:
         yield Look(not has_ended, self._events(after))
 
     def _events(self, after: int) -> Iterator[tuple[int, Event]]:
-        """The events after a number. Of a run that has lost some, those which fit what is left."""
-        if not self.missing and not self.absent:
+        """The events after a number. Of a run that has lost some, those which fit what is left, and a note if it has none yet."""
+        if not self.rows.has_lost:
             yield from decoded((row.journal_row for row in self.rows.after(after)), self.place, str)
             return
         state = RunState([*PlanVersions(RunFolder(Path(self.name)), self)])
-        for number, event in decoded((row.journal_row for row in self.rows.after(0)), self.place, str):
-            try:
-                fold(state, event)
-            except StateError:
-                continue  # it was about something that is lost; the note that the recorder leaves says so
+        last = 0
+        for number, event in events_that_fit(
+            state, decoded((row.journal_row for row in self.rows.after(0)), self.place, str)
+        ):
+            last = number
             if number > after:
                 yield number, event
+        unsaid = len(self.missing) - (self._said if after else 0)
+        if unsaid:
+            self._said = len(self.missing)
+            yield max(after, last), note_of_gap(state.last_at, unsaid)
 
     def pause(self, seconds: float) -> None:
         """See :meth:`RunSource.pause`."""
@@ -317,10 +359,21 @@ class ApiRecords:
         """Read, for no longer than a look may take. Raises :class:`ApiFailed`."""
         return get_soon(self._kubernetes, path, params)
 
-    def all(self) -> Iterable[RunRecord]:
-        """The runs that have not ended."""
+    def all(self, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterable[RunRecord]:
+        """The runs that have not ended. Those of a namespace are read together."""
+        known: defaultdict[str, list[ApiRecord]] = defaultdict(list)
         for found in self._listed({"labelSelector": f"{ENDED_LABEL}!=true"}):
-            yield self._record(str(metadata(found).get("namespace", "")), str(metadata(found).get("name", "")))
+            namespace = str(metadata(found).get("namespace", ""))
+            if is_wanted(namespace):
+                record = self._record(namespace, str(metadata(found).get("name", "")))
+                record.uid = _label(found, WORKLOAD_LABEL)
+                record.know(found)
+                known[namespace].append(record)
+        for namespace, records in known.items():
+            parts = ListedParts(partial(get_page_soon, self._kubernetes), namespace, [each.uid for each in records])
+            for record in records:
+                record.parts = parts.take if len(records) >= _MANY else record.parts
+                yield record
 
     def of(self, root: Mapping[str, Any]) -> RunRecord:
         """See :meth:`RunRecords.of`."""
@@ -393,12 +446,16 @@ class ApiRecord:
         self, kubernetes: Kubernetes, folder: RunFolder, namespace: str, logs: LogsKept = LogsKept.NONE
     ) -> None:
         self._kubernetes, self.folder, self._namespace, self._logs = kubernetes, folder, namespace, logs
+        self._known: Glance | None = None  # from a list
         self._incomplete = "", ""  # the reason why the run is not recorded whole, and a sentence
         self._conditions: Conditions = ()  # as they were shown last
         self._read: ApiRun | None = None  # what was read of it, until it is open
         self.uid = ""  # of its workload
+        self.parts: Callable[[str], Sequence[dict[str, Any]] | None] = _no_parts
+        """Has its objects, if they were listed with those of other runs."""
         self._plan = ""
         self._epoch = self._last = self._size = 0
+        self._is_taken = False  # whether a write was, since it was opened
         self._objects = 1  # that are there, or are to be made
         self._run = _Object(folder.name, RUN, Home())
         self._pages: dict[Home, _Object] = {}  # the last one of each home
@@ -420,7 +477,7 @@ class ApiRecord:
     @property
     def stored(self) -> int:
         """See :attr:`RunRecord.stored`."""
-        return self.size + _OBJECT * self._objects
+        return self.size + _OBJECT * self._objects + _RUN
 
     @property
     def _place(self) -> str:
@@ -428,9 +485,18 @@ class ApiRecord:
 
     def glance(self) -> Glance | None:
         """See :meth:`RunRecord.glance`."""
+        if self._known is not None:
+            known, self._known = self._known, None
+            return known
         found = self.source().read()
-        if found is None:
-            return None
+        return None if found is None else self._glance(found)
+
+    def know(self, found: Mapping[str, Any]) -> None:
+        """Take the SpotRun from a list, which the next glance needs not read."""
+        with suppress(StateError):  # else the glance says so
+            self._known = self._glance(found)
+
+    def _glance(self, found: Mapping[str, Any]) -> Glance:
         first = next(
             (event for _, event in decoded((row.journal_row for row in rows_of(found)), self._place, str)), None
         )
@@ -456,7 +522,7 @@ class ApiRecord:
     def source(self) -> ApiRun:
         """See :meth:`RunRecord.source`."""
         get = partial(get_soon, self._kubernetes)
-        self._read = ApiRun(get, self._namespace, self.folder.name, plan=self._plan)
+        self._read = ApiRun(get, self._namespace, self.folder.name, plan=self._plan, parts=self.parts)
         return self._read
 
     def facts(self, kinds: Collection[str], since: float) -> Facts | None:
@@ -473,14 +539,14 @@ class ApiRecord:
 
     def open(self, holder: Holder) -> bool:  # noqa: ARG002  # the Lease says who records
         """See :meth:`RunRecord.open`."""
-        read, self._read = self._read, None
+        read, self._read, self._is_taken = self._read, None, False
         if read is None or not read.objects:
             read = self.source()
             if read.read() is None:
                 self._epoch = 1
                 return False
             read.read_all()
-        self._read = None
+        self._read, self.parts = None, _no_parts
         self.lost = read.missing
         rows = read.rows.after(0)
         self._last = max([row.seq for row in rows[-1:]] + self.lost[-1:], default=0)
@@ -616,13 +682,12 @@ class ApiRecord:
         elif ends or not page.version:
             status = self._run_status(state, state.last_at)
         if not page.version:
-            answer = await api.send(
-                "POST", records_path(page.kind, self._namespace), self._new(page, lines, status or {})
-            )
+            body = self._new(page, lines, status or {})
+            answer = await self._send(api, page, "POST", body, lambda found: found.get("journal") == lines)
             page.version = str(metadata(answer).get("resourceVersion", ""))
             self._owner = _owner(answer) if is_run else self._owner
             return
-        operations: list[dict[str, Any]] = [{"op": "add", "path": "/journal/-", "value": line} for line in lines]
+        operations: list[dict[str, Any]] = [{"op": "add", "path": _NEXT_LINE, "value": line} for line in lines]
         if status is not None:
             operations += _told(page.kind, status)
         if ends and is_run:
@@ -642,8 +707,41 @@ class ApiRecord:
 
     async def _patch(self, api: Api, page: _Object, operations: Sequence[Mapping[str, Any]]) -> None:
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": page.version}
-        answer = await api.send("PATCH", records_path(page.kind, self._namespace, page.name), [test, *operations])
+        lines = [each["value"] for each in operations if each["path"] == _NEXT_LINE]
+
+        def has_lines(found: Mapping[str, Any]) -> bool:
+            return bool(lines) and (found.get("journal") or [])[-len(lines) :] == lines
+
+        answer = await self._send(api, page, "PATCH", [test, *operations], has_lines)
         page.version = str(metadata(answer).get("resourceVersion", ""))
+
+    async def _send(
+        self, api: Api, page: _Object, method: str, body: object, is_done: Callable[[Mapping[str, Any]], bool]
+    ) -> dict[str, Any]:
+        """Write an object, and again after a failure that may pass, unless it shows that it was written, or has changed.
+
+        Else a look with many objects would never be recorded while some writes fail: after each failure all are written anew. The
+        first write since the record was opened shows whether the API server takes any, and nobody waits for it.
+        """
+        path = records_path(page.kind, self._namespace, page.name)
+        where = path if page.version else records_path(page.kind, self._namespace)
+        for attempt in range(1, _TRIES + 1):
+            try:
+                answer = await api.send(method, where, body)
+            except ApiFailed as error:
+                may_pass = self._is_taken and (error.may_pass or error.status == _CONFLICT)
+                if attempt == _TRIES or not may_pass:
+                    raise
+                await asyncio.sleep(_PAUSE * 2.0**attempt)
+                found = await api.get_or_none(path)
+                if found is not None and is_done(found):
+                    return found
+                if str(metadata(found or {}).get("resourceVersion", "")) != page.version:
+                    raise
+            else:
+                self._is_taken = True
+                return answer
+        raise AssertionError("the last try returns or raises")
 
     def _new(self, page: _Object, lines: list[str], status: Mapping[str, Any]) -> dict[str, Any]:
         meta: dict[str, Any] = {"name": page.name, "namespace": self._namespace, "labels": {WORKLOAD_LABEL: self.uid}}

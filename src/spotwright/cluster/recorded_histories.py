@@ -15,6 +15,7 @@ from typing import Any
 
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.mirror import Change, ChangeKind, FollowedNamespaces, Resource
+from spotwright.cluster.record_gaps import events_that_fit
 from spotwright.cluster.run_objects import API_VERSION, ENDED_LABEL, KINDS, RUN, WORKLOAD_LABEL, RunRows, rows_of
 from spotwright.engine.events import PlanExtended, RunStatus
 from spotwright.engine.fold import fold
@@ -58,13 +59,14 @@ class _History:
 
     def fold(self) -> RunState:
         """The state with all that is known now. Raises :class:`StateError`."""
-        for number, event in decoded((row.journal_row for row in self.rows.after(self.seq)), "a run in the API", str):
-            self.seq = number
-            try:
+        events = decoded((row.journal_row for row in self.rows.after(self.seq)), "a run in the API", str)
+        if self.rows.has_lost:
+            for number, _ in events_that_fit(self.state, events):
+                self.seq = number
+        else:
+            for number, event in events:
+                self.seq = number
                 fold(self.state, event)
-            except StateError:
-                if not self.rows.has_lost:  # else it was about something that somebody has deleted
-                    raise
         self.rows.forget(self.seq)
         return self.state
 

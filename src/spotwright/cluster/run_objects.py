@@ -17,10 +17,14 @@ import base64
 import hashlib
 import json
 import re
+import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
+
+import msgspec
 
 from spotwright.engine.event_codec import encode
 from spotwright.engine.events import EngineStarted, Event, PlanExtended
@@ -41,6 +45,7 @@ __all__ = [
     "TASK",
     "WORKLOAD_LABEL",
     "Home",
+    "ListedParts",
     "RunRows",
     "StoredRow",
     "deleted_path",
@@ -77,6 +82,8 @@ PAGE = 48 << 10
 TAIL = 4 << 10
 """Bytes of the end of a log in the object of its attempt."""
 
+_LISTED_TOGETHER = 500  # objects in a page of those of many runs
+_FRESH = 60.0  # seconds for which they are believed
 _TO_JSON = json.JSONEncoder(separators=(",", ":")).encode
 _TOGETHER, _MOST_EVENTS = 10_000, 10_000_000  # events that were recorded together, and of a run
 _MOST_UNPACKED = 4 << 20  # bytes of a plan: a configuration has at most one, and templates some more
@@ -296,3 +303,56 @@ def unpacked(text: str) -> str:
     if unpack.unconsumed_tail:
         raise ValueError(f"it is larger than {_MOST_UNPACKED} bytes")
     return found.decode()
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    labels: dict[str, str] = {}
+
+
+class _Labelled(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+class ListedParts:
+    """The tasks and attempts of the runs of these workloads in a namespace, listed once, when the first are asked for.
+
+    A list with a selector makes the API server read every object of the namespace. So a list for each of a thousand runs would
+    read each object a thousand times.
+
+    ``get_page`` reads a page of a list: its objects as text, and what the next page is asked with, empty after the last.
+    """
+
+    def __init__(
+        self,
+        get_page: Callable[[str, Mapping[str, str]], tuple[Sequence[bytes], str]],
+        namespace: str,
+        workloads: Collection[str],
+    ) -> None:
+        self._get_page, self._namespace, self._workloads = get_page, namespace, set(workloads)
+        self._found: dict[str, list[tuple[str, bytes]]] | None = None  # by workload: kinds and objects, as text
+        self._until = 0.0
+
+    def take(self, workload: str) -> Sequence[dict[str, Any]] | None:
+        """The parts of a run, once; None: they have to be listed anew."""
+        if workload not in self._workloads:
+            return None
+        if self._found is None or time.monotonic() > self._until:
+            self._found = self._list()
+            self._until = time.monotonic() + _FRESH
+        self._workloads.remove(workload)
+        return [{"kind": kind, **msgspec.json.decode(text)} for kind, text in self._found.pop(workload, ())]
+
+    def _list(self) -> dict[str, list[tuple[str, bytes]]]:
+        found: defaultdict[str, list[tuple[str, bytes]]] = defaultdict(list)
+        for kind in (each for each in KINDS if each != RUN):
+            following = ""
+            while True:
+                asked = {"limit": str(_LISTED_TOGETHER)} | ({"continue": following} if following else {})
+                items, following = self._get_page(records_path(kind, self._namespace), asked)
+                for text in items:
+                    workload = msgspec.json.decode(text, type=_Labelled).metadata.labels.get(WORKLOAD_LABEL, "")
+                    if workload in self._workloads:
+                        found[workload].append((kind, text))
+                if not following:
+                    break
+        return found

@@ -10,7 +10,7 @@ name often enough has two such workloads.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from spotwright.engine.events import Event, RunCreated
@@ -141,8 +141,8 @@ class RunRecords(Protocol):
 
     kept: float | None
 
-    def all(self) -> Iterable[RunRecord]:
-        """Every run, whether it has ended or not. Raises :class:`StateError`."""
+    def all(self, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterable[RunRecord]:
+        """Every run that has not ended of the wanted namespaces; others may be among them. Raises :class:`StateError`."""
 
     def of(self, root: Mapping[str, Any]) -> RunRecord:
         """The record of a workload's run, which need not exist yet: none that is another workload's.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright import config as configuration
+from spotwright.cluster.record_gaps import note_of_gap
 from spotwright.cluster.record_shares import Shares
 from spotwright.cluster.run_records import UID, RunRecord, RunRecords, TooLarge
 from spotwright.cluster.unavailable_pools import NAMESPACE_UID
@@ -25,7 +26,6 @@ from spotwright.engine.events import (
     AttemptAdopted,
     EngineStarted,
     Event,
-    NoteAdded,
     PlanExtended,
     RunCreated,
     RunFinished,
@@ -66,7 +66,6 @@ _LONGEST_TEMPLATE = 16 << 10  # bytes of what a plan reads of a template: some h
 _MOST_CONTAINERS = 100  # names of a template without its demands
 _OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
 _OVER_KEPT = 100_000  # ended runs whose workloads are remembered: some 20 MB
-_LOST = "{} recorded events were deleted by somebody: what they said is not known any more, and not part of any figure"
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
 _KFP_NAME = (
     "pipelines.kubeflow.org/run_name"  # the annotation with the name that its user gave the run (seen on 2.17.0)
@@ -211,7 +210,7 @@ class RunStore:
         Of runs that have ended only the first and the last event are read. A run that can be read and not written is in
         ``unopened``.
         """
-        for record in self.records.all():
+        for record in self.records.all(is_wanted):
             self._require()
             try:
                 known = record.glance()
@@ -432,7 +431,7 @@ class RunStore:
                 run.add(created)
             run.add(EngineStarted(now, epoch=record.epoch, pid=os.getpid(), version=__version__))
             if record.lost:
-                run.add(NoteAdded(now, text=_LOST.format(len(record.lost))))
+                run.add(note_of_gap(now, len(record.lost)))
             run.commit()
         except BaseException:
             for uid in [uid for uid, other in self._used.items() if other.record is record]:

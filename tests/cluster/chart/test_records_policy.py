@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cluster.chart.rendered import CHART
+from tests.cluster.chart.rendered import CHART, Helm
 
 from spotwright.cluster.record_policy import RESOURCES, policy_spec
 
@@ -100,3 +100,18 @@ def test_an_empty_group_is_nobodys() -> None:
     (condition,) = [each for each in policy_spec(group="")["matchConditions"] if each["name"] == "nobody-who-repairs"]
     request = Fields({"userInfo": {"groups": ["system:authenticated"]}})
     assert holds(condition["expression"], request=request)
+
+
+@pytest.mark.parametrize("group", ["spotwright:repair", ""])
+def test_the_chart_renders_the_policy_with_its_own_account_and_pools(helm: Helm, group: str) -> None:
+    objects = helm.render({"namespaces": ["team-a"], "records": {"repairGroup": group}}, "a-home")
+    (found,) = [
+        each
+        for each in objects
+        if each["kind"] == "ValidatingAdmissionPolicy" and "records" in each["metadata"]["name"]
+    ]
+    expected = policy_spec("system:serviceaccount:a-home:spotwright", "a-home.spotwright-a-home", group)
+    assert {key: found["spec"][key] for key in expected} == expected
+    (validation,) = found["spec"]["validations"]
+    assert validation["expression"] == "false"
+    assert ("--as-group" in validation["message"]) is bool(group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from spotwright.cluster.task_objects import KIND as COUNTER
 
 
 class RecordServer(SmallApiServer):
-    """``refuse`` is asked before each write: a number is the status that it gets, None lets it through."""
+    """``refuse`` is asked before each write: a number is the status that it gets, or an answer; None lets it through."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,6 +30,8 @@ class RecordServer(SmallApiServer):
         for kind in (*KINDS, POOL, COUNTER):
             self.objects[f"/apis/{API_VERSION}/{kind.lower()}s"] = {}
         self.refuse: Any = lambda _method, _path: None
+        self.hold: Callable[[str, str], Awaitable[None]] | None = None
+        """Awaited before each write."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.forbidden = False  # lists are refused
         self.is_blind = False  # writes happen, and nobody hears of it
@@ -64,7 +66,11 @@ class RecordServer(SmallApiServer):
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         is_write = request.method in ("POST", "PATCH", "PUT", "DELETE")
+        if is_write and self.hold is not None:
+            await self.hold(request.method, request.path)
         status = self.refuse(request.method, request.path) if is_write else None
+        if isinstance(status, web.Response):
+            return status
         if status is not None:
             return web.json_response({"kind": "Status", "message": "refused on command"}, status=status)
         if not is_write and self.forbidden and request.path.endswith("/spotruns"):
@@ -96,9 +102,10 @@ class RecordServer(SmallApiServer):
 
 
 @contextmanager
-def recording_server(folder: Path) -> Iterator[tuple[RecordServer, Path]]:
+def recording_server(folder: Path, made: RecordServer | None = None) -> Iterator[tuple[RecordServer, Path]]:
     """A server in a thread, and the kubeconfig of its administrator, while the block runs."""
-    server, loop, ready, over = RecordServer(), asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    server = made or RecordServer()
+    loop, ready, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
 
     async def serve() -> None:
         application = web.Application()

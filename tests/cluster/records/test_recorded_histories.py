@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.cluster.reading.recorded import looks_at_train
+from tests.cluster.records.following import following
 from tests.cluster.records.loops import SECONDS, in_a_loop, until
 from tests.cluster.records.record_server import RecordServer, login, recording_server
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.api_run_records import ApiRecords
-from spotwright.cluster.attempt_lookup import NO_PLAN
-from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
-
-
-@asynccontextmanager
-async def following(kubeconfig: Path) -> AsyncIterator[RecordedHistories]:
-    api = Api(connect(find_cluster(None, kubeconfig=str(kubeconfig))))
-    histories = RecordedHistories(api, NO_PLAN)
-    task = asyncio.create_task(histories.follow())
-    try:
-        yield histories
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        await api.close()
 
 
 def attempts(state: RunState) -> list[tuple[int, Any, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,17 @@ class SilentWatcher:
     """Watches the namespaces :data:`TEAMS` and a node ``n1``."""
 
     def __init__(
-        self, folder: Path, records: RunRecords | None = None, shares: Shares | None = None, **options: Any
+        self,
+        folder: Path,
+        records: RunRecords | None = None,
+        shares: Shares | None = None,
+        require: Callable[[], None] = lambda: None,
+        **options: Any,
     ) -> None:
         """``records``: where runs are recorded, by default in the folder."""
         self.tally = Tally()
         kept = records or FolderRecords(StateFolder.open(folder))
-        store = RunStore(kept, configuration.from_mapping(CONFIG), this_process(), shares=shares)
+        store = RunStore(kept, configuration.from_mapping(CONFIG), this_process(), require, shares)
         self.watcher = Watcher(Api(httpx2.AsyncClient()), store, **options)
         self.watcher._node_events.since = 0.0  # the policy was there before every Event
         streams, self.recorder = self.watcher._streams, self.watcher._recorder
