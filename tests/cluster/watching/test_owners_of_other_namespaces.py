@@ -38,9 +38,13 @@ def test_an_owner_that_is_found_elsewhere_or_is_another_one_leaves_the_lineage_i
 
 
 def test_explain_does_not_blame_a_label_that_is_there() -> None:
-    not_served = {"is_served": True, "kinds": {"Workflow": "the API server does not serve it", "Job": "watched"}}
+    not_served = {
+        "unknown": "",
+        "is_served": True,
+        "kinds": {"Workflow": "the API server does not serve it", "Job": "watched"},
+    }
     why = _why_not_recorded(not_served, "Workflow", "team-a")
     assert "label" not in why
     assert "no Workflow is recorded: the API server does not serve it" in why
     assert "recorded within seconds" in _why_not_recorded(not_served, "Job", "team-a")
-    assert "give it the label" in _why_not_recorded({"is_served": False, "kinds": {}}, "Job", "team-b")
+    assert "give it the label" in _why_not_recorded({"unknown": "", "is_served": False, "kinds": {}}, "Job", "team-b")

@@ -170,7 +170,7 @@ def test_while_certificates_are_renewed_every_object_is_placed(
             for number in (1, 2):
                 files.write(pairs[number], authorities[number])
                 until = time.monotonic() + SOON
-                while made.log(0).count("a new certificate is served") < number * 2:  # each process has it
+                while made.log(0).count("a new certificate is served") < number:
                     assert time.monotonic() < until, made.log(0)
                     answers.update(pool.map(lambda _: is_placed(kube, namespace), range(REVIEWS)))
             for _ in range(5):
