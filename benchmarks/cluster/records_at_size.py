@@ -50,6 +50,7 @@ class QuickServer(RecordServer):
         self.by_workload: defaultdict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
 
     def put(self, collection: str, name: str, uid: str = "", **more: Any) -> dict[str, Any]:
+        """Put an object, and know it by its workload."""
         found = super().put(collection, name, uid, **more)
         workload = (found["metadata"].get("labels") or {}).get(WORKLOAD_LABEL, "")
         self.by_workload[collection.rpartition("/")[2], workload][f"{collection}/{name}"] = found
@@ -98,7 +99,8 @@ def copy_all(server: RecordServer, copies: int, over: int) -> None:
 def memory(what: str) -> float:
     """``VmHWM`` (the highest) or ``VmRSS`` (that of now) of this process, in MiB."""
     found = re.search(rf"^{what}:\s+(\d+) kB$", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
-    assert found is not None
+    if found is None:
+        raise SystemExit("/proc/self/status does not say how much memory this process has")
     return int(found[1]) / 1024
 
 
@@ -139,7 +141,7 @@ def fill(asked: argparse.Namespace) -> dict[str, Any]:
                     made.put("Pod", ended)
                     made.delete("Pod", ended)
                 made.put("Pod", a_pod(run, index, asked.ended, phase="Running", made=asked.ended))
-        seconds, runs = time.monotonic() - began, len(made.watcher._store.runs)
+        seconds, runs = time.monotonic() - began, len(made.store.runs)
         made.close()
         return {"seconds to record all": seconds, "runs": runs, "MiB of the recorder that records all": memory("VmHWM")}
 
@@ -158,7 +160,8 @@ def start(asked: argparse.Namespace) -> dict[str, Any]:
                 made.put("Pod", a_pod(run, index, asked.ended, phase="Running", made=asked.ended))
         made.put("Pod", a_pod(a_run(0), 0, asked.ended, phase="Failed", exit_code=1, made=asked.ended))
         first = time.monotonic() - began
-        assert not made.recorder.problem, made.recorder.problem
+        if made.recorder.problem:
+            raise SystemExit(made.recorder.problem)
         found = {
             "seconds until all runs are taken up": opened,
             "seconds until the first record": first,
@@ -166,7 +169,7 @@ def start(asked: argparse.Namespace) -> dict[str, Any]:
             "MiB with all runs": with_runs,
             "MiB with all runs and pods": memory("VmRSS"),
             "MiB at most": memory("VmHWM"),
-            "runs taken up": len(made.watcher._store.runs),
+            "runs taken up": len(made.store.runs),
         }
         made.close()
         return found
@@ -225,6 +228,7 @@ def sizes(server: RecordServer) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1_000)
     parser.add_argument("--pods", type=int, default=10)

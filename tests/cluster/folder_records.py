@@ -24,6 +24,7 @@ from spotwright.kube.object_fields import uid_of
 from spotwright.records.journal import Journal, JournalStamp, decoded, journal_stamp
 from spotwright.records.state_folder import RunFolder, StateFolder, write_atomically
 from spotwright.records.stored_plan import RunFiles, RunSource, StoredPlan, save_plan
+from spotwright.runs.bodies import this_process
 
 
 class FolderRecords:
@@ -105,11 +106,11 @@ class FolderRecord:
             first, _ = journal.first_and_last()
         return facts_of(first, rows, self.folder, self.source())
 
-    def open(self, holder: Holder) -> bool:
+    def open(self) -> bool:
         """See :meth:`RunRecord.open`."""
         journal = Journal.open(self.folder.journal)
         try:
-            self._epoch = journal.take(holder, _is_nobody)
+            self._epoch = journal.take(this_process(), _is_nobody)
             has_begun = next(iter(journal.events()), None) is not None
         except BaseException:
             journal.close()
@@ -127,21 +128,13 @@ class FolderRecord:
     def note_incomplete(self, reason: str, why: str) -> None:
         """See :meth:`RunRecord.note_incomplete`: the end of the run says so."""
 
-    def give_up(self) -> None:
-        """See :meth:`RunRecord.give_up`."""
-        self._open.give_up()
-
-    def rest(self) -> None:
-        """See :meth:`RunRecord.rest`: its lease stays, because that is in the file."""
+    def close(self) -> None:
+        """See :meth:`RunRecord.close`: the lease in the file is given up, where it can be written."""
         if self._journal is not None:
+            with contextlib.suppress(SpotwrightError):
+                self._journal.give_up()
             self._journal.close()
             self._journal = None
-
-    def wake(self) -> None:
-        """See :meth:`RunRecord.wake`."""
-        if self._journal is None:
-            self._journal = Journal.open(self.folder.journal)
-            self._journal.epoch = self._epoch
 
     @property
     def _open(self) -> Journal:

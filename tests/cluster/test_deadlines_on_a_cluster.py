@@ -14,7 +14,7 @@ from tests.cluster.watching.watched_objects import job
 
 from spotwright import config as configuration
 from spotwright.cluster.configurations import Configurations
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.workloads import templates_of
 from spotwright.config import Config
 from spotwright.records.state_folder import StateFolder
@@ -26,7 +26,7 @@ LOST = "has no effect on a cluster: only spotwright run on one machine keeps it"
 
 def ladder_and_policy(config: Config, folder: Path) -> tuple[Any, Any]:
     """What the plan of a Job's run says."""
-    store = RunStore(FolderRecords(StateFolder.open(folder)), config, this_process())
+    store = RunStore(FolderRecords(StateFolder.open(folder)), config)
     run = store.create(job(), templates_of([job()]), (), 1_900_000_000.0)
     planned = run.state.plan.instance("train", "train")
     store.close()

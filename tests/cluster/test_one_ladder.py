@@ -15,7 +15,7 @@ from tests.cluster.watching.watched_objects import at, node
 
 from spotwright import config as configuration
 from spotwright.cluster.admit_pods import _policy_and_ladder
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.view import strange_pools
 from spotwright.cluster.workloads import templates_of
 from spotwright.config import Config
@@ -87,7 +87,7 @@ def of_watcher(job: dict[str, Any], config: Config, labels: list[dict[str, str]]
     try:
         nodes = [node(f"n{number}", **each) for number, each in enumerate(labels)]
         unique = strange_pools(nodes, config.pools)
-        store = RunStore(FolderRecords(StateFolder.open(folder)), config, this_process())
+        store = RunStore(FolderRecords(StateFolder.open(folder)), config)
         run = store.create(job, templates_of([job]), unique[:-1], 1_900_000_000.0)
         ladders = [run.state.plan.instance("train", "train").ladder]
         if unique:
@@ -95,7 +95,7 @@ def of_watcher(job: dict[str, Any], config: Config, labels: list[dict[str, str]]
             run.commit()
             ladders.append(run.state.plan.instance("train", "train").ladder)
         store.close()
-        again = RunStore(FolderRecords(StateFolder.open(folder)), config, this_process())
+        again = RunStore(FolderRecords(StateFolder.open(folder)), config)
         assert list(again.open_unfinished(1_900_000_002.0)) == []
         [(_, taken_up)] = again.runs_of("team-a")
         ladders.append(taken_up.state.plan.instance("train", "train").ladder)

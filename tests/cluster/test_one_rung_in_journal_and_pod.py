@@ -31,7 +31,7 @@ from spotwright.cluster import attempt_lookup
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import before
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.config import Config
 from spotwright.engine.events import TaskStatus
 from spotwright.engine.state import TaskState
@@ -269,7 +269,7 @@ def test_all_pods_of_a_restart_have_one_rung_and_the_journal_has_it(
 
 
 def stored(cluster: Cluster, config: Config) -> RunStore:
-    return RunStore(FolderRecords(StateFolder.open(cluster.folder)), config, this_process())
+    return RunStore(FolderRecords(StateFolder.open(cluster.folder)), config)
 
 
 async def restarted(gang: RecordedSet, config: Config, restarts: list[tuple[int, int, bool]]) -> None:

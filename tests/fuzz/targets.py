@@ -33,7 +33,7 @@ from spotwright.cluster.admit_updates import Update
 from spotwright.cluster.api_client import ApiFailed
 from spotwright.cluster.attempt_lookup import Lookups
 from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import task_name, templates_of
 from spotwright.config import Config
@@ -220,7 +220,7 @@ def _typed(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _record(pod: Mapping[str, Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        store = RunStore(FolderRecords(StateFolder.open(Path(folder) / "state")), config(), this_process())
+        store = RunStore(FolderRecords(StateFolder.open(Path(folder) / "state")), config())
         run = store.create(pod, (), (), 1_800_000_000.0)
         view = ClusterView()
         view.clock = 100.0

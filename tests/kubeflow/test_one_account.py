@@ -14,7 +14,7 @@ from tests.kubeflow.recorded_runs import Recorded, of_workflow
 from tests.kubeflow.shown_pods import SPOT, TRAINING, Cluster, a_pod, moment
 
 from spotwright import config
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.view import SeenPod
 from spotwright.kubeflow.recorder import PodsSeen
 from spotwright.records.state_folder import StateFolder
@@ -69,9 +69,7 @@ def of_controller(folder: Path, configured: str) -> dict[str, Any]:
     """The training as the controller records it, with the same configuration."""
     watched = Watched(folder)
     watched.store.close()
-    watched.store = RunStore(
-        FolderRecords(StateFolder.open(folder)), config.parse(configured, "spotwright.yaml"), this_process()
-    )
+    watched.store = RunStore(FolderRecords(StateFolder.open(folder)), config.parse(configured, "spotwright.yaml"))
     watched.view.put_node(NODE)
     watched.now = BEGIN + 60.0
     workflow = {

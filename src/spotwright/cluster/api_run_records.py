@@ -69,7 +69,6 @@ from spotwright.cluster.shown_runs import (
     run_status,
 )
 from spotwright.engine.events import Event, RunCreated, RunFinished
-from spotwright.engine.ports import Holder
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import metadata, seconds, uid_of
@@ -537,7 +536,7 @@ class ApiRecord:
             return None
         return facts_of(first, wanted, self.folder, read)
 
-    def open(self, holder: Holder) -> bool:  # noqa: ARG002  # the Lease says who records
+    def open(self) -> bool:
         """See :meth:`RunRecord.open`."""
         read, self._read, self._is_taken = self._read, None, False
         if read is None or not read.objects:
@@ -634,14 +633,8 @@ class ApiRecord:
         """See :meth:`RunRecord.note_incomplete`."""
         self._incomplete = reason, why
 
-    def give_up(self) -> None:
-        """See :meth:`RunRecord.give_up`: the Lease alone says who records."""
-
-    def rest(self) -> None:
-        """See :meth:`RunRecord.rest`: nothing is held open."""
-
-    def wake(self) -> None:
-        """See :meth:`RunRecord.wake`."""
+    def close(self) -> None:
+        """See :meth:`RunRecord.close`: nothing is held open, and the Lease alone says who records."""
 
     def _require_room(self, row: StoredRow) -> None:
         """Raise :class:`TooLarge` for an event that fits into no object."""

@@ -38,7 +38,7 @@ from spotwright.cluster.parts import in_own_thread, until, until_one_ends
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns, Retention
 from spotwright.cluster.run_objects import TAIL
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.shown_runs import LogsKept
 from spotwright.cluster.spot_pools import FollowedPools, PoolObjects
 from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
@@ -197,7 +197,6 @@ class Recorder:
         store = RunStore(
             ApiRecords(kubernetes, settings.namespaces, LogsKept.of(settings.logs, settings.log_limit)),
             lambda namespace: configurations.of(namespace) or without_pools(),
-            this_process(),
             require,
             retention.shares,
         )

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from spotwright.engine.events import Event, RunCreated
-from spotwright.engine.ports import Holder
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
 from spotwright.kube.object_fields import metadata, uid_of
@@ -114,7 +113,7 @@ class RunRecord(Protocol):
     def facts(self, kinds: Collection[str], since: float) -> Facts | None:
         """The events of these kinds since a moment (Unix seconds); None where there are none."""
 
-    def open(self, holder: Holder) -> bool:
+    def open(self) -> bool:
         """Begin to record, with the next epoch. Returns whether events are recorded already."""
 
     def append(self, events: Sequence[Event], state: RunState) -> None:
@@ -126,14 +125,8 @@ class RunRecord(Protocol):
     def note_incomplete(self, reason: str, why: str) -> None:
         """Let people see with what is recorded next that this is not the whole run. ``reason`` is a word, ``why`` a sentence."""
 
-    def give_up(self) -> None:
-        """Record nothing more."""
-
-    def rest(self) -> None:
-        """Hold nothing open until :meth:`wake`, without giving up."""
-
-    def wake(self) -> None:
-        """Hold open again what is needed to record."""
+    def close(self) -> None:
+        """Record nothing more. It may be opened again."""
 
 
 class RunRecords(Protocol):

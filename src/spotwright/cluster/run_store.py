@@ -5,14 +5,12 @@ All events of one observation are one transaction: either the records have them 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from spotwright import config as configuration
@@ -33,7 +31,6 @@ from spotwright.engine.events import (
     RunStatus,
 )
 from spotwright.engine.fold import fold
-from spotwright.engine.ports import Holder
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.kube.object_fields import metadata, seconds, uid_of
@@ -48,7 +45,6 @@ from spotwright.version import __version__
 __all__ = [
     "RunStore",
     "WorkloadRun",
-    "this_process",
 ]
 
 
@@ -64,7 +60,6 @@ _GROWTH = 3  # bytes of memory for each byte of a plan or journal
 _TEMPLATE = 6_000  # bytes of memory for each template beside that (measured with 5,000 templates)
 _LONGEST_TEMPLATE = 16 << 10  # bytes of what a plan reads of a template: some hundred conditions on nodes
 _MOST_CONTAINERS = 100  # names of a template without its demands
-_OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
 _OVER_KEPT = 100_000  # ended runs whose workloads are remembered: some 20 MB
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
 _KFP_NAME = (
@@ -81,7 +76,7 @@ class WorkloadRun:
     state: RunState
     pending: list[Event]
     require: Callable[[], None]  # raises Fenced once this process may not write any more
-    use: Callable[[WorkloadRun], None]  # tells the store that its journal is in use
+    weighed: Callable[[WorkloadRun], None]  # tells the store that it has grown
     is_told: bool = True
     """Whether people see it as it is, where that stands beside its records."""
     size: int = 0
@@ -137,11 +132,8 @@ class WorkloadRun:
             self.is_told = False
             for first in range(0, len(events), self.record.at_once):
                 self.require()
-                self.record.wake()
                 self.record.append(events[first : first + self.record.at_once], self.state)
-            self.use(
-                self
-            )  # afterwards: closing another journal takes several writes to the disk, and nobody waits for those
+            self.weighed(self)
         return events
 
     def tell(self, now: float) -> None:
@@ -189,16 +181,14 @@ class RunStore:
         self,
         records: RunRecords,
         config_of: Config | Callable[[str], Config],
-        holder: Holder,
         require: Callable[[], None] = lambda: None,
         shares: Shares | None = None,
     ) -> None:
-        self.records, self._holder, self._require = records, holder, require
+        self.records, self._require = records, require
         self.shares = shares or Shares()
         self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
         self._over: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads whose runs have ended, the latest ones
-        self._used: OrderedDict[str, WorkloadRun] = OrderedDict()  # runs whose journals are open, the latest one last
         self.unopened: dict[str, RunRecord] = {}  # unfinished runs that cannot be written, by UID
         self._sizes: Counter[str] = Counter()  # of runs that are in memory, by namespace
         self.on_cut: Callable[[WorkloadRun], None] = lambda _run: None
@@ -302,8 +292,6 @@ class RunStore:
 
     def finish(self, run: WorkloadRun) -> None:
         """Give up a run whose end is written."""
-        self._use(run)
-        run.record.give_up()
         self.shares.new[run.namespace] += run.stored
         self._drop(run)
         self._note_over(run.uid)
@@ -379,33 +367,18 @@ class RunStore:
 
     def release(self, run: WorkloadRun) -> None:
         """Give up a run that has not ended and is not watched any more; :meth:`open_unfinished` takes it up again."""
-        self._use(run)
-        run.record.give_up()
         self._drop(run)
 
     def close(self) -> None:
-        """Give up the leases of the journals that are open, where this process may write.
-
-        The other leases are those of a process that has ended, which every reader sees. The runs go on with the next watcher.
-        """
-        for run in self._used.values():
-            with contextlib.suppress(Fenced):
-                self._require()
-                run.record.give_up()
-            run.record.rest()
-        self._used.clear()
+        """Record nothing more. The runs go on with the next watcher."""
+        for run in self.runs.values():
+            run.record.close()
         self.runs.clear()
 
-    def _use(self, run: WorkloadRun) -> None:
-        """Open the journal of a run, and close that of the run which was not used for the longest time, if many are open."""
-        run.record.wake()
+    def _weigh(self, run: WorkloadRun) -> None:
+        """Count what a run takes of memory, and where it is recorded."""
         self._sizes[run.namespace] += run.weigh()
         self._count(run, run.record.stored)
-        self._used[run.uid] = run
-        self._used.move_to_end(run.uid)
-        while len(self._used) > _OPEN:
-            _, idle = self._used.popitem(last=False)
-            idle.record.rest()
 
     def _count(self, run: WorkloadRun, stored: int) -> None:
         """Count what a run takes where it is recorded."""
@@ -413,8 +386,7 @@ class RunStore:
         run.stored = stored
 
     def _drop(self, run: WorkloadRun) -> None:
-        run.record.rest()
-        self._used.pop(run.uid, None)
+        run.record.close()
         self.runs.pop(run.uid, None)
         self._sizes[run.namespace] -= run.size
         run.size = 0
@@ -425,8 +397,8 @@ class RunStore:
     def _keep(self, record: RunRecord, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
         self._require()
         try:
-            has_begun = record.open(self._holder)
-            run = WorkloadRun(record, state, [], self._require, self._use)
+            has_begun = record.open()
+            run = WorkloadRun(record, state, [], self._require, self._weigh)
             if created is not None and not has_begun:
                 run.add(created)
             run.add(EngineStarted(now, epoch=record.epoch, pid=os.getpid(), version=__version__))
@@ -434,19 +406,10 @@ class RunStore:
                 run.add(note_of_gap(now, len(record.lost)))
             run.commit()
         except BaseException:
-            for uid in [uid for uid, other in self._used.items() if other.record is record]:
-                del self._used[uid]
-            record.rest()
+            record.close()
             raise
         self.runs[run.uid] = run
         return run
-
-
-def this_process() -> Holder:
-    """This process as the holder of leases, in the form that every reader of runs understands."""
-    start_time = Path("/proc/self/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[19]
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return {"pid": os.getpid(), "starttime": int(start_time), "boot_id": boot}
 
 
 def _meta(root: Mapping[str, Any], name: str, config: Config, namespace_uid: str) -> RunMeta:

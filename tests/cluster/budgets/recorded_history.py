@@ -20,7 +20,7 @@ from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import before
 from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import task_name, templates_of
 from spotwright.config import Config
@@ -61,7 +61,7 @@ class RecordedWorkload:
         self._config, self._owners, self._template, self._labels = config, owners, template, labels
         self._view = ClusterView()
         self._view.nodes_are_complete = True
-        self._store = RunStore(FolderRecords(StateFolder.open(folder)), config, this_process())
+        self._store = RunStore(FolderRecords(StateFolder.open(folder)), config)
         self._run = self._store.create(owners[-1], templates_of(owners), (), BEGIN)
         self._histories = FolderHistories(StateFolder.open(folder))
         self._pods: dict[int, Object] = {}  # by index: the pod that is there

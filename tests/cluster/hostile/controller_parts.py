@@ -48,7 +48,7 @@ from spotwright.cluster.recorded_histories import RecordedHistories
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns
 from spotwright.cluster.run_objects import API_VERSION
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.spot_pools import FollowedPools, PoolObjects
 from spotwright.cluster.unavailable_pools import PoolsLeftOut, Tally
 from spotwright.cluster.webhook_process import warm_up
@@ -190,7 +190,7 @@ class Parts:
             self._watching,
             watch_and_keep_logs(
                 api,
-                RunStore(ApiRecords(kubernetes), config_of, this_process()),
+                RunStore(ApiRecords(kubernetes), config_of),
                 self._http,
                 place=LogStore(self.logs, LOG_LIMIT, RecordedLogRuns(api, "hostile-tests")),
                 tally=self.tally,

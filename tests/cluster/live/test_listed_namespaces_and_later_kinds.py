@@ -65,7 +65,7 @@ from pathlib import Path
 from spotwright import config
 from spotwright.cluster.api_client import Api, connect, find_cluster
 from tests.cluster.folder_records import FolderRecords
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.recording import watch_and_keep_logs
 from spotwright.records.state_folder import StateFolder
 import logging
@@ -73,7 +73,7 @@ logging.basicConfig(level=logging.INFO)
 async def main():
     cluster = find_cluster(kubeconfig={str(kube.kubeconfig)!r})
     state = StateFolder.open(Path({str(tmp_path / "state")!r}))
-    store = RunStore(FolderRecords(state), config.from_mapping({{"pools": {{"x": {{"capacity": "on-demand"}}}}}}), this_process())
+    store = RunStore(FolderRecords(state), config.from_mapping({{"pools": {{"x": {{"capacity": "on-demand"}}}}}}))
     streams = partial(connect, cluster, many_streams=True)
     await watch_and_keep_logs(Api(connect(cluster)), store, streams, namespaces={[namespace, second]!r})
 asyncio.run(main())

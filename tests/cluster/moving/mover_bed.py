@@ -19,7 +19,7 @@ from tests.cluster.watching.watched_objects import SPOT, job, node, pod
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
 from spotwright.cluster.recording import watch_and_keep_logs
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.records.reader import RunReader
@@ -83,7 +83,7 @@ class Bed:
     async def leader(self, order_limit: float = 900.0) -> AsyncIterator[None]:
         state = StateFolder.open(self.folder)
         async with httpx2.AsyncClient(base_url=self.server.url, timeout=60) as client:
-            store = RunStore(FolderRecords(state), configuration.from_mapping(self.config), this_process())
+            store = RunStore(FolderRecords(state), configuration.from_mapping(self.config))
             client_of = lambda: httpx2.AsyncClient(base_url=self.server.url)  # noqa: E731  # of logs, which nobody keeps here
             task = asyncio.create_task(
                 watch_and_keep_logs(

@@ -14,7 +14,7 @@ from tests.cluster.watching.watched_objects import BEGIN, job, pod
 from spotwright import config as configuration
 from spotwright.cluster.descheduler import backoff_of_job, worth_moving_at
 from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_store import RunStore, WorkloadRun, this_process
+from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import templates_of
 from spotwright.engine.decide import take_back
@@ -36,7 +36,7 @@ class Waiting:
     def __init__(self, folder: Path, count: int, timeout: str, **spec: Any) -> None:
         policy = {"default": {"spot": "prefer", "pending_timeout": timeout}}
         config = configuration.from_mapping({"pools": POOLS, "policy": policy})
-        self.store = RunStore(FolderRecords(StateFolder.open(folder)), config, this_process())
+        self.store = RunStore(FolderRecords(StateFolder.open(folder)), config)
         assert list(self.store.open_unfinished(BEGIN)) == []
         self.owner = job(completions=count, parallelism=count, completionMode="Indexed", **spec)
         self.view = ClusterView()

@@ -9,7 +9,7 @@ from tests.cluster.folder_records import FolderRecords
 from tests.cluster.left_out_pools import ToldPools
 
 from spotwright import config as configuration
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.unavailable_pools import (
     Finding,
     PoolPauses,
@@ -175,7 +175,7 @@ def test_a_leader_that_begins_counts_the_last_owner_of_a_name(tmp_path: Path) ->
 def record(state: StateFolder, namespace: str, uid: str, event: AttemptTakenBack) -> None:
     """A run of a namespace with this UID, in which this was recorded."""
     pools = {name: {"capacity": "spot", "provider": "aks"} for name in ("spot", "gpu")}
-    store = RunStore(FolderRecords(state), configuration.from_mapping({"pools": pools}), this_process())
+    store = RunStore(FolderRecords(state), configuration.from_mapping({"pools": pools}))
     root = {"kind": "Job", "metadata": {"name": "train", "namespace": namespace, "uid": f"of-{uid}"}}
     run = store.create(root, (), (), 1.0, uid)
     run.record.append([event], run.state)

@@ -18,7 +18,7 @@ from spotwright.cluster.api_run_records import ApiRecords, ApiRun
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.run_objects import PAGE, records_path
 from spotwright.cluster.run_records import RunRecords
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.engine.events import NoteAdded
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, StateError
@@ -99,8 +99,8 @@ def test_a_process_that_starts_goes_on_where_the_last_one_was_killed(tmp_path: P
     state = read(records(), job())
     assert shown(state)["attempts"] == shown(whole.state())["attempts"]
     assert state.epoch == 4
-    assert list(RunStore(records(), configuration.from_mapping(CONFIG), this_process()).open_unfinished(0.0)) == []
-    assert RunStore(records(), configuration.from_mapping(CONFIG), this_process()).has_ended(job())
+    assert list(RunStore(records(), configuration.from_mapping(CONFIG)).open_unfinished(0.0)) == []
+    assert RunStore(records(), configuration.from_mapping(CONFIG)).has_ended(job())
 
 
 @pytest.mark.parametrize("digits", ["same", "others"])

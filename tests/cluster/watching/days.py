@@ -16,7 +16,7 @@ from tests.cluster.watching.watched_objects import SPOT, job, node, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.watcher import Watcher
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
@@ -56,9 +56,7 @@ class Day:
 
     async def start(self, *namespaces: str) -> None:
         self.clients.append(httpx2.AsyncClient(base_url=self.server.url, timeout=60))
-        store = RunStore(
-            FolderRecords(StateFolder.open(self.folder)), configuration.from_mapping(CONFIG), this_process()
-        )
+        store = RunStore(FolderRecords(StateFolder.open(self.folder)), configuration.from_mapping(CONFIG))
         self.watcher = Watcher(Api(self.clients[-1]), store, namespaces)
         self.task = asyncio.create_task(self.watcher.run())
 

@@ -16,7 +16,7 @@ from spotwright.cluster.api_client import Api
 from spotwright.cluster.mirror import Change, ChangeKind
 from spotwright.cluster.record_shares import Shares
 from spotwright.cluster.run_records import RunRecords
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.watch_streams import OWNERS, Stream
 from spotwright.cluster.watcher import Watcher
@@ -39,7 +39,7 @@ class SilentWatcher:
         """``records``: where runs are recorded, by default in the folder."""
         self.tally = Tally()
         kept = records or FolderRecords(StateFolder.open(folder))
-        store = RunStore(kept, configuration.from_mapping(CONFIG), this_process(), require, shares)
+        self.store = store = RunStore(kept, configuration.from_mapping(CONFIG), require, shares)
         self.watcher = Watcher(Api(httpx2.AsyncClient()), store, **options)
         self.watcher._node_events.since = 0.0  # the policy was there before every Event
         streams, self.recorder = self.watcher._streams, self.watcher._recorder

@@ -20,7 +20,7 @@ from tests.cluster.watching.watched_objects import SPOT, at, done, job, node, po
 from spotwright import config as configuration
 from spotwright.cluster import run_store, watcher, workload_recorder
 from spotwright.cluster.mirror import Change, ChangeKind
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.watch_streams import Stream
 from spotwright.engine.events import RunStatus
 from spotwright.errors import StateError
@@ -246,9 +246,7 @@ def test_a_watcher_that_starts_reads_no_run_that_has_ended(tmp_path: Path, monke
         await day.until(lambda: day.runs()["ended-1"].finished_at and day.runs()["ended-2"].finished_at, "the ends")
         await day.stop()
         monkeypatch.setattr(run_store, "RunReader", Counting)
-        store = RunStore(
-            FolderRecords(StateFolder.open(day.folder)), configuration.from_mapping(CONFIG), this_process()
-        )
+        store = RunStore(FolderRecords(StateFolder.open(day.folder)), configuration.from_mapping(CONFIG))
         assert list(store.open_unfinished(0.0)) == []
         assert [name for name in read if "ended" in name] == []
         assert (len(read), store.is_over("ended-1-uid-long"), store.is_over("running-uid-long")) == (1, True, False)

@@ -12,7 +12,7 @@ from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 from spotwright import config as configuration
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.run_records import RunRecords
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import templates_of
 from spotwright.engine.events import EngineStarted, Event
@@ -44,13 +44,13 @@ class Cluster:
         self.store = self._open()
 
     def _open(self) -> RunStore:
-        store = RunStore(self.records, configuration.from_mapping(CONFIG), this_process())
+        store = RunStore(self.records, configuration.from_mapping(CONFIG))
         assert list(store.open_unfinished(self.now)) == []
         return store
 
     def kill(self) -> None:
         for run in self.store.runs.values():
-            run.record.rest()
+            run.record.close()
         self.store = self._open()
 
     def look(

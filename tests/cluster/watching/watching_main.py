@@ -21,7 +21,7 @@ from spotwright.cluster.log_keeper import DEFAULT_LIMIT
 from spotwright.cluster.log_parts import require_url
 from spotwright.cluster.log_store import LogStore
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
-from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.run_store import RunStore
 from spotwright.config import Config
 from spotwright.errors import InputError, RunBusy, SpotwrightError
 from spotwright.model.quantities import parse_memory
@@ -78,7 +78,7 @@ async def _watch(options: argparse.Namespace) -> None:
 async def _only(options: argparse.Namespace, api: Api, state: StateFolder, config: Config) -> None:
     """Watch as the only watcher of this machine that uses the folder."""
     with _alone(options.state):
-        await _watch_and_keep_logs(options, api, RunStore(FolderRecords(state), config, this_process()))
+        await _watch_and_keep_logs(options, api, RunStore(FolderRecords(state), config))
 
 
 async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, config: Config) -> None:
@@ -89,7 +89,7 @@ async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, co
     lease = KubernetesLease(api, namespace, name)
 
     async def watch(_epoch: int) -> None:
-        await _watch_and_keep_logs(options, api, RunStore(FolderRecords(state), config, this_process(), lease.require))
+        await _watch_and_keep_logs(options, api, RunStore(FolderRecords(state), config, lease.require))
 
     await while_held(lease, watch)
 
