@@ -187,7 +187,7 @@ nodeAffinity:
 {{- if and (eq (first .) "recorder") (include "spotwright.hasVolume" (last .)) }}1{{ else }}{{ int (last .).Values.replicas }}{{ end }}
 {{- end }}
 
-{{/* What the two Deployments have in common: a list of the process, the root, the port of its own, and its resources. The caller
+{{/* What the two Deployments have in common: a list of the process, webhook or recorder, and the root. The caller
      adds the options of its container. */}}
 {{- define "spotwright.deployment" -}}
 {{- $process := index . 0 }}{{- $root := index . 1 }}

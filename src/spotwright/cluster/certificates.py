@@ -1,9 +1,8 @@
-"""Makes the webhook's certificate authority and serving certificates, publishes the authority, and renews both in time.
+"""Makes a process's certificate authority and serving certificates, publishes the authority, and renews both in time.
 
-An API server accepts a webhook whose certificate is signed by the authority in its registration. All replicas share one
-authority, which lies in the state folder; each makes a serving certificate of its own, which no other process can read. Both
-live shortly and are renewed after two thirds of their time. A new authority stands beside the old one until that has expired,
-so that replicas may change one after the other. A server takes a renewed certificate without a restart, and a warning comes
+An API server accepts a webhook whose certificate is signed by an authority in its registration. Each process has an authority of
+its own, in a folder that outlives a restart of its container, and a serving certificate, which no other process can read. Both
+live shortly and are renewed after two thirds of their time. A new authority stands beside the old one until that has expired. A server takes a renewed certificate without a restart, and a warning comes
 before one expires.
 """
 
@@ -65,7 +64,7 @@ _SIGNS = x509.KeyUsage(
 
 
 class Authority:
-    """The certificate authority in a folder that the replicas share. ``now`` is a function, for tests.
+    """The certificate authority in a folder. ``now`` is a function, for tests.
 
     Raises :class:`StateError` where the folder cannot be used.
     """

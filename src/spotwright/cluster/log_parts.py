@@ -8,7 +8,7 @@ A log is a folder ``NAMESPACE/RUN/TASK/ATTEMPT`` below the address, with objects
 | ``end`` | nothing: the log is complete |
 | ``dropped`` | the line in the place of a log that was dropped |
 
-Beside them ``NAMESPACE/RUN/+owner`` names the state folder that has the run, and ``+open/OWNER/...`` each log that is not
+Beside them ``NAMESPACE/RUN/+owner`` names the release that has recorded the run, and ``+open/OWNER/...`` each log that is not
 complete. Every name is quoted, and no quoted name has a plus sign there or is a dot, so nobody's name leads elsewhere.
 
 A log above its limit has a first half and a last part; where it goes on without its middle, readers find a line that says so.

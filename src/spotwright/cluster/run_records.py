@@ -164,7 +164,7 @@ def facts_of(first: Event | None, rows: Sequence[JournalRow], folder: RunFolder,
 def run_name(root: Mapping[str, Any], digits: int = SHORT) -> str:
     """The name of a workload's run, with so many digits of its UID.
 
-    The state folder allows 100 characters, which a namespace and a name may exceed.
+    It has at most 100 characters, which a namespace and a name may exceed.
     """
     meta = metadata(root)
     text = f"{meta.get('namespace', '')}.{meta.get('name', '')}"[: 98 - digits].rstrip("-.")

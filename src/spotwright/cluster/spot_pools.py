@@ -1,9 +1,9 @@
-"""The pools of a cluster as objects of the Kubernetes API: what people see of them, and what every replica knows of their pauses.
+"""The pools of a cluster as objects of the Kubernetes API: what people see of them, and what every webhook knows of their pauses.
 
 A SpotPool is a pool of the cluster's configuration or one that was read off nodes, with its nodes and its price. Where attempts
 waited there in vain it says until when new ones pass it over, and which namespaces have found that. Pools that only namespaces
-describe are there while something was found of them. The replica that records writes them; the others follow them, because their
-webhooks choose rungs.
+describe are there while something was found of them. The recorder writes them; webhooks follow them, because they choose
+rungs.
 """
 
 from __future__ import annotations
@@ -134,9 +134,7 @@ class PoolObjects:
             self._failed = False
         except (SpotwrightError, TimeoutError, OverflowError) as error:
             if not self._failed:
-                _LOG.warning(
-                    "the pools cannot be shown, and webhooks of other replicas leave out what was told last: %r", error
-                )
+                _LOG.warning("the pools cannot be shown, and webhooks leave out what was told last: %r", error)
             self._known, self._failed = None, True
 
     async def _within_time(self, wanted: Mapping[str, dict[str, Any]]) -> None:
@@ -187,7 +185,7 @@ def _told(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class FollowedPools:
-    """What was found of pools, as the replica of this release that records says. Await :meth:`follow`."""
+    """What was found of pools, as the recorder of this release says. Await :meth:`follow`."""
 
     def __init__(self, api: Api, release: str) -> None:
         labels = f"{RELEASE_LABEL}={release}"

@@ -1,4 +1,4 @@
-"""Which pools are left out because they had no node: computed from what is recorded, and told to all replicas.
+"""Which pools are left out because they had no node: computed from what is recorded, and told to all webhooks.
 
 The records say when an attempt was taken back, and when one got a node. The leader computes the pauses from these facts when it
 begins, and goes on from what it records. It tells the webhooks, which choose rungs, and people by objects of the API
@@ -92,7 +92,7 @@ def _by_name(found: Findings, namespace: str, pools: Mapping[str, Pool]) -> Mapp
 class PoolPauses:
     """The pauses as the leader knows them. ``pools`` are always those of the configuration that an event's run has.
 
-    ``write`` tells the other replicas what was found.
+    ``write`` tells the webhooks what was found.
     """
 
     def __init__(self, write: Callable[[Findings], None]) -> None:
@@ -205,7 +205,7 @@ class LeftOut(NamedTuple):
 
 
 class PoolsLeftOut:
-    """The pools that are left out at a moment. ``read`` gives what the replica that records has told."""
+    """The pools that are left out at a moment. ``read`` gives what the recorder has told."""
 
     def __init__(self, read: Callable[[], Findings]) -> None:
         self._read = read
@@ -257,7 +257,7 @@ Move = Literal["taken-back", "evicted", "deleted"]
 
 
 class Tally:
-    """Since this process has begun. ``is_leading``: this replica watches and moves now.
+    """Since this process has begun. ``is_leading``: this recorder watches and moves now.
 
     ``unplaced`` is how many pods with a policy no review has placed. ``kinds`` are those that the API server has, with whether
     they are read.
@@ -283,12 +283,12 @@ class Tally:
         self._waiting.pop(uid, None)
 
     def begin(self) -> None:
-        """This replica begins to watch: what waits is found anew."""
+        """This recorder begins to watch: what waits is found anew."""
         self._waiting.clear()
         self.is_leading = True
 
     def end(self) -> None:
-        """This replica watches no more, and knows nothing of what waits."""
+        """This recorder watches no more, and knows nothing of what waits."""
         self.is_leading = False
         self._waiting.clear()
 
