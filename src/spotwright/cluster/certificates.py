@@ -2,8 +2,8 @@
 
 An API server accepts a webhook whose certificate is signed by an authority in its registration. Each process has an authority of
 its own, in a folder that outlives a restart of its container, and a serving certificate, which no other process can read. Both
-live shortly and are renewed after two thirds of their time. A new authority stands beside the old one until that has expired. A server takes a renewed certificate without a restart, and a warning comes
-before one expires.
+live shortly and are renewed after two thirds of their time. A new authority stands beside the old one until that has expired. A
+server takes a renewed certificate without a restart, and a warning comes before one expires.
 """
 
 from __future__ import annotations
