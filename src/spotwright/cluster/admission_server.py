@@ -354,8 +354,8 @@ _QUIET, _DRAIN = 20, 10.0
 class Webhook:
     """Answers reviews.
 
-    ``find_object`` reads from the cluster, ``find_facts`` from the journal. ``is_ready`` says whether the configurations have
-    been read, ``health`` why this process should be started again, if it should. ``refusal_image`` is the image of refused
+    ``find_object`` reads from the cluster, ``find_facts`` from what was recorded. ``is_ready`` says whether the configurations
+    have been read, ``health`` why this process should be started again, if it should. ``refusal_image`` is the image of refused
     pods, or how they are made. ``missing_claims`` finds the claims of default policies that are not there.
     ``on_rival`` hears of the API version, kind, name and namespace of an object, and of the other
     controller that has placed it; nobody knows yet whether there will be such an object.

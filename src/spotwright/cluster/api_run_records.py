@@ -360,14 +360,21 @@ class ApiRecords:
 
     def all(self, is_wanted: Callable[[str], bool] = lambda _: True) -> Iterable[RunRecord]:
         """The runs that have not ended. Those of a namespace are read together."""
+        return self._together(
+            found
+            for found in self._listed({"labelSelector": f"{ENDED_LABEL}!=true"})
+            if is_wanted(str(metadata(found).get("namespace", "")))
+        )
+
+    def _together(self, runs: Iterable[dict[str, Any]]) -> Iterable[RunRecord]:
+        """The records of SpotRuns; the other objects of a namespace with many of them are listed once."""
         known: defaultdict[str, list[ApiRecord]] = defaultdict(list)
-        for found in self._listed({"labelSelector": f"{ENDED_LABEL}!=true"}):
+        for found in runs:
             namespace = str(metadata(found).get("namespace", ""))
-            if is_wanted(namespace):
-                record = self._record(namespace, str(metadata(found).get("name", "")))
-                record.uid = _label(found, WORKLOAD_LABEL)
-                record.know(found)
-                known[namespace].append(record)
+            record = self._record(namespace, str(metadata(found).get("name", "")))
+            record.uid = _label(found, WORKLOAD_LABEL)
+            record.know(found)
+            known[namespace].append(record)
         for namespace, records in known.items():
             parts = ListedParts(partial(get_page_soon, self._kubernetes), namespace, [each.uid for each in records])
             for record in records:
@@ -390,10 +397,12 @@ class ApiRecords:
 
     def recent(self, since: float) -> Iterable[RunRecord]:
         """See :meth:`RunRecords.recent`."""
-        for found in self._listed({}):
+
+        def is_recent(found: Mapping[str, Any]) -> bool:
             ended = seconds((found.get("status") or {}).get("finishedAt"))
-            if ended is None or ended >= since:
-                yield self._record(str(metadata(found).get("namespace", "")), str(metadata(found).get("name", "")))
+            return ended is None or ended >= since
+
+        return self._together(found for found in self._listed({}) if is_recent(found))
 
     def deleted_until(self, namespace: str) -> float:
         """See :meth:`RunRecords.deleted_until`."""

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -31,7 +32,10 @@ from spotwright.errors import InputError, SpotwrightError, StateError
 from spotwright.model.quantities import format_duration
 
 __all__ = [
+    "API_SERVERS",
+    "READERS",
     "Authority",
+    "Callers",
     "Publish",
     "Renewal",
     "ServedCertificate",
@@ -356,6 +360,22 @@ _EXPIRES_AGAIN = timedelta(hours=12)
 _REFUSED_AGAIN = timedelta(hours=1)
 
 
+class Callers(NamedTuple):
+    """Who asks a process, and what becomes of it where they refuse its certificate, a clause."""
+
+    who: str
+    effect: str
+
+
+API_SERVERS = Callers(
+    "API servers", "what is created is not placed until there is a new one; attempts are recorded all the same"
+)
+"""Those that ask a webhook."""
+
+READERS = Callers("readers", "nobody reads whole logs of the cluster until there is a new one; all else goes on")
+"""Those that ask a recorder."""
+
+
 class Renewal:
     """The certificates of one replica: files that somebody renews, or its own, where ``authority`` makes them.
 
@@ -369,8 +389,10 @@ class Renewal:
         authority: Authority | None,
         names: Sequence[str],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        callers: Callers | None = None,
     ) -> None:
         self._files, self._authority, self._names, self._now = files, authority, names, now
+        self._callers = callers or API_SERVERS
         self._due: datetime | None = None  # when a certificate of its own is made again
         self._published = b""
         self._said = ""  # the reason of the last warning, while it holds
@@ -453,14 +475,13 @@ class Renewal:
         begins, ends = self._span()
         refused = why_refused(self._files.certificate, self._files.key, self.authorities, self._names[:1])
         if refused:
-            text = f"API servers refuse the certificate {whose} ({refused}, valid until {_moment(ends)})"
-            effect = "what is created is not placed until there is a new one; attempts are recorded all the same"
-            return "CertificateRefused", f"{text}: {effect}", _REFUSED_AGAIN
+            text = f"{self._callers.who} refuse the certificate {whose} ({refused}, valid until {_moment(ends)})"
+            return "CertificateRefused", f"{text}: {self._callers.effect}", _REFUSED_AGAIN
         left = ends - self._now()
         if left < min((ends - begins) / _LATE, _EARLIEST):
             lasts = f"{_moment(ends)}, in {format_duration(left.total_seconds())}"
             text = f"the certificate {whose} expires at {lasts}, and nothing has renewed it"
-            return "CertificateExpires", f"{text}: after that nothing is placed", _EXPIRES_AGAIN
+            return "CertificateExpires", f"{text}: then {self._callers.effect}", _EXPIRES_AGAIN
         return "", "", timedelta(0)
 
     def _span(self) -> tuple[datetime, datetime]:

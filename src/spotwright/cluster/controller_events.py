@@ -111,17 +111,18 @@ class Troubles:
 
     def __init__(self, events: EventWriter, home: str) -> None:
         self._events, self._home = events, home
-        self._new = asyncio.Queue[str]()
+        self._new = asyncio.Queue[tuple[str, str]]()
 
-    def heard(self, text: str) -> None:
-        """Hear a sentence about the store of logs."""
-        self._new.put_nowait(text)
+    def heard(self, text: str, reason: str = "LogsNotKept") -> None:
+        """Hear a sentence, by default about the store of logs."""
+        self._new.put_nowait((reason, text))
 
     async def tell(self) -> None:
         """Write, until cancelled."""
         about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._home, "namespace": self._home}}
         while True:
-            await self._events.write(about, "LogsNotKept", await self._new.get(), is_warning=True)
+            reason, text = await self._new.get()
+            await self._events.write(about, reason, text, is_warning=True)
 
 
 _NAME = re.compile(r"[-.a-z0-9]{1,63}/[-.a-z0-9]{1,253}")  # of a controller

@@ -105,11 +105,9 @@ def pool_states(
 def _pauses(left_out: Sequence[Mapping[str, Any]], namespace: str, pools: Mapping[str, Pool]) -> Mapping[str, Pause]:
     """The pauses that hold for a namespace, by the names that ``pools`` have there."""
     holding = [one for one in left_out if one.get("namespace", "") in ("", namespace)]
-    by_key = {one.get("key", one["pool"]): Pause(int(one["times"]), one["since"], one["until"]) for one in holding}
-    keys = {
-        name: (definition_of(pool), name) for name, pool in pools.items()
-    }  # an earlier controller tells names alone
-    return {name: by_key[key] for name, both in keys.items() for key in both if key in by_key}
+    by_key = {one["key"]: Pause(int(one["times"]), one["since"], one["until"]) for one in holding}
+    keys = {name: definition_of(pool) for name, pool in pools.items()}
+    return {name: by_key[key] for name, key in keys.items() if key in by_key}
 
 
 def _namespace(pod: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spotwright.cluster.api_client import EventWriter
-from spotwright.cluster.certificates import Authority, Renewal
+from spotwright.cluster.certificates import Authority, Callers, Renewal
 from spotwright.cluster.controller_settings import CertificateFiles, Settings
 
 __all__ = ["SWITCH_INTERVAL", "Health", "ServedCertificate", "own_certificate"]
@@ -78,10 +78,12 @@ class ServedCertificate:
 
 
 @contextmanager
-def own_certificate(settings: Settings, names: list[str], events: EventWriter) -> Iterator[ServedCertificate]:
+def own_certificate(
+    settings: Settings, names: list[str], events: EventWriter, callers: Callers
+) -> Iterator[ServedCertificate]:
     """The certificate of a process for these names: the files of its settings, or its own. Raises :class:`SpotwrightError`."""
     authority = None if settings.files is not None else Authority(settings.authority_folder)
     with tempfile.TemporaryDirectory(prefix="spotwright-") as name:
         private = Path(name)
         files = settings.files or CertificateFiles(private / "tls.crt", private / "tls.key", private / "unused")
-        yield ServedCertificate(Renewal(files, authority, names), events, settings.home)
+        yield ServedCertificate(Renewal(files, authority, names, callers=callers), events, settings.home)

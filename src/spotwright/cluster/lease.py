@@ -20,7 +20,6 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
 from spotwright.cluster.api_client import Api, ApiFailed
@@ -50,18 +49,16 @@ class KubernetesLease:
 
     ``identity`` must differ for each process; the default is ``HOST_PID_RANDOM``. ``lasts`` seconds without a
     change make the Lease free, the holder renews it every ``retry`` seconds and stops after ``renew_within`` without success.
-    ``annotations`` are what the holder says of itself on the Lease. ``on_renewed`` hears until when it is held, by ``clock``.
     ``epoch`` counts the holders (``leaseTransitions``): it is that of the last Lease seen, and grows with each new holder.
     """
 
-    def __init__(  # noqa: PLR0913  # each has a default that client-go has too
+    def __init__(  # each has a default that client-go has too
         self,
         api: Api,
         namespace: str,
         name: str,
         identity: str = "",
         *,
-        annotations: Mapping[str, str] = MappingProxyType({}),
         lasts: float = 15.0,
         renew_within: float = 10.0,
         retry: float = 2.0,
@@ -72,19 +69,18 @@ class KubernetesLease:
         self._api, self._clock = api, clock
         self._folder, self._name = f"{_BASE}/namespaces/{namespace}/leases", name
         self._lasts, self._renew_within, self._retry = lasts, renew_within, retry
-        self._annotations = annotations
         self._seen: Mapping[str, Any] | None = None  # the spec of the Lease at the last look
         self._written: Mapping[str, Any] | None = None  # the Lease as this replica wrote it last, if it holds it
         self._changed_at = 0.0  # when it was first seen like that, by our clock
         self._renewed_at: float | None = None  # when our last successful renewal began; None: not the holder
         self.identity = identity or f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
         self.epoch = 0
-        self.on_renewed: Callable[[float], None] = lambda _until: None
 
     @property
     def held_until(self) -> float:
         """Until when this replica may write if no renewal succeeds any more; 0 where it does not hold the Lease."""
-        return 0.0 if self._renewed_at is None else self._renewed_at + self._renew_within
+        renewed_at = self._renewed_at  # another thread may lose it meanwhile
+        return 0.0 if renewed_at is None else renewed_at + self._renew_within
 
     @property
     def is_held(self) -> bool:
@@ -160,8 +156,6 @@ class KubernetesLease:
             _LOG.warning("cannot %s %s: %s", what, self._described(), str(error) or "no answer in time")
             return False
         self._renewed_at = began if is_holder else None
-        if is_holder:
-            self.on_renewed(self.held_until)
         return is_holder
 
     async def _take_or_renew(self) -> bool:
@@ -207,8 +201,6 @@ class KubernetesLease:
             "leaseTransitions": epoch,
         }
         metadata = found["metadata"]
-        told = {**(metadata.get("annotations") or {}), **self._annotations}
-        metadata = {**metadata, "annotations": told} if told else metadata
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **found, "metadata": metadata, "spec": spec}
         try:
             answer = await self._api.send(method, path, body)

@@ -50,7 +50,6 @@ __all__ = [
     "client_authority",
     "publish_authority",
     "publish_watched",
-    "serving_context",
     "start_log_server",
 ]
 
@@ -287,14 +286,6 @@ class LogServer:
 
 async def _healthz(_request: web.Request) -> web.Response:
     return web.Response(text="ok")
-
-
-def serving_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """A TLS context for files of a certificate and its key. Raises :class:`OSError` and :class:`ssl.SSLError`."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    return context
 
 
 def accept_certificates(context: ssl.SSLContext, client_authority: str) -> None:

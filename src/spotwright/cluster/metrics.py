@@ -81,6 +81,8 @@ def _of_recorder(tally: Tally) -> Iterator[_Family]:
     yield _Family(
         "spotwright_leading", "gauge", "Whether this process records and moves.", [((), float(tally.is_leading))]
     )
+    text = "1 while what happens cannot be recorded, and waits in memory."
+    yield _Family("spotwright_not_recorded", "gauge", text, [((), float(bool(tally.problem)))])
     moves = [((("move", what),), count) for what, count in tally.moves.items()]
     text = "Attempts taken back after pending_timeout, pods evicted for it, and pods deleted whose machine is gone."
     yield _Family("spotwright_moves_total", "counter", text, moves)

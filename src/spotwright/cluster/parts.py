@@ -50,7 +50,9 @@ async def in_own_thread(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            if not running.done():
+            with suppress(RuntimeError):  # it has just ended, and closed its loop
                 loop.call_soon_threadsafe(task.cancel)
-                await running
+            while not running.done():  # however often it is cancelled
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(running)
             raise

@@ -140,7 +140,7 @@ CLUSTER: tuple[Right, ...] = (
         (*_FOLLOW, "create", "patch", "delete"),
         "the pools, and until when attempts pass one over",
     ),
-    Right("authentication.k8s.io", ("tokenreviews",), ("create",), "who asks to read runs"),
+    Right("authentication.k8s.io", ("tokenreviews",), ("create",), "who asks to read logs"),
     Right("authorization.k8s.io", ("subjectaccessreviews",), ("create",), "what that person may read"),
     Right(
         "admissionregistration.k8s.io",

@@ -21,7 +21,7 @@ from typing import Any
 
 from spotwright.cluster.api_client import Api, ApiFailed, EventWriter, connect, find_cluster
 from spotwright.cluster.api_run_records import ApiRecords
-from spotwright.cluster.certificates import are_same, united
+from spotwright.cluster.certificates import READERS, are_same, united
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_events import Troubles, Unplaced, UnreadKinds
 from spotwright.cluster.controller_settings import RecorderSettings
@@ -54,6 +54,7 @@ _LOG = logging.getLogger(__name__)
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds until the recording is tried again; twice as long each time
 _WELL = 60.0  # seconds after which it counts as well, and the wait is short again
 _FAILING = 300.0  # seconds in which it was never well, until this process counts as broken
+_PATIENCE = 10.0  # seconds for which the API server may take, and until it is tried again
 _STUCK = 120.0  # seconds without a sign: longer than a look at any workload takes where others leave little processor
 
 
@@ -70,7 +71,7 @@ async def run_recorder(settings: RecorderSettings, api: Api) -> None:
     )
     async with AsyncExitStack() as stack:
         await serve_metrics(metrics, settings, recorder.health, lambda: recorder.has_begun, stack)
-        certificate = stack.enter_context(own_certificate(settings, settings.served_names, events))
+        certificate = stack.enter_context(own_certificate(settings, settings.served_names, events, READERS))
         parts = [recorder.run(api), pools.follow()]
         if settings.read_port is not None:
             parts.append(await _serve_logs(settings, api, certificate, stack))
@@ -122,13 +123,15 @@ class Recorder:
         self._settings, self._clock = settings, clock
         self._failures = 0  # in a row
         self._failing_since: float | None = None
+        self._failed_at: float | None = None
         self._costs: NamespaceCosts | None = None  # while it records
         self.tally, self.health, self.has_begun = Tally(), Health(_STUCK), False
 
     @property
     def aside(self) -> list[tuple[str, str]]:
         """The namespaces that are set aside now, each with the name of this part."""
-        return [] if self._costs is None else [(name, "watcher") for name, _ in self._costs.aside]
+        costs = self._costs  # the thread that records sets it
+        return [] if costs is None else [(name, "watcher") for name, _ in costs.aside]
 
     async def run(self, api: Api) -> None:
         """Be elected and record, until cancelled; then the recording has ended."""
@@ -141,11 +144,13 @@ class Recorder:
                 _LOG.info("this replica records now, epoch %d", epoch)
                 idle.cancel()
                 began = self._clock()
+                if self._failed_at is not None and began >= self._failed_at + _FAILING:
+                    self._forget_failures()  # others have recorded since
                 try:
                     await in_own_thread(partial(self._record, lease))
                 finally:
                     if self._clock() >= began + _WELL:
-                        self._failures, self._failing_since, self.health.failure = 0, None, ""
+                        self._forget_failures()
 
             try:
                 await while_held(lease, record)
@@ -160,11 +165,14 @@ class Recorder:
             finally:
                 idle.cancel()
 
+    def _forget_failures(self) -> None:
+        self._failures, self._failing_since, self._failed_at, self.health.failure = 0, None, None, ""
+
     async def _wait(self) -> None:
         """Wait until the recording may be tried again, and say after minutes that it fails."""
         wait = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(self._failures, 10))
         self._failures += 1
-        now = self._clock()
+        now = self._failed_at = self._clock()
         self._failing_since = now if self._failing_since is None else self._failing_since
         if now >= self._failing_since + _FAILING:
             self.health.failure = f"the recording has failed {self._failures} times in a row"
@@ -201,6 +209,13 @@ class Recorder:
             retention.shares,
         )
 
+        publishing = _Publishing(api, settings.home)
+
+        def heard_of_problem(problem: str) -> None:
+            tally.problem = problem
+            if problem:
+                troubles.heard(f"nothing is recorded until it can be written: {problem}", "NotRecorded")
+
         async def watch() -> None:
             place = await self._place(api, require, troubles)
             await until(lambda: config_maps.is_complete)
@@ -218,8 +233,9 @@ class Recorder:
                 pools=pools,
                 name=settings.name,
                 on_kinds=unread.hear,
-                on_watched=partial(_publish, kubernetes, settings.home),
+                on_watched=publishing.heard,
                 retention=retention,
+                on_problem=heard_of_problem,
             )
 
         try:
@@ -230,6 +246,7 @@ class Recorder:
                     unplaced.tell(),
                     unread.tell(),
                     troubles.tell(),
+                    publishing.run(),
                     config_maps.follow(),
                     watch(),
                 ]
@@ -250,12 +267,34 @@ class Recorder:
         return LogStore(settings.logs, settings.log_limit, RecordedLogRuns(api, owner), troubles.heard)
 
 
-def _publish(kubernetes: Kubernetes, home: str, watched: Watched) -> None:
-    """Tell others what is watched. They know less where that fails, and nothing stops."""
-    try:
-        kubernetes.call(publish_watched(kubernetes.api, home, watched))
-    except SpotwrightError as error:
-        _LOG.warning("explain does not know what is watched: %s", error)
+class _Publishing:
+    """Tells readers what is watched: await :meth:`run`. Where that fails they know less until it is tried again."""
+
+    def __init__(self, api: Api, home: str) -> None:
+        self._api, self._home = api, home
+        self._watched, self._is_new = Watched(), asyncio.Event()
+
+    def heard(self, watched: Watched) -> None:
+        """Hear what is watched from now on."""
+        self._watched = watched
+        self._is_new.set()
+
+    async def run(self) -> None:
+        """Write whatever is new, until cancelled."""
+        problem = ""
+        while True:
+            await self._is_new.wait()
+            self._is_new.clear()
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await publish_watched(self._api, self._home, self._watched)
+                problem = ""
+            except (SpotwrightError, TimeoutError) as error:
+                if problem != repr(error):
+                    _LOG.warning("explain does not know what is watched: %r", error)
+                problem = repr(error)
+                await asyncio.sleep(_PATIENCE)
+                self._is_new.set()
 
 
 def _pools_of(configurations: Configurations) -> Mapping[str, Pool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import httpx2
@@ -28,6 +29,9 @@ from spotwright.config import Config
 __all__ = ["watch_and_keep_logs", "without_pools"]
 
 
+_LOOK = 2.0  # seconds between two looks at whether anything can be recorded
+
+
 async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     api: Api,
     store: RunStore,
@@ -45,6 +49,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     on_kinds: Callable[[Mapping[str, str]], None] = lambda _: None,
     on_watched: Callable[[Watched], None] = lambda _: None,
     retention: Retention | None = None,
+    on_problem: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
@@ -54,11 +59,11 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     node. ``costs`` are those of namespaces. ``on_recorded`` hears of each pod that is recorded. ``pools`` shows the pools, and
     what is left out; without it nobody else knows that. ``name`` is that of the registration. ``on_kinds`` hears by kind of what
     is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
-    ``retention`` deletes records.
+    ``retention`` deletes records. ``on_problem`` hears why nothing can be recorded now, and an empty text once it can.
     """
     tally = tally or Tally()
     pauses = PoolPauses(_unsaid if pools is None else pools.write)
-    pauses.begin(store.records, api.now())
+    pauses.begin(store.records, api.now(), store.require)
     mover = Mover(api, pauses, tally=tally)
     tally.begin()
     streams = Api(open_streams())
@@ -113,6 +118,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         mover.run(watcher.look_at),
         *([] if keeper is None else [keeper.run()]),
         *([] if retention is None else [retention.run()]),
+        _tell_problem(watcher, on_problem),
         admissions.run(),
     ]
     try:
@@ -120,6 +126,16 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     finally:
         tally.end()
         await streams.close()
+
+
+async def _tell_problem(watcher: Watcher, on_problem: Callable[[str], None]) -> None:
+    told = ""
+    while True:
+        problem = watcher.problems.get("store", "")
+        if problem != told:
+            on_problem(problem)
+            told = problem
+        await asyncio.sleep(_LOOK)
 
 
 def _unsaid(_found: Findings) -> None:

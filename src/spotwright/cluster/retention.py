@@ -44,7 +44,7 @@ __all__ = ["Going", "KeptRecord", "RecordedLogRuns", "Retention", "to_delete"]
 
 _LOOK = 300.0  # seconds between two looks
 _SOON = 30.0  # seconds until the next look where too much is kept
-_POLL = 1.0  # seconds
+_POLL, _MINUTE = 1.0, 60.0  # seconds
 _FAILED = 60.0  # seconds until it is tried again
 _CUTS = 20  # runs that one look cuts
 _PAGE = 100
@@ -69,9 +69,14 @@ class Going(NamedTuple):
 
 
 def to_delete(
-    records: Iterable[KeptRecord], now: float, *, of_one: int = NAMESPACE_LIMIT, of_all: int = TOTAL_LIMIT
+    records: Iterable[KeptRecord],
+    now: float,
+    *,
+    of_one: int = NAMESPACE_LIMIT,
+    of_all: int = TOTAL_LIMIT,
+    uncut: Collection[str] = (),
 ) -> Going:
-    """The records that go at a moment."""
+    """The records that go at a moment. ``uncut`` are namespaces of which nothing can be cut: then the next largest pays."""
     kept = _Kept()
     for one in records:
         if one.ended_at is not None and one.ended_at < now - AGE:
@@ -86,7 +91,12 @@ def to_delete(
                 cut[namespace] = why
     why = f"all records take more than {format_bytes(of_all)}, and those of its namespace the most of it"
     while kept.sizes.total() > of_all:
-        namespace = kept.sizes.most_common(1)[0][0]
+        paying = [
+            name for name, size in kept.sizes.most_common() if size and (name not in uncut or kept.has_ended(name))
+        ]
+        if not paying:
+            break
+        namespace = paying[0]
         if not kept.delete_oldest(namespace, why):
             cut.setdefault(namespace, why)
             break
@@ -107,9 +117,13 @@ class _Kept:
             ended = self._ended[one.namespace]
             heapq.heappush(ended, (one.ended_at, len(ended), one))
 
+    def has_ended(self, namespace: str) -> bool:
+        """Whether a run of a namespace has ended."""
+        return bool(self._ended[namespace])
+
     def delete_oldest(self, namespace: str, why: str) -> bool:
         """Delete the run of a namespace that ended first; false: none has ended."""
-        if not self._ended[namespace]:
+        if not self.has_ended(namespace):
             return False
         _, _, oldest = heapq.heappop(self._ended[namespace])
         self.deleted.append((oldest, why))
@@ -138,6 +152,7 @@ class Retention:
         self.cut: Callable[[str, str], bool] = lambda *_: False
         """Cuts the recording of the largest run of a namespace, for a reason; false: none of it goes on."""
         self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first one that was not told, and how many
+        self._told_at: dict[str, float] = {}  # by namespace: when it heard of a cut
         self._until: dict[str, float] = {}  # what the objects say from which a recorder knows what was deleted
 
     def heard(self, run: WorkloadRun) -> None:
@@ -166,23 +181,29 @@ class Retention:
         return _LOOK
 
     async def tell_cuts(self) -> None:
-        """Write an Event about the first run of each namespace whose recording was cut since the last time."""
-        cuts, self._cuts = self._cuts, {}
-        for namespace, (first, count) in cuts.items():
+        """Write an Event about the first run that was cut since the last one, for each namespace at most once a minute."""
+        now = time.monotonic()
+        for namespace in [name for name in self._cuts if now >= self._told_at.get(name, -_MINUTE) + _MINUTE]:
+            first, count = self._cuts.pop(namespace)
+            self._told_at[namespace] = now
             text = first if count == 1 else f"{first} (the first of {count} runs that were cut)"
             await self._events.write(_namespace(namespace), "RecordingCut", text, is_warning=True)
 
     async def look(self) -> None:
         """Delete what has to go now, cut what goes on and takes too much, and tell of it. Raises :class:`ApiFailed`."""
+        uncut: set[str] = set()
         for _ in range(_CUTS):
             self.shares.new.clear()
             kept = [one async for one in self._kept()]
             kept += self._untold(kept)
-            going = to_delete(kept, self._api.now(), of_one=self.shares.of_one, of_all=self.shares.of_all)
+            limits = {"of_one": self.shares.of_one, "of_all": self.shares.of_all}
+            going = to_delete(kept, self._api.now(), **limits, uncut=uncut)
             self.shares.ended = _sizes(kept) - _sizes([one for one, _ in going.deleted])
             await self._delete(going.deleted)
-            has_cut = [self.cut(namespace, why) for namespace, why in going.cut]
-            if not any(has_cut):
+            were_cut = {namespace: self.cut(namespace, why) for namespace, why in going.cut}
+            new = {namespace for namespace, was_cut in were_cut.items() if not was_cut} - uncut
+            uncut |= new
+            if not (new or any(were_cut.values())):
                 break
         await self.tell_cuts()
 

@@ -184,7 +184,7 @@ class RunStore:
         require: Callable[[], None] = lambda: None,
         shares: Shares | None = None,
     ) -> None:
-        self.records, self._require = records, require
+        self.records, self.require = records, require
         self.shares = shares or Shares()
         self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
@@ -201,7 +201,7 @@ class RunStore:
         ``unopened``.
         """
         for record in self.records.all(is_wanted):
-            self._require()
+            self.require()
             try:
                 known = record.glance()
                 if known is None:
@@ -241,6 +241,7 @@ class RunStore:
         uid = uid_of(root)
         if uid in self.runs:
             return False
+        self.require()
         try:
             known = self.records.of(root).glance()
         except SpotwrightError:
@@ -267,8 +268,9 @@ class RunStore:
         """Begin the run of a workload. Records that a killed watcher had only begun are finished.
 
         ``namespace_uid`` is the UID of its namespace: who owns another namespace of that name later may not read the run.
-        Without it only who may read all namespaces may.
+        Without it everybody may who may read that one.
         """
+        self.require()
         record = self.records.of(root)
         known = record.glance()
         if known is not None and known.uid:  # recorded before, and not found when this process began
@@ -280,7 +282,7 @@ class RunStore:
         source = PodSource(str(metadata(root)["name"]), tuple(map(_short, templates)))
         names = tuple(pool.name for pool in found)
         stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True, found=names))
-        self._require()
+        self.require()
         record.create(stored)
         state = RunState(PlanVersions(record.folder, record.source()))
         made_at = min(now, seconds(metadata(root).get("creationTimestamp")) or now)
@@ -361,6 +363,7 @@ class RunStore:
 
     def open_again(self, record: RunRecord, now: float) -> WorkloadRun:
         """Read a run anew from its records. Raises :class:`StateError`."""
+        self.require()
         run = self._keep(record, RunReader(record.folder, record.source()).state, now)
         self.unopened.pop(run.uid, None)
         return run
@@ -395,10 +398,10 @@ class RunStore:
             del self._sizes[run.namespace]
 
     def _keep(self, record: RunRecord, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
-        self._require()
+        self.require()
         try:
             has_begun = record.open()
-            run = WorkloadRun(record, state, [], self._require, self._weigh)
+            run = WorkloadRun(record, state, [], self.require, self._weigh)
             if created is not None and not has_begun:
                 run.add(created)
             run.add(EngineStarted(now, epoch=record.epoch, pid=os.getpid(), version=__version__))

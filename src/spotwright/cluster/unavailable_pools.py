@@ -101,9 +101,12 @@ class PoolPauses:
         self._taken: dict[str, dict[str, float]] = {}  # by definition and namespace: when an attempt last got a node
         self._uids: dict[str, str] = {}  # of the namespaces, as far as they are known
 
-    def begin(self, records: RunRecords, now: float) -> None:
-        """Compute the pauses from what was recorded in the last hours, and tell them."""
-        for (namespace, uid), pools, event in sorted(_facts(records, now), key=lambda fact: fact[2].at):
+    def begin(self, records: RunRecords, now: float, require: Callable[[], None] = lambda: None) -> None:
+        """Compute the pauses from what was recorded in the last hours, and tell them.
+
+        ``require`` is called for each run: this takes minutes where there are thousands. Raises what it raises.
+        """
+        for (namespace, uid), pools, event in sorted(_facts(records, now, require), key=lambda fact: fact[2].at):
             self._know(namespace, uid)
             self._take(namespace, pools, event)
         self._write()
@@ -235,9 +238,12 @@ class PoolsLeftOut:
         return told
 
 
-def _facts(records: RunRecords, now: float) -> Iterable[tuple[tuple[str, str], Mapping[str, Pool], Event]]:
+def _facts(
+    records: RunRecords, now: float, require: Callable[[], None]
+) -> Iterable[tuple[tuple[str, str], Mapping[str, Pool], Event]]:
     """What runs that were recorded lately say about pools, each with its namespace, its UID, and the pools of its run."""
     for record in records.recent(now - _READ):
+        require()
         try:
             found = record.facts(_KINDS, now - _READ)
         except (OSError, SpotwrightError) as error:
@@ -269,6 +275,7 @@ class Tally:
         self.is_leading = False
         self.unplaced = 0
         self.kinds: Mapping[str, bool] = {}
+        self.problem = ""  # why nothing can be recorded now
 
     def moved(self, what: Move) -> None:
         """Count one move."""
@@ -291,6 +298,7 @@ class Tally:
         """This recorder watches no more, and knows nothing of what waits."""
         self.is_leading = False
         self._waiting.clear()
+        self.kinds, self.problem = {}, ""
 
     @property
     def moves(self) -> Mapping[Move, int]:

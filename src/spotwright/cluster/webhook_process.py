@@ -28,6 +28,7 @@ from spotwright.cluster.api_client import Api, EventWriter
 from spotwright.cluster.attempt_lookup import NO_PLAN, FactFinder, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
+from spotwright.cluster.certificates import API_SERVERS
 from spotwright.cluster.checkpoint_objects import CheckpointObjects, ClaimForm
 from spotwright.cluster.configurations import ConfigMaps, Configurations
 from spotwright.cluster.controller_events import ConflictingControllers
@@ -175,7 +176,7 @@ async def _serve(
 ) -> None:
     """Listen, register once all is read, and keep the certificate and the registration in force."""
     await asyncio.to_thread(warm_up)
-    with own_certificate(settings, settings.served_names, events) as certificate:
+    with own_certificate(settings, settings.served_names, events, API_SERVERS) as certificate:
         try:
             context = certificate.context()
             if settings.client_authority is not None:

@@ -295,7 +295,7 @@ class KeptRuns:
 
 
 def _index_file(settings: Mapping[str, Any]) -> Path | None:
-    """The file of the index of a state folder; the lines of a cluster are those of its controller."""
+    """The file of the index of a state folder; the lines of a cluster are read anew."""
     state = settings["source"].get("state")
     try:
         return index_path(Path(state)) if state else None

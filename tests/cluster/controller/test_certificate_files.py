@@ -137,7 +137,13 @@ def test_a_certificate_whose_key_is_not_there_yet_leaves_the_old_one(
 @pytest.mark.parametrize(
     ("begins", "ends", "address", "reason", "words"),
     [
-        (-10 * DAY, DAY, ADDRESS, "CertificateExpires", ", and nothing has renewed it: after that nothing"),
+        (
+            -10 * DAY,
+            DAY,
+            ADDRESS,
+            "CertificateExpires",
+            ", and nothing has renewed it: then what is created is not placed",
+        ),
         (-9 * DAY, -DAY, ADDRESS, "CertificateRefused", "(certificate has expired, valid until "),
         (DAY, 9 * DAY, ADDRESS, "CertificateRefused", "(certificate is not yet valid"),
         (-DAY, 9 * DAY, "127.0.0.2", "CertificateRefused", "IP address mismatch, certificate is not valid for"),

@@ -49,6 +49,7 @@ def test_moves_waits_and_pools_that_are_left_out_are_told() -> None:
     text = a_metrics(tally, LeftOut("k", "", "gpu-spot", Pause(2, 1_000.0, 1_800_000_600.0))).text()
     assert values(text) == {
         "spotwright_leading": 1,
+        "spotwright_not_recorded": 0,
         'spotwright_moves_total{move="taken-back"}': 1,
         'spotwright_moves_total{move="evicted"}': 2,
         'spotwright_moves_total{move="deleted"}': 1,

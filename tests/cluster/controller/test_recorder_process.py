@@ -123,7 +123,9 @@ def test_a_recording_that_fails_is_tried_again_and_after_minutes_the_process_cou
             async with Recording(tmp_path, server, record, lambda: now) as recorder:
                 await until(lambda: recorder._failures >= 4)
                 assert recorder.health.problem == "", "it may soon be well"
-                now += 400.0
+                for _ in range(5):
+                    now, before = now + 80.0, recorder._failures
+                    await until(lambda before=before: recorder._failures > before)
                 await until(lambda: recorder.health.problem)
                 assert recorder.health.problem.startswith("the recording has failed ")
 

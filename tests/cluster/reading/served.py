@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import ssl
 import subprocess
 import sys
 import threading
@@ -31,7 +32,7 @@ from spotwright.cluster.kubernetes_login import Kubernetes as Login
 from spotwright.cluster.limited_server import serve
 from spotwright.cluster.log_parts import Objects, StoredLogs
 from spotwright.cluster.log_place import LogName
-from spotwright.cluster.log_server import Access, LogServer, accept_certificates, serving_context
+from spotwright.cluster.log_server import Access, LogServer, accept_certificates
 from spotwright.cluster.log_store import LogStore
 from spotwright.cluster.run_objects import API_VERSION, RUN, records_path
 from spotwright.cluster.run_records import UID
@@ -182,7 +183,8 @@ class Served:
         """Start the controller, at the port that it had before."""
         assert self._api is not None
         authority = (self.folder / "clients.crt").read_text()
-        context = serving_context(self.folder / "tls.crt", self.folder / "tls.key")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.folder / "tls.crt", self.folder / "tls.key")
         accept_certificates(context, authority)
         server = LogServer(Access(self._api), StoredLogs(Objects(self.logs)))
         self._runner = await serve(server.application(), host="127.0.0.1", port=self.port, context=context)

@@ -267,18 +267,3 @@ def test_a_lease_that_nobody_has_changed_is_renewed_by_one_request() -> None:
         assert bench.server.objects[LEASES]["watcher"]["metadata"]["labels"] == {"by": "hand"}
 
     run(test)
-
-
-def test_each_renewal_says_until_when_the_lease_is_held() -> None:
-    async def test(bench: Bench) -> None:
-        first, told = bench.replica("first"), list[float]()
-        first.on_renewed = told.append
-        await first.acquire()
-        bench.pass_time(7.0)
-        assert await first._try("renew")
-        assert told == [1100.0, 1107.0]
-        assert first.held_until == 1107.0
-        await first.give_up()
-        assert first.held_until == 0.0
-
-    run(test)
