@@ -202,3 +202,32 @@ def test_a_recorder_that_loses_the_lease_ends_its_recording_and_waits_for_the_ne
                 await until(lambda: len(began) == 2)
 
     asyncio.run(test())
+
+
+def test_what_cannot_be_written_is_told_in_an_event_and_a_metric(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    events = "/api/v1/namespaces/spotwright/events"
+
+    async def test() -> None:
+        async with serving(RecordServer) as server:
+            with_train(server, phase="Succeeded", exit_code=0)
+            server.objects[events] = {}
+            server.refuse = lambda _method, path: 500 if "spotruns" in path else None
+            async with recording(server, tmp_path), ClientSession() as session:
+                told = await until(
+                    lambda: [one for one in server.objects[events].values() if one["reason"] == "NotRecorded"]
+                )
+                assert told[0]["message"].startswith("nothing is recorded until it can be written")
+                address = next(
+                    line.split(" at ")[1] for line in caplog.messages if line.startswith("metrics are served")
+                )
+                async with session.get(address) as answer:
+                    assert "spotwright_not_recorded 1\n" in await answer.text()
+                server.refuse = lambda _method, _path: None
+                await until(
+                    lambda: [each for each in server.kept("SpotAttempt") if each["status"].get("cause") == "succeeded"]
+                )
+
+    asyncio.run(test())

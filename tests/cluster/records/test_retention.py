@@ -85,3 +85,13 @@ async def test_a_run_goes_with_its_attempts_and_its_namespace_is_told(tmp_path: 
             assert server.kept("SpotRun") == []
         finally:
             await api.close()
+
+
+def test_where_the_largest_namespace_can_lose_nothing_the_next_one_pays() -> None:
+    left = KeptRecord("left-behind", "live", None, 60)
+    ended = [KeptRecord(f"team-{number}", "old", NOW - 100 + number, 50) for number in range(4)]
+    going = to_delete([left, *ended], NOW, of_one=100, of_all=200)
+    assert (going.deleted, [name for name, _ in going.cut]) == ([], ["left-behind"])
+    again = to_delete([left, *ended], NOW, of_one=100, of_all=200, uncut={"left-behind"})
+    assert sum(one.size for one, _ in again.deleted) == 100
+    assert again.cut == []

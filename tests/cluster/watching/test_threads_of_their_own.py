@@ -56,3 +56,24 @@ def test_what_a_part_raises_comes_out() -> None:
 
     with pytest.raises(StateError, match="the disk is full"):
         asyncio.run(in_own_thread(fails))
+
+
+def test_a_part_that_is_cancelled_twice_holds_up_nobody_while_it_ends() -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    async def works() -> None:
+        began.set()
+        assert go_on.wait(600)  # a look that cannot be interrupted
+
+    async def cancels() -> None:
+        part = asyncio.create_task(in_own_thread(works))
+        while not began.is_set():  # noqa: ASYNC110  # a thread sets it
+            await asyncio.sleep(0.01)
+        for _ in range(2):
+            part.cancel()
+            await asyncio.sleep(0.05)
+        go_on.set()  # this line is reached although the thread works
+        with pytest.raises(asyncio.CancelledError):
+            await part
+
+    asyncio.run(cancels())
