@@ -253,7 +253,7 @@ def record_again(kubernetes: Login, folder: RunFolder) -> None:
     record = ApiRecord(kubernetes, folder, str(arguments["namespace"]))
     record.uid = str(arguments[UID])
     record.create(load_plans(folder, source)[0])
-    record.open({})
+    record.open()
     with source.look(0) as look:
         events = [event for _, event in look.events]
     state = RunState(PlanVersions(folder, source))
