@@ -28,19 +28,30 @@ _CHOSEN = ("clientConfig", "namespaceSelector")
 """Fields of a webhook that the chart's values decide on."""
 
 
+_WHERE: Mapping[str, tuple[str, tuple[permissions.Right, ...]]] = {
+    "served": ("In each namespace that is served", permissions.SERVED),
+    "library": ("there too, with `checkpoints.library`", permissions.LIBRARY),
+    "claims": ("there too, with `checkpoints.claimSize`", permissions.CLAIMS),
+    "namespaces": ("On the served namespaces themselves, by name", permissions.NAMESPACES),
+    "toFill": (
+        "On all namespaces, with `clusterWide` and either of the two `checkpoints`",
+        permissions.NAMESPACES_TO_FILL,
+    ),
+    "cluster": ("On what has no namespace", permissions.CLUSTER),
+    "home": ("In its own namespace", permissions.HOME),
+    "default": ("In `default`", permissions.DEFAULT),
+    "nodeLeases": ("In `kube-node-lease`", permissions.NODE_LEASES),
+    "kubeSystem": ("In `kube-system`", permissions.KUBE_SYSTEM),
+    "registration": ("On the chart's registration, unless a certificate is given", permissions.REGISTRATION),
+}
+"""By the key in the chart's file: where the rights hold, and which they are."""
+
+
 def rights() -> Mapping[str, Any]:
-    """The rules of the chart's roles."""
+    """The rules of the chart's roles, by process."""
     return {
-        "cluster": permissions.rules(permissions.CLUSTER),
-        "namespaces": permissions.rules([permissions.NAMESPACES]),
-        "served": permissions.rules(permissions.SERVED),
-        "library": permissions.rules(permissions.LIBRARY),
-        "claims": permissions.rules(permissions.CLAIMS),
-        "home": permissions.rules(permissions.HOME),
-        "default": permissions.rules(permissions.DEFAULT),
-        "nodeLeases": permissions.rules(permissions.NODE_LEASES),
-        "kubeSystem": permissions.rules(permissions.KUBE_SYSTEM),
-        "registration": permissions.rules(permissions.REGISTRATION),
+        process: {key: permissions.rules(rights, process) for key, (_, rights) in _WHERE.items()}
+        for process in permissions.PROCESSES
     }
 
 
@@ -67,30 +78,20 @@ FILES: Mapping[str, str] = {
 }
 """The text of each file."""
 
-_WHERE: Mapping[str, tuple[permissions.Right, ...]] = {
-    "In each namespace that is served": permissions.SERVED,
-    "there too, with `checkpoints.library`": permissions.LIBRARY,
-    "there too, with `checkpoints.claimSize`": permissions.CLAIMS,
-    "On the served namespaces themselves, by name": (permissions.NAMESPACES,),
-    "On what has no namespace": permissions.CLUSTER,
-    "In its own namespace": permissions.HOME,
-    "In `default`": permissions.DEFAULT,
-    "In `kube-node-lease`": permissions.NODE_LEASES,
-    "In `kube-system`": permissions.KUBE_SYSTEM,
-    "On the chart's registration, unless a certificate is given": permissions.REGISTRATION,
-}
-
 
 def with_rights(page: str) -> str:
     """The page on security with the rights of today between its two marks."""
     before, _, rest = page.partition(_BEGIN)
     after = rest.partition(_END)[2]
-    return f"{before}{_BEGIN}\n{''.join(_table(where, rights) for where, rights in _WHERE.items())}{_END}{after}"
+    return f"{before}{_BEGIN}\n{''.join(_table(*each) for each in _WHERE.values())}{_END}{after}"
 
 
 def _table(where: str, rights: tuple[permissions.Right, ...]) -> str:
-    rows = [f"| {_objects(right)} | {', '.join(right.verbs)} | {right.reason} |" for right in rights]
-    return "\n".join([f"\n{where}:\n", "| objects | verbs | why |", "|---|---|---|", *rows, ""])
+    rows = [
+        f"| {_objects(right)} | {', '.join(right.verbs)} | {' and '.join(right.processes)} | {right.reason} |"
+        for right in rights
+    ]
+    return "\n".join([f"\n{where}:\n", "| objects | verbs | account | why |", "|---|---|---|---|", *rows, ""])
 
 
 def _objects(right: permissions.Right) -> str:

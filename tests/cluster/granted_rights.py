@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from urllib.parse import parse_qs
 
 from spotwright.cluster import permissions
@@ -16,15 +17,17 @@ MADE_BY_HAND = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurati
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
-def is_allowed(line: str, *, served: Sequence[str] = (), home: str = "spotwright", name: str = "spotwright") -> bool:
-    """Whether a request is allowed, given as its method and its path with the query.
+def is_allowed(
+    line: str, process: str, *, served: Sequence[str] = (), home: str = "spotwright", name: str = "spotwright"
+) -> bool:
+    """Whether a request of a process is allowed, given as its method and its path with the query.
 
     ``served`` are the namespaces of the chart's list; none: those with the label, by the cluster-wide form.
     """
     method, _, rest = line.partition(" ")
     path, _, query = rest.partition("?")
     if path.startswith(MADE_BY_HAND):
-        return True
+        return process == "webhook"
     group, parts = _split(path)
     if not parts:
         return True  # what the server has at all: every account may ask
@@ -37,7 +40,8 @@ def is_allowed(line: str, *, served: Sequence[str] = (), home: str = "spotwright
     fields = parse_qs(query).get("fieldSelector", [""])[0]
     object_name = object_name or fields.partition("metadata.name=")[2].partition(",")[0]
     return any(
-        right.group == group
+        process in right.processes
+        and right.group == group
         and resource in right.resources
         and verb in right.verbs
         and (not right.names or object_name in [each.replace(LEASE, name) for each in right.names])
@@ -54,8 +58,7 @@ def _split(path: str) -> tuple[str, list[str]]:
 def _granted(namespace: str, served: Sequence[str], home: str) -> Iterator[Right]:
     """The rights on objects of a namespace, or without one on those of the whole cluster."""
     yield from (*permissions.CLUSTER, *permissions.REGISTRATION)
-    whole = permissions.NAMESPACES
-    yield Right(whole.group, whole.resources, whole.verbs, whole.reason, tuple(served))
+    yield from (replace(right, names=tuple(served)) for right in permissions.NAMESPACES)
     if not served or namespace in served:
         yield from permissions.SERVED
     by_namespace = {home: permissions.HOME, "default": permissions.DEFAULT, "kube-system": permissions.KUBE_SYSTEM}

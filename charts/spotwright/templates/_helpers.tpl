@@ -224,7 +224,7 @@ spec:
       {{- end }}
     spec:
       {{- with $root.Values }}
-      serviceAccountName: spotwright
+      serviceAccountName: spotwright-{{ $process }}
       automountServiceAccountToken: true
       {{- with .image.pullSecrets }}
       imagePullSecrets:

@@ -1,5 +1,7 @@
 """The policy by which the API server lets nobody but the controller write its records, whatever roles allow.
 
+The recorder writes all of them; the webhook, whose port is open to the network, writes the numbers of attempts alone.
+
 Roles cannot do that: who may give out roles in a namespace may give out rights on these kinds too. The collectors of Kubernetes
 may end records, which go with their namespace and with what owns them, and a named group may repair them by hand.
 
@@ -12,19 +14,20 @@ from __future__ import annotations
 from typing import Any
 
 from spotwright.cluster import spot_pools, task_objects
+from spotwright.cluster.permissions import PROCESSES, account
 from spotwright.cluster.run_objects import KINDS
 from spotwright.cluster.spot_pools import RELEASE_LABEL
 
-__all__ = ["ACCOUNT", "GROUP", "RELEASE", "RESOURCES", "policy_spec"]
+__all__ = ["GROUP", "HOME", "RELEASE", "RESOURCES", "policy_spec"]
 
 
-ACCOUNT, RELEASE, GROUP = "THE-ACCOUNT", "THE-RELEASE", "THE-GROUP"
-"""What stands in the file of the chart for the user of the controller, the label of its pools and the group of who repairs."""
+HOME, RELEASE, GROUP = "THE-HOME", "THE-RELEASE", "THE-GROUP"
+"""What stands in the file of the chart for the controller's namespace, the label of its pools and the group of who repairs."""
 
 RESOURCES = tuple(f"{kind.lower()}s" for kind in (*KINDS, task_objects.KIND, spot_pools.KIND))
 """The kinds of records, as paths name them."""
 
-_POOLS = f"{spot_pools.KIND.lower()}s"
+_POOLS, _COUNTERS = (f"{each.KIND.lower()}s" for each in (spot_pools, task_objects))
 _COLLECTORS = (
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
@@ -32,7 +35,7 @@ _COLLECTORS = (
 )
 
 
-def policy_spec(account: str = ACCOUNT, release: str = RELEASE, group: str = GROUP) -> dict[str, Any]:
+def policy_spec(home: str = HOME, release: str = RELEASE, group: str = GROUP) -> dict[str, Any]:
     """What the policy is about: its constraints and conditions. Whatever they match is refused; an empty group is nobody's."""
     rule = {
         "apiGroups": ["spotwright.dev"],
@@ -40,10 +43,14 @@ def policy_spec(account: str = ACCOUNT, release: str = RELEASE, group: str = GRO
         "operations": ["CREATE", "UPDATE", "DELETE"],
         "resources": [each for resource in RESOURCES for each in (resource, f"{resource}/*")],
     }
+    users = {process: f"system:serviceaccount:{home}:{account(process)}" for process in PROCESSES}
     collectors = ", ".join(f"'{each}'" for each in _COLLECTORS)
     pools = " || ".join(_is_of(release, each) for each in ("object", "oldObject"))
     conditions = {
-        "not-the-controller": f"request.userInfo.username != '{account}'",
+        "not-the-recorder": f"request.userInfo.username != '{users['recorder']}'",
+        "no-numbers-of-the-webhook": (
+            f"request.resource.resource != '{_COUNTERS}' || request.userInfo.username != '{users['webhook']}'"
+        ),
         "not-the-collectors-of-kubernetes": (
             f"request.operation == 'CREATE' || !(request.userInfo.username in [{collectors}])"
         ),

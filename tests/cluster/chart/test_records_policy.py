@@ -1,4 +1,4 @@
-"""The policy on records matches every write of theirs but those of the controller, the collectors and who repairs."""
+"""The policy on records matches every write of theirs but those of recorder, webhook, collectors and who repairs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.cluster.chart.rendered import CHART, Helm
 
 from spotwright.cluster.record_policy import RESOURCES, policy_spec
 
-ACCOUNT = "system:serviceaccount:spotwright:spotwright"
+RECORDER, WEBHOOK = (f"system:serviceaccount:spotwright:spotwright-{each}" for each in ("recorder", "webhook"))
 OURS, GROUP = "spotwright.spotwright", "spotwright:repair"
-SPEC = policy_spec(ACCOUNT, OURS, GROUP)
+SPEC = policy_spec("spotwright", OURS, GROUP)
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
 
@@ -68,8 +68,9 @@ def test_every_kind_of_the_chart_is_meant_with_its_subresources_and_every_operat
 def test_who_may_write_records_and_who_may_not(operation: str, resource: str) -> None:
     assert is_refused(operation, resource, "somebody")
     assert is_refused(operation, resource, "admin", "system:masters")
-    assert is_refused(operation, resource, "system:serviceaccount:team-a:spotwright")
-    assert not is_refused(operation, resource, ACCOUNT)
+    assert is_refused(operation, resource, "system:serviceaccount:team-a:spotwright-recorder")
+    assert not is_refused(operation, resource, RECORDER)
+    assert is_refused(operation, resource, WEBHOOK) is (resource != "spotcounters")
     assert not is_refused(operation, resource, "somebody", GROUP)
     assert is_refused(operation, resource, COLLECTOR) is (operation == "CREATE")
 
@@ -91,7 +92,7 @@ def test_who_may_write_records_and_who_may_not(operation: str, resource: str) ->
 def test_pools_of_another_release_are_left_to_its_own_policy(
     operation: str, release: str | None, before: str | None, refused: bool
 ) -> None:
-    other = "system:serviceaccount:other:spotwright"
+    other = "system:serviceaccount:other:spotwright-recorder"
     assert is_refused(operation, "spotpools", other, release=release, before=before) is refused
     assert is_refused(operation, "spotruns", other, release=release, before=before)
 
@@ -103,14 +104,14 @@ def test_an_empty_group_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize("group", ["spotwright:repair", ""])
-def test_the_chart_renders_the_policy_with_its_own_account_and_pools(helm: Helm, group: str) -> None:
+def test_the_chart_renders_the_policy_with_its_own_accounts_and_pools(helm: Helm, group: str) -> None:
     objects = helm.render({"namespaces": ["team-a"], "records": {"repairGroup": group}}, "a-home")
     (found,) = [
         each
         for each in objects
         if each["kind"] == "ValidatingAdmissionPolicy" and "records" in each["metadata"]["name"]
     ]
-    expected = policy_spec("system:serviceaccount:a-home:spotwright", "a-home.spotwright-a-home", group)
+    expected = policy_spec("a-home", "a-home.spotwright-a-home", group)
     assert {key: found["spec"][key] for key in expected} == expected
     (validation,) = found["spec"]["validations"]
     assert validation["expression"] == "false"

@@ -173,7 +173,7 @@ def test_a_recorder_with_a_volume_is_one_and_gives_way_before_the_next(helm: Hel
     replicas = {each["metadata"]["name"]: each["spec"]["replicas"] for each in objects if each["kind"] == "Deployment"}
     assert replicas == {"spotwright-webhook": 3, "spotwright-recorder": 1}
     (recorder,) = [
-        each for each in objects if each["metadata"]["name"] == "spotwright-recorder" and "strategy" in each["spec"]
+        each for each in objects if each["metadata"]["name"] == "spotwright-recorder" and each["kind"] == "Deployment"
     ]
     assert recorder["spec"]["strategy"] == {"type": "Recreate"}
     assert "--logs=file:///var/lib/spotwright-logs" in pod_of(objects, "recorder")["spec"]["containers"][0]["args"]

@@ -48,7 +48,7 @@ def test_a_replica_registers_itself_and_places_what_is_created(
     placed, client_config, asked = asyncio.run(scenario())
     assert placed["spec"]["template"]["spec"]["tolerations"]
     assert client_config["url"] == "https://127.0.0.1:1/mutate"
-    assert not [line for line in asked if not is_allowed(line)]
+    assert not [line for line in asked if not is_allowed(line, "webhook")]
 
 
 def test_a_wrong_config_map_changes_nothing_and_an_event_says_line_and_fix(
@@ -94,5 +94,5 @@ def test_an_address_that_is_in_use_ends_the_replica_with_the_fix(tmp_path: Path)
 def test_what_is_followed_is_not_read_one_by_one(path: str) -> None:
     kind = path.split("/")[-2]
     named = "?fieldSelector=metadata.name=spotwright" if kind == "configmaps" else ""
-    assert is_allowed(f"GET /api/v1/{kind}{named}")
-    assert not is_allowed(f"GET /api/v1/{path}")
+    assert is_allowed(f"GET /api/v1/{kind}{named}", "recorder")
+    assert not is_allowed(f"GET /api/v1/{path}", "recorder")

@@ -55,7 +55,7 @@ def test_it_records_an_attempt_with_the_end_of_its_log_and_gives_up_the_lease(tm
                 await until(lambda: "epoch 1 of 3" in _of(server, name).get("status", {}).get("logTail", ""))
                 assert holder(server)
             assert holder(server) == ""
-            assert [line for line in server.asked if not is_allowed(line)] == []
+            assert [line for line in server.asked if not is_allowed(line, "recorder")] == []
 
     asyncio.run(test())
 
@@ -83,7 +83,7 @@ def test_logs_are_read_with_the_published_authority(tmp_path: Path, caplog: pyte
     status, message, asked = asyncio.run(scenario())
     assert status == 401
     assert message.startswith("the request has neither a token nor a client certificate of this cluster")
-    assert not [line for line in asked if not is_allowed(line)]
+    assert not [line for line in asked if not is_allowed(line, "recorder")]
 
 
 class Recording:

@@ -1,4 +1,4 @@
-"""The account of the chart for controllers that run beside the API server, so that each live test shows the rights that it needs.
+"""The accounts of the chart for controllers that run beside the API server, so that live tests show which rights they need.
 
 The rights are those of the chart's cluster-wide form, from the same place as the chart's own. Only the registration is made by
 the controller itself there, which whoever starts it so has to be allowed.
@@ -7,7 +7,7 @@ the controller itself there, which whoever starts it so has to be allowed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,49 +16,59 @@ from tests.cluster.live.kube import Kube
 
 from spotwright.cluster import permissions
 from spotwright.cluster.node_events import SUFFIX, policy_spec
-from spotwright.cluster.permissions import LEASE, Right, rules
+from spotwright.cluster.permissions import LEASE, PROCESSES, Right, account, rules
 
-_ACCOUNT = "spotwright"  # as in every release: the tests of used rights look for it
 _RBAC = "rbac.authorization.k8s.io"
-_REGISTRATION = Right("admissionregistration.k8s.io", ("mutatingwebhookconfigurations",), ("*",), "--webhook-url")
+_REGISTRATION = Right(
+    ("webhook",), "admissionregistration.k8s.io", ("mutatingwebhookconfigurations",), ("*",), "--webhook-url"
+)
 
 
-def login_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Path:
-    """Make the account with its rights in a namespace, and what it may not create. Returns its kubeconfig inside the bed."""
-    make_account(kube, home)
+def logins_of_the_chart(kube: Kube, bed: Settings, home: str, folder: Path) -> Mapping[str, Path]:
+    """Make the accounts with their rights in a namespace, and what they may not create.
+
+    Returns the kubeconfig inside the bed of each process.
+    """
+    make_accounts(kube, home)
     login = json.loads(bed.inside_kubeconfig.read_text(encoding="utf-8"))
-    token = kube.run("create", "token", _ACCOUNT, "-n", home, "--duration=8h").strip()
-    login["users"][0]["user"] = {"token": token}
-    path = folder / "chart.kubeconfig"
-    path.write_text(json.dumps(login), encoding="utf-8")
-    return path
+    paths = {process: folder / f"{process}.kubeconfig" for process in PROCESSES}
+    for process, path in paths.items():
+        token = kube.run("create", "token", account(process), "-n", home, "--duration=8h").strip()
+        login["users"][0]["user"] = {"token": token}
+        path.write_text(json.dumps(login), encoding="utf-8")
+    return paths
 
 
-def make_account(kube: Kube, home: str) -> None:
-    """Make the account ``spotwright`` with its rights in a namespace, and what it may not create."""
+def make_accounts(kube: Kube, home: str) -> None:
+    """Make the accounts with their rights in a namespace, and what they may not create."""
     kube.apply(*_objects(home))
 
 
 def _objects(home: str) -> Iterator[dict[str, Any]]:
     yield from node_events_policy(home)
-    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": home}}
     yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": home, "namespace": home}}
     yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "spotwright-reading", "namespace": home}}
-    whole = (*permissions.CLUSTER, permissions.NAMESPACES, *permissions.SERVED, _REGISTRATION)
+    whole = (*permissions.CLUSTER, *permissions.NAMESPACES, *permissions.SERVED, _REGISTRATION)
     roles = {"": whole, home: permissions.HOME, "default": permissions.DEFAULT, "kube-system": permissions.KUBE_SYSTEM}
     roles["kube-node-lease"] = permissions.NODE_LEASES
-    for namespace, rights in roles.items():
-        kind = "Role" if namespace else "ClusterRole"
-        metadata = {"name": home, **({"namespace": namespace} if namespace else {})}
-        of_this_release = json.loads(json.dumps(rules(rights)).replace(f'"{LEASE}', f'"{home}'))
-        yield {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": of_this_release}
-        yield {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": f"{kind}Binding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": home},
-            "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": home}],
-        }
+    for process in PROCESSES:
+        yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account(process), "namespace": home}}
+        for namespace, rights in roles.items():
+            yield from _role(home, process, namespace, rules(rights, process))
+
+
+def _role(home: str, process: str, namespace: str, rules: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    kind, name = "Role" if namespace else "ClusterRole", f"{home}-{process}"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    of_this_release = json.loads(json.dumps(rules).replace(f'"{LEASE}', f'"{home}'))
+    yield {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": of_this_release}
+    yield {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account(process), "namespace": home}],
+    }
 
 
 def node_events_policy(name: str) -> Iterator[dict[str, Any]]:
@@ -76,8 +86,9 @@ def remove_policy_of(kube: Kube, name: str) -> None:
 
 
 def remove_rights_of(kube: Kube, home: str) -> None:
-    """Take out what :func:`login_of_the_chart` has made outside of the namespace."""
+    """Take out what :func:`logins_of_the_chart` has made outside of the namespace."""
     remove_policy_of(kube, home)
-    kube.run("delete", "clusterrole,clusterrolebinding", home, "--wait=false", "--ignore-not-found")
+    names = [f"{home}-{process}" for process in PROCESSES]
+    kube.run("delete", "clusterrole,clusterrolebinding", *names, "--wait=false", "--ignore-not-found")
     for namespace in ("default", "kube-system", "kube-node-lease"):
-        kube.run("delete", "role,rolebinding", home, "-n", namespace, "--wait=false", "--ignore-not-found")
+        kube.run("delete", "role,rolebinding", *names, "-n", namespace, "--wait=false", "--ignore-not-found")

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import yaml
 from testbed.settings import Settings
-from tests.cluster.live.chart_account import login_of_the_chart, remove_rights_of
+from tests.cluster.live.chart_account import logins_of_the_chart, remove_rights_of
 from tests.cluster.live.kube import Kube
 from tests.cluster.live.recorded import forget_pools, install_kinds, left_out, runs_of
 
+from spotwright.cluster.permissions import PROCESSES
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.scheduling.budgets import Pause
 
@@ -80,7 +81,7 @@ def controller(
     """A controller with this configuration for all labelled namespaces, while the block runs.
 
     ``recorder`` are options of that process. ``before`` is Python code that each process runs first: to shorten a time that
-    nobody can set. ``kubeconfig`` is that of a user with other rights than the chart's account, which is the default.
+    nobody can set. ``kubeconfig`` is that of a user with other rights than the chart's accounts, which are the default.
     """
     home = f"controller-{uuid.uuid4().hex[:6]}"
     log = folder / "controller.log"
@@ -91,11 +92,12 @@ def controller(
     first.mkdir(exist_ok=True)
     (first / "sitecustomize.py").write_text(before, encoding="utf-8")
     path = os.pathsep.join([str(first), *filter(None, [os.environ.get("PYTHONPATH")])])
-    login = str(kubeconfig or login_of_the_chart(kube, bed, home, folder))
+    logins = dict.fromkeys(PROCESSES, kubeconfig) if kubeconfig else logins_of_the_chart(kube, bed, home, folder)
 
     def command(name: str, *options: str) -> list[str]:
         inside = ["ip", "netns", "exec", bed.namespace, sys.executable, "-m", "spotwright", "controller", name]
-        return [*inside, "--name", home, "--kubeconfig", login, *options]
+        login = logins["recorder" if name == "recorder" else "webhook"]
+        return [*inside, "--name", home, "--kubeconfig", str(login), *options]
 
     def start(name: str, *options: str) -> subprocess.Popen[bytes]:
         common = ["--home", home, "--authority-folder", str(folder / name), "--metrics-listen", "127.0.0.1:0"]

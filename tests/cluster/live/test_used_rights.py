@@ -18,7 +18,8 @@ from spotwright.cluster.permissions import Right
 
 pytestmark = pytest.mark.cluster
 
-ACCOUNT = ":spotwright"  # of every release; the namespace before it is the release's
+ACCOUNTS = {permissions.account(each): each for each in permissions.PROCESSES}
+"""The processes by the accounts of every release; the namespace before it in a user's name is the release's."""
 REACHED_BY_THE_WHOLE_SUITE = {
     *(("pods/eviction", "create"), ("pods", "delete"), ("pods/status", "patch"), ("pods/log", "get")),
 }
@@ -32,9 +33,10 @@ OTHERS_ASK_SELDOM = {
 
 
 class Asked(NamedTuple):
-    """One request: of which account, for what, with which answer."""
+    """One request: of which release and process, for what, with which answer."""
 
-    account: str
+    release: str
+    process: str
     group: str
     resource: str
     verb: str
@@ -47,11 +49,15 @@ def requests(bed: Settings) -> Iterator[Asked]:
     for line in bed.audit.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         user, about = event["user"]["username"], event.get("objectRef") or {}
-        if not user.endswith(ACCOUNT) or "resource" not in about:
+        release, _, account = user.rpartition(":")
+        process = ACCOUNTS.get(account)
+        if process is None or "resource" not in about:
             continue
         resource = "/".join(part for part in (about["resource"], about.get("subresource")) if part)
         forbidden = event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
-        yield Asked(user, about.get("apiGroup", ""), resource, event["verb"], forbidden, event["requestURI"])
+        yield Asked(
+            release, process, about.get("apiGroup", ""), resource, event["verb"], forbidden, event["requestURI"]
+        )
 
 
 @pytest.fixture
@@ -67,13 +73,15 @@ def asked(bed: Settings) -> list[Asked]:
 
 def test_no_controller_has_asked_for_what_it_may_not_have(asked: list[Asked]) -> None:
     # A release that is taken out loses its roles while its pod still ends: what was refused counts while the Lease was renewed.
-    last = {each.account: number for number, each in enumerate(asked) if is_renewal(each)}
-    alive = [each for number, each in enumerate(asked) if number < last.get(each.account, 0)]
-    allowed = {(each.account, each.verb, each.group, each.resource) for each in alive if not each.is_forbidden}
+    last = {each.release: number for number, each in enumerate(asked) if is_renewal(each)}
+    alive = [each for number, each in enumerate(asked) if number < last.get(each.release, 0)]
+    allowed = {
+        (each.release, each.process, each.verb, each.group, each.resource) for each in alive if not each.is_forbidden
+    }
     refused = {
-        (each.verb, each.group, each.resource, each.uri.partition("?")[0])
+        (each.process, each.verb, each.group, each.resource, each.uri.partition("?")[0])
         for each in alive
-        if each.is_forbidden and (each.account, each.verb, each.group, each.resource) not in allowed
+        if each.is_forbidden and (each.release, each.process, each.verb, each.group, each.resource) not in allowed
     }
     assert allowed
     assert refused == set()
@@ -84,19 +92,20 @@ def is_renewal(each: Asked) -> bool:
 
 
 def granted() -> Iterator[Right]:
-    yield from (*permissions.CLUSTER, permissions.NAMESPACES, *permissions.SERVED, *permissions.HOME)
+    yield from (*permissions.CLUSTER, *permissions.NAMESPACES, *permissions.SERVED, *permissions.HOME)
     yield from (*permissions.DEFAULT, *permissions.NODE_LEASES, *permissions.KUBE_SYSTEM, *permissions.REGISTRATION)
 
 
 def test_every_right_is_used_or_has_a_reason(asked: list[Asked]) -> None:
-    used = {(each.group, each.resource, each.verb) for each in asked if not each.is_forbidden}
-    if not {(resource, verb) for _, resource, verb in used} >= REACHED_BY_THE_WHOLE_SUITE:
+    used = {(each.process, each.group, each.resource, each.verb) for each in asked if not each.is_forbidden}
+    if not {(resource, verb) for _, _, resource, verb in used} >= REACHED_BY_THE_WHOLE_SUITE:
         pytest.skip("only a part of the tests has run on this test bed")
     unused = {
-        (right.group, resource, verb)
+        (process, right.group, resource, verb)
         for right in granted()
+        for process in right.processes
         for resource in right.resources
         for verb in right.verbs
-        if (right.group, resource, verb) not in used
+        if (process, right.group, resource, verb) not in used
     }
-    assert {each for each in unused if each[0] not in NOT_ON_THE_BED and each[2] not in OTHERS_ASK_SELDOM} == set()
+    assert {each for each in unused if each[1] not in NOT_ON_THE_BED and each[3] not in OTHERS_ASK_SELDOM} == set()

@@ -42,7 +42,7 @@ def test_a_pod_that_waits_in_vain_is_evicted_and_nothing_is_charged(tmp_path: Pa
         assert run.tasks["train"].spent == BudgetUse()
         assert run.tasks["train"].next_rung == 1
         assert [one.pause.times for one in bed.told.all] == [1]
-        assert [line for line in bed.server.asked if not is_allowed(line)] == []
+        assert [line for line in bed.server.asked if not is_allowed(line, "recorder")] == []
 
     on_a_bed(tmp_path, scenario)
 
@@ -144,7 +144,7 @@ def test_pods_of_a_deleted_node_are_deleted_without_grace(tmp_path: Path) -> Non
         assert (first, status["status"]["phase"], status["metadata"]["uid"]) == ("fail", "Failed", "uid-one")
         assert (what, body["gracePeriodSeconds"], body["preconditions"]) == ("delete", 0, {"uid": "uid-one"})
         assert (attempt.released, attempt.cause) == ("the Node object n1 was deleted", Cause.INTERRUPTED)
-        assert [line for line in bed.server.asked if not is_allowed(line)] == []
+        assert [line for line in bed.server.asked if not is_allowed(line, "recorder")] == []
 
     on_a_bed(tmp_path, scenario)
 
@@ -168,7 +168,7 @@ def test_a_silent_node_holds_no_pod_up_that_kubernetes_alone_would_replace(tmp_p
             "node n1 does not report, and without our podFailurePolicy its Job would not wait for it",
             Cause.LOST,
         )
-        assert [line for line in bed.server.asked if not is_allowed(line)] == []
+        assert [line for line in bed.server.asked if not is_allowed(line, "recorder")] == []
 
     on_a_bed(tmp_path, scenario)
 

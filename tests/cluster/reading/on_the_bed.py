@@ -12,11 +12,12 @@ from typing import Any
 
 from testbed.building.images import PYTHON
 from tests import plain_yaml
-from tests.cluster.live.chart_account import make_account
+from tests.cluster.live.chart_account import make_accounts
 from tests.cluster.live.kube import Kube, Object
 from tests.cluster.live.recorded import install_kinds
 
 import spotwright as package
+from spotwright.cluster.permissions import account
 
 CODE = Path(package.__file__).parent.parent
 _PACKAGES = Path(sysconfig.get_path("purelib"))
@@ -38,9 +39,9 @@ def start_controller(kube: Kube, namespace: str) -> None:
     """Start a recorder in a namespace of its own, and wait until it is ready."""
     install_kinds(kube)
     kube.apply(named("Namespace", "v1", namespace, ""))
-    make_account(kube, namespace)
+    make_accounts(kube, namespace)
     kube.apply({**named("ConfigMap", "v1", "spotwright", namespace), "data": {"spotwright.yaml": CONFIG}})
-    kube.wait(lambda: kube.get("serviceaccount", "spotwright", namespace), "the controller's account", 60)
+    kube.wait(lambda: kube.get("serviceaccount", account("recorder"), namespace), "the recorder's account", 60)
     kube.apply(_pod(namespace))
     try:
         kube.wait(lambda: is_ready(kube, namespace), "the controller is ready", 240)
@@ -149,7 +150,7 @@ def _pod(namespace: str) -> dict[str, Any]:
         "readinessProbe": {"httpGet": {"scheme": "HTTPS", "path": "/healthz", "port": 9444}, "periodSeconds": 1},
     }
     spec = {
-        "serviceAccountName": "spotwright",
+        "serviceAccountName": account("recorder"),
         "nodeSelector": {"kubernetes.io/hostname": "n1"},
         "terminationGracePeriodSeconds": 2,
         "tolerations": [{"operator": "Exists"}],

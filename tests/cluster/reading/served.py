@@ -99,7 +99,11 @@ class Kubernetes:
         is_ours = login == "Bearer t"
         if user is None and not is_ours:
             return web.json_response({"message": "Unauthorized"}, status=401)
-        if is_ours and request.method == "GET" and not is_allowed(f"GET {request.path_qs}", served=self.served):
+        if (
+            is_ours
+            and request.method == "GET"
+            and not is_allowed(f"GET {request.path_qs}", "recorder", served=self.served)
+        ):
             return web.json_response({"message": "forbidden"}, status=403)
         may_see = "/namespaces/team-a/" in request.path or (self.pools_are_seen and request.path.endswith("/spotpools"))
         if not is_ours and (self._are_hidden or (user != "admin" and not may_see)):
@@ -110,7 +114,7 @@ class Kubernetes:
         if request.path == f"/apis/{API_VERSION}":
             return web.json_response({"resources": []})
         is_ours = request.headers.get("Authorization") == "Bearer t"  # the others have rights of their own
-        if is_ours and not is_allowed(f"GET {request.path_qs}", served=self.served):
+        if is_ours and not is_allowed(f"GET {request.path_qs}", "recorder", served=self.served):
             return web.json_response({"message": "forbidden"}, status=403)
         if not is_ours and any(f"{request.path}$".startswith(each) for each in self.forbidden):
             return web.json_response({"message": "forbidden"}, status=403)
@@ -249,7 +253,7 @@ def record_again(kubernetes: Login, folder: RunFolder) -> None:
     record = ApiRecord(kubernetes, folder, str(arguments["namespace"]))
     record.uid = str(arguments[UID])
     record.create(load_plans(folder, source)[0])
-    record.open({})
+    record.open()
     with source.look(0) as look:
         events = [event for _, event in look.events]
     state = RunState(PlanVersions(folder, source))

@@ -153,7 +153,7 @@ def test_a_followed_log_has_no_gaps_and_no_repeats_after_cuts(
         with login(served.kubeconfig("controller", token="t")) as kubernetes:
             end = RunFinished(growing.now, status=RunStatus.SUCCEEDED)
             record = ApiRecord(kubernetes, run, "team-a")
-            record.open({})
+            record.open()
             state = record.source()
             record.append([end], RunReader(run, state).state)
         thread.join(60)

@@ -16,7 +16,7 @@ from spotwright.cluster.permissions import Right
 
 __all__ = ["blind_user"]
 
-_NAME = "blind-controller"
+_NAME, _BOTH = "blind-controller", permissions.PROCESSES
 
 
 @contextmanager
@@ -52,15 +52,16 @@ def _rules() -> list[Object]:
 
     It makes what the chart makes for a controller in a pod: its registration, and what it writes at home.
     """
-    rights = (*permissions.CLUSTER, permissions.NAMESPACES, *permissions.SERVED, *permissions.HOME)
+    rights = (*permissions.CLUSTER, *permissions.NAMESPACES, *permissions.SERVED, *permissions.HOME)
     made = [
-        Right("", ("configmaps",), ("create",), "made by the chart"),
-        Right("coordination.k8s.io", ("leases",), ("create", "get", "update"), "made by the chart"),
+        Right(_BOTH, "", ("configmaps",), ("create",), "made by the chart"),
+        Right(_BOTH, "coordination.k8s.io", ("leases",), ("create", "get", "update"), "made by the chart"),
         Right(
+            _BOTH,
             "admissionregistration.k8s.io",
             ("mutatingwebhookconfigurations",),
             ("create", "get", "update", "patch", "delete"),
             "made by the chart",
         ),
     ]
-    return permissions.rules([*rights, *made])
+    return [right.rule() for right in (*rights, *made)]

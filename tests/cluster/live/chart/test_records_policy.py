@@ -11,6 +11,7 @@ import yaml
 from tests.cluster.chart.rendered import CHART
 from tests.cluster.live.kube import Kube, Object
 
+from spotwright.cluster.permissions import account as account_of
 from spotwright.cluster.record_policy import RESOURCES, policy_spec
 from spotwright.cluster.spot_pools import RELEASE_LABEL
 
@@ -20,7 +21,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _REGISTRATION = "admissionregistration.k8s.io/v1"
 _VERSION = "spotwright.dev/v1alpha1"
 NAME = f"records-{uuid.uuid4().hex[:6]}"
-EDIT, EXTENDED, ADMIN, CONTROLLER = "edit", "extended", "admin", "spotwright"
+EDIT, EXTENDED, ADMIN, RECORDER, WEBHOOK = "edit", "extended", "admin", account_of("recorder"), account_of("webhook")
 GROUP, REFUSED = f"{NAME}:repair", "the controller alone writes records"
 KINDS = {
     path["spec"]["names"]["plural"]: path["spec"]["names"]["kind"]
@@ -31,7 +32,7 @@ VERBS = ("create", "update", "patch", "delete", "deletecollection")
 
 def policy(namespace: str) -> Iterator[Object]:
     """The policy with its binding, for a release that serves this namespace."""
-    spec = policy_spec(f"system:serviceaccount:{namespace}:{CONTROLLER}", NAME, GROUP)
+    spec = policy_spec(namespace, NAME, GROUP)
     spec["validations"] = [{"expression": "false", "message": REFUSED, "reason": "Forbidden"}]
     meta = {"name": NAME}
     yield {"apiVersion": _REGISTRATION, "kind": "ValidatingAdmissionPolicy", "metadata": meta, "spec": spec}
@@ -58,7 +59,13 @@ def roles(namespace: str) -> Iterator[Object]:
         "metadata": meta,
         "aggregationRule": {"clusterRoleSelectors": selectors},
     }
-    for account, role in {EDIT: "edit", EXTENDED: meta["name"], ADMIN: "cluster-admin", CONTROLLER: NAME}.items():
+    for account, role in {
+        EDIT: "edit",
+        EXTENDED: meta["name"],
+        ADMIN: "cluster-admin",
+        RECORDER: NAME,
+        WEBHOOK: NAME,
+    }.items():
         yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}}
         yield {
             "apiVersion": version,
@@ -100,7 +107,9 @@ def served(kube: Kube) -> Iterator[str]:
         kube.run("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", NAME)
         kube.run("delete", "spotpools", f"{NAME}-kept", "--ignore-not-found")
         kube.run("delete", "clusterrole", NAME, f"{NAME}-{EXTENDED}")
-        kube.run("delete", "clusterrolebinding", *(f"{NAME}-{each}" for each in (EDIT, EXTENDED, ADMIN, CONTROLLER)))
+        kube.run(
+            "delete", "clusterrolebinding", *(f"{NAME}-{each}" for each in (EDIT, EXTENDED, ADMIN, RECORDER, WEBHOOK))
+        )
         kube.run("delete", "namespace", namespace, "--wait=false")
 
 
@@ -145,8 +154,11 @@ def test_a_role_alone_lets_nobody_write_a_record(kube: Kube, served: str, verb: 
 
 @pytest.mark.parametrize("resource", RESOURCES)
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_controller_and_who_repairs_write_records(kube: Kube, served: str, verb: str, resource: str) -> None:
-    assert tried(kube, served, verb, resource, CONTROLLER) == ""
+def test_the_recorder_and_who_repairs_write_records_and_the_webhook_counters(
+    kube: Kube, served: str, verb: str, resource: str
+) -> None:
+    assert tried(kube, served, verb, resource, RECORDER) == ""
+    assert (REFUSED not in tried(kube, served, verb, resource, WEBHOOK)) is (resource == "spotcounters")
     assert tried(kube, served, verb, resource, ADMIN, f"--as-group={GROUP}") == ""
 
 
