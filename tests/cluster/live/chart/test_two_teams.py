@@ -232,7 +232,7 @@ def test_two_teams_work_through_lost_nodes_and_an_upgrade(
     kube.wait(lambda: not release.left() or None, "nothing of the release is left", 60)
     problems += [f"{kind} went" for kind, names in records.items() if names_of(kube, kind, release.teams) != names]
     problems += [f"crd {kind} went" for kind in KINDS if kube.get("crd", f"{kind}.spotwright.dev") is None]
-    assert problems == []
+    assert not problems, "\n".join(problems)
 
 
 def play(show: Show, measured: Measured) -> None:
@@ -269,8 +269,8 @@ def wrong_ends(kube: Kube, team: str, work: list[Work], runs: dict[str, RunState
     for each in work:
         expected = "succeeded" if each.succeeds else "failed"
         ended, run = outcome(kube, team, each), runs.get(each.name)
-        if ended != expected or run is None or str(run.status) != expected:
-            yield f"{team}/{each.name}: expected {expected}, ended {ended}, recorded {run and run.status}"
+        if ended != expected or run is None or run.status.value != expected:
+            yield f"{team}/{each.name}: expected {expected}, ended {ended}, recorded {run and run.status.value}"
 
 
 def attempts_of(run: RunState) -> list[AttemptState]:
