@@ -72,6 +72,12 @@ class Release:
         pods = self._kube.list("pods", self.home, f"app.kubernetes.io/component={process}")
         return [each for each in pods if "deletionTimestamp" not in each["metadata"]]
 
+    def errors(self, process: str) -> list[str]:
+        """What the pods of a process have logged as errors."""
+        names = [each["metadata"]["name"] for each in self.pods(process)]
+        lines = [line for name in names for line in self._kube.run("logs", name, "-n", self.home).splitlines()]
+        return [line for line in lines if " ERROR " in line or "Traceback" in line]
+
     def leader(self) -> str:
         """The pod that records."""
         (lease,) = self._kube.list("leases", self.home)
@@ -169,6 +175,11 @@ class Show:
         self.faults.restore(node)
         return took
 
+    def wait_for_workflows(self) -> None:
+        """Wait until the Workflows have ended: Argo 3.7.3 may wait without end for a pod whose node has restarted."""
+        flows = [(team, each) for team, work in self.work.items() for each in work if each.kind == "workflow"]
+        self.kube.wait(lambda: all(outcome(self.kube, team, each) for team, each in flows), "the Workflows end", SOON)
+
     def wait_until_all_is_recorded(self) -> None:
         """Wait until every workload has ended and its record says so."""
         open_now: list[str] = []
@@ -227,6 +238,7 @@ def test_two_teams_work_through_lost_nodes_and_an_upgrade(
             problems.append(f"{team}: runs lists {len(listed)} of {len(runs)} runs")
     measured("workloads of two teams", float(accounts))
     measured("their pods", float(sum(map(len, pods.values()))))
+    problems += [line for process in PROCESSES for line in release.errors(process)]
     records = {kind: names_of(kube, kind, release.teams) for kind in KINDS[:3]}
     release.uninstall()
     kube.wait(lambda: not release.left() or None, "nothing of the release is left", 60)
@@ -248,6 +260,8 @@ def play(show: Show, measured: Measured) -> None:
     measured("from the power cut of the leader's node until the other replica leads", took)
     show.release.run("upgrade", verbose=True)
     show.begin(2)
+    show.wait_for_workflows()
+    show.begin(3)
     show.on_node(SPOT_NODE, 3)
     show.cut(SPOT_NODE, for_good=False)
     for process in PROCESSES:
@@ -335,7 +349,7 @@ def spans_of(pod: Object) -> tuple[float, float]:
     """Seconds for which the main container of a pod ran and for which the pod lived until then; 0 where its node told no end."""
     for status in pod["status"].get("containerStatuses", []):
         ended = status.get("state", {}).get("terminated", {})
-        if status["name"] == "main" and ended.get("startedAt") and ended.get("finishedAt"):
+        if status["name"] == "main" and ended.get("reason") in ("Completed", "Error") and ended.get("startedAt"):
             made, started, finished = (
                 datetime.fromisoformat(text)
                 for text in (pod["metadata"]["creationTimestamp"], ended["startedAt"], ended["finishedAt"])

@@ -13,12 +13,12 @@ import yaml
 from tests.cluster.live.kube import Kube, Object, has_condition, job, pod_spec
 from tests.cluster.live.workloads import make
 
-__all__ = ["PRICES", "WAVES", "Seen", "Work", "config", "create", "create_others", "outcome", "watched", "work_of"]
+__all__ = ["PRICES", "Seen", "Work", "config", "create", "create_others", "outcome", "watched", "work_of"]
 
 PRICES = {"spot": 1100.0, "system": 3300.0}
 """An hour of a node, by pool: so much that seconds of a small pod are more than rounding."""
 
-WAVES = 3
+_WAVES = 4
 
 _SHARE = {"requests": {"cpu": "40m", "memory": "8Mi"}}
 _FAILS_TWICE = 'test "${SPOTWRIGHT_ATTEMPT:-9}" -ge 3 || exit 3; sleep 10'
@@ -96,10 +96,11 @@ def work_of(kube: Kube, team: str) -> list[Work]:
     found += [Work("job", name, [_job(kube, team, name, "sleep 45")]) for name in ("steady-one", "steady-two")]
     found += [Work("job", "twice", [_job(kube, team, "twice", _FAILS_TWICE)])]
     found += [Work("job", "broken", [_job(kube, team, "broken", "sleep 3; exit 3")], succeeds=False)]
-    found += [
-        Work("workflow", name, [_workflow(kube, team, name, seconds)]) for name, seconds in (("flow", 30), ("short", 8))
+    flows = (("flow", 30, 0), ("short", 8, 1))
+    found = [each._replace(wave=number % _WAVES) for number, each in enumerate(found)]
+    return found + [
+        Work("workflow", name, [_workflow(kube, team, name, seconds)], wave=wave) for name, seconds, wave in flows
     ]
-    return [each._replace(wave=number % WAVES) for number, each in enumerate(found)]
 
 
 def create(kube: Kube, work: list[Work]) -> None:
