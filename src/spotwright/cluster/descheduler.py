@@ -2,7 +2,8 @@
 
 A pod is taken back only where being made again costs its workload nothing. It is deleted without its node's word where the
 machine is certainly gone and does not merely fail to report; and where its Job would make the next pod already, had our
-placement not given it a ``podFailurePolicy``: beside one, Kubernetes lets a Job replace no pod before that has failed.
+placement not given it a ``podFailurePolicy``: beside one, Kubernetes lets a Job replace no pod before that has failed. And where
+its node has restarted and will never start it.
 
 The watcher asks it about the newest attempt of each pod that it looks at (:meth:`Mover.decide`), and records the answer with
 what it saw. Only after that is in the journal the deed follows (:meth:`Mover.recorded`), and whoever leads next finds it there
@@ -20,7 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from spotwright.clouds import node_signs
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
-from spotwright.cluster.signals import event_time
+from spotwright.cluster.signals import LastSeen, event_time, lost_its_sandbox, why_never_starts
 from spotwright.cluster.unavailable_pools import PoolPauses, Tally
 from spotwright.engine.decide import take_back
 from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
@@ -455,6 +456,8 @@ class Mover:
         if view.is_ready(name):
             if attempt.held is not None:
                 yield AttemptHeld(now, task.path, attempt.number)
+            if attempt.is_live and lost_its_sandbox(seen.pod):
+                yield from self._while_it_never_starts(node, seen.pod, task, attempt, pools, now)
             return
         self._attempts[uid] = attempt, pools
         self._due[uid] = self._clock() + _LOOK_AGAIN
@@ -464,6 +467,24 @@ class Mover:
                 yield AttemptReleased(now, task.path, attempt.number, why=why)
         elif metadata(seen.pod).get("deletionTimestamp") and attempt.held is None and not attempt.released:
             yield AttemptHeld(now, task.path, attempt.number, node=name, since=not_ready_since(node.state))
+
+    def _while_it_never_starts(
+        self,
+        node: NodeSeen,
+        pod: Mapping[str, Any],
+        task: TaskState,
+        attempt: AttemptState,
+        pools: Mapping[str, Pool],
+        now: float,
+    ) -> Iterator[Event]:
+        self._due[uid_of(pod)] = self._clock() + _LOOK_AGAIN
+        restarted = why_never_starts(LastSeen(pod, node.state, node_events=node.events, boot=attempt.boot), now)
+        if not restarted:
+            return
+        self._attempts[uid_of(pod)] = attempt, pools
+        if not attempt.released:
+            why = f"node {node.name} restarted before it began, and its kubelet does not start it any more: {restarted}"
+            yield AttemptReleased(now, task.path, attempt.number, why=why)
 
     def _want(self, what: Any, pod: Mapping[str, Any], why: str) -> None:
         meta = metadata(pod)

@@ -188,11 +188,13 @@ class Recorder:
     def _known(self) -> Mapping[str, tuple[TaskState, AttemptState]]:
         return self._run.attempts
 
-    def record(self, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool) -> None:
+    def record(
+        self, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool, may_end: bool = True
+    ) -> None:
         """Add all events that follow from these pods of the workload, in the order in which the pods were made.
 
         ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object; None:
-        the API does not have it any more.
+        the API does not have it any more. ``may_end``: False while other pods of it are to be recorded.
         """
         self._root = root or {}
         self._outcome, self._how_ended = _end_of(root, self._state)
@@ -218,7 +220,8 @@ class Recorder:
             self._end_forgotten({key for seen in pods for key in _keys(seen)})
         self._notices(self._state.nodes if are_all else {_node_of(seen) for seen in pods})
         self._nodes_gone()
-        self._finish(root)
+        if may_end:
+            self._finish(root)
 
     # An attempt
 

@@ -46,6 +46,7 @@ __all__ = [
     "is_gone",
     "is_held_up",
     "is_spot",
+    "lost_its_sandbox",
     "read_owners",
     "read_pod",
     "signals_of",
@@ -56,6 +57,7 @@ __all__ = [
     "waits_for",
     "was_suspended",
     "when_told",
+    "why_never_starts",
 ]
 
 
@@ -527,10 +529,11 @@ def _restart_of_node(seen: LastSeen, end: PodEnd) -> str:
     ends processes by signals), the restart itself is certain, and the kubelet reported the end only afterwards.
     """
     began = bound_at(seen.pod) if end.began_at is None else end.began_at
-    if began is None or not seen.node or (end.told_at is not None and not end.main.is_untold):
+    is_untold = end.main.is_untold or _has_no_sandbox(seen.pod)
+    if began is None or not seen.node or (end.told_at is not None and not is_untold):
         return ""
     certain = dict(_certain_restarts(seen, began))
-    if end.main.is_untold:
+    if is_untold:
         return next((clause for clause in (*certain, *_likely_restarts(seen, began))), "")
     reported_at = transition(seen.pod, "Ready", status="False")
     if end.exit_code not in _LOST_POWER or end.main.reason == "OOMKilled" or end.finished_at is None:
@@ -563,6 +566,43 @@ def _likely_restarts(seen: LastSeen, began: float) -> Iterator[str]:
     changed = (transition(seen.node or {}, "Ready", status=status) for status in ("True", "False", "Unknown"))
     if any(at is not None and at > began for at in changed):
         yield "its node was not ready in between"
+
+
+def why_never_starts(seen: LastSeen, now: float) -> str:
+    """Why a pod waits for ever on a node that reports; empty if it does not. ``now`` is the API server's clock.
+
+    A node that restarts between the creation of a container and its start has lost the sandbox. For a pod that has a container
+    and is never to be restarted the kubelet makes no second one, and says that the container waits, without a reason. This was
+    seen on Kubernetes 1.35.4.
+    """
+    came_at = bound_at(seen.pod)
+    if came_at is None or not seen.node or not lost_its_sandbox(seen.pod):
+        return ""
+    restarted = next(
+        (clause for clause in (*dict(_certain_restarts(seen, came_at)), *_likely_restarts(seen, came_at))), ""
+    )
+    starts = (event_time(each) for each in seen.node_events if text(each.get("message")).startswith(KUBELET_STARTS))
+    reports_since = max(transition(seen.node, "Ready") or came_at, *starts, came_at)
+    return restarted if now >= reports_since + _TELLS_LATE else ""
+
+
+def lost_its_sandbox(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod waits on its node with a container that did not start, has no sandbox for it, and gets none."""
+    return has_not_started(pod) and _has_no_sandbox(pod)
+
+
+def _has_no_sandbox(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod that is never to be restarted has a container that was made and did not start, and no sandbox for it."""
+    if mapping(pod.get("spec")).get("restartPolicy") != "Never":
+        return False
+    containers = mappings(mapping(pod.get("status")).get("containerStatuses"))
+    is_made = any(each.get("containerID") and _waits_for_nothing(each) for each in containers)
+    return is_made and transition(pod, "PodReadyToStartContainers", status="False") is not None
+
+
+def _waits_for_nothing(container: Mapping[str, Any]) -> bool:
+    state = mapping(container.get("state"))
+    return set(state) == {"waiting"} and not text(mapping(state["waiting"]).get("reason"))
 
 
 def _is_silent(node: Mapping[str, Any]) -> bool:

@@ -148,8 +148,9 @@ class Watcher:
 
     def look_again(self, pods: Iterable[str]) -> None:
         """Look at pods of which it is known now what was decided of them."""
-        self.look_at(pods)
-        self._recorder.look_at_unlooked()
+        self._view.clock = time.monotonic()
+        self._recorder.look_at_unlooked()  # first, in the order in which pods were made
+        self._recorder.look(pods)
 
     def note(self, run_name: str, text: str) -> None:
         """Note something in the journal of a run that goes on; of one that has ended it stands nowhere but in our log."""

@@ -72,6 +72,7 @@ class WorkloadRecorder:
         self._decide, self._order_limit, self._admission = decide, order_limit, admission
         self._is_admission_known = is_admission_known
         self._unlooked: set[str] = set()  # namespaces with a workload that could not be looked at as a whole yet
+        self._awaited: dict[str, set[str]] = {}  # workload UID -> UIDs of its pods that are still to be looked at
         self._homeless: dict[
             tuple[str, str], set[str]
         ] = {}  # by namespace and UID of an owner that was not found: its pods
@@ -298,10 +299,12 @@ class WorkloadRecorder:
         ``is_gone``: the workload is not there any more, nor is its namespace.
         """
         if self._store.is_over(uid) or uid in self._refused:
+            self._awaited.pop(uid, None)
             self._forget(pods)
             return
         if uid in self._unwritten or self._have_to_wait(uid, pods, are_all=are_all):
             return
+        may_end = is_gone or not self._awaits_more(uid, pods)
         now = self._now()
         run = self._store.runs.get(uid)
         namespace = metadata(pods[0].pod).get("namespace") if pods else run.namespace if run else ""
@@ -316,7 +319,7 @@ class WorkloadRecorder:
             recorder = Recorder(run, self._view, now, self._decide, self._order_limit, self._admission, config)
             if trial is not None:
                 recorder.tell_trial(trial)
-            recorder.record(pods, root, are_all=are_all)
+            recorder.record(pods, root, are_all=are_all, may_end=may_end)
             for event in run.commit():
                 _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
             for seen in pods:
@@ -345,9 +348,19 @@ class WorkloadRecorder:
     def _have_to_wait(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool) -> bool:
         """Whether it is not known yet of all of these pods what was decided of them."""
         unknown = [seen for seen in pods if not self._is_admission_known(seen.pod, uid)]
+        if unknown:
+            self._awaited.setdefault(uid, set()).update(uid_of(seen.pod) for seen in (pods if are_all else unknown))
         if unknown and are_all:
             self._unlooked.add(str(metadata(unknown[0].pod).get("namespace", "")))
         return bool(unknown)
+
+    def _awaits_more(self, uid: str, pods: Sequence[SeenPod]) -> bool:
+        """Whether pods of a workload beside these are still to be looked at, so that its run does not end before."""
+        known = self._view.pods.keys() | self._view.gone_pods.keys() if uid in self._awaited else set()
+        left = (self._awaited.pop(uid, set()) & known) - {uid_of(seen.pod) for seen in pods}
+        if left:
+            self._awaited[uid] = left
+        return bool(left)
 
     def cut_largest(self, namespace: str, why: str) -> bool:
         """Cut the recording of the largest run of a namespace; false: no run of it goes on. ``why`` is a clause."""

@@ -145,11 +145,19 @@ def _bound(state: RunState, event: ev.AttemptBound) -> None:
     task, attempt = _attempt(state, event)
     attempt.node, attempt.pool, attempt.bound_at, attempt.requests = event.node, event.pool, event.at, event.requests
     attempt.boot, attempt.taken_back = event.boot, None
+    node = state.nodes.get(event.node)
+    if node is not None and event.at < node.booted_at and not _was_on_former(state, event):
+        node.booted_at = node.ready_at = event.at  # of a node that was first seen with an attempt that began later
     if attempt.is_open:
         attempt.first = attempt.rung = _rung_of_pool(task, event.pool, attempt.rung)
     state.holding[event.pool] = state.holding.get(event.pool, 0) + 1
     task.status = TaskStatus.RUNNING
     spot_bound(state, task, event)
+
+
+def _was_on_former(state: RunState, event: ev.AttemptBound) -> bool:
+    """Whether an attempt came to a machine that is gone, and whose name another one has now."""
+    return any(node.name == event.node and event.at <= (node.gone_at or 0.0) for node in state.former_nodes)
 
 
 def _rung_of_pool(task: TaskState, pool: str, expected: int) -> int:

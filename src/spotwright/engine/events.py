@@ -506,7 +506,10 @@ class AttemptHeld(Event, kw_only=True):
 
 
 class AttemptReleased(Event, kw_only=True):
-    """Decision: the pod of an attempt whose machine is certainly gone is deleted, so that its successor can start."""
+    """Decision: the pod of an attempt is deleted without a word of its node, so that its successor can start.
+
+    Its machine is certainly gone, or is silent while a Job waits for the pod, or has restarted and never starts it.
+    """
 
     kind = "released"
 

@@ -24,7 +24,7 @@
   ``noticed_at``, ``goes_at``, ``ended_at``, ``ended_by`` and ``last_proof`` (where nothing reported its end: it lived until
   ``ended_at``, which ``last_proof`` shows, and was known to be gone at ``ended_by``; else null and empty), ``seconds`` on its
   node, ``share`` of it, ``cost``, ``kept`` (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a
-  node that does not report holds its pod; else null), ``released`` (why its pod was deleted although its node does not report,
+  node that does not report holds its pod; else null), ``released`` (why its pod was deleted without a word of its node,
   or empty), ``first_progress``,
   ``progress``, ``exit_code``, ``signal``, ``last_line`` of its log if its code failed, ``log`` (the command that prints it;
   null if it never had a node, or if KFP alone has it);

@@ -38,10 +38,11 @@ def install_kinds(kube: Kube) -> None:
     kube.run("wait", "--for=condition=Established", *names, f"--timeout={_ESTABLISHED}")
 
 
-def runs_of(kubeconfig: Path, name: str = "") -> list[tuple[NamedRun, RunState]]:
-    """The runs that have begun, of all namespaces; only those of workloads of this name, if one is given."""
+def runs_of(kubeconfig: Path, name: str = "", namespace: str = "") -> list[tuple[NamedRun, RunState]]:
+    """The runs that have begun; only those of workloads of this name, or of this namespace, if one is given."""
     with login(kubeconfig) as kubernetes:
-        return [(named, RunReader(RunFolder(Path(named.run)), run).state) for named, run in _whole(kubernetes, name)]
+        found = _whole(kubernetes, name, namespace)
+        return [(named, RunReader(RunFolder(Path(named.run)), run).state) for named, run in found]
 
 
 def events_of(kubeconfig: Path) -> list[Event]:
@@ -54,9 +55,9 @@ def events_of(kubeconfig: Path) -> list[Event]:
         return found
 
 
-def _whole(kubernetes: Kubernetes, name: str = "") -> Iterator[tuple[NamedRun, ApiRun]]:
+def _whole(kubernetes: Kubernetes, name: str = "", namespace: str = "") -> Iterator[tuple[NamedRun, ApiRun]]:
     """The runs that can be read, each with its names. One whose namespace goes is not there any more."""
-    for found in ApiRun(kubernetes.get, "", "all").listed(RUN, {}):
+    for found in ApiRun(kubernetes.get, namespace, "all").listed(RUN, {}):
         named = named_run(found)
         if named is None or name not in ("", named.name):
             continue

@@ -13,6 +13,8 @@ from tests.cluster.moving.mover_bed import NODES, PODS, Bed, on_a_bed
 from tests.cluster.watching.watched_objects import SPOT, at, node, pod
 
 from spotwright.cluster import descheduler
+from spotwright.cluster.signals import LastSeen, why_never_starts
+from spotwright.kube.object_fields import seconds
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 
@@ -219,3 +221,71 @@ def test_a_node_that_reports_again_holds_nothing(tmp_path: Path) -> None:
         assert bed.asked == []
 
     on_a_bed(tmp_path, scenario)
+
+
+LONG_AGO = "2020-01-01T08:00:"
+
+
+def never_started(*, policy: str = "Never", sandbox: str = "False", **container: Any) -> dict[str, Any]:
+    """What a kubelet 1.35.4 says of a pod whose container was made, and not started, before its node restarted."""
+    main = {
+        "name": "main",
+        "restartCount": 0,
+        "containerID": "containerd://76",
+        "state": {"waiting": {}},
+        "lastState": {},
+    }
+    conditions = [("PodScheduled", "True"), ("PodReadyToStartContainers", sandbox)]
+    return {
+        "spec": {"containers": [{"name": "main"}], "nodeName": "n1", "restartPolicy": policy},
+        "status": {
+            "phase": "Pending",
+            "conditions": [
+                {"type": kind, "status": status, "lastTransitionTime": f"{LONG_AGO}02Z"} for kind, status in conditions
+            ],
+            "containerStatuses": [{**main, **container}],
+        },
+    }
+
+
+def ready_since(second: int) -> dict[str, Any]:
+    """The pod's node, which reports since a second of that time."""
+    made = node("n1", **SPOT)
+    made["status"]["conditions"][0]["lastTransitionTime"] = f"{LONG_AGO}{second:02}Z"
+    return made
+
+
+def test_a_pod_that_its_restarted_node_never_starts_is_deleted_and_counts_as_interrupted(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.pod("one", node="n1")
+        bed.put(PODS, {**bed.server.objects[PODS]["one"], **never_started()})
+        bed.put(NODES, ready_since(30))
+        async with bed.leader():
+            await bed.until(lambda: [a for a in bed.attempts() if a.cause])
+        assert [what for what, _ in bed.asked] == ["fail", "delete"]
+        [attempt] = bed.attempts()
+        assert attempt.released == (
+            "node n1 restarted before it began, and its kubelet does not start it any more: its node was not ready in between"
+        )
+        assert attempt.cause is Cause.INTERRUPTED
+        assert [line for line in bed.server.asked if not is_allowed(line)] == []
+
+    on_a_bed(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("pod", "ready", "after"),
+    [
+        (never_started(), 30, 10),  # its kubelet may be about to look at it
+        (never_started(), 1, 60),  # its node did not restart
+        (never_started(policy="OnFailure"), 30, 60),  # it gets another sandbox
+        (never_started(sandbox="True"), 30, 60),
+        (never_started(state={"waiting": {"reason": "ImagePullBackOff"}}), 30, 60),
+        (never_started(containerID=""), 30, 60),  # it was not made yet: the kubelet makes it
+    ],
+)
+def test_a_pod_that_its_node_may_still_start_stays(pod: dict[str, Any], ready: int, after: int) -> None:
+    now = seconds(f"{LONG_AGO}{ready:02}Z")
+    assert now is not None
+    assert why_never_starts(LastSeen(pod, ready_since(ready)), now + after) == ""
+    assert why_never_starts(LastSeen(never_started(), ready_since(30)), now + 60) != ""

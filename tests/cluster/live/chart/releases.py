@@ -12,3 +12,6 @@ SOON = 240.0
 
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 """The labels of a namespace that enforces the strictest profile."""
+
+SPOT = "kubernetes.azure.com/scalesetpriority"
+"""The label and the taint of spot nodes of the test bed."""

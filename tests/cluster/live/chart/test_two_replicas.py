@@ -2,51 +2,27 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
 from testbed.faults import Faults
-from testbed.settings import Settings
-from tests.cluster.chart.rendered import CHART, Helm, find_helm
+from tests.cluster.chart.rendered import CHART, Helm
 from tests.cluster.conftest import Measured
-from tests.cluster.live.chart.releases import ARCHIVE, RESTRICTED, SOON
+from tests.cluster.live.chart.releases import RESTRICTED, SOON
 from tests.cluster.live.controllers import configuration
 from tests.cluster.live.kube import Kube, job, pod_spec
 
 pytestmark = pytest.mark.cluster
 
 NODES = ("n1", "n3")
-SPOT = "kubernetes.azure.com/scalesetpriority"
 
 
 @pytest.fixture
-def helm(kube: Kube, bed: Settings) -> Iterator[Helm]:
-    """Helm, with the image on two nodes, of which the second is no spot node meanwhile."""
-    kube.awaited("helm")
-    program = find_helm()
-    if program is None:
-        pytest.skip("helm is not installed")
-    if not ARCHIVE.exists():
-        pytest.skip("the controller's image is not built: make image")
-    for node in NODES:
-        command = ["ctr", "--namespace", "k8s.io", "images", "import", str(ARCHIVE)]
-        testbed = [sys.executable, "-m", "testbed", "exec", "--node", node, "--"]
-        subprocess.run([*testbed, *command], check=True, capture_output=True)
-    kube.run("label", "node", "n3", f"{SPOT}-")
-    kube.run("taint", "node", "n3", f"{SPOT}-")
-    yield Helm(program, kube.kubeconfig)
-    kube.run("label", "node", "n3", f"{SPOT}=spot", "--overwrite")
-    kube.run("taint", "node", "n3", f"{SPOT}=spot:NoSchedule", "--overwrite")
-
-
-@pytest.fixture
-def home(helm: Helm, kube: Kube, namespace: str) -> Iterator[str]:
+def home(helm_for_two: Helm, kube: Kube, namespace: str) -> Iterator[str]:
     """A release with two replicas, whose store of logs does not answer: nothing but logs waits for it."""
-    home = f"spotwright-{uuid.uuid4().hex[:6]}"
+    helm, home = helm_for_two, f"spotwright-{uuid.uuid4().hex[:6]}"
     kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}})
     values = {
         "namespaces": [namespace],
