@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from testbed.settings import Settings
 from tests.cluster.chart.rendered import Helm, find_helm
-from tests.cluster.live.chart.releases import ARCHIVE, SPOT
+from tests.cluster.live.chart.releases import ARCHIVE, POOL, SPOT
 from tests.cluster.live.kube import Kube
 
 
@@ -26,8 +26,8 @@ def helm_for_two(kube: Kube, bed: Settings) -> Iterator[Helm]:
         command = ["ctr", "--namespace", "k8s.io", "images", "import", str(ARCHIVE)]
         testbed = [sys.executable, "-m", "testbed", "exec", "--node", node, "--"]
         subprocess.run([*testbed, *command], check=True, capture_output=True)
-    kube.run("label", "node", "n3", f"{SPOT}-")
+    kube.run("label", "node", "n3", f"{SPOT}-", f"{POOL}=system", "--overwrite")
     kube.run("taint", "node", "n3", f"{SPOT}-")
     yield Helm(program, kube.kubeconfig)
-    kube.run("label", "node", "n3", f"{SPOT}=spot", "--overwrite")
+    kube.run("label", "node", "n3", f"{SPOT}=spot", f"{POOL}=spot", "--overwrite")
     kube.run("taint", "node", "n3", f"{SPOT}=spot:NoSchedule", "--overwrite")

@@ -15,3 +15,6 @@ RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("e
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
 """The label and the taint of spot nodes of the test bed."""
+
+POOL = "kubernetes.azure.com/agentpool"
+"""The label with the name of a node's pool there."""

@@ -236,6 +236,8 @@ def test_two_teams_work_through_lost_nodes_and_an_upgrade(
         listed = spotwright(kube, "runs", "-n", team)
         if sorted(each["run"] for each in listed) != sorted(run for run, _ in runs.values()):
             problems.append(f"{team}: runs lists {len(listed)} of {len(runs)} runs")
+    lost = [pod for of in pods.values() for pod in of.values() if came_and_went(pod)]
+    measured("pods that were deleted on the nodes of recorders", float(len(lost)))
     measured("workloads of two teams", float(accounts))
     measured("their pods", float(sum(map(len, pods.values()))))
     problems += [line for process in PROCESSES for line in release.errors(process)]
@@ -296,7 +298,8 @@ def wrong_attempts(kube: Kube, team: str, runs: list[RunState], pods: dict[str, 
     recorded = Counter(attempt.key.partition("/")[0] for run in runs for attempt in attempts_of(run))
     names = {uid: pod["metadata"]["name"] for uid, pod in pods.items()}
     work = {uid for uid, pod in pods.items() if not is_refusal(pod)}
-    yield from (f"{team}: pod {names[uid]} is not recorded" for uid in work - set(recorded))
+    missing = {uid for uid in work - set(recorded) if not came_and_went(pods[uid])}
+    yield from (f"{team}: pod {names[uid]} is not recorded" for uid in missing)
     yield from (f"{team}: pod {names.get(uid, uid)} is no work, and is recorded" for uid in set(recorded) - work)
     yield from (
         f"{team}: pod {names.get(uid, uid)} is recorded {count} times" for uid, count in recorded.items() if count > 1
@@ -315,6 +318,11 @@ def wrong_attempts(kube: Kube, team: str, runs: list[RunState], pods: dict[str, 
             yield f"{team}: {run_name} {task_name} has SpotAttempts {sorted(each)}"
     if sum(map(len, by_task.values())) != recorded.total():
         yield f"{team}: {sum(map(len, by_task.values()))} SpotAttempts for {recorded.total()} attempts"
+
+
+def came_and_went(pod: Object) -> bool:
+    """Whether a pod was deleted on a node of the recorders, whose power was cut: it may have been there while none recorded."""
+    return bool(pod["isGone"]) and pod["spec"].get("nodeName") != f"n{SPOT_NODE}"
 
 
 def is_refusal(pod: Object) -> bool:

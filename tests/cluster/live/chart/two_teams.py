@@ -132,7 +132,7 @@ class Seen:
         self._path = path
 
     def pods(self) -> dict[str, Object]:
-        """The pods by their UIDs."""
+        """The pods by their UIDs, each with the key ``isGone``."""
         text, decoder, at = self._path.read_text(encoding="utf-8"), json.JSONDecoder(), 0
         found: dict[str, Object] = {}
         while (at := text.find("{", at)) >= 0:
@@ -142,7 +142,7 @@ class Seen:
                 break  # the rest is still to be written
             pod = event["object"]
             if pod["kind"] == "Pod":
-                found[pod["metadata"]["uid"]] = pod
+                found[pod["metadata"]["uid"]] = {**pod, "isGone": event["type"] == "DELETED"}
         return found
 
 
