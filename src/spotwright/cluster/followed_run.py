@@ -20,12 +20,15 @@ from spotwright.cluster.api_client import ApiFailed
 from spotwright.cluster.api_run_records import ApiRun, ReadLog
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.run_objects import ATTEMPT, RUN, WORKLOAD_LABEL, Home, object_name, records_path
+from spotwright.cluster.shown_runs import LogsKept, known_conditions
 from spotwright.records.stored_plan import Look
 
 __all__ = ["FollowedRun", "RunWatch", "TailText"]
 
 
 _LOG = logging.getLogger(__name__)
+_LOGS_KEPT = LogsKept.NONE.condition.type
+_STORES = LogsKept.OBJECT_STORE.value, LogsKept.VOLUME.value
 _PAUSE = 1.0  # seconds between two looks, at least, where nothing is heard in between
 _LASTS, _SILENCE = 300, 330.0  # seconds until a watch ends by itself, and until a silent one counts as dead
 
@@ -143,6 +146,7 @@ class FollowedRun(ApiRun):
         self._kubernetes, self._read_elsewhere, self._is_recorded = kubernetes, read_log, is_recorded
         self._watch: RunWatch | None = None
         self._tails: dict[str, TailText] = {}  # by the name of the attempt's object
+        self._elsewhere: set[str] = set()  # such names: the whole log was found elsewhere, though the object has an end
 
     @contextmanager
     def look(self, after: int, only_of: str = "") -> Iterator[Look]:
@@ -172,13 +176,28 @@ class FollowedRun(ApiRun):
             self._watch.wait(max(seconds, _PAUSE))
 
     def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
-        """See :meth:`RunSource.read_log`. A run of which some attempt has the end of its log has none elsewhere."""
+        """See :meth:`RunSource.read_log`. Attempts of one run may differ: their controller may have got or lost its store."""
         if environment:
             return b""
-        statuses = {name: found.get("status") or {} for (kind, name), found in self.objects.items() if kind == ATTEMPT}
-        if not any("logTail" in status for status in statuses.values()):
-            return self._read_elsewhere(task, attempt, environment, offset, at_most)
         name = object_name(self.name, Home(task, attempt))
+        status = self.objects.get((ATTEMPT, name), {}).get("status") or {}
+        if self._is_elsewhere(name, status, Home(task, attempt)):
+            return self._read_elsewhere(task, attempt, environment, offset, at_most)
         tail = self._tails.setdefault(name, TailText())
-        tail.take(statuses.get(name, {}))
+        tail.take(status)
         return tail.text[offset:] if at_most < 0 else tail.text[offset : offset + at_most]
+
+    def _is_elsewhere(self, name: str, status: Mapping[str, Any], home: Home) -> bool:
+        """Whether a log is not read from its attempt's object. What a reader has begun to read stays where it is.
+
+        An end that is not complete is there, too, where a recorder without a store was followed by one that keeps the whole log.
+        """
+        kept = known_conditions(self.objects.get((RUN, self.name), {}))
+        reason = next((each["reason"] for each in kept if each["type"] == _LOGS_KEPT), "")
+        if "logTail" not in status:
+            return name not in self._tails and reason in ("", *_STORES)
+        if status.get("logComplete") or reason not in _STORES or name in self._tails:
+            return False
+        if name not in self._elsewhere and self._read_elsewhere(home.task, home.attempt, "", 0, 1):
+            self._elsewhere.add(name)
+        return name in self._elsewhere

@@ -31,7 +31,7 @@ from spotwright.cluster.workloads import main_container
 from spotwright.kube.object_fields import metadata, uid_of
 from spotwright.model.quantities import format_duration
 
-__all__ = ["Follower", "Readable", "Reading", "has_finished", "next_readable"]
+__all__ = ["Follower", "Pace", "Readable", "Reading", "has_finished", "next_readable"]
 
 
 class Reading:
@@ -205,8 +205,28 @@ _LOG = logging.getLogger(__name__)
 _SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is opened anew: perhaps it is dead
 _LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
 _AWAY = 5.0  # seconds until a place that takes nothing is tried again
-_SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once
+_SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once, and later each time
+_RESTLESS = 3  # such streams in a row: the container has ended, and nobody has said so
+_A_SECOND, _ALL = 4 << 20, 16 << 20  # bytes a second of one namespace's logs, and of all namespaces that print more
+_BURST = 2.0  # seconds of that which may come at once
 _TRIES = 20  # of an ended container whose log is refused
+
+
+class Pace:
+    """Slows the logs of a namespace that prints without end: reading them would take the whole recording thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until: dict[str, float] = {}  # by namespace: when what has come of its logs may have come
+
+    def wait_after(self, namespace: str, size: int) -> float:
+        """Count bytes that have come. Returns the seconds until more of this namespace may be read."""
+        now = self._clock()
+        self._until = {each: until for each, until in self._until.items() if until > now}
+        slowed = sum(until > now + _BURST for until in self._until.values())
+        until = self._until.get(namespace, now) + size / min(_A_SECOND, _ALL / max(1, slowed))
+        self._until[namespace] = until
+        return max(0.0, until - now - _BURST)
 
 
 class Answer(Enum):
@@ -221,17 +241,25 @@ class Answer(Enum):
 class Follower:
     """Keeps the log of one attempt. ``places`` limits how many streams are opened at once."""
 
-    def __init__(
-        self, api: Api, pod: Mapping[str, Any], restart: int, log: WrittenLog, places: asyncio.Semaphore, key: str
+    def __init__(  # all followers share some of it
+        self,
+        api: Api,
+        pod: Mapping[str, Any],
+        restart: int,
+        log: WrittenLog,
+        places: asyncio.Semaphore,
+        pace: Pace,
+        key: str,
     ) -> None:
-        self._api, self._log, self._places, self._key = api, log, places, key
+        self._api, self._log, self._places, self._pace, self._key = api, log, places, pace, key
         self.pod, self._restart = pod, restart
         self._changed = asyncio.Event()
         self._lost = asyncio.Event()
         self._done: list[str] = []
         self._container = ""
         self._position = Position()
-        self._came_at = 0.0  # when the last bytes came, by the monotonic clock
+        self._came_at = 0.0  # when the last bytes came, or the next ones may be read, by the monotonic clock
+        self._short = 0  # streams in a row that ended at once
         self.last_line_at = 0.0  # when the last line was written, in Unix seconds by its node's clock; 0: none is known
         self._trouble = ""  # why the last stream broke off; empty: it did not
         self._silence = _SILENCE
@@ -249,6 +277,11 @@ class Follower:
         if is_lost:
             self._lost.set()
         self._changed.set()
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether its streams end at once: then its pod has changed in a way that it was not told."""
+        return self._short >= _RESTLESS
 
     async def run(self) -> None:
         """Follow until the log is complete; one that is needs nothing."""
@@ -288,10 +321,17 @@ class Follower:
                     break
                 if passing or refused:
                     await asyncio.sleep(wait_before(min(passing + refused, 6), self._retry_after))
-                elif answer is Answer.AGAIN and time.monotonic() - began < _SHORT:
-                    with contextlib.suppress(TimeoutError):  # mostly the container has ended, and its pod says so soon
-                        async with asyncio.timeout(_SHORT):
-                            await self._changed.wait()
+                else:
+                    await self._wait_for_a_change(answer, began)
+
+    async def _wait_for_a_change(self, answer: Answer, began: float) -> None:
+        """After a stream that ended at once, wait: mostly the container has ended, and its pod says so soon."""
+        is_short = answer is Answer.AGAIN and time.monotonic() - began < _SHORT
+        self._short = self._short + 1 if is_short else 0
+        if is_short:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SHORT * 2.0 ** min(self._short - 1, 5)):
+                    await self._changed.wait()
 
     async def _take_up(self) -> None:
         """Go on where an earlier process was killed."""
@@ -337,7 +377,7 @@ class Follower:
         lost = asyncio.ensure_future(self._lost.wait())
         try:
             await asyncio.wait((reading, lost), return_when=asyncio.FIRST_COMPLETED)
-            self._came_at = time.monotonic()
+            self._came_at = max(self._came_at, time.monotonic())
             while not reading.done() and (left := self._came_at + _LAST_WORDS - time.monotonic()) > 0:
                 await asyncio.wait((reading,), timeout=left)
         finally:
@@ -380,6 +420,9 @@ class Follower:
             async for chunk in chunks:
                 self._came_at = time.monotonic()
                 await self._take(*reading.feed(chunk))
+                wait = self._pace.wait_after(str(metadata(self.pod).get("namespace", "")), len(chunk))
+                self._came_at = time.monotonic() + wait
+                await asyncio.sleep(wait)
         await self._take(*reading.flush(is_over=target.is_over))
         if reading.words:
             _LOG.debug("log of %s: %s", self._key, reading.words)

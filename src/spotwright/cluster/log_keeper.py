@@ -11,12 +11,12 @@ import asyncio
 import logging
 import resource
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from spotwright.cluster.api_client import Api, ApiFailed
-from spotwright.cluster.log_follower import Follower
-from spotwright.cluster.log_place import LogName, LogPlace, PlaceAway, logs_to_drop
+from spotwright.cluster.log_follower import Follower, Pace
+from spotwright.cluster.log_place import LogName, LogPlace, Overtaken, PlaceAway, logs_to_drop
 from spotwright.cluster.workloads import attempts_of
 from spotwright.engine.state import AttemptState, TaskState
 from spotwright.kube.object_fields import uid_of
@@ -31,7 +31,8 @@ DEFAULT_LIMIT = 64 << 20
 
 _LOG = logging.getLogger(__name__)
 _OPENING = 32  # streams that are opened at once
-_UNTOLD = 5.0  # seconds between two looks at a pod of which the watcher says nothing
+_UNTOLD = 5.0  # seconds between two looks at pods of which the watcher says nothing
+_ASKED = 200  # of these that are asked for at each look
 
 
 NAMESPACE_LIMIT = 5 << 30
@@ -76,15 +77,16 @@ class LogKeeper:
         self._followers: dict[str, Follower] = {}
         self._names: dict[str, LogName] = {}  # of the logs that are followed, by key
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._complete: dict[
-            str, float
-        ] = {}  # key -> when its last line was written; 0: it has none, or that is not known
-        self._untold: set[str] = set()  # keys of logs that were found, and of which the watcher says nothing
-        self._places = asyncio.Semaphore(_OPENING)
+        self._complete: dict[str, float] = {}
+        """By key: when the last line was written; 0: there is none, or that is not known."""
+        self._of_pod: dict[str, set[str]] = {}  # keys by the UID of their pod, which the watcher knows
+        self._untold: dict[str, None] = {}  # keys of logs of which the watcher says nothing, the next to ask for first
+        self._places, self._pace = asyncio.Semaphore(_OPENING), Pace()
 
     def follow(self, attempt: SeenAttempt) -> None:
         """Keep this attempt's log; again with each new state of its pod. Call it in the loop of :meth:`run`."""
-        self._untold.discard(attempt.key)
+        self._untold.pop(attempt.key, None)
+        self._of_pod.setdefault(attempt.key.partition("/")[0], set()).add(attempt.key)
         follower = self._followers.get(attempt.key) or self._begin(attempt)
         if follower is not None:
             follower.put(attempt.pod, is_lost=attempt.is_lost, is_ending=attempt.is_noticed)
@@ -111,6 +113,17 @@ class LogKeeper:
             is_noticed = recorded.noticed_at is not None
             is_lost = is_gone or is_cut_off
             self.follow(SeenAttempt(attempt.key, log, pod, attempt.restart, is_lost, is_noticed, task.path))
+
+    def leave(self, keys: Iterable[str]) -> None:
+        """Hear that the watcher says nothing of these attempts any more: from now on the keeper asks for their pods itself."""
+        self._untold.update(dict.fromkeys(key for key in keys if key in self._followers))
+
+    def forget(self, pod: str) -> None:
+        """Hear that the watcher has forgotten a pod, by its UID: nothing is kept in memory of its logs that are complete."""
+        keys = self._of_pod.pop(pod, set())
+        self.leave(keys)
+        for key in keys:
+            self._complete.pop(key, None)
 
     async def run(self) -> None:
         """Work until cancelled. Logs that an earlier keeper did not finish are taken up."""
@@ -148,7 +161,7 @@ class LogKeeper:
         if attempt.key in self._complete:
             return None
         log = self._place.log(attempt.log, attempt.task)
-        follower = Follower(self._api, attempt.pod, attempt.restart, log, self._places, attempt.key)
+        follower = Follower(self._api, attempt.pod, attempt.restart, log, self._places, self._pace, attempt.key)
         self._followers[attempt.key], self._names[attempt.key] = follower, attempt.log
         task = asyncio.get_running_loop().create_task(follower.run(), name=f"log {attempt.key}")
         self._tasks[attempt.key] = task
@@ -159,14 +172,15 @@ class LogKeeper:
         follower = self._followers.pop(key, None)
         self._tasks.pop(key, None)
         self._names.pop(key, None)
-        self._untold.discard(key)
+        self._untold.pop(key, None)
         if task.cancelled():
             return
         error = task.exception()
-        if error is None:
+        if error is not None:  # the watcher's next word begins it again, where it was
+            trace = None if isinstance(error, Overtaken) else error
+            _LOG.warning("the log of attempt %s is not followed: %s", key, error, exc_info=trace)
+        elif key in self._of_pod.get(key.partition("/")[0], ()):
             self._complete[key] = 0.0 if follower is None else follower.last_line_at
-        else:  # the watcher's next word begins it again, where it was
-            _LOG.warning("the log of attempt %s is not followed: %s", key, error, exc_info=error)
 
     # Quotas
 
@@ -185,7 +199,7 @@ class LogKeeper:
             if dropped:
                 await self._forget({log.name for log in dropped if not log.is_complete})
                 why = f"the logs of namespace {namespace} had more than {format_bytes(limit)}"
-                await self._place.drop(dropped, why)
+                dropped = await self._place.drop(dropped, why)
                 for run in dict.fromkeys(log.name.run for log in dropped):
                     of_run = [log for log in dropped if log.name.run == run]
                     named = ", ".join(f"{log.name.title} ({format_bytes(log.size)})" for log in of_run[:_NAMED])
@@ -196,7 +210,7 @@ class LogKeeper:
     async def _forget(self, names: Collection[LogName]) -> None:
         """Follow these logs no more; then nothing is written to them."""
         keys = [key for key, name in self._names.items() if name in names]
-        self._complete.update(dict.fromkeys(keys, 0.0))
+        self._complete.update((key, 0.0) for key in keys if key in self._of_pod.get(key.partition("/")[0], ()))
         tasks = [self._tasks[key] for key in keys if key in self._tasks]
         for task in tasks:
             task.cancel()
@@ -217,13 +231,16 @@ class LogKeeper:
             if key not in self._followers and key not in self._complete:
                 meta = {"namespace": notes["namespace"], "name": notes["pod"], "uid": notes["uid"]}
                 self._begin(SeenAttempt(key, name, {"metadata": meta}, int(notes["restart"])))
-                self._untold.add(key)
+                self._untold[key] = None
         await self._look_at_untold()
         return True
 
     async def _look_at_untold(self) -> None:
-        """Ask for the pods of logs of which the watcher says nothing, because their runs have ended."""
-        for key in tuple(self._untold):
+        """Ask for the pods of logs of which the watcher says nothing, because their runs have ended or are not recorded."""
+        self.leave([key for key, follower in self._followers.items() if follower.is_restless])
+        for key in tuple(self._untold)[:_ASKED]:
+            self._untold.pop(key, None)
+            self._untold[key] = None  # the others come first the next time
             follower = self._followers.get(key)
             if follower is None:
                 continue

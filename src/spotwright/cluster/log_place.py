@@ -12,10 +12,22 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
+import msgspec
+
 from spotwright.errors import SpotwrightError
 from spotwright.records.state_folder import RunFolder
 
-__all__ = ["KeptLog", "LogName", "LogPlace", "Overtaken", "PlaceAway", "WrittenLog", "drop_note", "logs_to_drop"]
+__all__ = [
+    "KeptLog",
+    "LogName",
+    "LogPlace",
+    "Overtaken",
+    "PlaceAway",
+    "WrittenLog",
+    "drop_note",
+    "logs_to_drop",
+    "owner_notes",
+]
 
 
 SMALL = 8192
@@ -114,8 +126,11 @@ class LogPlace(Protocol):
     def limit(self, wanted: int, found: Mapping[str, Sequence[KeptLog]]) -> int:
         """The bytes that each namespace may have: those that are wanted, or less where the place has less room."""
 
-    async def drop(self, logs: Collection[KeptLog], why: str) -> None:
-        """Put a line in the place of each log that says why it was dropped; nothing in the place of a short one."""
+    async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
+        """Put a line in the place of each log that says why it was dropped; nothing in the place of a short one.
+
+        Returns those that were dropped: some may be gone, and others not be dropped now.
+        """
 
     async def close(self) -> None:
         """Write what waits, as far as that takes a few seconds."""
@@ -136,3 +151,13 @@ def logs_to_drop(logs: Sequence[KeptLog], limit: int) -> list[KeptLog]:
 def drop_note(size: str, why: str) -> str:
     """The line in the place of a log that was dropped."""
     return f"[spotwright: this log of {size} was dropped: {why}]\n"
+
+
+def owner_notes(text: bytes | str) -> Mapping[str, Any] | None:
+    """What the owner of a log that is not complete noted; None where that does not say whose log it is."""
+    try:
+        notes = msgspec.json.decode(text, type=dict[str, Any])
+    except ValueError:
+        return None
+    wanted = {"uid", "restart", "namespace", "pod"}
+    return notes if wanted <= notes.keys() and str(notes["restart"]).isdecimal() else None

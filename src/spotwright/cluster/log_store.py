@@ -34,7 +34,7 @@ from spotwright.cluster.log_parts import (
     part_key,
     run_key,
 )
-from spotwright.cluster.log_place import SMALL, KeptLog, LogName, Overtaken, PlaceAway, drop_note
+from spotwright.cluster.log_place import SMALL, KeptLog, LogName, Overtaken, PlaceAway, drop_note, owner_notes
 from spotwright.model.quantities import format_bytes
 
 __all__ = ["LogRuns", "LogStore"]
@@ -114,7 +114,7 @@ class LogStore:
     async def _unfinished(self, key: str) -> tuple[LogName, Mapping[str, Any]] | None:
         """The log that an object says is not complete."""
         known = name_of_key(f"{key.split('/', 2)[2]}/{END}")
-        notes = None if known is None else _notes(await self.objects.get(key) or b"")
+        notes = None if known is None else owner_notes(await self.objects.get(key) or b"")
         if known is None or notes is None or not await self._runs.existing([known[0].run]):
             return None
         if (await self.logs.look(known[0], anew=True)).is_complete:  # it was finished in that moment
@@ -146,8 +146,9 @@ class LogStore:
         used = sum(log.size for logs in found.values() for log in logs)
         return min(wanted, max(0, used + room.free - 2 * room.reserve) // len(found))
 
-    async def drop(self, logs: Collection[KeptLog], why: str) -> None:
+    async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
         """See :class:`LogPlace`. What the store does not do now is done with the next look."""
+        dropped = []
         with contextlib.suppress(PlaceAway):
             for log in logs:
                 folder, note = log_key(log.name), drop_note(format_bytes(log.size), why).encode()
@@ -156,6 +157,8 @@ class LogStore:
                 await self._delete(folder, kept)
                 await self.objects.delete([self.open_key(log.name)])
                 self.note(log.name, KeptLog(log.at, len(note), log.name, is_complete=True) if is_noted else None)
+                dropped.append(log)
+        return dropped
 
     async def _note_drop(self, folder: str, note: bytes) -> bool:
         """Say in the place of a log that it is dropped; False: a full volume has no room for that. Raises :class:`PlaceAway`."""
@@ -527,13 +530,3 @@ class _PartsLog:
             await self._store.objects.delete([part_key(self.name, number)])
             self._tail.popleft()
             self.size -= size
-
-
-def _notes(data: bytes) -> Mapping[str, Any] | None:
-    """Whose log it is; None if that cannot be read."""
-    try:
-        notes = msgspec.json.decode(data, type=dict[str, Any])
-    except ValueError:
-        return None
-    wanted = {"uid", "restart", "namespace", "pod"}
-    return notes if wanted <= notes.keys() and str(notes["restart"]).isdecimal() else None

@@ -13,16 +13,18 @@ import codecs
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from spotwright.cluster.api_client import Api, ApiFailed
-from spotwright.cluster.log_place import KeptLog, LogName, Overtaken, PlaceAway, drop_note
-from spotwright.cluster.run_objects import ATTEMPT, TAIL, Home, object_name, records_path
+from spotwright.cluster.log_place import KeptLog, LogName, Overtaken, PlaceAway, drop_note, owner_notes
+from spotwright.cluster.run_objects import ATTEMPT, ENDED_LABEL, RUN, TAIL, Home, object_name, records_path
 from spotwright.errors import Fenced
 from spotwright.model.quantities import format_bytes
+from spotwright.records.state_folder import RunFolder
 
 __all__ = ["LogTails"]
 
@@ -38,26 +40,29 @@ _AGAIN = 10.0  # seconds until a write that failed is tried again
 _AT_ONCE = 8  # requests
 _LAST = 5.0  # seconds in which what waits is written when this process ends
 _NAMESPACE = 16 << 20  # bytes of the tails of one namespace: of 4,096 attempts
-_GONE, _CHANGED = (
-    404,
-    (409, 422),
-)  # statuses of an object that is not there, and of one that another process has written
+_GONE, _CONFLICT, _INVALID = 404, 409, 422  # a failed test of a patch has the status of an invalid object
+_POSITION = 8192  # characters that an attempt's logPosition may have (spotattempt.yaml)
+_PAGE = 100  # objects
+_LISTED, _LEFT = 50_000, 5_000  # attempts in which logs are looked for that were not finished, and such logs
+_LOOK = 300.0  # seconds between two looks at which runs go on
 
 
 class LogTails:
     """The ends of logs in the API. It is a :class:`~spotwright.cluster.log_place.LogPlace`.
 
-    ``require`` raises :class:`~spotwright.errors.Fenced` once another process records.
+    ``require`` raises :class:`~spotwright.errors.Fenced` once another process records. ``namespaces`` are those that are
+    recorded; none: all.
     """
 
     about = "the SpotAttempts of the cluster"
 
-    def __init__(self, api: Api, require: Callable[[], None] = lambda: None) -> None:
-        self.api, self.require = api, require
+    def __init__(self, api: Api, require: Callable[[], None] = lambda: None, namespaces: Sequence[str] = ()) -> None:
+        self.api, self.require, self._namespaces = api, require, namespaces
         self.gate = asyncio.Semaphore(_AT_ONCE)
         self._open: dict[LogName, _TailLog] = {}
         self._kept: dict[LogName, KeptLog] = {}
-        self._paths: dict[LogName, str] = {}
+        self._paths: dict[LogName, str] = {}  # of the logs that are open, kept or left by an earlier process
+        self._looked_at = 0.0
 
     @property
     def pause(self) -> float:
@@ -66,17 +71,35 @@ class LogTails:
 
     def log(self, name: LogName, task: str) -> _TailLog:
         """See :class:`LogPlace`."""
-        path = records_path(ATTEMPT, name.namespace, object_name(name.run, Home(task, name.attempt)))
+        path = self._paths.get(name) or records_path(
+            ATTEMPT, name.namespace, object_name(name.run, Home(task, name.attempt))
+        )
         self._paths[name] = path
         made = self._open[name] = _TailLog(self, name, path)
         return made
 
     async def unfinished(self) -> Sequence[tuple[LogName, Mapping[str, Any]]]:
-        """See :class:`LogPlace`: a log is taken up when its pod is seen again, and keeps its end where that is gone."""
-        return ()
+        """See :class:`LogPlace`. Of very many attempts the first ones are looked through."""
+        found, seen = list[tuple[LogName, Mapping[str, Any]]](), 0
+        try:
+            async for each in self._listed(ATTEMPT, {}):
+                seen += 1
+                left = _left(each)
+                if left is not None:
+                    self._paths[left[0]] = records_path(ATTEMPT, each.metadata.namespace, each.metadata.name)
+                    found.append(left)
+                if seen >= _LISTED or len(found) >= _LEFT:
+                    _LOG.warning("%s: some logs that were not finished are not looked for", self.about)
+                    break
+        except ApiFailed as error:
+            raise PlaceAway(str(error)) from error
+        return found
 
     async def kept(self) -> Mapping[str, Sequence[KeptLog]]:
-        """See :class:`LogPlace`: what this process has written. What an earlier one wrote goes with its run."""
+        """See :class:`LogPlace`: what this process has written of runs that go on. The rest goes with its records."""
+        if self._kept and time.monotonic() >= self._looked_at + _LOOK:
+            self._looked_at = time.monotonic()
+            await self._forget_ended()
         found: dict[str, list[KeptLog]] = {}
         for kept in self._kept.values():
             found.setdefault(kept.name.namespace, []).append(kept)
@@ -86,18 +109,51 @@ class LogTails:
         """See :class:`LogPlace`: etcd has little room."""
         return min(wanted, _NAMESPACE)
 
-    async def drop(self, logs: Collection[KeptLog], why: str) -> None:
+    async def _forget_ended(self) -> None:
+        """Forget the logs of runs that have ended or are deleted."""
+        known = set(self._kept)  # first: a run is there before its logs are
+        try:
+            going = {each.metadata.name async for each in self._listed(RUN, {"labelSelector": f"{ENDED_LABEL}!=true"})}
+        except ApiFailed as error:
+            _LOG.debug("which runs go on is not known: %s", error)
+            return
+        for name in known:
+            if name.run not in going:
+                self.forget(name)
+
+    async def _listed(self, kind: str, params: Mapping[str, str]) -> AsyncIterator[_Listed]:
+        """The objects of a kind, page by page. Raises :class:`ApiFailed`."""
+        for namespace in self._namespaces or ("",):
+            following = ""
+            while True:
+                asked = {**params, "limit": str(_PAGE)} | ({"continue": following} if following else {})
+                page = await self.api.get_page(records_path(kind, namespace), asked)
+                for text in page.items or ():
+                    try:
+                        yield msgspec.json.decode(text, type=_Listed)
+                    except msgspec.DecodeError as error:
+                        _LOG.warning("a %s is not read: somebody else has written it (%s)", kind, error)
+                following = "" if page.metadata is None else page.metadata.continue_ or ""
+                if not following:
+                    break
+
+    async def drop(self, logs: Collection[KeptLog], why: str) -> list[KeptLog]:
         """See :class:`LogPlace`. What the API server does not do now is done with the next look."""
+        dropped = []
         for log in logs:
             note = drop_note(format_bytes(log.size), why)
             told = {"logTail": note, "logBytes": len(note), "logComplete": True, "logPosition": ""}
             try:
                 await self.write(self._paths[log.name], told, None)
             except ApiFailed as error:
-                if error.status != _GONE:
+                if error.status == _GONE:
+                    self.forget(log.name)
+                else:
                     _LOG.warning("the end of log %s is not dropped now: %s", log.name.title, error)
-                    continue
+                continue
             self.note(log._replace(size=0, is_complete=True))
+            dropped.append(log)
+        return dropped
 
     async def close(self) -> None:
         """See :class:`LogPlace`."""
@@ -133,10 +189,51 @@ class LogTails:
         """Know what is kept of a log now."""
         self._kept[kept.name] = kept
 
+    def forget(self, name: LogName) -> None:
+        """Count a log no more: its attempt is deleted, or its run has ended."""
+        self._kept.pop(name, None)
+        if name not in self._open:
+            self._paths.pop(name, None)
+
     def closed(self, log: _TailLog) -> None:
         """A log is written no more."""
         if self._open.get(log.name) is log:
             del self._open[log.name]
+            if log.name not in self._kept:
+                self.forget(log.name)
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    run: str = ""
+    task: str = ""
+    attempt: int = 0
+
+
+class _Status(msgspec.Struct, rename="camel", frozen=True):
+    log_position: str = ""
+    log_complete: bool = False
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    """What is read of an object in a list."""
+
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+def _left(attempt: _Listed) -> tuple[LogName, Mapping[str, Any]] | None:
+    """The log of an attempt that was not finished, with its owner's notes; None: there is none."""
+    spec, status = attempt.spec, attempt.status
+    notes = owner_notes(status.log_position) if status.log_position and not status.log_complete else None
+    if notes is None or notes["namespace"] != attempt.metadata.namespace:
+        return None
+    return LogName.of(RunFolder(Path(spec.run)), spec.task, spec.attempt), notes
 
 
 class _TailLog:
@@ -153,6 +250,7 @@ class _TailLog:
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._overtaken = ""
+        self._is_refused = False  # the API server does not take what there is to write
 
     async def is_complete(self) -> bool:
         """See :class:`WrittenLog`."""
@@ -246,18 +344,22 @@ class _TailLog:
         """Write the end as it is. Raises :class:`ApiFailed` for what may pass."""
         tail, size = _whole_characters(self._tail), self._bytes
         position = "" if is_complete else msgspec.json.encode(self.notes).decode()
+        if len(position) > _POSITION:  # who takes it up begins anew
+            position = ""
         told = {"logTail": tail, "logBytes": size, "logPosition": position, "logComplete": is_complete}
         self._is_new = False
         try:
             await self._tails.write(self._path, told, self._written)
         except ApiFailed as error:
             if error.status == _GONE:  # the run was deleted, and its logs with it
+                self._tails.forget(self.name)
                 return
-            if error.status in _CHANGED:
-                self._overtaken = f"the end of log {self.name.title} is written by another process: {error}"
-                return
-            self._is_new, self._written = True, None  # perhaps it was done
-            raise
+            self._is_new = True
+            if error.status not in (_CONFLICT, _INVALID):
+                self._written = None  # perhaps it was done
+                raise
+            await self._refuse(error)
+            return
         except Fenced as error:
             self._overtaken = str(error)
             return
@@ -266,6 +368,20 @@ class _TailLog:
             raise
         self._written = size
         self._tails.note(KeptLog(time.time(), len(self._tail), self.name, is_complete))
+
+    async def _refuse(self, error: ApiFailed) -> None:
+        """Find out why a write was refused. Raises :class:`ApiFailed` where that may pass."""
+        found = await self._tails.api.get_or_none(self._path)
+        there = ((found or {}).get("status") or {}).get("logBytes")
+        if self._written is not None and there != self._written:
+            self._overtaken = f"the end of log {self.name.title} is written by another process: {error}"
+            return
+        if error.status == _CONFLICT:
+            raise error
+        self._is_new = False
+        if not self._is_refused:
+            self._is_refused = True
+            _LOG.warning("the end of log %s is not kept: %s", self.name.title, error)
 
 
 def _whole_characters(data: bytes) -> str:

@@ -262,7 +262,7 @@ class Recorder:
         if not settings.log_limit:
             return None
         if not settings.logs:
-            return LogTails(api, require)
+            return LogTails(api, require, settings.namespaces)
         owner = uid_of(await api.get(lease_path(settings.home, settings.name)))
         return LogStore(settings.logs, settings.log_limit, RecordedLogRuns(api, owner), troubles.heard)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 import httpx2
 
@@ -27,6 +29,8 @@ from spotwright.cluster.watcher import Watcher
 from spotwright.config import Config
 
 __all__ = ["watch_and_keep_logs", "without_pools"]
+
+_T = TypeVar("_T")
 
 
 _LOOK = 2.0  # seconds between two looks at whether anything can be recorded
@@ -84,10 +88,8 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
 
     admissions = Admissions(api, look_again)
 
-    def forget(pod: str) -> None:
-        mover.forget(pod)
-        admissions.forget(pod)
-
+    on_forgotten: list[Callable[[str], None]] = [mover.forget, admissions.forget]
+    on_cut: list[Callable[[WorkloadRun], None]] = []
     watcher = Watcher(
         streams,
         store,
@@ -95,9 +97,9 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         look,
         mover.decide,
         order_limit,
-        on_forgotten=forget,
+        on_forgotten=partial(_tell, on_forgotten),
         on_watched=tell,
-        on_cut=(lambda _: None) if retention is None else retention.heard,
+        on_cut=partial(_tell, on_cut),
         costs=costs,
         admission=admissions.of,
         is_admission_known=admissions.is_known,
@@ -108,7 +110,11 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         pools.nodes = watcher.nodes
     if retention is not None:
         retention.cut = watcher.cut_largest
+        on_cut.append(retention.heard)
     keeper = None if place is None else LogKeeper(streams, place, namespace_limit, watcher.note)
+    if keeper is not None:
+        on_forgotten.append(keeper.forget)
+        on_cut.append(lambda run: keeper.leave(run.attempts))
     parts = [
         watcher.run(),
         watcher.hear_of_starts(),
@@ -136,6 +142,11 @@ async def _tell_problem(watcher: Watcher, on_problem: Callable[[str], None]) -> 
             on_problem(problem)
             told = problem
         await asyncio.sleep(_LOOK)
+
+
+def _tell(listeners: Iterable[Callable[[_T], None]], news: _T) -> None:
+    for hear in listeners:
+        hear(news)
 
 
 def _unsaid(_found: Findings) -> None:
