@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 from aiohttp import web
-from tests.cluster.log_keeping.container_log import START, Line
+from tests.cluster.log_keeping.container_log import START, Line, stamped
 from tests.cluster.log_keeping.keepers import (
     ENDED,
     LINES,
@@ -29,7 +31,8 @@ from tests.cluster.log_keeping.keepers import (
 from tests.cluster.log_keeping.stores import FailingStore
 from tests.cluster.watching.small_api_server import SmallApiServer
 
-from spotwright.cluster import log_follower, log_store
+from spotwright.cluster import log_follower, log_keeper, log_store
+from spotwright.cluster.log_follower import Pace
 from spotwright.cluster.log_keeper import LogKeeper
 from spotwright.records.state_folder import StateFolder
 
@@ -267,5 +270,118 @@ def test_what_comes_while_the_store_is_away_is_written_when_it_is_back(
         assert keeper.open_logs == 1
         failing.fault = None
         assert await until_complete(body, log_of(running)) == WHOLE
+
+    keeping(test, body)
+
+
+@pytest.mark.parametrize("told", ["its run was cut", "its pod was forgotten"])
+def test_where_the_watcher_says_nothing_any_more_the_keeper_asks_for_the_pod(
+    body: Body, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    monkeypatch.setattr(log_keeper, "_UNTOLD", 0.02)
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        Endpoint(server)
+        keeper, waiting = start(), pod(server, {"waiting": {}})
+        waiting["status"]["phase"] = "Pending"
+        keeper.follow(seen(waiting))
+        if told == "its run was cut":
+            keeper.leave([seen(waiting).key])
+        else:
+            keeper.forget(waiting["metadata"]["uid"])
+        pod(server, ENDED)
+        assert await until_complete(body, log_of(waiting)) == WHOLE
+        await until(lambda: keeper.open_logs == 0)
+
+    keeping(test, body)
+
+
+def test_where_streams_end_at_once_the_keeper_asks_for_the_pod(body: Body, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_keeper, "_UNTOLD", 0.02)
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        Endpoint(server)
+        keeper, running = start(), pod(server, RUNNING)
+        keeper.follow(seen(running))
+        pod(server, ENDED)
+        assert await until_complete(body, log_of(running)) == WHOLE
+
+    keeping(test, body)
+
+
+def test_a_stream_that_ends_at_once_is_opened_again_later_each_time(
+    body: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_follower, "_SHORT", 0.3)
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        keeper.follow(seen(pod(server, RUNNING)))
+        await asyncio.sleep(3.0)
+        assert 2 <= len(endpoint.asked) <= 6
+
+    keeping(test, body)
+
+
+def test_a_log_of_a_forgotten_pod_is_not_kept_in_mind(body: Body) -> None:
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        ended = pod(server, ENDED)
+        for _ in range(2):
+            keeper.follow(seen(ended))
+            await until(lambda: keeper.open_logs == 0)
+            assert keeper.last_line(seen(ended).key) is not None or len(endpoint.asked) == 1
+            keeper.forget(ended["metadata"]["uid"])
+            assert keeper.last_line(seen(ended).key) is None
+        assert len(endpoint.asked) == 1, "it is complete for whoever asks the store"
+        assert not keeper._complete
+        assert not keeper._of_pod
+
+    keeping(test, body)
+
+
+def test_each_namespace_has_its_pace_and_many_that_print_share_one() -> None:
+    now = 100.0
+    pace = Pace(lambda: now)
+    at_once = int(log_follower._BURST * log_follower._A_SECOND)
+    assert pace.wait_after("a", at_once) == 0.0
+    assert pace.wait_after("a", log_follower._A_SECOND) == pytest.approx(1.0)
+    assert pace.wait_after("b", 1000) == 0.0, "others are not slowed"
+    now += 1.0 + log_follower._BURST
+    assert pace.wait_after("a", at_once) == 0.0
+    share = log_follower._ALL // log_follower._A_SECOND
+    for number in range(2 * share):
+        pace.wait_after(f"c{number}", 2 * at_once)
+    before = pace.wait_after("c0", 0)
+    assert pace.wait_after("c0", log_follower._A_SECOND) - before == pytest.approx(2.0)
+
+
+def test_a_pod_that_prints_without_end_is_read_at_the_pace_of_its_namespace(
+    body: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_follower, "_A_SECOND", 1000)
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        async def print_on(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            text = b"".join(stamped(Line(START, b"again\n")) for _ in range(100))
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    await response.write(text)
+            return response
+
+        server.pages[f"{PODS}/flood/log"] = print_on
+        others = PODS.replace("/a/", "/b/")
+        Endpoint(server, pods=others)
+        keeper, flood = start(), pod(server, RUNNING, "flood")
+        keeper.follow(seen(flood))
+        await until_kept(body, log_of(flood), b"again")
+        quiet = pod(server, ENDED)
+        quiet["metadata"]["namespace"] = "b"
+        keeper.follow(seen(quiet))
+        assert await until_complete(body, log_of(quiet)) == WHOLE
+        await asyncio.sleep(0.5)
+        assert len(await body.read(log_of(flood))) < 300_000
 
     keeping(test, body)

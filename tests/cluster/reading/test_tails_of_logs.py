@@ -17,10 +17,11 @@ from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.cluster.api_run_records import ApiRecords
-from spotwright.cluster.followed_run import TailText
+from spotwright.cluster.followed_run import FollowedRun, TailText
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.recorded_runs import RecordedRuns
-from spotwright.cluster.run_objects import ATTEMPT, records_path
+from spotwright.cluster.run_objects import ATTEMPT, RUN, records_path
+from spotwright.cluster.shown_runs import LogsKept
 from spotwright.records.reader import follow_logs
 
 TRAIN = job(backoffLimit=3)
@@ -34,9 +35,17 @@ class Recorded:
         self.cluster = Cluster(folder / "unused", ApiRecords(kubernetes))
         self.cluster.look(TRAIN, pod("one", TRAIN, node="n1", phase="Running"))
 
-    def write(self, tail: str, size: int, *, is_over: bool = False) -> None:
+    def say(self, kept: LogsKept | None) -> None:
+        """Write where logs are kept, as the recorder does; None: it has not said so yet."""
+        (found,) = self.server.kept(RUN)
+        shown = [] if kept is None else [{"type": kept.condition.type, "reason": kept.value, "status": "True"}]
+        path = records_path(RUN, "team-a", found["metadata"]["name"])
+        operations = [{"op": "add", "path": "/status/conditions", "value": shown}]
+        self.kubernetes.call(self.kubernetes.api.send("PATCH", path, operations))
+
+    def write(self, tail: str, size: int, *, attempt: int = 1, is_over: bool = False) -> None:
         """Write the end of the log, as the recorder does."""
-        (found,) = self.server.kept(ATTEMPT)
+        (found,) = [each for each in self.server.kept(ATTEMPT) if each["spec"]["attempt"] == attempt]
         told = {"logTail": tail, "logBytes": size, "logComplete": is_over}
         operations = [{"op": "add", "path": f"/status/{name}", "value": value} for name, value in told.items()]
         path = records_path(ATTEMPT, "team-a", found["metadata"]["name"])
@@ -73,10 +82,48 @@ def test_an_attempt_that_has_written_nothing_asks_no_controller(recorded: Record
     assert (found.code, found.out, found.err) == (0, "", "")
 
 
-def test_without_a_store_and_an_end_the_controller_is_asked_and_missed(recorded: Recorded) -> None:
+@pytest.mark.parametrize("kept", [LogsKept.OBJECT_STORE, LogsKept.VOLUME, None])
+def test_for_a_log_in_a_store_the_controller_is_asked_and_missed(recorded: Recorded, kept: LogsKept | None) -> None:
+    recorded.say(kept)
     found = recorded.read("logs", "job/train", "train", "1")
     assert found.code == 2
     assert "there is no controller of Spotwright in namespace spotwright" in found.err
+
+
+@pytest.mark.parametrize("kept", [LogsKept.TAIL_ONLY, LogsKept.NONE])
+def test_where_no_store_keeps_logs_an_attempt_without_an_end_has_none(recorded: Recorded, kept: LogsKept) -> None:
+    recorded.say(kept)
+    found = recorded.read("logs", "job/train", "train", "1")
+    assert (found.code, found.out, found.err) == (0, "", "")
+
+
+def test_each_attempt_is_read_from_where_its_own_log_is(recorded: Recorded) -> None:
+    recorded.cluster.look(
+        TRAIN,
+        pod("one", TRAIN, node="n1", phase="Failed", exit_code=1),
+        pod("two", TRAIN, node="n1", phase="Running"),
+    )
+    recorded.write("the end\n", 8, is_over=True)
+    recorded.say(LogsKept.OBJECT_STORE)
+    whole = {2: b"second\n"}
+    run = FollowedRun(
+        recorded.kubernetes,
+        "team-a",
+        recorded.server.kept(RUN)[0]["metadata"]["name"],
+        read_log=lambda _task, attempt, _environment, offset, at_most: whole.get(attempt, b"")[offset:][
+            : at_most if at_most >= 0 else None
+        ],
+        others=lambda _: None,
+        is_recorded=lambda: True,
+    )
+    run.read_all()
+    assert [run.read_log("train", attempt, "", 0) for attempt in (1, 2)] == [b"the end\n", b"second\n"]
+    assert run.read_log("train", 2, "", 3, 2) == b"on"
+    recorded.write("cond\n", 7, attempt=2)
+    run.read_all()
+    assert run.read_log("train", 2, "", 0) == b"second\n", "a store has taken it over since"
+    whole.clear()
+    assert run.read_log("train", 2, "", 0) == b"", "a reader stays with what it has begun"
 
 
 def test_a_followed_log_grows_as_soon_as_its_end_is_written_and_nothing_is_listed_meanwhile(recorded: Recorded) -> None:
