@@ -207,7 +207,7 @@ _LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node h
 _AWAY = 5.0  # seconds until a place that takes nothing is tried again
 _SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once, and later each time
 _RESTLESS = 3  # such streams in a row: the container has ended, and nobody has said so
-_A_SECOND, _ALL = 4 << 20, 16 << 20  # bytes a second of one namespace's logs, and of all namespaces that print more
+_A_SECOND, _ALL = 4 << 20, 8 << 20  # bytes a second of one namespace's logs, and of all namespaces that print more
 _BURST = 2.0  # seconds of that which may come at once
 _TRIES = 20  # of an ended container whose log is refused
 
