@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ def with_train(server: RecordServer, **how: Any) -> None:
     show(server, JOBS, train)
     show(server, PODS, watched_objects.pod("one", train, node="n1", **({"phase": "Running"} | how)))
     show(server, NODES, watched_objects.node("n1"))
+
+
+def fails_more_than(recorder: Recorder, times: int) -> bool:
+    return recorder._failures > times
 
 
 def holder(server: RecordServer) -> str:
@@ -123,9 +128,9 @@ def test_a_recording_that_fails_is_tried_again_and_after_minutes_the_process_cou
             async with Recording(tmp_path, server, record, lambda: now) as recorder:
                 await until(lambda: recorder._failures >= 4)
                 assert recorder.health.problem == "", "it may soon be well"
-                for _ in range(5):
-                    now, before = now + 80.0, recorder._failures
-                    await until(lambda before=before: recorder._failures > before)
+                for number in range(1, 6):
+                    now += 80.0
+                    await until(partial(fails_more_than, recorder, 3 + number))
                 await until(lambda: recorder.health.problem)
                 assert recorder.health.problem.startswith("the recording has failed ")
 
