@@ -104,7 +104,11 @@ def served(kube: Kube) -> Iterator[str]:
         kube.wait(lambda: REFUSED in tried(kube, namespace, "patch", "spotruns", ADMIN), "the policy is in force", 60)
         yield namespace
     finally:
-        repairs = "--as=administrator", "--as-group=system:masters", f"--as-group={GROUP}"  # the policy outlives its end
+        repairs = (
+            "--as=administrator",
+            "--as-group=system:masters",
+            f"--as-group={GROUP}",
+        )  # the policy outlives its end
         kube.run("delete", "spotpools", f"{NAME}-kept", "--ignore-not-found", *repairs)
         kube.run("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", NAME)
         kube.run("delete", "clusterrole", NAME, f"{NAME}-{EXTENDED}")
