@@ -194,7 +194,6 @@ def _process_options(command: _Command) -> _Command:
         if files is None and (certificate or key or authority):
             raise click.UsageError("--certificate, --key and --authority: give all three or none")
         _configure_logging(verbose=verbose)
-        os.umask(0o077)  # what it writes is for itself alone
         with ExitStack() as stack:
             folder = authority_folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spotwright-")))
             common = {
@@ -438,6 +437,8 @@ def unregister(kubeconfig: Path | None, context: str | None, name: str) -> int:
 def _run(common: dict[str, Any], work: Callable[[Api], Coroutine[Any, Any, None]]) -> int:
     """Work until SIGTERM or SIGINT. Returns the exit code."""
     from spotwright.cluster.api_client import ApiFailed
+
+    os.umask(0o077)  # what it writes is for itself alone
 
     async def run(api: Api) -> int:
         task = asyncio.ensure_future(work(api))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,5 +109,13 @@ class RecorderSettings(Settings):
     @property
     def served_names(self) -> list[str]:
         """The names and addresses that the certificate is for, first that by which readers check it."""
-        own = [] if self.read_host in ("", "0.0.0.0", "::") else [self.read_host]  # noqa: S104  # compared, not bound
+        own = [] if _is_any(self.read_host) else [self.read_host]
         return [reading_name(self.home), *own]
+
+
+def _is_any(host: str) -> bool:
+    """Whether a host stands for all addresses of a machine, so that no certificate can be for it."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:  # a name
+        return False

@@ -146,7 +146,7 @@ class FollowedRun(ApiRun):
         self._kubernetes, self._read_elsewhere, self._is_recorded = kubernetes, read_log, is_recorded
         self._watch: RunWatch | None = None
         self._tails: dict[str, TailText] = {}  # by the name of the attempt's object
-        self._elsewhere: set[str] = set()  # such names: the whole log was found elsewhere, though the object has an end
+        self._elsewhere: set[str] = set()  # such names: something of the log was read elsewhere
 
     @contextmanager
     def look(self, after: int, only_of: str = "") -> Iterator[Look]:
@@ -182,7 +182,9 @@ class FollowedRun(ApiRun):
         name = object_name(self.name, Home(task, attempt))
         status = self.objects.get((ATTEMPT, name), {}).get("status") or {}
         if self._is_elsewhere(name, status, Home(task, attempt)):
-            return self._read_elsewhere(task, attempt, environment, offset, at_most)
+            data = self._read_elsewhere(task, attempt, environment, offset, at_most)
+            self._elsewhere |= {name} if data else set()
+            return data
         tail = self._tails.setdefault(name, TailText())
         tail.take(status)
         return tail.text[offset:] if at_most < 0 else tail.text[offset : offset + at_most]
@@ -192,12 +194,12 @@ class FollowedRun(ApiRun):
 
         An end that is not complete is there, too, where a recorder without a store was followed by one that keeps the whole log.
         """
+        if name in self._elsewhere:
+            return True
         kept = known_conditions(self.objects.get((RUN, self.name), {}))
         reason = next((each["reason"] for each in kept if each["type"] == _LOGS_KEPT), "")
         if "logTail" not in status:
             return name not in self._tails and reason in ("", *_STORES)
         if status.get("logComplete") or reason not in _STORES or name in self._tails:
             return False
-        if name not in self._elsewhere and self._read_elsewhere(home.task, home.attempt, "", 0, 1):
-            self._elsewhere.add(name)
-        return name in self._elsewhere
+        return bool(self._read_elsewhere(home.task, home.attempt, "", 0, 1))

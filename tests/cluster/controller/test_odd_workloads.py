@@ -23,10 +23,10 @@ def test_an_odd_workload_ends_the_records_of_no_other(
 ) -> None:
     real = Recorder.record
 
-    def broken(recorder: Recorder, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool) -> None:
+    def broken(recorder: Recorder, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, **how: bool) -> None:
         if any(seen.pod["metadata"]["name"].startswith("odd") for seen in pods):
             raise RuntimeError("nobody has thought of this workload")
-        real(recorder, pods, root, are_all=are_all)
+        real(recorder, pods, root, **how)
 
     monkeypatch.setattr(Recorder, "record", broken)
 

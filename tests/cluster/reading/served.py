@@ -36,6 +36,7 @@ from spotwright.cluster.log_server import Access, LogServer, accept_certificates
 from spotwright.cluster.log_store import LogStore
 from spotwright.cluster.run_objects import API_VERSION, RUN, records_path
 from spotwright.cluster.run_records import UID
+from spotwright.cluster.shown_runs import LogsKept
 from spotwright.cluster.spot_pools import KIND as SPOT_POOL
 from spotwright.cluster.spot_pools import pool_objects
 from spotwright.cluster.unavailable_pools import Findings
@@ -250,7 +251,7 @@ def record_again(kubernetes: Login, folder: RunFolder) -> None:
     source = RunFiles(folder, lambda _: False)
     reader = RunReader(folder, source)
     arguments = reader.state.meta.arguments
-    record = ApiRecord(kubernetes, folder, str(arguments["namespace"]))
+    record = ApiRecord(kubernetes, folder, str(arguments["namespace"]), LogsKept.VOLUME)
     record.uid = str(arguments[UID])
     record.create(load_plans(folder, source)[0])
     record.open()

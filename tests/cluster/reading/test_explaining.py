@@ -16,7 +16,9 @@ from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
 from spotwright.cluster.descheduler import why_not_moved
 from spotwright.cluster.recorded_runs import RecordedRuns
+from spotwright.cluster.unavailable_pools import definition_of
 from spotwright.cluster.view import SeenPod
+from spotwright.config import from_mapping
 from spotwright.engine.events import AttemptHeld
 
 TRAIN = job(backoffLimit=3)
@@ -224,11 +226,12 @@ def test_the_pools_that_are_left_out_are_told_with_until_when(
     certificates: Path, tmp_path: Path, waiting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time()
+    keys = {name: definition_of(pool) for name, pool in from_mapping(CONFIG).pools.items()}
     pauses = [
-        {"pool": "gpu-spot", "since": now, "until": now + 600, "times": 2},
-        {"pool": "gpu", "since": now, "until": now + 600, "times": 1, "namespace": "another-team"},
-        {"pool": "gpu", "since": now - 600, "until": now - 300, "times": 1},
-        {"pool": "others", "since": now, "until": now + 600, "times": 1},
+        {"key": keys["gpu-spot"], "pool": "gpu-spot", "since": now, "until": now + 600, "times": 2},
+        {"key": keys["gpu"], "pool": "gpu", "since": now, "until": now + 600, "times": 1, "namespace": "another-team"},
+        {"key": keys["gpu"], "pool": "gpu", "since": now - 600, "until": now - 300, "times": 1},
+        {"key": "of another pool", "pool": "others", "since": now, "until": now + 600, "times": 1},
     ]
     monkeypatch.setattr(RecordedRuns, "look_at_pools", lambda _: pauses)
     told = explain(certificates, tmp_path / "state", waiting, "job/train")
