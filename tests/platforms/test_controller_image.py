@@ -119,7 +119,8 @@ def test_it_runs_the_controller_as_a_user_without_rights_on_a_root_that_nobody_c
     assert config["Entrypoint"] == ["spotwright"]
     shown = inside(root, "spotwright", "controller", "--help")
     assert shown.returncode == 0, shown.stderr
-    assert inside(root, "python", "-c", "import spotwright.cluster.controller").returncode == 0
+    for process in ("recorder", "webhook"):
+        assert inside(root, "python", "-c", f"import spotwright.cluster.{process}_process").returncode == 0
     refused = inside(root, "sh", "-c", "touch /opt/spotwright/x")
     assert "Read-only" in refused.stderr
 

@@ -139,6 +139,7 @@ def train_on(server: RecordServer, name: str, pod: str, **how: Any) -> None:
         made["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": at(2)}}
     show(server, JOBS, job)
     show(server, PODS, made)
+    server.put("/api/v1/namespaces/team-a/pods", pod, **made)
 
 
 async def is_placed(server: RecordServer, process: Controller) -> bool:
