@@ -49,6 +49,7 @@ __all__ = [
     "EventWriter",
     "LoginFailed",
     "StreamSilent",
+    "about_namespace",
     "connect",
     "find_cluster",
     "object_path",
@@ -423,6 +424,11 @@ _LONGEST = (
     1024  # bytes of a message; the API server refuses longer ones (Kubernetes, pkg/apis/core/validation/events.go)
 )
 _COMPONENT = "spotwright"
+
+
+def about_namespace(name: str) -> dict[str, Any]:
+    """A namespace as what an Event in it is about."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "namespace": name}}
 
 
 class EventWriter:

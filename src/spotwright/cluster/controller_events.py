@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from spotwright.cluster.admit_objects import admitted_by
-from spotwright.cluster.api_client import EventWriter
+from spotwright.cluster.api_client import EventWriter, about_namespace
 from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.served_kinds import NOT_SERVED
@@ -99,8 +99,7 @@ class UnreadKinds:
         now = set(self._now)
         self._told &= now
         for kind, why in sorted((now & self._before) - self._told):
-            about = {"name": self._home, "namespace": self._home}
-            event = {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+            event = about_namespace(self._home)
             await self._events.write(event, "KindNotRead", f"{kind} is not read: {why}", is_warning=True)
             self._told.add((kind, why))
         self._before = now
@@ -119,7 +118,7 @@ class Troubles:
 
     async def tell(self) -> None:
         """Write, until cancelled."""
-        about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._home, "namespace": self._home}}
+        about = about_namespace(self._home)
         while True:
             reason, text = await self._new.get()
             await self._events.write(about, reason, text, is_warning=True)
@@ -177,6 +176,5 @@ class ConflictingControllers:
                 " first, and both record and move its pods; end one of them with spotwright controller unregister"
             )
             _LOG.warning("%s", text)
-            about: dict[str, Any] = {"name": namespace, "namespace": namespace}
-            event = {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+            event = about_namespace(namespace)
             await self._events.write(event, "TwoControllers", text, is_warning=True)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from spotwright.cluster.api_client import EventWriter
+from spotwright.cluster.api_client import EventWriter, about_namespace
 from spotwright.cluster.certificates import Authority, Callers, Renewal
 from spotwright.cluster.controller_settings import CertificateFiles, Settings
 
@@ -59,7 +59,7 @@ class ServedCertificate:
 
     def __init__(self, renewal: Renewal, events: EventWriter, home: str) -> None:
         self._renewal, self._events = renewal, events
-        self._about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "namespace": home}}
+        self._about = about_namespace(home)
 
     def context(self) -> ssl.SSLContext:
         """A context for a server; it serves a renewed certificate without a new start."""

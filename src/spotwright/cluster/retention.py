@@ -19,11 +19,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from spotwright.cluster.api_client import Api, ApiFailed, EventWriter
+from spotwright.cluster.api_client import Api, ApiFailed, EventWriter, about_namespace
 from spotwright.cluster.bounded_json import ListPage
 from spotwright.cluster.record_shares import NAMESPACE_LIMIT, TOTAL_LIMIT, Shares
 from spotwright.cluster.run_objects import (
@@ -187,7 +187,7 @@ class Retention:
             first, count = self._cuts.pop(namespace)
             self._told_at[namespace] = now
             text = first if count == 1 else f"{first} (the first of {count} runs that were cut)"
-            await self._events.write(_namespace(namespace), "RecordingCut", text, is_warning=True)
+            await self._events.write(about_namespace(namespace), "RecordingCut", text, is_warning=True)
 
     async def look(self) -> None:
         """Delete what has to go now, cut what goes on and takes too much, and tell of it. Raises :class:`ApiFailed`."""
@@ -228,7 +228,7 @@ class Retention:
             await self._delete_one(one)
         for namespace, gone in early.items():
             text = f"the records of {len(gone)} ended runs were deleted before their time: {gone[0][1]}"
-            await self._events.write(_namespace(namespace), "RunsDeleted", text, is_warning=True)
+            await self._events.write(about_namespace(namespace), "RunsDeleted", text, is_warning=True)
 
     async def _write_until(self, namespace: str, until: float) -> None:
         """Note until when the runs had ended that go. What cannot be written delays no deletion: etcd may be full."""
@@ -339,8 +339,3 @@ def _sizes(records: Iterable[KeptRecord]) -> Counter[str]:
     for one in records:
         found[one.namespace] += one.size if one.ended_at is not None else 0
     return found
-
-
-def _namespace(name: str) -> dict[str, Any]:
-    """A namespace as what an Event in it is about."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "namespace": name}}

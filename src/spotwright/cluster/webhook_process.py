@@ -24,7 +24,7 @@ from spotwright import config as configuration
 from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.cluster.admission_server import Webhook, admit, start_server
 from spotwright.cluster.admit_pods import RefusalPods
-from spotwright.cluster.api_client import Api, EventWriter
+from spotwright.cluster.api_client import Api, EventWriter, about_namespace
 from spotwright.cluster.attempt_lookup import NO_PLAN, FactFinder, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
@@ -160,7 +160,7 @@ def _checkpoint_objects(
 
 async def _tell_of_problems(numbers: Numbers, events: EventWriter, home: str) -> None:
     """Write an Event in the controller's namespace each time that numbers begin to be refused, or were deleted by others."""
-    about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "namespace": home}}
+    about = about_namespace(home)
     while True:
         for text in numbers.take_problems():
             await events.write(about, "NumbersNotGivenOut", text, is_warning=True)

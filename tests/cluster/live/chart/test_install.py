@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -15,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from testbed.settings import Settings
-from tests.cluster.chart.rendered import CHART, PROCESSES, Helm, find_helm
+from tests.cluster.chart.rendered import CHART, PROCESSES, Helm
 from tests.cluster.conftest import Measured
-from tests.cluster.live.chart.releases import ARCHIVE, RESTRICTED, SOON
+from tests.cluster.live.chart.releases import RESTRICTED, SOON, helm_with_image
 from tests.cluster.live.controllers import configuration
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 
@@ -36,17 +34,7 @@ OURS = (
 @pytest.fixture(scope="module")
 def helm(kube: Kube, bed: Settings) -> Helm:
     """Helm with the cluster, on whose first node the image is."""
-    kube.awaited("helm")
-    program = find_helm()
-    if program is None:
-        pytest.skip("helm is not installed")
-    if not ARCHIVE.exists():
-        pytest.skip("the controller's image is not built: make image")
-    command = ["ctr", "--namespace", "k8s.io", "images", "import", str(ARCHIVE)]
-    subprocess.run(
-        [sys.executable, "-m", "testbed", "exec", "--node", "n1", "--", *command], check=True, capture_output=True
-    )
-    return Helm(program, kube.kubeconfig)
+    return helm_with_image(kube, "n1")
 
 
 class Release:
