@@ -394,8 +394,6 @@ def _made_elsewhere() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield config.PAGE, config.page
     yield matrix.PAGE, lambda: str(matrix.page(matrix.read()))
     yield matrix.EVIDENCE, lambda: str(matrix.evidence_page(matrix.read()))
-    design = import_module("scripts.make_design_index")
-    yield design.PAGE, design.page
     lint = import_module("scripts.make_lint_rules")
     yield lint.PAGE, lint.page
     yield from import_module("scripts.make_enforcement_tables").PAGES.items()

@@ -6,7 +6,7 @@ Needs the kubeconfig of a real API server that may be filled with pods, and a Py
     compare_clients.py KUBECONFIG [--pods 10000] [--seconds 30] [--only scale|faults]
 
 No scheduler takes the pods, so they run nowhere; their status is written as a kubelet writes it, so that they have its size.
-The decision that follows from the figures stands in docs/design/cluster.md.
+The decision: docs/design/05-watch-and-fail-open.md.
 """
 
 from __future__ import annotations

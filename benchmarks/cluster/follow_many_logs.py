@@ -2,8 +2,7 @@
 
 No cluster is needed: a process of its own serves the log endpoints of the pods over TLS, one stream a pod, as an API server does,
 and the keeper is a process beside it with the client that a controller has. Every line holds the time at which it was written, so
-the lag is read from the store: from a line's birth until it is in a part of its log. Figures that were seen stand in
-docs/design/cluster.md::
+the lag is read from the store: from a line's birth until it is in a part of its log::
 
     python -m benchmarks.cluster.follow_many_logs [--logs 500] [--rate 2] [--seconds 30] [--cuts 20]
 

@@ -5,7 +5,7 @@
 Each run has so many running pods and so many attempts that have ended: by default 10,000 pods and 20,000 attempts. The recorder
 is the real watcher with its store, the replica follows the records as a webhook does. The stand-in answers lists from memory, so
 the seconds are those of our own processes. ``--more`` adds so many copies of all runs before the start, and ``--over`` so many
-that have ended. The figures that were seen stand in docs/design/cluster.md.
+that have ended.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ no scheduler (on the test bed both can be stopped meanwhile). Pods are bound and
 
     watch_many_pods.py KUBECONFIG [--pods 10000] [--nodes 500] [--jobs 1000] [--seconds 60] [--keep] [--first 0]
 
-Of the 20 changes a second, two are ends of pods and one a heartbeat of a node; the others change running pods. The figures that
-were seen stand in docs/design/cluster.md. With ``--keep`` what was made stays, for a second measurement, in which
-other pods end: ``--first 1`` begins with the second pod of each Job.
+Of the 20 changes a second, two are ends of pods and one a heartbeat of a node; the others change running pods. With
+``--keep`` what was made stays, for a second measurement, in which other pods end: ``--first 1`` begins with the second pod of
+each Job.
 """
 
 from __future__ import annotations

@@ -161,9 +161,9 @@ def test_no_runs_have_a_sentence() -> None:
     assert totals_text(Totals()) == "no run in this time"
 
 
-def test_the_page_for_finance_explains_every_column() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "explanation" / "account-for-what-spot-saved.md").read_text(
-        encoding="utf-8"
-    )
-    assert [name for name, meaning in COLUMNS.items() if f"| `{name}` | {meaning} |" not in page] == []
-    assert [names for names, why in LEFT_OUT.items() if f"- {names}: {why}." not in page] == []
+def test_the_page_for_finance_names_our_own_columns_and_explains_costs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "money.md").read_text(encoding="utf-8")
+    explained = ("BilledCost", "EffectiveCost", "x_PriceSource", "x_WastedCostLow", "x_WastedCostHigh")
+
+    assert [name for name in COLUMNS if name.startswith("x_") and f"`{name}`" not in page] == []
+    assert [name for name in explained if f"| `{name}` | {COLUMNS[name]} |" not in page] == []

@@ -212,7 +212,7 @@ def backoff_of_job(state: RunState, task: TaskState, owners: Sequence[Mapping[st
 
     The Job controller counts every pod that has failed since the last one succeeded, also those that ``podFailurePolicy``
     ignores, and doubles its wait with each. A Job with a limit for each index counts them by index. The pod itself counts once,
-    whether it is being evicted already or not.
+    whether it is being evicted already or not. Source: Kubernetes 1.35.4, ``pkg/controller/job/backoff_utils.go``.
     """
     if not _waits_to_make_pods(owners):
         return 0.0

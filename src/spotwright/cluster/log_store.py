@@ -253,7 +253,11 @@ class LogStore:
     # All logs
 
     async def _try_to_overwrite(self) -> None:
-        """Say it where the store overwrites what it was told not to. Some servers of the S3 API did until lately."""
+        """Say it where the store overwrites what it was told not to.
+
+        SeaweedFS did until 3.97 (https://github.com/seaweedfs/seaweedfs/issues/7153), and for two writers at one time for longer
+        (https://github.com/seaweedfs/seaweedfs/issues/8800).
+        """
         key = f"{OPEN}/{self.owner}/{_TRIED}"
         if await self.objects.put_new(key, b"") and await self.objects.put_new(key, b""):
             _LOG.warning(

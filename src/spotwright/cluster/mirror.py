@@ -2,7 +2,9 @@
 
 After 410 Gone, and after anything else that makes a new list necessary, the mirror compares the list with what it had. An
 object that is missing was deleted meanwhile: its deletion is reported with its last known state. An object whose UID has
-changed was deleted and made again: both are reported. So no deletion is lost, which the watch of no Python library promises.
+changed was deleted and made again: both are reported. So no deletion is lost, which the watch of no Python library
+promises: lightkube's starts again without a version (https://github.com/gtsystem/lightkube/pull/153), kubernetes_asyncio's ends
+(https://github.com/tomplus/kubernetes_asyncio/pull/327).
 
 Authors of objects are strangers: one that cannot be read is set aside with a line in the log, and its stream goes on.
 """

@@ -153,7 +153,11 @@ REFUSED = 86
 """The exit code of a pod that is refused, because a budget of its task is spent."""
 
 REPLACEMENT_ANNOTATION = "spotwright.dev/replacement"
-"""The annotation, with the value ``Failed``, of pods whose Job waits by its author's own fields until a pod has failed."""
+"""The annotation, with the value ``Failed``, of pods whose Job waits by its author's own fields until a pod has failed.
+
+Beside a ``podFailurePolicy`` the API server takes ``podReplacementPolicy: Failed`` alone. Since Kubernetes 1.31 a Job is Complete
+only when its pod on a silent node is gone as well.
+"""
 
 _MAX_RULES = 20
 _POD_FAILURE_POLICY = (1, 26)  # enabled by default since this version

@@ -38,6 +38,10 @@ _RETRY_SECONDS = 0.05  # until the next request after a failed one: the containe
 class ContainerTermination:
     """SIGTERM for one container. ``container`` holds the client's ``program`` and the container's ``name``.
 
+    The client of the attempt would not forward it from the first moment: podman's before 4.5 dies of a SIGTERM that comes some
+    milliseconds after the container has started, and docker's drops one that comes before. So the runtime is asked, again
+    until it accepts.
+
     The clients that it starts are children of this process, whose end the caller reports with :meth:`reaped`.
     """
 
