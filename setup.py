@@ -1,7 +1,8 @@
 """Asks for the page's modules from npm before a wheel or a source distribution is built; all else stands in pyproject.toml.
 
 It exists because a wheel without them would install a page that does not work. In a clone with npm they are made now; where that
-fails, so does the build, with what to type. A source distribution holds them, so that it needs no npm. An editable installation, as scripts/bootstrap makes it, needs none of them.
+fails, so does the build, with what to type. A source distribution holds them, so it needs no npm. An editable installation, as
+scripts/bootstrap makes it, needs none of them.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """Spotwright in training images: ``spotwright.checkpoint`` and ``spotwright.notices``, for the standard library alone.
 
-The distribution ``spotwright-train`` installs this module and the folder ``spotwright_train`` beside it. The distribution
-``spotwright`` installs the folder ``spotwright``. So the two share no file, and where both are installed, Python takes the folder,
-which it prefers to a module of the same name (PEP 420): all of Spotwright then comes from one version.
+The distribution ``spotwright-train`` installs this module and the folder ``spotwright_train`` beside it; the distribution
+``spotwright`` installs the folder ``spotwright``. So they share no file, and neither needs the other. Where both are installed,
+Python takes the folder, which it prefers to a module of the same name (PEP 420): all modules then come from one version.
 """
 
 from __future__ import annotations

@@ -505,8 +505,8 @@ TARGET = (
         "embedded in KFP components, image elsewhere",
         "How pods get `spotwright.checkpoint`. `embedded`: as one file, in the command of KFP components that import it and in a "
         "ConfigMap for other pods. `configmap`: all pods mount a ConfigMap that you make once in their namespace with "
-        "`spotwright checkpoint-file --config-map`. `image`: the images have it. A version (of `spotwright-train`) or a URL: pip installs it at the "
-        "start of KFP components. A path (a wheel, the file of `spotwright checkpoint-file`, a folder with the package): it goes "
+        "`spotwright checkpoint-file --config-map`. `image`: the images have it. A version (of `spotwright-train`) or a URL: pip "
+        "installs it at the start of KFP components. A path (a wheel, the file of `spotwright checkpoint-file`, a folder with the package): it goes "
         "into PYTHONPATH.",
     ),
 )

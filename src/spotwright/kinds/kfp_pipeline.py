@@ -68,9 +68,9 @@ from spotwright.placing.enforcement import (
 )
 from spotwright.placing.environment import (
     LIBRARY_MOUNT,
+    LIGHT,
     MAKE_CONFIG_MAP,
     NO_PLACE,
-    LIGHT,
     WAYS,
     WAYS_TO_ALL,
     Delivery,
