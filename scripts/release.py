@@ -37,7 +37,6 @@ DISTRIBUTIONS = {
     "spotwright-pytest": "distributions/pytest",
 }
 VENDOR = "src/spotwright/page/assets/vendor"
-VENDOR_TABLE = "src/spotwright/page/assets/vendor.json"
 HOOK = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 VALIDATE = (
     "import sys; from cyclonedx.schema import SchemaVersion; from cyclonedx.validation.json import JsonStrictValidator;"
@@ -52,7 +51,7 @@ class RefusalError(Exception):
 def run(command: list[str], cwd: Path, **variables: str) -> str:
     """What a command prints. Raises RefusalError with the end of what it wrote if it fails."""
     done = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+        command, cwd=cwd, env={**os.environ, **variables}, capture_output=True, text=True, check=False, umask=0o022
     )
     if done.returncode != 0:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-10:]
@@ -85,7 +84,7 @@ def copy_of(root: Path, target: Path) -> None:
 
 def settle(folder: Path, epoch: int) -> None:
     """Give all files one time, and modes that depend on no umask."""
-    for path in sorted(folder.rglob("*"), reverse=True):
+    for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
         if path.is_symlink():
             continue
         executable = path.is_dir() or path.stat().st_mode & 0o100
@@ -164,26 +163,14 @@ def versions(root: Path) -> str:
 
 def page_components(root: Path) -> list[dict[str, object]]:
     """The packages of npm whose files the wheel of spotwright carries, for its list."""
-    table = json.loads((root / VENDOR_TABLE).read_text(encoding="utf-8"))
     packages = json.loads((root / "package-lock.json").read_text(encoding="utf-8"))["packages"]
-    sources = {entry["source"] for entry in table.values()}
     components: list[dict[str, object]] = []
     for place, package in sorted(packages.items()):
-        name = place.removeprefix("node_modules/")
-        if not place or not any(source.startswith(f"{name}/") for source in sources):
-            continue
-        purl = f"pkg:npm/{name.replace('@', '%40')}@{package['version']}"
-        licences = [{"license": {"id": package["license"]}}]
-        components.append(
-            {
-                "bom-ref": purl,
-                "type": "library",
-                "name": name,
-                "version": package["version"],
-                "purl": purl,
-                "licenses": licences,
-            }
-        )
+        if place:
+            name, version = place.removeprefix("node_modules/"), package["version"]
+            purl = f"pkg:npm/{name.replace('@', '%40')}@{version}"
+            facts = {"bom-ref": purl, "type": "library", "name": name, "version": version, "purl": purl}
+            components.append({**facts, "licenses": [{"license": {"id": package["license"]}}]})
     return components
 
 

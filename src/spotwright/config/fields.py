@@ -506,8 +506,8 @@ TARGET = (
         "How pods get `spotwright.checkpoint`. `embedded`: as one file, in the command of KFP components that import it and in a "
         "ConfigMap for other pods. `configmap`: all pods mount a ConfigMap that you make once in their namespace with "
         "`spotwright checkpoint-file --config-map`. `image`: the images have it. A version (of `spotwright-train`) or a URL: pip "
-        "installs it at the start of KFP components. A path (a wheel, the file of `spotwright checkpoint-file`, a folder with the package): it goes "
-        "into PYTHONPATH.",
+        "installs it at the start of KFP components. A path (a wheel, the file of "
+        "`spotwright checkpoint-file`, a folder with the package): it goes into PYTHONPATH.",
     ),
 )
 """The keys of ``target``, which ``place`` and ``explain`` read. No cluster is asked: a key that is not set has its default."""
