@@ -1,0 +1,108 @@
+"""Runs one of our commands in a child process, for so many seconds and bytes, and gives what it printed.
+
+A child is ended with all its processes when it takes too long or prints too much, and when the client goes away.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+
+from spotwright.errors import InputError
+from spotwright.visible_text import visible
+
+__all__ = ["Printed", "run_command"]
+
+SECONDS = 120.0
+MOST_BYTES = 32_000_000  # that a command may print; what a client gets of it is far less
+_MOST_ERROR = 100_000  # bytes of the error output
+_LONGEST_SENTENCE = 1_000  # characters
+
+
+class Printed(NamedTuple):
+    """What a command printed: its output, the lines of its error output, and its exit code."""
+
+    output: str
+    notes: list[str]
+    code: int
+
+
+async def run_command(words: Sequence[str], folder: Path, accepts: frozenset[int]) -> Printed:
+    """Run it in a folder. Raises :class:`InputError` with its message for an exit code that is not among ``accepts``."""
+    command = [sys.executable, "-m", "spotwright", *words]
+    process = await anyio.open_process(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        start_new_session=True,
+    )
+    output, errors = bytearray(), bytearray()
+    try:
+        with anyio.fail_after(SECONDS):
+            async with anyio.create_task_group() as both:
+                both.start_soon(_read_start, _stream(process.stderr), errors)
+                both.start_soon(_read_all, process, output)
+            code = await process.wait()
+    except TimeoutError:
+        raise InputError(f"spotwright {words[0]} took more than {SECONDS:.0f} seconds and was ended") from None
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+    if len(output) > MOST_BYTES:
+        raise InputError(f"spotwright {words[0]} printed more than {MOST_BYTES:,} bytes and was ended")
+    lines = visible(errors.decode("utf-8", "replace"), block=True).splitlines()
+    if code not in accepts:
+        raise InputError(_sentence(lines, code))
+    return Printed(output.decode("utf-8", "replace"), lines, code)
+
+
+def _stream(pipe: ByteReceiveStream | None) -> ByteReceiveStream:
+    if pipe is None:  # it was asked for
+        raise AssertionError("a child without a pipe")
+    return pipe
+
+
+async def _read_all(process: Process, into: bytearray) -> None:
+    """Read the output; end a process that prints too much."""
+    async for piece in _stream(process.stdout):
+        into += piece
+        if len(into) > MOST_BYTES:
+            _kill(process)
+            return
+
+
+async def _read_start(stream: ByteReceiveStream, into: bytearray) -> None:
+    """Read a stream to its end, and keep what it begins with."""
+    async for piece in stream:
+        into += piece[: _MOST_ERROR - len(into)]
+
+
+async def _end(process: Process) -> None:
+    _kill(process)
+    await process.aclose()
+
+
+def _kill(process: Process) -> None:
+    """End a process and those that it started, which are in its process group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _sentence(lines: Sequence[str], code: int) -> str:
+    """What a command said of its failure, on one line."""
+    for start in ("spotwright: ", "error: "):
+        said = next((line.removeprefix(start) for line in lines if line.startswith(start)), "")
+        if said:
+            return said[:_LONGEST_SENTENCE]
+    return next((line[:_LONGEST_SENTENCE] for line in reversed(lines) if line), f"it ended with exit code {code}")
