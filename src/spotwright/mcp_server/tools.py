@@ -139,7 +139,8 @@ def _log_page(project: Project, asked: Arguments) -> Any:
     most = asked.get("lines", _LINES)
     first = asked.get("from_line", -most)
     page = RunLogs(RunReader(folder, is_alive)).page(asked["task"], asked.get("attempt"), first, most)
-    lines, size = [], 0
+    lines: list[dict[str, Any]] = []
+    size = 0
     for line in page["lines"]:
         text = "".join(part for part, _ in line["parts"])
         size += len(text.encode("utf-8", "replace")) + 40
