@@ -55,6 +55,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("spotwright.cli.place", "Explain where each role of a manifest may run, and why."),
     "lint": ("spotwright.cli.lint", "Find what is unsafe on spot in manifests and pipelines."),
     "pools": ("spotwright.cli", "Show the pools, print what makes them, check that work lands there."),
+    "config": ("spotwright.cli", "Print what describes spotwright.yaml to editors."),
     "checkpoint-file": ("spotwright.cli.checkpoint_file", "Write the checkpoint library as one file, for any image."),
     "mcp": ("spotwright.cli.mcp", "Serve runs, logs and findings to editors and agents."),
     "node-agent": ("spotwright.cli.node_agent", "Pass this node's interruption notice on to its pods."),
@@ -71,6 +72,11 @@ _POOLS_COMMANDS: Mapping[str, tuple[str, str]] = {
     "import": ("spotwright.cli.pools_nodes:import_pools", "Print the pools that nodes show, for spotwright.yaml."),
     "command": ("spotwright.cli.pools_command:make_pool", "Print the command or manifest that makes a pool."),
     "check": ("spotwright.cli.pools_nodes:check_pools", "Say what would keep work from landing on the pools."),
+}
+
+
+_CONFIG_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "schema": ("spotwright.cli.config_schema", "Print the JSON schema of spotwright.yaml."),
 }
 
 
@@ -154,6 +160,11 @@ def pools(ctx: click.Context) -> int | None:
 
     outcome: int = ctx.invoke(list_pools)
     return outcome
+
+
+@cli.group(cls=_LazyGroup, table=_CONFIG_COMMANDS)
+def config() -> None:
+    """Print what describes spotwright.yaml to editors."""
 
 
 @contextmanager
