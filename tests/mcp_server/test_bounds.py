@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from spotwright.errors import InputError
-from spotwright.mcp_server import child_command
-from spotwright.mcp_server.child_command import run_command
-from spotwright.mcp_server.tools import MOST_BYTES, answer_text
+from spotwright.mcp_server import bounds
+from spotwright.mcp_server.bounds import MOST_BYTES, run_command
+from spotwright.mcp_server.mcp_stdio import answer_text
 
 OK = frozenset({0})
 
@@ -34,7 +34,7 @@ def test_texts_of_an_answer_have_marks_instead_of_control_characters() -> None:
 
 @pytest.mark.slow
 def test_a_command_that_prints_too_much_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_command, "MOST_BYTES", 100)
+    monkeypatch.setattr(bounds, "MOST_PRINTED", 100)
     with pytest.raises(InputError, match="spotwright lint printed more than 100 bytes and was ended"):
         asyncio.run(run_command(["lint", "--rules"], tmp_path, OK))
 
@@ -43,7 +43,7 @@ def test_a_command_that_prints_too_much_is_ended(tmp_path: Path, monkeypatch: py
 def test_a_command_that_takes_too_long_is_ended_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child_command, "SECONDS", 3.0)
+    monkeypatch.setattr(bounds, "SECONDS", 3.0)
     (tmp_path / "slow.py").write_text(
         "import os, time, kfp\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
     )

@@ -13,7 +13,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 import spotwright as spot
-from spotwright.mcp_server.tools import DATA, MOST_LINES
+from spotwright.mcp_server.mcp_stdio import DATA
+from spotwright.mcp_server.tools import MOST_LINES
 
 pytestmark = pytest.mark.slow
 

@@ -58,6 +58,10 @@ def test_every_module_is_in_the_wheel(wheel: zipfile.Path) -> None:
     assert modules <= names(wheel)
 
 
+def test_the_wheel_has_the_schema_of_the_configuration_for_editors(wheel: zipfile.Path) -> None:
+    assert "spotwright/config/spotwright.schema.json" in names(wheel)
+
+
 def test_the_wheel_says_that_it_is_typed(wheel: zipfile.Path) -> None:
     assert "spotwright/py.typed" in names(wheel)
 

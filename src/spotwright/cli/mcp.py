@@ -33,8 +33,8 @@ def mcp(project: Path, state: Path, write: bool) -> int:
     'spotwright[mcp]'.
     """
     with needs_extra("mcp", "spotwright mcp"):
-        from spotwright.mcp_server.server import serve
-    from spotwright.mcp_server.project import Project
+        from spotwright.mcp_server.bounds import Project
+        from spotwright.mcp_server.mcp_stdio import serve
 
     folder = project.resolve()
     if not folder.is_dir():

@@ -1,6 +1,7 @@
-"""Runs one of our commands in a child process, for so many seconds and bytes, and gives what it printed.
+"""What a server may read, and for how long: files of the project's folder, and commands with so many seconds and bytes.
 
-A child is ended with all its processes when it takes too long or prints too much, and when the client goes away.
+Links are followed before it is decided whether a file is in the folder. A command is ended with all its processes when it takes
+too long or prints too much, and when the client goes away.
 """
 
 from __future__ import annotations
@@ -17,15 +18,58 @@ from typing import NamedTuple
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 
+from spotwright.config import FILE_NAME
 from spotwright.errors import InputError
 from spotwright.visible_text import visible
 
-__all__ = ["Printed", "run_command"]
+__all__ = ["MOST_BYTES", "Printed", "Project", "run_command"]
+
+MOST_BYTES = 200_000
+"""Most bytes of one answer."""
 
 SECONDS = 120.0
-MOST_BYTES = 32_000_000  # that a command may print; what a client gets of it is far less
+MOST_PRINTED = 32_000_000  # bytes that a command may print; a client gets far less of it
 _MOST_ERROR = 100_000  # bytes of the error output
 _LONGEST_SENTENCE = 1_000  # characters
+
+
+class Project(NamedTuple):
+    """The folder and the state folder that a server reads. ``writes``: it may cancel runs, write files and run Python files."""
+
+    folder: Path
+    state: Path
+    writes: bool
+
+    def file(self, name: str) -> Path:
+        """The file that a client names, with links followed. Raises :class:`InputError` for one outside, and for a folder."""
+        try:
+            path = (self.folder / name).resolve()
+            is_file = path.is_file()
+        except (OSError, ValueError, RuntimeError) as error:  # a null byte, a name too long, links in a circle
+            raise InputError(f"{name!r} is not the name of a file") from error
+        if not path.is_relative_to(self.folder):
+            raise InputError(f"{name!r} is outside the project folder {self.folder}: name a file in it")
+        if not is_file:
+            raise InputError(f"{name!r} is not a file of the project folder {self.folder}")
+        return path
+
+    def config(self, file: Path) -> list[str]:
+        """The options that name the configuration of a file. Raises :class:`InputError` where that would be one outside."""
+        for folder in [each for each in file.parents if each.is_relative_to(self.folder)]:
+            if os.path.lexists(folder / FILE_NAME):
+                return ["--config", str(self.file(str(folder / FILE_NAME)))]
+        outside = next((each for each in self._above() if os.path.lexists(each / FILE_NAME)), None)
+        if outside is not None:
+            raise InputError(
+                f"{outside / FILE_NAME} is outside the project folder: start spotwright mcp --project {outside}"
+            )
+        return []
+
+    def _above(self) -> Sequence[Path]:
+        """The folders above that one's repository has, where a command would look for a configuration."""
+        folders = [self.folder, *self.folder.parents]
+        root = next((number for number, each in enumerate(folders) if os.path.lexists(each / ".git")), 0)
+        return folders[1 : root + 1]
 
 
 class Printed(NamedTuple):
@@ -59,8 +103,8 @@ async def run_command(words: Sequence[str], folder: Path, accepts: frozenset[int
     finally:
         with anyio.CancelScope(shield=True):
             await _end(process)
-    if len(output) > MOST_BYTES:
-        raise InputError(f"spotwright {words[0]} printed more than {MOST_BYTES:,} bytes and was ended")
+    if len(output) > MOST_PRINTED:
+        raise InputError(f"spotwright {words[0]} printed more than {MOST_PRINTED:,} bytes and was ended")
     lines = visible(errors.decode("utf-8", "replace"), block=True).splitlines()
     if code not in accepts:
         raise InputError(_sentence(lines, code))
@@ -77,7 +121,7 @@ async def _read_all(process: Process, into: bytearray) -> None:
     """Read the output; end a process that prints too much."""
     async for piece in _stream(process.stdout):
         into += piece
-        if len(into) > MOST_BYTES:
+        if len(into) > MOST_PRINTED:
             _kill(process)
             return
 
