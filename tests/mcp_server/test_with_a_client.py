@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -210,6 +211,56 @@ def test_a_configuration_outside_the_project_is_not_read(project: Path, tmp_path
     (answer,) = ask(inside, ("explain", {"files": ["job.yaml"]}))
 
     assert answer.refusal.endswith(f"is outside the project folder: start spotwright mcp --project {tmp_path}")
+
+
+@pytest.mark.parametrize("how", ["prices: ../prices.csv", "traces", "link"])
+def test_files_outside_that_a_configuration_names_are_not_read(tmp_path: Path, how: str) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "job.yaml").write_text(JOB, encoding="utf-8")
+    (tmp_path / "prices.csv").write_text("hunter2", encoding="utf-8")
+    more = f"\n{how}\n" if how.startswith("prices") else "\n"
+    text = CONFIG + more
+    if how == "traces":
+        text = text.replace("labels: {pool: spot}", "labels: {pool: spot}, simulate: {trace: ../prices.csv}")
+    (tmp_path / "outside.yaml").write_text(text, encoding="utf-8")
+    (inside / "spotwright.yaml").write_text(text, encoding="utf-8")
+    if how == "link":
+        (inside / "spotwright.yaml").unlink()
+        (inside / "spotwright.yaml").symlink_to(tmp_path / "outside.yaml")
+    (answer,) = ask(inside, ("explain", {"files": ["job.yaml"]}))
+
+    assert "is outside the project folder" in answer.refusal
+    assert "hunter2" not in answer.text
+
+
+def test_a_command_ends_with_the_client_that_asked(project: Path) -> None:
+    (project / "sleeper.py").write_text(
+        "import os, time, kfp\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)\n", encoding="utf-8"
+    )
+    pid = project / "pid"
+
+    async def session() -> None:
+        words = ["-m", "spotwright", "mcp", "--write"]
+        async with Client(StdioServerParameters(command=sys.executable, args=words, cwd=project)) as client:
+            asked = asyncio.create_task(client.call_tool("explain", {"files": ["sleeper.py"]}))
+            while not pid.exists() or not pid.read_text():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.1)
+            asked.cancel()
+
+    asyncio.run(asyncio.wait_for(session(), 60))
+    (project / "sleeper.py").unlink()
+    until = time.monotonic() + 30
+    while alive(pid.read_text()) and time.monotonic() < until:
+        time.sleep(0.1)
+
+    assert not alive(pid.read_text())
+
+
+def alive(pid: str) -> bool:
+    """Whether there is a process of this number that has not ended."""
+    path = Path("/proc", pid, "stat")
+    return path.exists() and path.read_text().split()[2] != "Z"
 
 
 def test_a_server_that_only_reads_refuses_what_writes_and_does_not_list_it(project: Path) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 
-from spotwright.config import FILE_NAME
+from spotwright.config import FILE_NAME, files_named_in
 from spotwright.errors import InputError
 from spotwright.visible_text import visible
 
@@ -57,7 +57,10 @@ class Project(NamedTuple):
         """The options that name the configuration of a file. Raises :class:`InputError` where that would be one outside."""
         for folder in [each for each in file.parents if each.is_relative_to(self.folder)]:
             if os.path.lexists(folder / FILE_NAME):
-                return ["--config", str(self.file(str(folder / FILE_NAME)))]
+                path = self.file(str(folder / FILE_NAME))
+                for named in files_named_in(path):
+                    self.file(str(named))
+                return ["--config", str(path)]
         outside = next((each for each in self._above() if os.path.lexists(each / FILE_NAME)), None)
         if outside is not None:
             raise InputError(
@@ -140,7 +143,10 @@ async def _end(process: Process) -> None:
 def _kill(process: Process) -> None:
     """End a process and those that it started, which are in its process group."""
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _sentence(lines: Sequence[str], code: int) -> str:
