@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long test-hostile fuzz test-page page image audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs lock clean \
+.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -102,6 +102,10 @@ image: page ## the controller's image, by buildah, as an archive in build/; ARGS
 	@scripts/bootstrap run
 	@$(BIN)/python scripts/build_image.py $(ARGS)
 
+release: page ## what a release publishes, in dist/: source distributions, wheels, SBOMs, notes; nothing is signed or sent
+	@scripts/bootstrap run
+	@$(BIN)/python scripts/release.py $(ARGS)
+
 audit: ## what bandit, checkov and kube-score find in our Python, the chart and the Dockerfiles; some minutes the first time
 	@scripts/bootstrap run
 	@$(BIN)/python scripts/audit.py
@@ -147,5 +151,6 @@ lock: ## pin every dependency again; ARGS=--upgrade for the newest versions
 
 clean: ## remove .venv and everything that can be made again
 	@rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis \
-		src/spotwright/page/assets/vendor
+		src/spotwright/page/assets/vendor distributions/*/*.egg-info distributions/*/build distributions/train/spotwright_train \
+		distributions/train/LICENSE
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

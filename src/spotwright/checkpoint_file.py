@@ -28,6 +28,7 @@ __all__ = [
     "config_map_name",
     "imported_names",
     "imports_spotwright",
+    "library_modules",
     "names_not_in_file",
     "uses_pytorch",
 ]
@@ -143,20 +144,25 @@ def config_map(digest: str = "", namespace: str | None = None) -> dict[str, Any]
     }
 
 
-def _modules() -> Iterator[tuple[str, str]]:
-    """The modules by their path in the file: those of the library, and what they import of Spotwright."""
+def library_modules() -> list[Path]:
+    """The modules of the library, by their path in the package: those of ``checkpoint``, and what they import of Spotwright."""
     waiting = [path.relative_to(_PACKAGE) for path in (_PACKAGE / "checkpoint").rglob("*.py")]
     known: set[Path] = set()
-    texts = {}
     while waiting:
         path = waiting.pop()
         if path in known:
             continue
         known.add(path)
-        text = (_PACKAGE / path).read_text(encoding="utf-8")
-        texts[_in_file(path)] = _without_comments(text)
         waiting += [Path(*above, "__init__.py") for above in _packages_around(path)]
-        waiting += _imported(ast.parse(text))
+        waiting += _imported(ast.parse((_PACKAGE / path).read_text(encoding="utf-8")))
+    return sorted(known)
+
+
+def _modules() -> Iterator[tuple[str, str]]:
+    """The modules by their path in the file, with their texts there."""
+    texts = {
+        _in_file(path): _without_comments((_PACKAGE / path).read_text(encoding="utf-8")) for path in library_modules()
+    }
     texts["spotwright/__init__.py"] += _OTHERS
     yield from sorted(texts.items())
 

@@ -61,7 +61,7 @@ def test_an_address_that_cannot_be_a_place_is_refused(place: str) -> None:
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
 
-    with pytest.raises(PlaceError, match=r"pip install 'spotwright\[s3\]'"):
+    with pytest.raises(PlaceError, match=r"pip install 'spotwright-train\[s3\]'"):
         Checkpoint("s3://bucket/folder")
 
 

@@ -124,7 +124,10 @@ def test_another_way_that_was_named_needs_no_mount(package: str) -> None:
     script = spec["containers"][0]["args"][5]
     assert (script == EXECUTOR) is (package == "image")
     assert "/opt/library" in script or package != "/opt/library"
-    assert "pip install --quiet --no-warn-script-location --no-deps spotwright==0.1.0" in script or package != "0.1.0"
+    assert (
+        "pip install --quiet --no-warn-script-location --no-deps spotwright-train==0.1.0" in script
+        or package != "0.1.0"
+    )
 
 
 def test_a_component_that_has_it_already_stays() -> None:

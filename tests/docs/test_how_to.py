@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft7Validator
+from mcp import Client, StdioServerParameters
 from tests.docs.pages import ROOT, blocks, same, walk
 from tests.kubeflow.flows import Flow, Try
 from tests.kubeflow.stand_in import Step, serving
@@ -37,6 +41,29 @@ def test_the_training_that_saves_is_interrupted_and_does_nothing_twice(tmp_path:
 
     assert [attempt["cause"] for attempt in task["attempts"]] == ["interrupted", "interrupted", "succeeded"]
     assert [attempt["kept"]["low"] > 0.9 for attempt in task["attempts"]] == [True] * 3
+
+
+def test_the_client_of_the_page_about_agents_finds_the_tools_that_it_lists(tmp_path: Path) -> None:
+    page = HOW_TO / "ask-from-agents-and-editors.md"
+    (settings,) = [json.loads(block.text) for block in blocks(page) if block.language == "json"]
+    entry = settings["mcpServers"]["spotwright"]
+    assert entry["command"] == "spotwright"
+
+    async def tools() -> set[str]:
+        words = ["-m", "spotwright", *entry["args"]]
+        async with Client(StdioServerParameters(command=sys.executable, args=words, cwd=tmp_path)) as client:
+            return {tool.name for tool in (await client.list_tools()).tools}
+
+    rows = re.findall(r"^\| (`.*?) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert asyncio.run(tools()) == {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_schema_of_the_page_about_editors_takes_its_example(tmp_path: Path) -> None:
+    page = blocks(HOW_TO / "ask-from-agents-and-editors.md")
+    (command,) = [found[1] for block in page if (found := re.match(r"spotwright (.*) > spotwright", block.text))]
+    (example,) = [yaml.safe_load(block.text) for block in page if block.language == "yaml"]
+
+    assert Draft7Validator(json.loads(said(tmp_path, "-m", "spotwright", *command.split()))).is_valid(example)
 
 
 def test_the_script_that_runs_its_own_pipeline_prints_its_output(tmp_path: Path) -> None:

@@ -21,10 +21,12 @@ from tests.local.process_harness import ProcessHarness, marked, until
 from tests.local.wheels import wheel
 
 import spotwright.checkpoint
+from spotwright.kfp.executors import PythonComponent
 from spotwright.local import build_environment, python_envs
 from spotwright.local.build_environment import without_credentials
 from spotwright.local.protocol import Ended, PythonEnvironment, StartFailed
-from spotwright.local.python_envs import directory_of, find_python
+from spotwright.local.python_envs import directory_of, environment_of, find_python
+from spotwright.version import __version__
 
 USES = "def work() -> str:\n    import littlepackage, sys\n    return littlepackage.VERSION + ' ' + sys.prefix\n"
 
@@ -52,6 +54,13 @@ def test_packages_are_installed_and_not_in_the_users_environment(
     assert Path(prefix) == directory_of(little, harness.folder / "cache")
     with pytest.raises(ImportError):
         __import__("littlepackage")
+
+
+@pytest.mark.parametrize("name", ["spotwright", "spotwright-train"])
+def test_spotwright_itself_is_not_installed_by_pip(name: str) -> None:
+    packages = (name, f"{name} == {__version__}", f"{name}==0.0.1", "pandas")
+
+    assert environment_of(PythonComponent("def f(): ...", "f", packages)).packages == (f"{name}==0.0.1", "pandas")
 
 
 def test_orders_share_one_build_and_later_orders_reuse_it(harness: ProcessHarness, little: PythonEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""Builds the wheel of this checkout, with stand-ins for the page's modules: tests without a browser need nothing from npm."""
+"""Builds the wheels of this checkout, with stand-ins for the page's modules: tests without a browser need nothing from npm."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def copy_of_project(source: Path) -> None:
     source.mkdir(exist_ok=True)
     ignored = shutil.ignore_patterns("*.egg-info", "__pycache__", "vendor")
     shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
+    made = shutil.ignore_patterns("*.egg-info", "build", "spotwright_train")
+    shutil.copytree(ROOT / "distributions", source / "distributions", ignore=made)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
 
@@ -53,3 +55,10 @@ def build_wheel(source: Path, out: Path) -> Path:
     done = start_build(source, out)
     assert done.returncode == 0, done.stderr
     return next(out.glob("spotwright-*.whl"))
+
+
+def build_light_wheel(source: Path, out: Path) -> Path:
+    """Build the wheel of ``spotwright-train`` in a copy of the project, and give its path."""
+    done = start_build(source / "distributions" / "train", out)
+    assert done.returncode == 0, done.stderr
+    return next(out.glob("spotwright_train-*.whl"))

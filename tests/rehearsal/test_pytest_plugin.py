@@ -14,6 +14,7 @@ pytestmark = pytest.mark.long
 
 PLUGIN = "spotwright.rehearsal.pytest_plugin"
 INSTALLED = any(point.value == PLUGIN for point in entry_points(group="pytest11"))
+PROJECTS = (".", "distributions/pytest")
 COUNTS = "import time; open('kept', 'a').write('x'); time.sleep(0.1)"
 
 
@@ -82,10 +83,11 @@ def test_unsafe():
     assert not (pytester.path / "kept").exists()
 
 
-def test_the_plugin_is_registered_as_an_entry_point() -> None:
-    text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
+def test_the_distribution_of_the_extra_alone_registers_the_plugin() -> None:
+    root = Path(__file__).resolve().parents[2]
+    projects = [tomllib.loads((root / folder / "pyproject.toml").read_text())["project"] for folder in PROJECTS]
 
-    assert tomllib.loads(text)["project"]["entry-points"]["pytest11"] == {"spotwright": PLUGIN}
+    assert [project.get("entry-points") for project in projects] == [None, {"pytest11": {"spotwright": PLUGIN}}]
 
 
 def test_a_mark_without_a_subject_fails_with_a_message(pytester: pytest.Pytester) -> None:

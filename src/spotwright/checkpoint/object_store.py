@@ -33,7 +33,11 @@ class ObjectStore:
 
             self._system, root = url_to_fs(address, **options)
         except ImportError as error:
-            needed = f"pip install 'spotwright[{extra}]'" if extra else "install fsspec and its package for this scheme"
+            needed = (
+                f"pip install 'spotwright-train[{extra}]'"
+                if extra
+                else "install fsspec and its package for this scheme"
+            )
             raise PlaceError(f"{self.place}: {error}; {needed}") from error
         except Exception as error:
             raise self._unusable("opened", error) from error

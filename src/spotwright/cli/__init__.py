@@ -11,7 +11,7 @@ import gc
 import io
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Any, TextIO
 
@@ -21,7 +21,18 @@ from spotwright.errors import InputError, SpotwrightError
 from spotwright.interrupts import forget_handled_interrupt, lost_interrupts_repeated
 from spotwright.visible_text import visible
 
-__all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "cluster_extra", "importing", "main", "say", "show_content"]
+__all__ = [
+    "FAILED",
+    "STOPPED",
+    "SUCCEEDED",
+    "WRONG",
+    "cluster_extra",
+    "importing",
+    "main",
+    "needs_extra",
+    "say",
+    "show_content",
+]
 
 SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
@@ -44,7 +55,9 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("spotwright.cli.place", "Explain where each role of a manifest may run, and why."),
     "lint": ("spotwright.cli.lint", "Find what is unsafe on spot in manifests and pipelines."),
     "pools": ("spotwright.cli", "Show the pools, print what makes them, check that work lands there."),
+    "config": ("spotwright.cli", "Print what describes spotwright.yaml to editors."),
     "checkpoint-file": ("spotwright.cli.checkpoint_file", "Write the checkpoint library as one file, for any image."),
+    "mcp": ("spotwright.cli.mcp", "Serve runs, logs and findings to editors and agents."),
     "node-agent": ("spotwright.cli.node_agent", "Pass this node's interruption notice on to its pods."),
     "controller": ("spotwright.cli.controller", "Place and watch what runs in a cluster."),
 }
@@ -59,6 +72,11 @@ _POOLS_COMMANDS: Mapping[str, tuple[str, str]] = {
     "import": ("spotwright.cli.pools_nodes:import_pools", "Print the pools that nodes show, for spotwright.yaml."),
     "command": ("spotwright.cli.pools_command:make_pool", "Print the command or manifest that makes a pool."),
     "check": ("spotwright.cli.pools_nodes:check_pools", "Say what would keep work from landing on the pools."),
+}
+
+
+_CONFIG_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "schema": ("spotwright.cli.config_schema", "Print the JSON schema of spotwright.yaml."),
 }
 
 
@@ -144,6 +162,11 @@ def pools(ctx: click.Context) -> int | None:
     return outcome
 
 
+@cli.group(cls=_LazyGroup, table=_CONFIG_COMMANDS)
+def config() -> None:
+    """Print what describes spotwright.yaml to editors."""
+
+
 @contextmanager
 def importing() -> Iterator[None]:
     """Exempt everything the block imports from garbage collection, during the imports and later: it all stays in use."""
@@ -155,12 +178,15 @@ def importing() -> Iterator[None]:
         gc.enable()
 
 
-_CLUSTER_PACKAGES = frozenset({"cryptography", "httpx2", "lightkube", "msgspec", "obstore", "re2"})
+_EXTRAS = {
+    "cluster": frozenset({"cryptography", "httpx2", "lightkube", "msgspec", "obstore", "re2"}),
+    "mcp": frozenset({"anyio", "jsonschema", "mcp", "mcp_types", "pydantic"}),
+}
 
 
 @contextmanager
-def cluster_extra(need: str) -> Iterator[None]:
-    """Import in the block what needs the extra ``cluster``. Raises :class:`InputError` where it is missing.
+def needs_extra(extra: str, need: str) -> Iterator[None]:
+    """Import in the block what needs an extra. Raises :class:`InputError` where it is missing.
 
     ``need`` names what needs it, such as ``--cluster``.
     """
@@ -168,9 +194,14 @@ def cluster_extra(need: str) -> Iterator[None]:
         yield
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _CLUSTER_PACKAGES:
+        if package not in _EXTRAS[extra]:
             raise
-        raise InputError(f"{need} needs the package {package}: pip install 'spotwright[cluster]'") from error
+        raise InputError(f"{need} needs the package {package}: pip install 'spotwright[{extra}]'") from error
+
+
+def cluster_extra(need: str) -> AbstractContextManager[None]:
+    """As :func:`needs_extra`, for the extra ``cluster``."""
+    return needs_extra("cluster", need)
 
 
 def say(text: str, *, err: bool = False, file: TextIO | None = None, nl: bool = True) -> None:

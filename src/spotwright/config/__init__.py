@@ -6,13 +6,24 @@ model; a caller that needs the policy layers of a task (:meth:`Config.layers_for
 
 from __future__ import annotations
 
-from spotwright.config.loading import FILE_NAME, Config, built_in, find, from_mapping, load, parse, require_pools
+from spotwright.config.loading import (
+    FILE_NAME,
+    Config,
+    built_in,
+    files_named_in,
+    find,
+    from_mapping,
+    load,
+    parse,
+    require_pools,
+)
 from spotwright.config.sections import load_trace, matches, nearest_path
 
 __all__ = [
     "FILE_NAME",
     "Config",
     "built_in",
+    "files_named_in",
     "find",
     "from_mapping",
     "load",

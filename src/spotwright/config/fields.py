@@ -20,6 +20,8 @@ from spotwright.model.quantities import format_duration, parse_duration, parse_p
 from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
+    "DURATION_PATTERN",
+    "JSON_SHAPES",
     "LINT",
     "POOL",
     "REQUIRED",
@@ -70,6 +72,11 @@ _COUNTED = frozenset({"pods"})  # also every resource with a prefix
 _MEASURED = frozenset({"cpu", "memory", "ephemeral-storage"})
 _LEAST_MEMORY = 2**20  # a smaller amount lacks its unit: "16" is 16 bytes
 _NUMBERS = ("int", "float")
+_PACKAGE = r"embedded|configmap|image|[0-9]+\.[0-9][\w.+!-]*|(https?|file)://[!-~]+|/[!-~]+"
+
+
+JSON_SHAPES: dict[Reader, Mapping[str, Any]] = {}
+"""What each reader of a single value takes, as a JSON schema; ``scripts/make_config_schema.py`` makes that of the file."""
 
 
 def _scalar(convert: Callable[[Scalar], Any]) -> Reader:
@@ -86,6 +93,13 @@ def _scalar(convert: Callable[[Scalar], Any]) -> Reader:
         return None
 
     return read
+
+
+def _shaped(convert: Callable[[Scalar], Any], shape: Mapping[str, Any]) -> Reader:
+    """Return a reader of a single value whose JSON schema is ``shape``."""
+    reader = _scalar(convert)
+    JSON_SHAPES[reader] = shape
+    return reader
 
 
 def _words(node: Scalar) -> str:
@@ -122,7 +136,7 @@ def _trainer(node: Scalar) -> str:
 
 
 def _package(node: Scalar) -> str:
-    if not re.fullmatch(r"embedded|configmap|image|[0-9]+\.[0-9][\w.+!-]*|(https?|file)://[!-~]+|/[!-~]+", node.text):
+    if not re.fullmatch(_PACKAGE, node.text):
         raise ValueError("no package")
     return node.text
 
@@ -133,23 +147,34 @@ def _currency(node: Scalar) -> str:
     return node.text
 
 
-words = _scalar(_words)
+def _number_or_text(pattern: str, least: str = "minimum") -> Mapping[str, Any]:
+    """The shape of a number from 0 that may also be written as text: with a unit, or in quotes."""
+    return {"anyOf": [{"type": "number", least: 0}, {"type": "string", "pattern": pattern}]}
+
+
+_AMOUNT = r"\+?(\d+(\.\d*)?|\.\d+)"
+DURATION_PATTERN = rf"({_AMOUNT}|({_AMOUNT}(ms|s|m|h|d|w))+)"
+_DURATION, _LONGER = (
+    _number_or_text(rf"^\s*{DURATION_PATTERN}\s*$", least) for least in ("minimum", "exclusiveMinimum")
+)
+
+words = _shaped(_words, {"type": ["string", "number"], "pattern": r"^[^\n]*\S[^\n]*$"})
 """Text on one line."""
-whole = _scalar(_whole)
+whole = _shaped(_whole, {"type": "integer", "minimum": 0, "maximum": MOST})
 """A whole number, 0 or more."""
-duration = _scalar(lambda node: parse_duration(node.text))
+duration = _shaped(lambda node: parse_duration(node.text), _DURATION)
 """Seconds."""
-positive_duration = _scalar(_positive)
+positive_duration = _shaped(_positive, _LONGER)
 """Seconds, more than 0."""
-price = _scalar(lambda node: parse_price(node.text))
+price = _shaped(lambda node: parse_price(node.text), _number_or_text(rf"^\s*{_AMOUNT}\s*(/h)?\s*$"))
 """An exact amount per node hour."""
-release = _scalar(_release)
+release = _shaped(_release, _number_or_text(r"^[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?$"))
 """A release such as 1.30, as text: as a number it would lose its last digit."""
-trainer = _scalar(_trainer)
+trainer = _shaped(_trainer, JSON_SHAPES[release])
 """A release of Kubeflow Trainer that has ``runtimePatches``."""
-package = _scalar(_package)
+package = _shaped(_package, _number_or_text(rf"^({_PACKAGE})$"))
 """How pods get the checkpoint library."""
-currency = _scalar(_currency)
+currency = _shaped(_currency, {"type": "string", "pattern": "^[A-Z]{3}$"})
 """Three capital letters, as in ISO 4217."""
 
 
@@ -169,12 +194,12 @@ def exactly(number: int) -> Reader:
             raise ValueError("another number")
         return number
 
-    return _scalar(convert)
+    return _shaped(convert, {"const": number})
 
 
 def choice(kind: type[StrEnum]) -> Reader:
     """Return a reader of a value of an enumeration."""
-    return _scalar(lambda node: kind(node.text))
+    return _shaped(lambda node: kind(node.text), {"enum": [each.value for each in kind]})
 
 
 def one_of(*names: str) -> Reader:
@@ -185,7 +210,7 @@ def one_of(*names: str) -> Reader:
             raise ValueError("another word")
         return node.text
 
-    return _scalar(convert)
+    return _shaped(convert, {"enum": list(names)})
 
 
 def table(node: Node, location: Location, expects: str) -> Table | None:
@@ -505,9 +530,9 @@ TARGET = (
         "embedded in KFP components, image elsewhere",
         "How pods get `spotwright.checkpoint`. `embedded`: as one file, in the command of KFP components that import it and in a "
         "ConfigMap for other pods. `configmap`: all pods mount a ConfigMap that you make once in their namespace with "
-        "`spotwright checkpoint-file --config-map`. `image`: the images have it. A version or a URL: pip installs it at the "
-        "start of KFP components. A path (a wheel, the file of `spotwright checkpoint-file`, a folder with the package): it goes "
-        "into PYTHONPATH.",
+        "`spotwright checkpoint-file --config-map`. `image`: the images have it. A version (of `spotwright-train`) or a URL: pip "
+        "installs it at the start of KFP components. A path (a wheel, the file of "
+        "`spotwright checkpoint-file`, a folder with the package): it goes into PYTHONPATH.",
     ),
 )
 """The keys of ``target``, which ``place`` and ``explain`` read. No cluster is asked: a key that is not set has its default."""

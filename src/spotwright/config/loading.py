@@ -27,6 +27,7 @@ __all__ = [
     "MAPPING_NAME",
     "Config",
     "built_in",
+    "files_named_in",
     "find",
     "from_mapping",
     "load",
@@ -147,6 +148,15 @@ def from_mapping(data: Mapping[str, Any], name: str | Path = MAPPING_NAME) -> Co
 def load(path: str | Path) -> Config:
     """Read and check a configuration file. Raises :class:`ConfigError` with all its problems."""
     return parse(read_text(path, MAX_BYTES), str(path))
+
+
+def files_named_in(path: Path) -> list[Path]:
+    """The price sheets and traces that a configuration names. Nothing of them is read. Raises :class:`ConfigError`."""
+    text = read_text(path, MAX_BYTES)
+    problems = Problems(str(path))
+    sheets = read_fields(read(text, problems), Location(problems), TOP)["prices"] or ()
+    traces = [pool.simulate.trace for pool in parse(text, path, traces_exist=False).pools.values()]
+    return [path.parent / name for name in (*sheets, *filter(None, traces))]
 
 
 def built_in() -> Config:

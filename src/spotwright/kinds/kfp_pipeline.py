@@ -68,11 +68,14 @@ from spotwright.placing.enforcement import (
 )
 from spotwright.placing.environment import (
     LIBRARY_MOUNT,
+    LIGHT,
     MAKE_CONFIG_MAP,
     NO_PLACE,
     WAYS,
+    WAYS_TO_ALL,
     Delivery,
     delivery,
+    installs_only_light,
     installs_spotwright,
     library_lines,
     needs_place,
@@ -143,7 +146,8 @@ class ImportingComponent:
     """A Python component whose text imports Spotwright.
 
     ``sources``: its source and the modules that are packed into it. ``has_known_shape``: whether lines can be added in front of
-    the script that starts the executor. ``is_installed``: whether its ``packages_to_install`` name Spotwright.
+    the script that starts the executor. ``is_installed``: whether its ``packages_to_install`` name Spotwright; ``is_light``:
+    ``spotwright-train`` alone.
     """
 
     path: str
@@ -151,9 +155,10 @@ class ImportingComponent:
     sources: Sequence[str]
     has_known_shape: bool
     is_installed: bool
+    is_light: bool
 
 
-def missing_library(component: ImportingComponent, how: Delivery | None) -> str:
+def missing_library(component: ImportingComponent, how: Delivery | None, value: str) -> str:
     """Why the code would end with an ImportError, with the ways out. Empty where nothing shows that it would."""
     names = {name for source in component.sources for name in imported_names(source)}
     if not names or how is Delivery.IMAGE:
@@ -165,16 +170,18 @@ def missing_library(component: ImportingComponent, how: Delivery | None) -> str:
             f"{component.path}: its code imports spotwright, which needs Python {least}, and its image {component.image} has "
             f"Python {old}: set base_image to python:{least} or later"
         )
-    if component.is_installed:
-        return ""
-    ways = f"add spotwright to its packages_to_install, or {WAYS}"
-    if not component.has_known_shape:
-        return f"{component.path}: its code imports spotwright, and its command has a shape to which nothing can be added: {ways}"
-    lacking = names_not_in_file(names) if how in (None, Delivery.EMBEDDED, Delivery.CONFIG_MAP) else []
+    if not component.is_installed and not component.has_known_shape:
+        return (
+            f"{component.path}: its code imports spotwright, and its command has a shape to which nothing can be added: "
+            f"add {LIGHT} to its packages_to_install, or {WAYS}"
+        )
+    brought = "" if component.is_installed else value
+    is_whole = not component.is_light if component.is_installed else how in (Delivery.PATH, Delivery.PIP)
+    lacking = [] if is_whole and not brought.startswith(LIGHT) else names_not_in_file(names)
     if lacking:
         return (
-            f"{component.path}: its code imports {', '.join(lacking)}, and the checkpoint library as one file "
-            f"does not have that: {ways}"
+            f"{component.path}: its code imports {', '.join(lacking)}, and the checkpoint library ({LIGHT}) "
+            f"does not have that: add spotwright to its packages_to_install, or {WAYS_TO_ALL}"
         )
     return ""
 
@@ -292,9 +299,12 @@ def _add_library(
         return None
     start = next((index for index, part in enumerate(command) if starts_executor(part)), None)
     is_installed = any(installs_spotwright(part) for part in command[:start])
+    is_light = installs_only_light("\n".join(command[:start]))
     if start is not None or FUNCTION in arguments:
-        component = ImportingComponent(task.path, str(given.get("image", "")), sources, start is not None, is_installed)
-        problem = missing_library(component, how)
+        component = ImportingComponent(
+            task.path, str(given.get("image", "")), sources, start is not None, is_installed, is_light
+        )
+        problem = missing_library(component, how, value)
         if problem:
             raise ctx.problem((*container, "command"), problem)
     if is_installed:

@@ -280,7 +280,9 @@ def _reason(environment: PythonEnvironment, output: str, status: int) -> str:
     return f"the installation of {packages} {how}"
 
 
-_PRESENT = frozenset({"spotwright", f"spotwright=={__version__}"})
+_PRESENT = frozenset(
+    f"{name}{version}" for name in ("spotwright", "spotwright-train") for version in ("", f"=={__version__}")
+)
 """Requirements of components that every Python environment of a run meets."""
 
 

@@ -32,6 +32,7 @@ from spotwright.placing.pod_change import NO_CHANGE, ContainerChange, PodChange
 __all__ = [
     "CHECKPOINT_PATH",
     "LIBRARY_MOUNT",
+    "LIGHT",
     "MAKE_CONFIG_MAP",
     "NOTICE_PORT",
     "NO_PLACE",
@@ -41,12 +42,14 @@ __all__ = [
     "TORCHRUN_REASON",
     "TORCHRUN_VARIABLE",
     "WAYS",
+    "WAYS_TO_ALL",
     "AttemptIdentity",
     "Delivery",
     "attempt_variables",
     "c10d_endpoint",
     "delivery",
     "environment_change",
+    "installs_only_light",
     "installs_spotwright",
     "library_change",
     "library_lines",
@@ -291,11 +294,15 @@ def _checkpoint(identity: AttemptIdentity, given: str | None) -> tuple[str, str,
     return CHECKPOINT_PATH, claim, {"name": _VOLUME, "mountPath": CHECKPOINT_PATH, key: folder}
 
 
-WAYS = (
-    "install spotwright in the image and set target: {package: image} in spotwright.yaml, or name its path in the image "
+LIGHT = "spotwright-train"
+"""The distribution of the library alone; its modules are those of the file (:mod:`spotwright.checkpoint_file`)."""
+
+WAYS, WAYS_TO_ALL = (
+    f"install {distribution} in the image and set target: {{package: image}} in spotwright.yaml, or name its path in the image "
     "(package: /PATH)"
+    for distribution in (LIGHT, "spotwright")
 )
-"""The ways out that every kind has, for messages."""
+"""The ways out that every kind has, for messages: to the library, and to the other modules of Spotwright too."""
 
 NO_PLACE = (
     "its code calls Checkpoint(), and its policy names no checkpoint, so what it saves goes with its pod: set checkpoint to "
@@ -304,7 +311,9 @@ NO_PLACE = (
 """The warning for code whose saves no later attempt would find."""
 
 _INSTALLS_IT = re.compile(
-    r"\bpip[\d.]*\s+install[^\n]*?(?:['\"\s]spotwright(?=['\"\s\[=<>!~@;]|$)|/spotwright-[\d.]+[^'\"\s]*\.(?:whl|tar\.gz))"
+    r"\bpip[\d.]*\s+install[^\n]*?"
+    r"(?:['\"\s]spotwright(?P<light>[-_.]train)?(?=['\"\s\[=<>!~@;]|$)"
+    r"|/spotwright(?P<light_file>[-_]train)?-[\d.]+[^'\"\s]*\.(?:whl|tar\.gz))"
 )
 _WITHOUT_PLACE = re.compile(r"\bCheckpoint\(\s*(?:\)|\w+\s*=)")
 LIBRARY_MOUNT = "/spotwright/library"
@@ -337,12 +346,18 @@ def delivery(target: Mapping[str, str]) -> tuple[Delivery | None, str]:
         return Delivery(package), ""
     if package.startswith("/"):
         return Delivery.PATH, package
-    return Delivery.PIP, package if "://" in package else f"spotwright=={package}"
+    return Delivery.PIP, package if "://" in package else f"{LIGHT}=={package}"
 
 
 def installs_spotwright(text: str) -> bool:
-    """Whether a command visibly installs the package with pip, as that of ``packages_to_install`` does."""
+    """Whether a command visibly installs the library with pip, as that of ``packages_to_install`` does."""
     return _INSTALLS_IT.search(text) is not None
+
+
+def installs_only_light(text: str) -> bool:
+    """Whether a command visibly installs the library with pip, and nothing else of Spotwright."""
+    found = list(_INSTALLS_IT.finditer(text))
+    return bool(found) and all(each["light"] or each["light_file"] for each in found)
 
 
 def needs_place(text: str) -> bool:

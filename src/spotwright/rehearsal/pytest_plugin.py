@@ -7,7 +7,8 @@
         assert rehearsal.steps[0]["cost_per_interruption"] < 5
 
 The mark alone suffices: the test fails with the report if a step is not safe. Its body may check more facts of the rehearsal.
-pytest loads this module in every project that has Spotwright installed, so it imports heavy modules only when they are used.
+The extra ``spotwright[pytest]`` registers it, and pytest then loads it in every project of that environment, so it imports heavy
+modules only when they are used.
 """
 
 from __future__ import annotations

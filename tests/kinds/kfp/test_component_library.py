@@ -101,7 +101,7 @@ def test_the_library_comes_also_where_nobody_says_anything_about_spot() -> None:
 @pytest.mark.parametrize(
     ("package", "requirement"),
     [
-        ("0.1.0", "spotwright==0.1.0"),
+        ("0.1.0", "spotwright-train==0.1.0"),
         (
             "https://wheels.example/spotwright-0.1.0-py3-none-any.whl",
             "https://wheels.example/spotwright-0.1.0-py3-none-any.whl",
@@ -166,7 +166,18 @@ def test_nothing_is_added_where_the_image_has_the_library() -> None:
     assert not outcome.reports("imports spotwright.checkpoint")
 
 
-@pytest.mark.parametrize("requirement", ["spotwright", "spotwright==0.1.0", "spotwright @ http://x/spotwright.whl"])
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "spotwright",
+        "spotwright==0.1.0",
+        "spotwright @ http://x/spotwright.whl",
+        "spotwright-train",
+        "spotwright-train[s3]==0.1.0",
+        "spotwright_train",
+        "http://x/spotwright_train-0.1.0-py3-none-any.whl",
+    ],
+)
 def test_packages_to_install_that_name_it_are_enough(requirement: str) -> None:
     installs = INSTALLS.replace("'--no-deps'", f"'--no-deps' && python3 -m pip install --quiet '{requirement}'")
 
@@ -245,11 +256,22 @@ def test_code_that_imports_more_than_the_checkpoint_library_is_refused_with_the_
         "train: its code imports spotwright.notices.metadata_services, spotwright.run, and the checkpoint library"
         in text
     )
-    assert "packages_to_install" in text
+    assert "add spotwright to its packages_to_install, or install spotwright in the image" in text
     assert "package: image" in text
 
 
-@pytest.mark.parametrize("package", ["image", "0.1.0", "/opt/spotwright.whl"])
+@pytest.mark.parametrize("requirement", ["spotwright-train", "http://x/spotwright_train-0.1.0-py3-none-any.whl"])
+def test_code_that_imports_more_is_refused_where_its_packages_name_only_the_library(requirement: str) -> None:
+    installs = INSTALLS.replace("'--no-deps'", f"'--no-deps' && python3 -m pip install --quiet '{requirement}'")
+
+    assert "the checkpoint library (spotwright-train) does not have that" in refused(pipeline(RUNS_MORE, installs))
+
+
+def test_code_that_imports_more_is_refused_where_a_version_of_the_library_is_installed() -> None:
+    assert "(spotwright-train) does not have that" in refused(pipeline(RUNS_MORE), "0.1.0")
+
+
+@pytest.mark.parametrize("package", ["image", "https://x/spotwright-0.1.0-py3-none-any.whl", "/opt/spotwright.whl"])
 def test_code_that_imports_more_is_placed_where_the_configuration_says_how_pods_get_it(package: str) -> None:
     assert placed(pipeline(RUNS_MORE), package).documents
 

@@ -1,0 +1,45 @@
+"""The command ``mcp``: the server for editors and agents."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from spotwright.cli import SUCCEEDED, needs_extra, say
+from spotwright.cli.options import state_option
+from spotwright.errors import InputError
+
+__all__ = ["mcp"]
+
+
+@click.command()
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    metavar="FOLDER",
+    help="The folder whose files may be read.  [default: the current one]",
+)
+@click.option(
+    "--write", is_flag=True, help="Also cancel runs, write placed files, and run pipelines in Python to read them."
+)
+@state_option
+def mcp(project: Path, state: Path, write: bool) -> int:
+    """Serve runs, logs and findings to editors and agents, by the Model Context Protocol on standard input and output.
+
+    A client starts it. It reads the state folder and files of the project, and nothing else. Needs the extra: pip install
+    'spotwright[mcp]'.
+    """
+    with needs_extra("mcp", "spotwright mcp"):
+        from spotwright.mcp_server.bounds import Project
+        from spotwright.mcp_server.mcp_stdio import serve
+
+    folder = project.resolve()
+    if not folder.is_dir():
+        raise InputError(f"--project {project}: there is no such folder")
+    if sys.stdin.isatty():
+        say("spotwright mcp: waiting for a client on standard input; Ctrl-C ends it", err=True)
+    serve(Project(folder, (folder / state).resolve(), write))
+    return SUCCEEDED
