@@ -79,7 +79,8 @@ class Kubernetes:
             return web.json_response({"message": "etcd is away"}, status=500)
         token = (await request.json())["spec"]["token"]
         user = None if token in self.refused else USERS.get(token)
-        status = {"authenticated": user is not None, "user": {"username": user, "groups": ["people"]} if user else {}}
+        groups = ["people", GROUP] if user == "admin" else ["people"]
+        status = {"authenticated": user is not None, "user": {"username": user, "groups": groups} if user else {}}
         return web.json_response({"status": status})
 
     async def review_access(self, request: web.Request) -> web.Response:

@@ -17,7 +17,6 @@ from tests.cluster.watching.watched_objects import job, pod
 from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.run_objects import RUN
 
-
 ALONE = (
     "spotwright: archived runs stay, because only the recorder reaches them: there is no controller of Spotwright in namespace "
     "spotwright of context here: install it there, or name its namespace or URL with --controller\n"
