@@ -380,7 +380,7 @@ def webhook(
     default="5Gi",
     show_default=True,
     metavar="SIZE",
-    help="All logs of one namespace; of more the oldest are dropped.",
+    help="All logs and archived runs of one namespace; of more the oldest are dropped.",
 )
 @click.option(
     "--logs",
