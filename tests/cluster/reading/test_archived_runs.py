@@ -103,6 +103,14 @@ def test_archived_runs_are_listed_when_they_are_asked_for(
     assert "add --cluster" in spotwright("runs", "--archived").err
 
 
+def test_explain_says_that_a_run_is_archived(archived: Served) -> None:
+    archived.kubernetes.objects["/api/v1/namespaces/team-a/pods"] = {"items": []}
+    done = spotwright("explain", TRAIN, "--json", *archived.options("admin"))
+    (explained,) = json.loads(done.out)["objects"]
+    assert (explained["run"], explained["pods"]) == (TRAIN, [])
+    assert f"run {TRAIN}: its records are archived" in explained["notes"]
+
+
 def test_who_may_not_list_records_reads_no_archive(archived: Served) -> None:
     (theirs,) = (each for each in archives(archived.logs) if each.namespace == "team-b")
     for name, namespace in ((theirs.run, ""), ("job/serve", "team-b"), (theirs.run, "team-a")):
