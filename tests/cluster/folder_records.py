@@ -261,6 +261,10 @@ class FolderRuns:
             self._own = path.read_text(encoding="ascii").strip()
         return self._own
 
+    async def is_gone(self, namespace: str, uid: str) -> bool:  # a folder has none
+        """See :meth:`LogRuns.is_gone`."""
+        return False
+
     async def existing(self, runs: Collection[str]) -> Collection[str]:
         """See :meth:`LogRuns.existing`."""
         return {run for run in runs if run and "/" not in run and (self._state.path / "runs" / run).exists()}

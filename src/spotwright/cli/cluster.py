@@ -14,7 +14,7 @@ import click
 import yaml
 
 from spotwright import yaml_composer
-from spotwright.cli import cluster_extra
+from spotwright.cli import cluster_extra, say
 from spotwright.cli.options import state_option
 from spotwright.errors import InputError
 
@@ -47,7 +47,7 @@ def cluster_options(command: _Command) -> _Command:
     for option in (
         click.option(
             "--controller", default="", envvar="SPOTWRIGHT_CONTROLLER", metavar="URL|NAMESPACE", show_envvar=True,
-            help="The controller, asked for logs: its namespace, or its https URL.  [default: spotwright]",
+            help="The controller, asked for logs and archived runs: its namespace, or its https URL.  [default: spotwright]",
         ),
         click.option("--kubeconfig", metavar="FILE", help="The kubeconfig.  [default: $KUBECONFIG, or ~/.kube/config]"),
         click.option(
@@ -182,7 +182,12 @@ def open_run(place: Place, name: str) -> Iterator[RunReader]:
     """
     if place.cluster:
         with open_cluster(place) as (_, runs):
-            yield runs.open(name, place.namespace)
+            from spotwright.cluster.recorded_runs import archive_note
+
+            reader = runs.open(name, place.namespace)
+            if note := archive_note(reader):
+                say(f"spotwright: run {reader.folder.name}: {note}", err=True)
+            yield reader
         return
     from spotwright.records.reader import RunReader
     from spotwright.records.state_folder import StateFolder

@@ -380,14 +380,21 @@ def webhook(
     default="5Gi",
     show_default=True,
     metavar="SIZE",
-    help="All logs of one namespace; of more the oldest are dropped.",
+    help="All logs and archived runs of one namespace; of more the oldest are dropped.",
 )
 @click.option(
     "--logs",
     default="",
     metavar="URL",
     help="The object store that has the logs: s3://BUCKET/FOLDER, gs://, abfss:// or file:///FOLDER. Its credentials come from "
-    "the environment.  [default: the last 4 KiB of each stand in its record]",
+    "the environment. Runs are archived there a week after their end.  [default: the last 4 KiB of each stand in its record]",
+)
+@click.option(
+    "--repair-group",
+    default="spotwright:repair",
+    show_default=True,
+    metavar="NAME",
+    help="The group of those who may delete archived runs, with spotwright prune --cluster. Empty: nobody.",
 )
 def recorder(
     common: dict[str, Any],
@@ -396,6 +403,7 @@ def recorder(
     log_limit: int,
     namespace_log_limit: int,
     logs: str,
+    repair_group: str,
 ) -> int:
     """Record attempts, keep their logs, and move pods that wait in vain. Runs until SIGTERM.
 
@@ -413,6 +421,7 @@ def recorder(
         namespace_log_limit=namespace_log_limit,
         logs=store,
         max_node_provision_time=order_limit,
+        repair_group=repair_group,
     )
     return _run(common, lambda api: run_recorder(settings, api))
 

@@ -27,17 +27,30 @@ _POLL = 0.5  # seconds between two looks at a run that is followed
 
 
 @click.command()
+@click.option(
+    "--archived",
+    is_flag=True,
+    help="With --cluster: list the archived runs of a namespace, by default that of the context; of more than 100 the newest.",
+)
 @place_options
 @json_option
-def runs(place: Place, as_json: bool) -> int:
+def runs(place: Place, archived: bool, as_json: bool) -> int:
     """List the runs of the state folder, or of a cluster, newest last."""
-    summaries, problems, left_out = _summaries(place)
+    if archived and not place.cluster:
+        raise click.UsageError("--archived lists runs that a cluster's controller has archived: add --cluster")
+    summaries, problems, left_out = _archived(place) if archived else _summaries(place)
     for problem in problems:
         say(f"spotwright: {problem}", err=True)
     say(json.dumps(summaries) if as_json else runs_text(summaries))
     if left_out and not as_json:
         say("\n".join(["", *left_out_lines(left_out)]))
     return SUCCEEDED
+
+
+def _archived(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:
+    """The same of archived runs."""
+    with open_cluster(place) as (_, runs_there):
+        return *runs_there.archived_lines(place.namespace), []
 
 
 def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:

@@ -172,8 +172,8 @@ def prune(
     runs whose results are used by what stays. Checkpoints go a day after their run has succeeded, everything else after 30 days
     without use. Volumes are never deleted. The Python environments are those of all your projects.
 
-    With --cluster it deletes what is recorded there of runs that have ended, with your rights. The controller does so too, after
-    a week.
+    With --cluster it deletes what is recorded there of runs that have ended, and the archived runs of one namespace, with your
+    rights. The controller archives runs after a week, or deletes them where it has no store.
     """
     with ExitStack() as opened:
         wanted = older_than, keep, keep_last
@@ -186,6 +186,8 @@ class _Stock(NamedTuple):
 
     take: Callable[[float], Sequence[Item]]
     delete: Callable[[Iterable[Item]], Iterator[tuple[Item, str]]]
+    problem: Callable[[], str] = str
+    """Why not all was listed; empty: it was."""
 
 
 def _of_folder(place: Place, older_than: float | None, keep: Sequence[str], keep_last: int | None) -> _Stock:
@@ -206,13 +208,15 @@ def _of_cluster(
 
     age = older_than if older_than is not None else _AGE if keep_last is None else 0.0
     pruning = RecordedPruning(kubernetes, runs, place.namespace, age=age, keep=keep, keep_last=keep_last)
-    return _Stock(pruning.take_stock, pruning.delete)
+    return _Stock(pruning.take_stock, pruning.delete, lambda: pruning.problem)
 
 
 def _free(stock: _Stock, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Show what would be deleted, ask, and delete it."""
     now = time.time()
     items = stock.take(now)
+    if problem := stock.problem():
+        say(f"spotwright: {problem}", err=True)
     candidates = [item for item in items if not item.kept]
     if not as_json:
         say(prune_text(items, now))

@@ -52,6 +52,7 @@ __all__ = [
     "about_namespace",
     "connect",
     "find_cluster",
+    "namespace_uid",
     "object_path",
     "wait_before",
 ]
@@ -429,6 +430,15 @@ _COMPONENT = "spotwright"
 def about_namespace(name: str) -> dict[str, Any]:
     """A namespace as what an Event in it is about."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "namespace": name}}
+
+
+async def namespace_uid(api: Api, name: str) -> str:
+    """The UID of the namespace that has a name now; empty if none has it. Raises :class:`ApiFailed`.
+
+    It is listed, because the recorder's rights are to list and watch the served namespaces by their names.
+    """
+    found = await api.get("/api/v1/namespaces", {"fieldSelector": f"metadata.name={name}"})
+    return next((uid_of(each) for each in found.get("items") or ()), "")
 
 
 class EventWriter:

@@ -96,7 +96,7 @@ class RecorderSettings(Settings):
     ``read_port`` is where people read logs; None: nowhere. ``log_limit`` is in bytes, for the log of one attempt; 0 keeps no
     logs. ``namespace_log_limit`` is for all logs of a namespace. ``logs`` is the address of the store that has the logs; empty:
     the end of each stands in its record. ``max_node_provision_time`` is in seconds: after it a node that an autoscaler has
-    ordered counts as one that never comes.
+    ordered counts as one that never comes. Members of ``repair_group`` may delete archives of runs; empty: nobody.
     """
 
     read_host: str = "127.0.0.1"
@@ -105,6 +105,7 @@ class RecorderSettings(Settings):
     namespace_log_limit: int = NAMESPACE_LIMIT
     logs: str = ""
     max_node_provision_time: float = ORDER_LIMIT
+    repair_group: str = "spotwright:repair"
 
     @property
     def served_names(self) -> list[str]:

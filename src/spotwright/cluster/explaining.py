@@ -25,7 +25,7 @@ from spotwright.cluster.descheduler import (
 )
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.pod_starts import why_not_started
-from spotwright.cluster.recorded_runs import RecordedRuns
+from spotwright.cluster.recorded_runs import RecordedRuns, archive_note
 from spotwright.cluster.signals import events_of_pod, has_not_started
 from spotwright.cluster.unavailable_pools import definition_of
 from spotwright.cluster.watched import WATCHED
@@ -249,6 +249,11 @@ def _told(
         "left_out": left_out,
         "notes": [
             *notes,
+            *(
+                [f"run {reader.folder.name}: {archive_note(reader)}"]
+                if reader is not None and archive_note(reader)
+                else []
+            ),
             *([runs.pools_unknown] if runs.pools_unknown else []),
             *_unread_nodes(kubernetes, pods[:_MOST_PODS]),
             *_left_out(len(pods)),

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from spotwright.cluster.run_objects import ATTEMPT, RUN, WORKLOAD_LABEL, Home, o
 from spotwright.cluster.shown_runs import LogsKept, known_conditions
 from spotwright.records.stored_plan import Look
 
-__all__ = ["FollowedRun", "RunWatch", "TailText"]
+__all__ = ["ArchivedRun", "FollowedRun", "RunWatch", "TailText"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -203,3 +203,27 @@ class FollowedRun(ApiRun):
         if status.get("logComplete") or reason not in _STORES or name in self._tails:
             return False
         return bool(self._read_elsewhere(home.task, home.attempt, "", 0, 1))
+
+
+class ArchivedRun(FollowedRun):
+    """A run that is not in the API any more. ``objects`` are those in its archive."""
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        namespace: str,
+        name: str,
+        objects: Sequence[dict[str, Any]],
+        *,
+        read_log: ReadLog,
+        others: Callable[[str], ApiRun | None],
+    ) -> None:
+        super().__init__(kubernetes, namespace, name, read_log=read_log, others=others, is_recorded=lambda: False)
+        self._archived = objects
+        self._get = self._of_archive
+
+    def _of_archive(self, path: str, _params: Mapping[str, str] | None) -> dict[str, Any]:
+        """What the API server would answer. Raises :class:`ApiFailed`."""
+        if path == records_path(RUN, self.namespace, self.name):
+            return next(iter(self._archived))
+        return {"items": [each for each in self._archived if path == records_path(str(each["kind"]), self.namespace)]}

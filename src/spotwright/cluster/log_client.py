@@ -1,9 +1,9 @@
-"""Reads logs of a cluster from its controller: through a port-forward to its pod, or straight to its address.
+"""Reads logs and archived runs of a cluster from its controller: through a port-forward to its pod, or straight to its address.
 
 The controller is found by the label of its pod, its authority in a ConfigMap beside it. In both cases TLS reaches from here to
-the controller, and its certificate is checked, because the request carries the caller's own login. Requests only read, so one
-whose connection was cut is sent again: what is read goes on at its offset. Commands are plain functions, so a thread waits for
-the answers.
+the controller, and its certificate is checked, because the request carries the caller's own login. A request
+whose connection was cut is sent again: what is read goes on at its offset, and what is deleted twice is gone. Commands are plain
+functions, so a thread waits for the answers.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from spotwright.cluster.api_client import FORBIDDEN, ApiFailed, object_path
 from spotwright.cluster.kubernetes_login import ForwardRefused, Kubernetes, PortForward
+from spotwright.cluster.run_archives import Archive, archive_of
 from spotwright.errors import InputError, SpotwrightError, StateError, UnknownRun
 
 __all__ = [
@@ -36,7 +37,11 @@ __all__ = [
     "Controller",
     "ControllerGone",
     "Login",
+    "NotAllowed",
+    "delete_archive",
     "find_controller",
+    "list_archives",
+    "read_archive",
     "read_log",
     "reading_name",
 ]
@@ -72,6 +77,10 @@ class ControllerGone(SpotwrightError):
     """The connection to the controller was lost and did not come back."""
 
 
+class NotAllowed(InputError):
+    """The caller may not do this."""
+
+
 class Controller:
     """One controller. ``dial`` connects to it; ``name`` is that of its certificate, ``place`` says where it is, for messages."""
 
@@ -90,24 +99,24 @@ class Controller:
             self._connection.close()
             self._connection = None
 
-    def get_bytes(self, path: str, params: Mapping[str, object] | None = None) -> bytes:
+    def ask(self, path: str, params: Mapping[str, object] | None = None, method: str = "GET") -> bytes:
         """The content of an answer. Raises :class:`SpotwrightError` with what the controller says."""
         target = f"{path}?{urlencode(params)}" if params else path
-        status, content = self._ask_again(target)
+        status, content = self._ask_again(method, target)
         if status == 401:
             another = self._login.authorization(again=True)
             if another not in {"", self._authorization}:
                 self._authorization = another
-                status, content = self._ask_again(target)
+                status, content = self._ask_again(method, target)
         if status != 200:
             raise self._error(status, content)
         return content
 
-    def _ask_again(self, target: str) -> tuple[int, bytes]:
+    def _ask_again(self, method: str, target: str) -> tuple[int, bytes]:
         pause = _FIRST_PAUSE
         for number in range(1, TRIES + 1):
             try:
-                return self._ask(target)
+                return self._ask(method, target)
             except ssl.SSLCertVerificationError as error:
                 self.close()
                 raise InputError(
@@ -122,11 +131,11 @@ class Controller:
             pause = min(_LONGEST_PAUSE, 2 * pause)
         raise AssertionError("the last try returns or raises")
 
-    def _ask(self, target: str) -> tuple[int, bytes]:
+    def _ask(self, method: str, target: str) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = _Connection(self._dial, self._context, self._name)
         headers = {"Accept-Encoding": "gzip"} | ({"Authorization": self._authorization} if self._authorization else {})
-        self._connection.request("GET", target, headers=headers)
+        self._connection.request(method, target, headers=headers)
         answer = self._connection.getresponse()
         content = answer.read()
         self._has_answered = True
@@ -160,6 +169,8 @@ class Controller:
             return self._login.expired()
         if kind == "unknown":
             return UnknownRun(message)
+        if kind == "refused":
+            return NotAllowed(message)
         return StateError(message) if kind == "state" else InputError(message)
 
 
@@ -345,7 +356,31 @@ def read_log(controller: Controller, run: str, task: str, attempt: int, offset: 
     while True:
         wanted = LOG_AT_ONCE if at_most < 0 else min(LOG_AT_ONCE, at_most - len(data))
         query = {"task": task, "attempt": attempt, "offset": offset + len(data), "at_most": wanted}
-        part = controller.get_bytes(f"/v1/runs/{quote(run)}/log", query)
+        part = controller.ask(f"/v1/runs/{quote(run)}/log", query)
         data += part[:wanted]
         if len(part) < wanted or len(data) == at_most:
             return bytes(data)
+
+
+def list_archives(controller: Controller, namespace: str) -> list[Archive]:
+    """The archived runs of a namespace, newest first. Raises :class:`SpotwrightError`."""
+    found = json.loads(controller.ask("/v1/archives", {"namespace": namespace}))["archives"]
+    known = [archive_of(str(each["key"]), int(each["size"])) for each in found]
+    return sorted((each for each in known if each is not None), key=lambda each: (-each.ended_at, each.key))
+
+
+def read_archive(controller: Controller, archive: Archive, at_most: int = -1) -> bytes:
+    """An archive, or its first bytes. Raises :class:`SpotwrightError`."""
+    data, wanted = bytearray(), archive.size if at_most < 0 else min(at_most, archive.size)
+    while len(data) < wanted:
+        query = {"key": archive.key, "offset": len(data), "at_most": min(LOG_AT_ONCE, wanted - len(data))}
+        part = controller.ask("/v1/archive", query)
+        if not part:
+            raise StateError(f"the archive of run {archive.run} ends early")
+        data += part
+    return bytes(data)
+
+
+def delete_archive(controller: Controller, archive: Archive) -> None:
+    """Delete an archive. Raises :class:`SpotwrightError`."""
+    controller.ask("/v1/archive", {"key": archive.key}, "DELETE")

@@ -55,6 +55,7 @@ __all__ = [
     "part_key",
     "require_url",
     "run_key",
+    "segment",
 ]
 
 
@@ -105,11 +106,11 @@ def log_key(name: LogName) -> str:
 
 def run_key(name: LogName) -> str:
     """The folder of the logs of its run."""
-    return f"{_segment(name.namespace)}/{_segment(name.run)}"
+    return f"{segment(name.namespace)}/{segment(name.run)}"
 
 
-def _segment(text: str) -> str:
-    """A name as one name of a folder."""
+def segment(text: str) -> str:
+    """A name as one name of a folder, without a plus sign."""
     quoted = quote(text, safe="", errors="surrogatepass")
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted or "+none"
 

@@ -49,7 +49,7 @@ class Overtaken(SpotwrightError):
 
 
 class LogName(NamedTuple):
-    """The log of one attempt. ``task`` is its path as the name of a folder; see :meth:`of`."""
+    """The log of one attempt. ``task`` is its path as the name of a folder; see :meth:`of`. Empty: see :attr:`is_archive`."""
 
     run: str
     task: str
@@ -67,8 +67,15 @@ class LogName(NamedTuple):
         return namespace if dot else ""
 
     @property
+    def is_archive(self) -> bool:
+        """Whether this stands for the archive of a run together with all logs of the run."""
+        return not self.task
+
+    @property
     def title(self) -> str:
         """Its task and attempt, for people."""
+        if self.is_archive:
+            return "the archive of the run and all its logs"
         return f"{unquote(self.task.replace('+', '/'))} attempt {self.attempt}"
 
 
@@ -137,9 +144,10 @@ class LogPlace(Protocol):
 
 
 def logs_to_drop(logs: Sequence[KeptLog], limit: int) -> list[KeptLog]:
-    """The logs that are dropped, oldest first: those that say what they were, then short ones, then those that go on."""
+    """The logs that are dropped, oldest first: archived runs, those that say what they were, short ones, those that go on."""
     left, dropped = sum(log.size for log in logs) - limit, list[KeptLog]()
-    for log in sorted(logs, key=lambda log: (not log.is_complete, log.size <= SMALL, log.at)):
+    order = sorted(logs, key=lambda log: (not log.name.is_archive, not log.is_complete, log.size <= SMALL, log.at))
+    for log in order:
         if left <= 0:
             break
         if log.size:

@@ -1,8 +1,14 @@
-"""The HTTPS server from which people read whole logs, where a store keeps them; it writes nothing, and has a port of its own.
+"""The HTTPS server from which people read what lies in the store, whole logs and archived runs; it has a port of its own.
 
-``GET /v1/runs/RUN/log?task=&attempt=&offset=&at_most=`` answers with bytes of a log from an offset on. Everything else of a run
-lies in the Kubernetes API, which people read themselves. The store's credentials are the controller's alone, so it reads for
-whoever may read logs of pods in the run's namespace.
+| request | answer | who |
+|---|---|---|
+| ``GET /v1/runs/RUN/log?task=&attempt=&offset=&at_most=`` | bytes of a log from an offset on | may get ``pods/log`` |
+| ``GET /v1/archives?namespace=`` | the names and sizes of the archives of a namespace | may list the records there |
+| ``GET /v1/archive?key=&offset=&at_most=`` | bytes of an archive from an offset on | may list the records there |
+| ``DELETE /v1/archive?key=`` | the archive is deleted, its logs follow within the hour | may delete SpotRuns there, and repairs |
+
+Everything else of a run lies in the Kubernetes API, which people read themselves. The store's credentials are the controller's
+alone, so it answers whoever may do the same in the run's namespace.
 
 A namespace that was deleted and made again is another one, whoever owns it now: what ran in the one before is nobody's to read.
 
@@ -20,24 +26,25 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from aiohttp import web
 
-from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.api_client import Api, ApiFailed, namespace_uid
 from spotwright.cluster.limited_server import serve
 from spotwright.cluster.log_client import CONFIG_MAP, LOG_AT_ONCE
 from spotwright.cluster.log_parts import Objects, StoredLogs
 from spotwright.cluster.log_place import LogName, PlaceAway
+from spotwright.cluster.run_archives import Archive, archive_of, archives_in
 from spotwright.cluster.run_names import named_run
-from spotwright.cluster.run_objects import RUN, records_path
+from spotwright.cluster.run_objects import API_VERSION, KINDS, RUN, records_path
 from spotwright.cluster.watched import WATCHED_KEY, Watched, text_of
 from spotwright.errors import SpotwrightError, UnknownRun
-from spotwright.kube.object_fields import uid_of
 from spotwright.records.state_folder import RunFolder
 
 __all__ = [
@@ -58,8 +65,13 @@ _KEPT = 10.0  # seconds that an answer of the API server is kept; its own webhoo
 _KEPT_UID = 1.0  # seconds: a name may have another owner within a few
 _MOST = 2000  # answers that are kept at once
 _AT_ONCE = 16  # reviews that wait for the API server at the same time
+_LOGS = ("get", "", "v1", "pods", "log")
+_GROUP, _, _VERSION = API_VERSION.partition("/")
+_RECORDS = tuple(("list", _GROUP, _VERSION, f"{kind.lower()}s", "") for kind in KINDS)
+_DELETES = ("delete", _GROUP, _VERSION, f"{RUN.lower()}s", "")
 _LOGIN = "log in again (for example with kubectl get pods), then repeat the command"
 
+_Right = tuple[str, str, str, str, str]  # a verb, and the group, version, name and subresource of what it is about
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -106,7 +118,7 @@ class Access:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._callers = _Kept[str, Caller | None]()  # by the digest of the token
-        self._rights = _Kept[tuple[Caller, str], bool]()
+        self._rights = _Kept[tuple[Caller, str, _Right], bool]()
         self._recorded = _Kept[tuple[str, str], str | None]()  # runs in the API, by namespace and name
         self._uids = _Kept[str, str](_KEPT_UID)  # of namespaces, by name
         self._gate = asyncio.Semaphore(_AT_ONCE)
@@ -131,31 +143,33 @@ class Access:
             raise Refused(401, f"the cluster does not accept the token, which may have expired: {_LOGIN}")
         return caller
 
-    async def may_read(self, caller: Caller, namespace: str) -> bool:
-        """Whether the caller may get the logs of pods in a namespace."""
-        return await self._asked(self._rights.get((caller, namespace), lambda: self._review_access(caller, namespace)))
+    async def may(self, caller: Caller, namespace: str, *rights: _Right) -> bool:
+        """Whether the caller has these rights in a namespace."""
+        for one in rights:
+            asking = self._rights.get((caller, namespace, one), partial(self._review_access, caller, namespace, one))
+            if not await self._asked(asking):
+                return False
+        return True
 
     async def is_there(self, namespace: str, run: str) -> bool:
         """Whether a run of this name is recorded in a namespace, and the namespace is the one in which it ran."""
         uid = await self._asked(self._recorded.get((namespace, run), lambda: self._recorded_in(namespace, run)))
         if uid is None:
             return False
-        now = await self._asked(self._uids.get(namespace, lambda: self._uid(namespace)))
-        return bool(now) and uid in ("", now)
+        return uid in ("", now) if (now := await self.uid(namespace)) else False
+
+    async def uid(self, namespace: str) -> str:
+        """The UID of the namespace that has a name now; empty if none has it, or if it is not served any more."""
+        return await self._asked(self._uids.get(namespace, lambda: self._uid(namespace)))
 
     async def _uid(self, namespace: str) -> str:
-        """The UID of the namespace that has a name now; empty if none has it, or if it is not served any more.
-
-        It is listed, because the rights are to list and watch the served namespaces by their names.
-        """
         async with self._gate:
             try:
-                found = await self._api.get("/api/v1/namespaces", {"fieldSelector": f"metadata.name={namespace}"})
+                return await namespace_uid(self._api, namespace)
             except ApiFailed as error:
                 if error.status == HTTPStatus.FORBIDDEN:
                     return ""
                 raise
-        return next((uid_of(each) for each in found.get("items") or ()), "")
 
     async def _recorded_in(self, namespace: str, run: str) -> str | None:
         """The UID of the namespace in which a run was recorded; empty where that is not known, None: there is no such run."""
@@ -186,8 +200,9 @@ class Access:
         extra = tuple((key, tuple(values or ())) for key, values in sorted((user.get("extra") or {}).items()))
         return Caller(str(user["username"]), tuple(user.get("groups") or ()), str(user.get("uid", "")), extra)
 
-    async def _review_access(self, caller: Caller, namespace: str) -> bool:
-        attributes = {"verb": "get", "version": "v1", "resource": "pods", "subresource": "log", "namespace": namespace}
+    async def _review_access(self, caller: Caller, namespace: str, right: _Right) -> bool:
+        asked = zip(("verb", "group", "version", "resource", "subresource"), right, strict=True)
+        attributes = {"namespace": namespace, **{name: value for name, value in asked if value}}
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -225,31 +240,46 @@ def _of_certificate(certificate: Mapping[str, Any]) -> Caller | None:
 
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")  # one that leads to no other path of the API server
+_NAMESPACE = re.compile(r"[a-z0-9][-a-z0-9]{0,62}")
 PORT = 9444
 """The port, beside the webhook's 9443."""
 
 _LOG = logging.getLogger(__name__)
 
 
-class LogServer:
-    """Serves ``logs`` to whom Kubernetes lets read those of the same pods; None: no store keeps any."""
+_Answer = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 
-    def __init__(self, access: Access, logs: StoredLogs | None) -> None:
-        self._access, self._logs = access, logs
+
+class LogServer:
+    """Serves the store of logs behind ``objects`` to whom Kubernetes lets read the same; None: there is no store.
+
+    ``repair_group`` is the group of those who may delete archives; empty: nobody may.
+    """
+
+    def __init__(self, access: Access, objects: Objects | None, repair_group: str = "") -> None:
+        self._access, self._objects, self._repair_group = access, objects, repair_group
+        self._logs = None if objects is None else StoredLogs(objects)
 
     def application(self) -> web.Application:
-        """The route, and ``/healthz``."""
+        """The routes, and ``/healthz``."""
         app = web.Application()
-        app.add_routes([web.get("/v1/runs/{run}/log", self._answer), web.get("/healthz", _healthz)])
+        answers: Sequence[tuple[str, str, _Answer]] = (
+            ("GET", "/v1/runs/{run}/log", self._read),
+            ("GET", "/v1/archives", self._list),
+            ("GET", "/v1/archive", self._read_archive),
+            ("DELETE", "/v1/archive", self._delete),
+        )
+        app.add_routes([web.route(method, path, partial(self._answer, answer)) for method, path, answer in answers])
+        app.add_routes([web.get("/healthz", _healthz)])
         return app
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, answer: _Answer, request: web.Request) -> web.StreamResponse:
         """Find out who asks, and answer errors as one sentence."""
         try:
             transport = request.transport
             certificate = transport.get_extra_info("peercert") if transport is not None else None
             caller = await self._access.caller(request.headers.get("Authorization", ""), certificate)
-            return await self._read(request, caller)
+            return await answer(request, caller)
         except Refused as error:
             return _error(error.status, "refused", str(error))
         except UnknownRun as error:
@@ -259,21 +289,20 @@ class LogServer:
         except SpotwrightError as error:
             return _error(500, "state", str(error))
         except PlaceAway as error:
-            return _error(503, "state", f"the log cannot be read now: {error}")
+            return _error(503, "state", f"the store cannot be read now: {error}")
 
     async def _read(self, request: web.Request, caller: Caller) -> web.Response:
         run, query = request.match_info["run"], request.query
         if not _RUN.fullmatch(run):
             raise UnknownRun(f"{run[:100]!r} cannot be the name of a run")
-        attempt, offset = int(query.get("attempt", 0)), max(0, int(query.get("offset", 0)))
-        at_most = min(max(0, int(query.get("at_most", LOG_AT_ONCE))), LOG_AT_ONCE)
+        attempt, (offset, at_most) = int(query.get("attempt", 0)), _part_of(query)
         namespace, dot, _ = run.partition(".")  # the name of a run begins with it
-        if dot and not await self._access.may_read(caller, namespace):
+        if dot and not await self._access.may(caller, namespace, _LOGS):
             raise Refused(
                 403,
                 f"{caller.user} may not read logs in namespace {namespace}: ask for a Role there that allows to get pods/log",
             )
-        if not dot or not await self._access.is_there(namespace, run):
+        if not dot or not (await self._access.is_there(namespace, run) or await self._is_archived(namespace, run)):
             raise UnknownRun(f"no run {run!r} is recorded in a namespace that the controller serves")
         data = None
         if self._logs is not None:
@@ -282,6 +311,71 @@ class LogServer:
         response = web.Response(body=data or b"", content_type="application/octet-stream")
         response.enable_compression()
         return response
+
+    async def _is_archived(self, namespace: str, run: str) -> bool:
+        uid = await self._access.uid(namespace)
+        if not uid or self._objects is None:
+            return False
+        return bool([each async for each in archives_in(self._objects, namespace, uid, run)])
+
+    async def _list(self, request: web.Request, caller: Caller) -> web.Response:
+        namespace = request.query.get("namespace", "")
+        uid = await self._require_reader(caller, namespace)
+        found = [] if self._objects is None else [each async for each in archives_in(self._objects, namespace, uid)]
+        response = web.json_response({"archives": [{"key": each.key, "size": each.size} for each in found]})
+        response.enable_compression()
+        return response
+
+    async def _require_reader(self, caller: Caller, namespace: str) -> str:
+        """The UID of a namespace whose records the caller may list. Raises :class:`Refused` and :class:`UnknownRun`."""
+        if not _NAMESPACE.fullmatch(namespace):
+            raise UnknownRun(f"{namespace[:100]!r} cannot be the name of a namespace")
+        if not await self._access.may(caller, namespace, *_RECORDS):
+            raise Refused(
+                403, f"{caller.user} may not list records of runs in namespace {namespace}; the role view allows it"
+            )
+        uid = await self._access.uid(namespace)
+        if not uid:
+            raise UnknownRun(f"namespace {namespace} is not there, or the controller does not serve it")
+        return uid
+
+    async def _asked_for(self, request: web.Request, caller: Caller) -> Archive:
+        """The archive that a request names. Raises as :meth:`_require_reader`."""
+        found = archive_of(request.query.get("key", ""))
+        if found is None or await self._require_reader(caller, found.namespace) != found.namespace_uid:
+            raise UnknownRun("no archive has this name")
+        return found
+
+    async def _read_archive(self, request: web.Request, caller: Caller) -> web.Response:
+        archive, (offset, at_most) = await self._asked_for(request, caller), _part_of(request.query)
+        data = None if self._objects is None else await self._objects.get(archive.key, offset, offset + at_most)
+        if data is None:
+            raise UnknownRun(f"run {archive.run} is not archived any more")
+        return web.Response(body=data, content_type="application/octet-stream")
+
+    async def _delete(self, request: web.Request, caller: Caller) -> web.Response:
+        archive = await self._asked_for(request, caller)
+        may = self._repair_group in caller.groups and await self._access.may(caller, archive.namespace, _DELETES)
+        if not may or not self._repair_group:
+            who = (
+                f"the group {self._repair_group}"
+                if self._repair_group
+                else "records.repairGroup of the chart, which is empty,"
+            )
+            raise Refused(
+                403,
+                f"{caller.user} may not delete archives in namespace {archive.namespace}: only a member of {who} who also has "
+                "the right to delete SpotRuns there may",
+            )
+        if self._objects is not None:
+            await self._objects.delete([archive.key])
+        _LOG.info("the archive of run %s in namespace %s is deleted by %s", archive.run, archive.namespace, caller.user)
+        return web.Response()
+
+
+def _part_of(query: Mapping[str, str]) -> tuple[int, int]:
+    """The offset and the most bytes that are asked for."""
+    return max(0, int(query.get("offset", 0))), min(max(0, int(query.get("at_most", LOG_AT_ONCE))), LOG_AT_ONCE)
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -305,9 +399,9 @@ def _error(status: int, kind: str, message: str) -> web.Response:
 
 
 async def start_log_server(
-    api: Api, context: ssl.SSLContext, *, host: str | None, port: int, logs: str
+    api: Api, context: ssl.SSLContext, *, host: str | None, port: int, logs: str, repair_group: str = ""
 ) -> web.AppRunner:
-    """Serve the logs of the store with this address; ``await runner.cleanup()`` ends it. Empty: there is no store.
+    """Serve the store of logs with this address; ``await runner.cleanup()`` ends it. Empty: there is no store.
 
     ``context`` has the serving certificate. Client certificates are accepted where the API server publishes their authority and
     we may read it, else tokens alone. ``host``: None for all addresses. Raises :class:`OSError` where the port cannot be listened
@@ -317,7 +411,7 @@ async def start_log_server(
         accept_certificates(context, await client_authority(api))
     except (ApiFailed, ssl.SSLError) as error:
         _LOG.warning("people are read by their tokens alone, not by client certificates: %s", error)
-    server = LogServer(Access(api), StoredLogs(Objects(logs)) if logs else None)
+    server = LogServer(Access(api), Objects(logs) if logs else None, repair_group)
     return await serve(server.application(), host=host, port=port, context=context)
 
 

@@ -1,5 +1,8 @@
 """Keeps logs in an object store, so that they outlive the machine of whoever keeps them.
 
+A run that is archived (:mod:`spotwright.cluster.run_archives`) keeps its logs as long as its archive, and both go together: they
+count as one to what its namespace may have, and at least as much as keeps their number within bounds.
+
 What comes of a log waits in memory for at most five seconds, less once its pod was told that it goes; then it is written as a
 part, whose name nobody else can take. So of two processes that take themselves for the keeper one finds the other's part in its
 place, and stops. A part holds how far the pod's log was read, so a successor asks for what comes behind it.
@@ -15,7 +18,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -35,6 +38,7 @@ from spotwright.cluster.log_parts import (
     run_key,
 )
 from spotwright.cluster.log_place import SMALL, KeptLog, LogName, Overtaken, PlaceAway, drop_note, owner_notes
+from spotwright.cluster.run_archives import Archive, archives_in
 from spotwright.model.quantities import format_bytes
 
 __all__ = ["LogRuns", "LogStore"]
@@ -49,6 +53,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a store that took nothin
 _SAID_AGAIN = 600.0  # seconds until it is said once more that the store takes nothing
 _LISTED = 3600.0  # seconds until all objects are listed again: in between the sizes are those that were written here
 _LAST = 5.0  # seconds in which what waits is written when this process ends
+_LEAST_OBJECT, _LEAST_ARCHIVED = 4 << 10, 256 << 10  # bytes that an object of an archived run counts, and the run
 _TRIED = "+tried"  # an object that is written twice, to see whether the store keeps the first one
 
 
@@ -62,12 +67,15 @@ class LogRuns(Protocol):
     async def existing(self, runs: Collection[str]) -> Collection[str]:
         """Those of these runs, by name, that are there now; in doubt all of them, since logs of others are deleted."""
 
+    async def is_gone(self, namespace: str, uid: str) -> bool:
+        """Whether the namespace with this name and UID is not there any more; in doubt it is."""
+
 
 class LogStore:
     """The logs below an address. It is a :class:`~spotwright.cluster.log_place.LogPlace`.
 
-    ``log_limit`` is in bytes, for each log. The logs of a run that is deleted from ``runs`` are deleted too.
-    ``on_trouble`` hears a sentence when the store takes nothing, at most every ten minutes the same.
+    ``log_limit`` is in bytes, for each log. The logs of a run that is deleted from ``runs`` are deleted too, unless it
+    is archived. ``on_trouble`` hears a sentence when the store takes nothing, at most every ten minutes the same.
     """
 
     def __init__(
@@ -86,6 +94,7 @@ class LogStore:
         self._kept: dict[LogName, KeptLog] = {}
         self._changed: dict[LogName, KeptLog | None] = {}  # since the list of all objects was begun
         self._list_at = 0.0
+        self._archives: defaultdict[str, set[str]] = defaultdict(set)  # their names, by that of their run
         self._owned: set[str] = set()  # folders of runs that have their owner's object
 
     @property
@@ -151,6 +160,10 @@ class LogStore:
         dropped = []
         with contextlib.suppress(PlaceAway):
             for log in logs:
+                if log.name.is_archive:
+                    await self._drop_archived(log.name)
+                    dropped.append(log)
+                    continue
                 folder, note = log_key(log.name), drop_note(format_bytes(log.size), why).encode()
                 is_noted = log.size > SMALL and await self._note_drop(folder, note)
                 kept = {f"{folder}/{DROPPED}"} if is_noted else set()
@@ -159,6 +172,19 @@ class LogStore:
                 self.note(log.name, KeptLog(log.at, len(note), log.name, is_complete=True) if is_noted else None)
                 dropped.append(log)
         return dropped
+
+    async def _drop_archived(self, name: LogName) -> None:
+        """Delete the archives of a run, and its logs unless it is recorded again. Raises :class:`PlaceAway`."""
+        await self.objects.delete([*self._archives.pop(name.run, ())])
+        self.note(name, None)
+        if not await self._runs.existing([name.run]):
+            await self._delete_run(name)
+
+    def archived(self, made: Archive) -> None:
+        """Hear of a run that was archived."""
+        self._archives[made.run].add(made.key)
+        name = LogName(made.run, "", 0)
+        self.note(name, KeptLog(made.ended_at, max(made.size, _LEAST_ARCHIVED), name, is_complete=True))
 
     async def _note_drop(self, folder: str, note: bytes) -> bool:
         """Say in the place of a log that it is dropped; False: a full volume has no room for that. Raises :class:`PlaceAway`."""
@@ -244,8 +270,8 @@ class LogStore:
         if why != self._said or now >= self._said_at + _SAID_AGAIN:
             self._said, self._said_at = why, now
             text = (
-                f"logs cannot be kept: {why}. They wait in memory, and where that is full their oldest lines are left out; "
-                "see --logs (in the chart: logs.url and logs.secret)"
+                f"logs cannot be kept: {why}. They wait in memory, and where that is full their oldest lines are left out; ended "
+                "runs stay in the API until they can be archived; see --logs (in the chart: logs.url and logs.secret)"
             )
             _LOG.warning("%s", text)
             self._on_trouble(text)
@@ -267,13 +293,16 @@ class LogStore:
             )
 
     async def _list(self) -> None:
-        """List all objects, and delete the logs of its own runs that are not there any more."""
+        """List all objects, and delete the logs of its own runs that are neither there any more nor archived."""
         self._changed = {}
+        archived, beside = await self._list_archives(), Counter[str]()
         sizes: dict[LogName, tuple[int, float, bool]] = {}
         async for objects in self.objects.list():
             for each in objects:
                 known = name_of_key(each.key)
-                if known is not None:
+                if known is not None and known[0].run in archived:
+                    beside[known[0].run] += max(each.size, _LEAST_OBJECT)
+                elif known is not None:
                     size, at, is_over = sizes.get(known[0], (0, 0.0, False))
                     is_over = is_over or known[1] in (END, DROPPED)
                     sizes[known[0]] = size + each.size, max(at, each.at), is_over
@@ -282,10 +311,37 @@ class LogStore:
             {name.run for name in found}
         )  # afterwards: a run is there before its logs are
         gone = {name.run: name for name in found if name.run not in existing}
+        if gone:  # listed again: a run is archived before it is deleted
+            now = await self._list_archives()
+            gone = {run: name for run, name in gone.items() if run not in now}
+        for run, log in archived.items():
+            found[log.name] = log._replace(size=max(log.size + beside[run], _LEAST_ARCHIVED))
         kept = {name: log for name, log in {**found, **self._changed}.items() if log is not None}
         self._kept = {name: log for name, log in kept.items() if name.run not in gone}
         for name in gone.values():
             await self._delete_run(name)
+
+    async def _list_archives(self) -> dict[str, KeptLog]:
+        """The archives of its own runs, by run. Those of namespaces that are gone are deleted."""
+        self._archives = defaultdict(set)
+        found: dict[str, KeptLog] = {}
+        is_gone: dict[tuple[str, str], bool] = {}
+        gone: list[str] = []
+        async for each in archives_in(self.objects):
+            where = each.namespace, each.namespace_uid
+            if each.owner != self.owner:
+                continue
+            if where not in is_gone:
+                is_gone[where] = await self._runs.is_gone(*where)
+            if is_gone[where]:
+                gone.append(each.key)
+            else:
+                self._archives[each.run].add(each.key)
+                name = LogName(each.run, "", 0)
+                before = found.get(each.run) or KeptLog(0.0, 0, name, is_complete=True)
+                found[each.run] = before._replace(at=max(before.at, each.ended_at), size=before.size + each.size)
+        await self.objects.delete(gone)
+        return found
 
     async def _delete_run(self, name: LogName) -> None:
         """Delete all logs of the run of this log, unless it is somebody else's."""

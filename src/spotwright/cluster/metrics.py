@@ -90,6 +90,9 @@ def _of_recorder(tally: Tally) -> Iterator[_Family]:
     yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
     text = "Pods with a policy that no review has placed, because it came too late or nobody answered it."
     yield _Family("spotwright_pods_unplaced_total", "counter", text, [((), float(tally.unplaced))])
+    archives = [((("outcome", outcome),), count) for outcome, count in tally.archives.items()]
+    text = "Ended runs that were archived, tries that failed, and runs that were deleted without an archive for want of room."
+    yield _Family("spotwright_runs_archived_total", "counter", text, archives)
     kinds = [((("kind", kind),), float(is_read)) for kind, is_read in tally.kinds.items()]
     text = (
         "Whether a kind that the API server has is read; 0: its controller has other versions, or nobody may read it."

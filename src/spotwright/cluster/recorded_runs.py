@@ -1,42 +1,58 @@
 """The runs that a controller has recorded in the Kubernetes API, read with the caller's own login and rights.
 
-Nothing but whole logs is asked of the controller, and only where a store has them. What the caller may not read is said as not
-known: who may read nothing of a pool is not told that none is left out.
+The controller is asked for whole logs and archived runs alone, which it reads from its store. What the caller may not read is
+said as not known: who may read nothing of a pool is not told that none is left out.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from spotwright.cluster.api_client import FORBIDDEN, ApiFailed
-from spotwright.cluster.api_run_records import ApiRun
-from spotwright.cluster.followed_run import FollowedRun
+from spotwright.cluster.api_run_records import ApiRun, ReadLog
+from spotwright.cluster.followed_run import ArchivedRun, FollowedRun
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.lease import lease_path
-from spotwright.cluster.log_client import CONFIG_MAP, NAMESPACE, TRIES, Controller, find_controller, read_log
-from spotwright.cluster.run_names import find_run, named_run
+from spotwright.cluster.log_client import (
+    CONFIG_MAP,
+    LOG_AT_ONCE,
+    NAMESPACE,
+    TRIES,
+    Controller,
+    NotAllowed,
+    delete_archive,
+    find_controller,
+    list_archives,
+    read_archive,
+    read_log,
+)
+from spotwright.cluster.run_archives import Archive, objects_in, run_in
+from spotwright.cluster.run_names import NamedRun, find_run, named_run
 from spotwright.cluster.run_objects import API_VERSION, ENDED_LABEL, RUN, records_path
 from spotwright.cluster.spot_pools import KIND, findings_in
 from spotwright.cluster.unavailable_pools import PoolsLeftOut
 from spotwright.cluster.watched import WATCHED_KEY, watched_of
-from spotwright.errors import InputError, SpotwrightError
+from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.records.trash import Item, Sort
 from spotwright.views.text import age_text
 
-__all__ = ["RecordedPruning", "RecordedRuns", "open_runs"]
+__all__ = ["RecordedPruning", "RecordedRuns", "archive_note", "open_runs"]
 
 
 _TAKEOVER = 30.0  # seconds in which another replica takes a Lease that has run out, at most
+_LISTED = 100  # archived runs whose lines are read, the newest
 _KNOWN = 5.0  # seconds for which it is known that somebody records
 _NOT_THERE, _ANOTHER = 404, 409  # statuses of what is not there, and of another object that has its name by now
 
@@ -220,20 +236,82 @@ class RecordedRuns:
             self._controller.close()
 
     def open(self, name: str, namespace: str = "") -> RunReader:
-        """A reader of the run of this name. Raises :class:`UnknownRun`."""
+        """A reader of the run of this name, which may be archived. Raises :class:`UnknownRun`."""
         known = [one for found in reversed(self.listed(namespace)) if (one := named_run(found)) is not None]
-        chosen = find_run(name, known, namespace)
+        try:
+            chosen = find_run(name, known, namespace)
+        except UnknownRun as error:
+            if any(_is_meant(one, name) for one in known):
+                raise
+            return self._open_archived(name, namespace, error)
         return RunReader(RunFolder(Path(chosen.run)), self._source(chosen.namespace, chosen.run))
 
+    def _open_archived(self, name: str, namespace: str, unknown: UnknownRun) -> RunReader:
+        begin, dot, _ = name.partition(".")  # a run's name begins with its namespace
+        where = namespace or (begin if dot and "/" not in name else "")
+        try:
+            newest = {one.run: one for one in reversed(self.archives(where)) if _is_meant(one, name)}
+        except NotAllowed:
+            raise unknown from None  # what a person may not read is not there for that person
+        except SpotwrightError as error:
+            raise UnknownRun(f"{unknown}; whether it is archived is not known: {error}") from error
+        if not newest:
+            raise unknown
+        chosen = find_run(name, [*reversed(newest.values())], where)
+        objects = objects_in(read_archive(self._asked(), chosen), chosen.run)
+        read, others, space = self._log_reader(chosen.run), self._others(chosen.namespace), chosen.namespace
+        source = ArchivedRun(self._kubernetes, space, chosen.run, objects, read_log=read, others=others)
+        return RunReader(RunFolder(Path(chosen.run)), source)
+
+    def archives(self, namespace: str = "") -> list[Archive]:
+        """The archived runs of a namespace, by default the login's own one, newest first. Raises :class:`SpotwrightError`."""
+        return list_archives(self._asked(), namespace or self._kubernetes.namespace)
+
+    def archived_lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
+        """The lines of the newest archived runs, oldest first, and a sentence for each that cannot be read, or is left out."""
+        lines: list[dict[str, Any]] = []
+        archives = self.archives(namespace)
+        problems = [f"{len(archives) - _LISTED} older archived runs are left out"] if len(archives) > _LISTED else []
+        for one in reversed(archives[:_LISTED]):
+            try:
+                found = run_in(read_archive(self._asked(), one, LOG_AT_ONCE), one.run)
+                lines.append({**json.loads(found["status"]["line"]), "run": one.run})
+            except (SpotwrightError, KeyError, TypeError, ValueError) as error:
+                problems.append(f"run {one.run} is left out: its archive has no line that can be read ({error})")
+        return lines, problems
+
+    def delete_archive(self, archive: Archive) -> None:
+        """Delete an archive. Raises :class:`SpotwrightError`."""
+        delete_archive(self._asked(), archive)
+
     def _source(self, namespace: str, run: str) -> ApiRun:
+        read, others = self._log_reader(run), self._others(namespace)
+        return FollowedRun(
+            self._kubernetes, namespace, run, read_log=read, others=others, is_recorded=self._is_recorded
+        )
+
+    def _log_reader(self, run: str) -> ReadLog:
         def read(task: str, attempt: int, _environment: str, offset: int, at_most: int) -> bytes:
             return read_log(self._asked(), run, task, attempt, offset, at_most)
 
+        return read
+
+    def _others(self, namespace: str) -> Callable[[str], ApiRun | None]:
         def other(name: str) -> ApiRun | None:
             one = self._source(namespace, quote(name, safe="-._"))
             return None if one.read() is None else one
 
-        return FollowedRun(self._kubernetes, namespace, run, read_log=read, others=other, is_recorded=self._is_recorded)
+        return other
+
+
+def _is_meant(one: NamedRun, name: str) -> bool:
+    """Whether a name, or the beginning of one, may mean a run."""
+    return one.is_called(name) or bool(name and one.run.startswith(name))
+
+
+def archive_note(reader: RunReader) -> str:
+    """A clause for people about a run that was read from its archive; empty for any other."""
+    return "its records are archived" if isinstance(reader.source, ArchivedRun) else ""
 
 
 def _lease_name(home: str) -> str:
@@ -255,10 +333,10 @@ def _made_at(found: Mapping[str, Any]) -> tuple[float, str]:
 
 
 class RecordedPruning:
-    """Deletes records of runs of a namespace, or of all, with the caller's rights.
+    """Deletes records of runs of a namespace, or of all, with the caller's rights; and archives of it, or of the login's own one.
 
     They ended ``age`` seconds ago. Those in ``keep`` and the ``keep_last`` newest stay, and all that go on. What belongs to a run
-    goes with it, and its logs in a store within the hour.
+    goes with it, and its logs in a store within the hour. ``problem`` says why no archives are known; empty: they are.
     """
 
     def __init__(
@@ -277,36 +355,61 @@ class RecordedPruning:
         self._kubernetes, self._runs, self._namespace = kubernetes, runs, namespace
         self._age, self._keep_last = age, keep_last
         self._uids: dict[str, str] = {}  # of SpotRuns, by namespace and name
-        named = [one for found in reversed(runs.listed(namespace)) if (one := named_run(found)) is not None]
+        self._archives: dict[str, Archive] = {}  # by their name
+        self.problem = ""
+        named: list[NamedRun] = [
+            one for each in reversed(runs.listed(namespace)) if (one := named_run(each)) is not None
+        ]
+        named += self._archived() if keep else []
         self._keep = {find_run(name, named, namespace).run for name in keep}
+
+    def _archived(self) -> list[Archive]:
+        """The archives, newest first."""
+        try:
+            found, self.problem = self._runs.archives(self._namespace), ""
+        except SpotwrightError as error:
+            found, self.problem = [], f"archived runs stay, because only the recorder reaches them: {error}"
+        self._archives = {each.key: each for each in found}
+        return found
 
     def take_stock(self, now: float) -> list[Item]:
         """All runs, oldest first, each with the reason why it stays."""
-        found = self._runs.listed(self._namespace)
-        newest = {uid_of(each) for each in found[len(found) - (self._keep_last or 0) :]}
-        return [self._item(each, now, is_newest=uid_of(each) in newest) for each in found]
+        items = [*map(partial(self._item_of_archive, now), reversed(self._archived()))]
+        items += [self._item(each, now) for each in self._runs.listed(self._namespace)]
+        newest = {item.path for item in items[len(items) - (self._keep_last or 0) :]}
+        why = f"one of the {self._keep_last} newest"
+        return [replace(item, kept=why) if item.path in newest and not item.kept else item for item in items]
 
-    def _item(self, found: Mapping[str, Any], now: float, *, is_newest: bool) -> Item:
+    def _item_of_archive(self, now: float, one: Archive) -> Item:
+        return Item(
+            Sort.RUN, one.run, Path(one.key), one.ended_at, one.size, self._kept(one.run, now, one.ended_at), "archived"
+        )
+
+    def _item(self, found: Mapping[str, Any], now: float) -> Item:
         name, namespace = str(metadata(found).get("name")), str(metadata(found).get("namespace"))
         status = found.get("status") or {}
         ended_at = seconds(status.get("finishedAt"))
-        kept = ""
-        if name in self._keep:
-            kept = "named by --keep"
-        elif ended_at is None or (metadata(found).get("labels") or {}).get(ENDED_LABEL) != "true":
-            kept = "under way"
-        elif is_newest:
-            kept = f"one of the {self._keep_last} newest"
-        elif now - ended_at < self._age:
-            kept = f"used in the last {age_text(self._age)}"
+        has_ended = (metadata(found).get("labels") or {}).get(ENDED_LABEL) == "true"
+        kept = self._kept(name, now, ended_at if has_ended else None)
         path = Path(namespace, name)
         self._uids[str(path)] = uid_of(found)
         used_at = ended_at or seconds(metadata(found).get("creationTimestamp")) or now
         return Item(Sort.RUN, name, path, used_at, int(status.get("bytes") or 0), kept, str(status.get("phase", "")))
 
+    def _kept(self, name: str, now: float, ended_at: float | None) -> str:
+        """Why a run stays, whichever are the newest; empty: it does not."""
+        if name in self._keep:
+            return "named by --keep"
+        if ended_at is None:
+            return "under way"
+        return f"used in the last {age_text(self._age)}" if now - ended_at < self._age else ""
+
     def delete(self, items: Iterable[Item]) -> Iterator[tuple[Item, str]]:
         """Delete runs; each with the reason why it could not be, empty if it was."""
         for item in items:
+            if str(item.path) in self._archives:
+                yield item, self._delete_archive(self._archives[str(item.path)])
+                continue
             namespace, _, name = str(item.path).partition("/")
             conditions = {"uid": self._uids[str(item.path)]}
             body = {"propagationPolicy": "Background", "preconditions": conditions}
@@ -317,6 +420,15 @@ class RecordedPruning:
                 yield item, "" if error.status in (_NOT_THERE, _ANOTHER) else _why_not(error, namespace, name)
             else:
                 yield item, ""
+
+    def _delete_archive(self, archive: Archive) -> str:
+        try:
+            self._runs.delete_archive(archive)
+        except UnknownRun:
+            return ""  # somebody else has deleted it
+        except SpotwrightError as error:
+            return f"archived run {archive.run} stays: {error}"
+        return ""
 
 
 def _why_not(error: ApiFailed, namespace: str, name: str) -> str:

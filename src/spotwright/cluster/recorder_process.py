@@ -37,6 +37,7 @@ from spotwright.cluster.namespace_costs import LOOK, AsideEvents, NamespaceCosts
 from spotwright.cluster.parts import in_own_thread, until, until_one_ends
 from spotwright.cluster.recording import watch_and_keep_logs, without_pools
 from spotwright.cluster.retention import RecordedLogRuns, Retention
+from spotwright.cluster.run_archives import Archiver
 from spotwright.cluster.run_objects import TAIL
 from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.shown_runs import LogsKept
@@ -84,7 +85,8 @@ async def _serve_logs(
     """Listen until ``stack`` is closed. Returns what keeps the certificate in force."""
     host, port = settings.read_host, settings.read_port or 0
     try:
-        runner = await start_log_server(api, certificate.context(), host=host, port=port, logs=settings.logs)
+        store = {"logs": settings.logs, "repair_group": settings.repair_group}
+        runner = await start_log_server(api, certificate.context(), host=host, port=port, **store)
     except OSError as error:
         raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error
     stack.push_async_callback(runner.cleanup)
@@ -201,7 +203,7 @@ class Recorder:
 
         pools = PoolObjects(kubernetes, settings.release, partial(_pools_of, configurations), api.now, require)
         of_attempt = TAIL if settings.log_limit and not settings.logs else 0
-        retention = Retention(api, events, settings.namespaces, of_attempt=of_attempt)
+        retention = Retention(api, events, settings.namespaces, of_attempt=of_attempt, outcomes=tally.archives)
         store = RunStore(
             ApiRecords(kubernetes, settings.namespaces, LogsKept.of(settings.logs, settings.log_limit)),
             lambda namespace: configurations.of(namespace) or without_pools(),
@@ -218,6 +220,9 @@ class Recorder:
 
         async def watch() -> None:
             place = await self._place(api, require, troubles)
+            if isinstance(place, LogStore):
+                retention.archiver = Archiver(api, place.objects, place.owner)
+                retention.on_archived = place.archived
             await until(lambda: config_maps.is_complete)
             await watch_and_keep_logs(
                 api,

@@ -4,6 +4,9 @@ They go after a week, and earlier where a namespace has more than its share, or 
 (:mod:`spotwright.cluster.record_shares`): always the oldest of whoever has the most. Where the namespace that has the most has no
 ended run any more, the recording of its largest one is cut, and nobody else pays for it.
 
+Where a store keeps logs, a run is archived there first (:mod:`spotwright.cluster.run_archives`). One that cannot be archived
+stays as long as its namespace has room; then it is deleted all the same, and its namespace is told.
+
 A workload may outlive its record: a Job stays in the cluster after its end. A recorder that starts would record it once more. So
 before records are deleted early, an object of their namespace says until when the runs had ended that went. What ended before and
 has no record now either was deleted, or would have been: the oldest go first. A workload that goes on after its recording was cut
@@ -19,13 +22,15 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
-from spotwright.cluster.api_client import Api, ApiFailed, EventWriter, about_namespace
+from spotwright.cluster.api_client import Api, ApiFailed, EventWriter, about_namespace, namespace_uid
 from spotwright.cluster.bounded_json import ListPage
 from spotwright.cluster.record_shares import NAMESPACE_LIMIT, TOTAL_LIMIT, Shares
+from spotwright.cluster.run_archives import Archive, Archiver
 from spotwright.cluster.run_objects import (
     AGE,
     API_VERSION,
@@ -58,6 +63,7 @@ class KeptRecord(NamedTuple):
     name: str
     ended_at: float | None
     size: int
+    uid: str = ""
 
 
 class Going(NamedTuple):
@@ -75,11 +81,15 @@ def to_delete(
     of_one: int = NAMESPACE_LIMIT,
     of_all: int = TOTAL_LIMIT,
     uncut: Collection[str] = (),
+    waiting: Collection[KeptRecord] = (),
 ) -> Going:
-    """The records that go at a moment. ``uncut`` are namespaces of which nothing can be cut: then the next largest pays."""
+    """The records that go at a moment. ``uncut`` are namespaces of which nothing can be cut: then the next largest pays.
+
+    ``waiting`` are those that cannot be archived: they go for want of room alone.
+    """
     kept = _Kept()
     for one in records:
-        if one.ended_at is not None and one.ended_at < now - AGE:
+        if one.ended_at is not None and one.ended_at < now - AGE and one not in waiting:
             kept.deleted.append((one, f"it ended more than {AGE / 86400:g} days ago"))
         else:
             kept.add(one)
@@ -135,7 +145,7 @@ class Retention:
     """Await :meth:`run`. ``namespaces`` are those that are served; none: all. ``events`` tells a namespace what it has lost.
 
     ``shares`` is kept by the store too. ``of_attempt`` are the bytes that each attempt takes beside what is recorded: the end of
-    its log.
+    its log. ``outcomes`` counts runs that were archived, that could not be, and that were deleted all the same.
     """
 
     def __init__(
@@ -146,13 +156,19 @@ class Retention:
         shares: Shares | None = None,
         *,
         of_attempt: int = 0,
+        outcomes: Counter[str] | None = None,
     ) -> None:
         self._api, self._events, self._namespaces, self._of_attempt = api, events, namespaces, of_attempt
+        self._outcomes = Counter[str]() if outcomes is None else outcomes
+        self.archiver: Archiver | None = None
+        """Archives runs before they are deleted; None: nothing does."""
+        self.on_archived: Callable[[Archive], None] = lambda _: None
         self.shares = shares or Shares()
         self.cut: Callable[[str, str], bool] = lambda *_: False
         """Cuts the recording of the largest run of a namespace, for a reason; false: none of it goes on."""
         self._cuts: dict[str, tuple[str, int]] = {}  # by namespace: the first one that was not told, and how many
         self._told_at: dict[str, float] = {}  # by namespace: when it heard of a cut
+        self._waiting: dict[KeptRecord, str] = {}  # what could not be archived at the last look, each with the reason
         self._until: dict[str, float] = {}  # what the objects say from which a recorder knows what was deleted
 
     def heard(self, run: WorkloadRun) -> None:
@@ -178,7 +194,7 @@ class Retention:
         except ApiFailed as error:
             _LOG.warning("old records are not deleted now: %s", error)
             return _FAILED
-        return _LOOK
+        return _FAILED if self._waiting else _LOOK
 
     async def tell_cuts(self) -> None:
         """Write an Event about the first run that was cut since the last one, for each namespace at most once a minute."""
@@ -189,6 +205,29 @@ class Retention:
             text = first if count == 1 else f"{first} (the first of {count} runs that were cut)"
             await self._events.write(about_namespace(namespace), "RecordingCut", text, is_warning=True)
 
+    async def _archived(self, choose: Callable[..., Going]) -> Going:
+        """What has to go now, all of it archived but what has no room to wait for that."""
+        tried: set[KeptRecord] = set()
+        self._waiting = {}
+        if self.archiver is not None:
+            self.archiver.away = ""
+        while True:
+            going = choose(waiting=self._waiting)
+            new = [one for one, _ in going.deleted if one not in tried]
+            if self.archiver is None or not new:
+                break
+            tried.update(new)
+            by_namespace: defaultdict[str, dict[str, KeptRecord]] = defaultdict(dict)
+            for one in new:
+                by_namespace[one.namespace][one.name] = one
+            for namespace, records in by_namespace.items():
+                made, failed = await self.archiver.archive(namespace, list(records))
+                for archive in made:
+                    self.on_archived(archive)
+                self._waiting |= {records[name]: why for name, why in failed.items()}
+                self._outcomes["archived"] += len(made)
+        return going
+
     async def look(self) -> None:
         """Delete what has to go now, cut what goes on and takes too much, and tell of it. Raises :class:`ApiFailed`."""
         uncut: set[str] = set()
@@ -196,8 +235,9 @@ class Retention:
             self.shares.new.clear()
             kept = [one async for one in self._kept()]
             kept += self._untold(kept)
-            limits = {"of_one": self.shares.of_one, "of_all": self.shares.of_all}
-            going = to_delete(kept, self._api.now(), **limits, uncut=uncut)
+            of_one, of_all = self.shares.of_one, self.shares.of_all
+            choose = partial(to_delete, kept, self._api.now(), of_one=of_one, of_all=of_all, uncut=uncut)
+            going = await self._archived(choose)
             self.shares.ended = _sizes(kept) - _sizes([one for one, _ in going.deleted])
             await self._delete(going.deleted)
             were_cut = {namespace: self.cut(namespace, why) for namespace, why in going.cut}
@@ -205,6 +245,9 @@ class Retention:
             uncut |= new
             if not (new or any(were_cut.values())):
                 break
+        self._outcomes["failed"] += len(self._waiting)
+        for namespace, why in {one.namespace: why for one, why in self._waiting.items()}.items():
+            _LOG.warning("ended runs of namespace %s stay, because they cannot be archived: %s", namespace, why)
         await self.tell_cuts()
 
     def _untold(self, kept: Iterable[KeptRecord]) -> Iterator[KeptRecord]:
@@ -223,12 +266,19 @@ class Retention:
                 early[one.namespace].append((one, why))
         for namespace, gone in early.items():
             await self._write_until(namespace, max(one.ended_at or 0.0 for one, _ in gone))
+        lost: defaultdict[str, list[str]] = defaultdict(list)
         for one, why in going:
             _LOG.info("run %s in namespace %s is deleted: %s", one.name, one.namespace, why)
+            if one in self._waiting:
+                lost[one.namespace].append(f"{why}, and it could not be archived: {self._waiting.pop(one)}")
             await self._delete_one(one)
+        self._outcomes["lost"] += sum(map(len, lost.values()))
         for namespace, gone in early.items():
             text = f"the records of {len(gone)} ended runs were deleted before their time: {gone[0][1]}"
             await self._events.write(about_namespace(namespace), "RunsDeleted", text, is_warning=True)
+        for namespace, reasons in lost.items():
+            text = f"{len(reasons)} ended runs were deleted and not archived: {reasons[0]}"
+            await self._events.write(about_namespace(namespace), "RunsNotArchived", text, is_warning=True)
 
     async def _write_until(self, namespace: str, until: float) -> None:
         """Note until when the runs had ended that go. What cannot be written delays no deletion: etcd may be full."""
@@ -250,12 +300,11 @@ class Retention:
 
     async def _delete_one(self, one: KeptRecord) -> None:
         """Delete a run; its tasks and attempts, which it owns, are deleted by the cluster after it."""
+        body = {"propagationPolicy": "Background", "preconditions": {"uid": one.uid}}
         try:
-            await self._api.send(
-                "DELETE", records_path(RUN, one.namespace, one.name), {"propagationPolicy": "Background"}
-            )
+            await self._api.send("DELETE", records_path(RUN, one.namespace, one.name), body)
         except ApiFailed as error:
-            if error.status != 404:
+            if error.status not in (404, 409):  # 409: another one has its name by now
                 raise
 
     async def _kept(self) -> AsyncIterator[KeptRecord]:
@@ -289,6 +338,14 @@ class RecordedLogRuns:
         """See :attr:`LogRuns.owner`."""
         return self._owner
 
+    async def is_gone(self, namespace: str, uid: str) -> bool:
+        """See :meth:`LogRuns.is_gone`."""
+        try:
+            return await namespace_uid(self._api, namespace) != uid
+        except ApiFailed as error:
+            _LOG.warning("namespace %s: its archives stay, because it cannot be read: %s", namespace, error)
+            return False
+
     async def existing(self, runs: Collection[str]) -> Collection[str]:
         """See :meth:`LogRuns.existing`."""
         found = set()
@@ -306,6 +363,7 @@ class RecordedLogRuns:
 class _Meta(msgspec.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
+    uid: str = ""
 
 
 class _Status(msgspec.Struct, rename="camel", frozen=True):
@@ -330,7 +388,7 @@ def _records(page: ListPage, of_attempt: int) -> Iterator[KeptRecord]:
             continue
         meta, status = found.metadata, found.status
         size = status.bytes + of_attempt * status.attempts
-        yield KeptRecord(meta.namespace, meta.name, seconds(status.finished_at), size)
+        yield KeptRecord(meta.namespace, meta.name, seconds(status.finished_at), size, meta.uid)
 
 
 def _sizes(records: Iterable[KeptRecord]) -> Counter[str]:

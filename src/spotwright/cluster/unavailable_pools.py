@@ -276,6 +276,7 @@ class Tally:
         self.unplaced = 0
         self.kinds: Mapping[str, bool] = {}
         self.problem = ""  # why nothing can be recorded now
+        self.archives: Counter[str] = Counter({"archived": 0, "failed": 0, "lost": 0})  # of ended runs
 
     def moved(self, what: Move) -> None:
         """Count one move."""

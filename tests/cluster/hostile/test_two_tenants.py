@@ -109,7 +109,9 @@ def without_versions(asked: frozenset[str]) -> set[str]:
 
 
 def is_own(line: str, namespace: str) -> bool:
-    """Whether a request is about a namespace or templates for everybody, by its decoded path."""
+    """Whether a request is about a namespace, also by its name alone, or templates for everybody, by its decoded path."""
+    if line == f"GET /api/v1/namespaces?fieldSelector=metadata.name%3D{namespace}":
+        return True
     path = unquote(line.split(" ", 1)[1].partition("?")[0])
     parts = path.strip("/").split("/")
     base = 2 if parts[0] == "api" else 3

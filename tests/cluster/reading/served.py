@@ -30,7 +30,7 @@ from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.cluster.api_run_records import ApiRecord
 from spotwright.cluster.kubernetes_login import Kubernetes as Login
 from spotwright.cluster.limited_server import serve
-from spotwright.cluster.log_parts import Objects, StoredLogs
+from spotwright.cluster.log_parts import Objects
 from spotwright.cluster.log_place import LogName
 from spotwright.cluster.log_server import Access, LogServer, accept_certificates
 from spotwright.cluster.log_store import LogStore
@@ -46,6 +46,7 @@ from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import PlanVersions, RunFiles, load_plans
 
+GROUP = "spotwright:repair"
 USERS = {"anna-token": "anna", "admin-token": "admin"}
 """Users by token. Anna may get pods and their logs in team-a; Bert, who has a certificate, only pods there; admin everything."""
 
@@ -78,7 +79,8 @@ class Kubernetes:
             return web.json_response({"message": "etcd is away"}, status=500)
         token = (await request.json())["spec"]["token"]
         user = None if token in self.refused else USERS.get(token)
-        status = {"authenticated": user is not None, "user": {"username": user, "groups": ["people"]} if user else {}}
+        groups = ["people", GROUP] if user == "admin" else ["people"]
+        status = {"authenticated": user is not None, "user": {"username": user, "groups": groups} if user else {}}
         return web.json_response({"status": status})
 
     async def review_access(self, request: web.Request) -> web.Response:
@@ -191,7 +193,7 @@ class Served:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(self.folder / "tls.crt", self.folder / "tls.key")
         accept_certificates(context, authority)
-        server = LogServer(Access(self._api), StoredLogs(Objects(self.logs)))
+        server = LogServer(Access(self._api), Objects(self.logs), GROUP)
         self._runner = await serve(server.application(), host="127.0.0.1", port=self.port, context=context)
         self.port = self._runner.addresses[0][1]
         self.url = f"https://127.0.0.1:{self.port}"

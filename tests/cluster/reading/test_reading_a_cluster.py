@@ -120,14 +120,14 @@ def test_any_part_of_a_log_can_be_read(served: Served, train: str, monkeypatch: 
     monkeypatch.setattr("spotwright.cluster.log_server.LOG_AT_ONCE", 65536)
     monkeypatch.setattr("spotwright.cluster.log_client.LOG_AT_ONCE", 65536)
     sent: list[int] = []
-    answered = Controller.get_bytes
+    answered = Controller.ask
 
-    def get_bytes(controller: Controller, path: str, params: Mapping[str, object] | None = None) -> bytes:
+    def ask(controller: Controller, path: str, params: Mapping[str, object] | None = None) -> bytes:
         data = answered(controller, path, params)
         sent.append(len(data))
         return data
 
-    monkeypatch.setattr(Controller, "get_bytes", get_bytes)
+    monkeypatch.setattr(Controller, "ask", ask)
     place = Place(
         Path(), cluster=True, kubeconfig=str(served.kubeconfig("anna", token="anna-token")), controller=served.url
     )

@@ -94,9 +94,13 @@ class RecordServer(SmallApiServer):
             return answer
         selector = parse_qs(request.query_string).get("labelSelector", ["x!=x"])[0]
         key, is_not, value = selector.replace("!=", "=").split("=")[0], "!=" in selector, selector.split("=")[-1]
+        values = {value}
+        if " in (" in selector:
+            key, _, listed = selector.removesuffix(")").partition(" in (")
+            values = set(listed.split(","))
 
         def is_chosen(each: dict[str, Any]) -> bool:
-            return ((each["metadata"].get("labels") or {}).get(key) == value) is not is_not
+            return ((each["metadata"].get("labels") or {}).get(key) in values) is not is_not
 
         return web.json_response({**found, "items": [each for each in found["items"] if is_chosen(each)]})
 
