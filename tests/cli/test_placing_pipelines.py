@@ -129,6 +129,21 @@ def test_compile_prints_each_finding_of_explain_once_in_the_same_words(folder: P
     assert any("retries neither errors of the code nor drained pods" in finding for finding in findings)
 
 
+@pytest.mark.parametrize(("pattern", "code"), [("trian*", 2), ("tra*", 0), ("train-2", 0)])
+def test_compile_refuses_a_pattern_that_matches_no_task_as_run_does(
+    folder: Path, tmp_path: Path, pattern: str, code: int
+) -> None:
+    config, out = tmp_path / "spotwright.yaml", tmp_path / "out.yaml"
+    config.write_text(CONFIG.replace("prefer}}", f"prefer}}, tasks: {{{pattern!r}: {{spot: never}}}}}}"))
+    compiled = spotwright(
+        folder, "compile", "digits.py", "--pipeline", "digits", "--config", str(config), "-o", str(out)
+    )
+
+    said = "spotwright.yaml:5: policy.tasks 'trian*' matches no task: did you mean 'train'?; the tasks are train\n"
+    assert (compiled.returncode, out.exists()) == (code, not code)
+    assert (compiled.stderr.endswith(said) and compiled.stderr.count("\n") == 1) == bool(code)
+
+
 @pytest.mark.parametrize("arguments", [["compile", "more.py"], ["place", "more.yaml"]])
 def test_code_that_would_not_find_its_imports_is_refused_and_nothing_is_written(
     folder: Path, tmp_path: Path, arguments: list[str]

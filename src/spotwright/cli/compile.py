@@ -14,7 +14,7 @@ from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
-from spotwright.manifests.files import place_text, unmatched_patterns
+from spotwright.manifests.files import place_text, refuse_unmatched
 from spotwright.placing.context import PlaceOptions
 
 __all__ = ["compile", "compiled_yaml", "placed_yaml"]
@@ -68,10 +68,10 @@ def placed_yaml(
         None,
         PlaceOptions(replace_retries=replace_retries, has_webhook=has_controller),
     )
+    refuse_unmatched(configuration, placed.roles)
     for note in (*compiled.warnings, *configuration.notes):
         say(f"note: {note}", err=True)
     print_findings(placed.findings, with_lines=False)
-    print_findings(unmatched_patterns(configuration, placed.roles))
     return placed.text
 
 

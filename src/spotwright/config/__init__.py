@@ -7,7 +7,7 @@ model; a caller that needs the policy layers of a task (:meth:`Config.layers_for
 from __future__ import annotations
 
 from spotwright.config.loading import FILE_NAME, Config, built_in, find, from_mapping, load, parse, require_pools
-from spotwright.config.sections import load_trace, matches, nearest_path
+from spotwright.config.sections import load_trace
 
 __all__ = [
     "FILE_NAME",
@@ -17,8 +17,6 @@ __all__ = [
     "from_mapping",
     "load",
     "load_trace",
-    "matches",
-    "nearest_path",
     "parse",
     "require_pools",
 ]

@@ -15,11 +15,12 @@ from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.clouds.providers import built_in_pools
 from spotwright.config.document import MAX_BYTES, Location, ObjectSources, Problems, Scalar, Table, read, read_text
 from spotwright.config.fields import LINT, TARGET, TOP, VERSION, read_fields
-from spotwright.config.sections import Policies, check_policies, matches, read_policies, read_pools
+from spotwright.config.sections import Policies, check_policies, read_policies, read_pools
 from spotwright.errors import ConfigError
 from spotwright.model.policy import BUILT_IN, Layer
 from spotwright.model.pools import GENERIC, Pool, PriceSource, Quote
 from spotwright.model.quantities import format_bytes
+from spotwright.model.task_names import matches
 
 __all__ = [
     "BUILT_IN_NAME",
@@ -101,7 +102,7 @@ class Config:
         the pipeline's own settings rank between them.
         """
         default = () if self.policy_default is None else (self.policy_default,)
-        matching = (layer for pattern, layer in self.policy_tasks if any(matches(pattern, path) for path in task_paths))
+        matching = (layer for pattern, layer in self.policy_tasks if matches(pattern, *task_paths))
         return default, tuple(matching)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright.config.document import MAX_BYTES, Entry, Location, Problems, Scalar, Table, read, read_text
-from spotwright.config.sections import matches, refusal
 from spotwright.engine.events import TaskStatus
 from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import AttemptState, RunState, TaskState
@@ -25,6 +24,7 @@ from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
+from spotwright.model.task_names import matches, no_such_task, refusal
 from spotwright.scheduling.ladder import Ladder, Work, build
 from spotwright.views.node_time import share_of
 from spotwright.views.text import shorten
@@ -113,7 +113,7 @@ class Durations:
 
     def _matching(self, *paths: str) -> Iterator[Given]:
         for pattern, each in self.given:
-            if any(matches(pattern, path) for path in dict.fromkeys(paths)):
+            if matches(pattern, *paths) if each.where else pattern in paths:  # what a run measured has whole paths
                 self.used.add(pattern)
                 yield each
 
@@ -121,8 +121,7 @@ class Durations:
         """Refuse a line that names none of the graph's tasks, given by their paths in it. Raises :class:`InputError`."""
         for pattern, each in self.given:
             if each.where and pattern not in self.used and not any(matches(pattern, path) for path in paths):
-                shown = ", ".join(paths[:20]) + (", ..." if len(paths) > 20 else "")
-                raise InputError(f"{each.where}: tasks.{pattern}: fits no task; the tasks are {shown}")
+                raise InputError(f"{each.where}: tasks.{pattern} matches no task{no_such_task(pattern, paths)}")
 
     def notes(self, tasks: Sequence[TaskToCome]) -> Iterator[str]:
         """What the user should know of the durations of these tasks."""
