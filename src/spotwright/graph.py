@@ -524,11 +524,11 @@ class TaskGraph:
         Raises :class:`InputError` for a name that means none or several.
         """
         written = {task.path: task for task in self.written_tasks()}
-        meant = {path: found for path, task in written.items() if (found := task.meant_by(name))}
-        exact = {path: found for path, found in meant.items() if name in (path, found)}
-        by_name = {
-            path: found for path, found in meant.items() if matches(name, path)
-        }  # work-2 before iteration 2 of work
+        all_meant = {path: task.meant_by(name) for path, task in written.items()}
+        meant = {path: iteration for path, iteration in all_meant.items() if iteration}
+        exact = {path: iteration for path, iteration in meant.items() if name in (path, iteration)}
+        # A task work-2 comes before the iteration 2 of a task work.
+        by_name = {path: iteration for path, iteration in meant.items() if matches(name, path)}
         found = exact or by_name or meant
         if not found:
             raise InputError(f"matches no task{no_such_task(name, written)}")
