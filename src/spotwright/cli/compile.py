@@ -15,7 +15,8 @@ from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
 from spotwright.manifests.files import place_text, refuse_unmatched
-from spotwright.placing.context import PlaceOptions
+from spotwright.placing.context import Finding, Level, PlaceOptions
+from spotwright.views.text import plural
 
 __all__ = ["compile", "compiled_yaml", "placed_yaml"]
 
@@ -69,9 +70,10 @@ def placed_yaml(
         PlaceOptions(replace_retries=replace_retries, has_webhook=has_controller),
     )
     refuse_unmatched(configuration, placed.roles)
-    for note in (*compiled.warnings, *configuration.notes):
-        say(f"note: {note}", err=True)
-    print_findings(placed.findings, with_lines=False)
+    notes = (Finding(Level.NOTE, "", 0, (), note) for note in (*compiled.warnings, *configuration.notes))
+    printed = print_findings([*placed.findings, *notes], with_lines=False, explained=True)
+    if printed.left_out:
+        say(f"{plural(printed.left_out, 'more finding')}: spotwright explain {pipeline_file}", err=True)
     return placed.text
 
 

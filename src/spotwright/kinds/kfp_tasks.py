@@ -38,7 +38,7 @@ from spotwright.placing.context import QUEUE_LABEL, Group, Level, PlaceContext
 from spotwright.placing.document_pair import EXECUTORS
 from spotwright.placing.documents import Path
 from spotwright.placing.environment import CHECKPOINT_PATH
-from spotwright.placing.patch import Editor, value_at
+from spotwright.placing.patch import Editor, RemarkedNumber, RemarkedText, value_at
 from spotwright.placing.pod_change import ContainerChange, PodChange, write_metadata
 from spotwright.placing.pod_spec import TEXT, check, tell_assumptions
 from spotwright.placing.pods import Placed, change_of, metadata_change, own_conditions, warn_of_preference
@@ -53,6 +53,7 @@ __all__ = [
     "admin_notes",
     "after_interruption",
     "backend_of",
+    "claim_of",
     "identity_of",
     "later_conditions",
     "list_tasks",
@@ -216,11 +217,15 @@ def write_retries(ctx: PlaceContext, task: CompiledTask, placed: Placed) -> int:
 
 def _retry_policy(placed: Placed, count: int) -> dict[str, Any]:
     wait = placed.policy.interruption_backoff if placed.on_spot else placed.policy.error_backoff
+    window = _window(placed, count)
+    counted = f"interruptions.max {placed.policy.max_interruptions} + " if placed.on_spot else ""
     return {
-        "maxRetryCount": count,
+        "maxRetryCount": RemarkedNumber(count, f"{counted}errors.retries {placed.policy.retries}"),
         "backoffDuration": f"{math.ceil(wait.first)}s",
         "backoffFactor": _factor(wait, count),
-        "backoffMaxDuration": f"{_window(placed, count)}s",
+        "backoffMaxDuration": RemarkedText(
+            f"{window}s", f"{window / 86400:.3g} days from the first attempt on, in which others may begin"
+        ),
     }
 
 
@@ -650,15 +655,21 @@ def identity_of(tasks: Sequence[CompiledTask]) -> dict[str, str]:
 
 def _folder(ctx: PlaceContext, settings: Path, checkpoint: str) -> tuple[str, PodChange]:
     """The folder of the checkpoints in the container, and the mount of the claim if it is not mounted yet."""
-    if not checkpoint.startswith(_PVC):
+    claim, below = claim_of(checkpoint)
+    if not claim:
         return checkpoint.rstrip("/"), PodChange()
-    claim, _, below = checkpoint.removeprefix(_PVC).strip("/").partition("/")
     for mount in ctx.editor.get((*settings, "pvcMount")) or ():
         if claim in _named(mount, "constant", "pvcNameParameter"):
             return f"{str(mount.get('mountPath')).rstrip('/')}/{below}".rstrip("/"), PodChange()
     mounted = ContainerChange(mounts=({"name": claim, "mountPath": CHECKPOINT_PATH},))
     volume = {"name": claim, "persistentVolumeClaim": {"claimName": claim}}
     return f"{CHECKPOINT_PATH}/{below}".rstrip("/"), PodChange(containers={0: mounted}, volumes=(volume,))
+
+
+def claim_of(checkpoint: str) -> tuple[str, str]:
+    """The claim on which checkpoints lie and the folder there; empty for another place."""
+    claim, _, below = checkpoint.removeprefix(_PVC).strip("/").partition("/")
+    return (claim, below) if checkpoint.startswith(_PVC) else ("", "")
 
 
 def named_constant(name: str, value: str, parameter: str = "secretNameParameter") -> dict[str, Any]:
