@@ -33,11 +33,8 @@ def test_a_finding_that_a_file_has_several_times_is_printed_once_with_its_places
     lines = list(report_lines(report))
 
     found = [line for line in lines if "[affinity-without-toleration]" in line]
-    assert [line.split(" asks")[0] for line in found] == [
-        "work.yaml:11: error: Job train",
-        "work.yaml:11: error: Job eval",
-    ]
-    assert lines[lines.index(found[0]) + 1] == "    also line 29 (Job eval), line 47"
+    assert [line.split(" asks")[0] for line in found] == ["work.yaml:11: error: Job train"]
+    assert lines[lines.index(found[0]) + 1] == "    also line 32 (Job eval), line 53"
     assert sum(line.startswith("    fix") for line in lines) == 1
     assert lines[-1] == "3 errors (3 objects in 1 file)"
     assert len(lint_json(report)["findings"]) == 3

@@ -6,7 +6,17 @@ model; a caller that needs the policy layers of a task (:meth:`Config.layers_for
 
 from __future__ import annotations
 
-from spotwright.config.loading import FILE_NAME, Config, built_in, find, from_mapping, load, parse, require_pools
+from spotwright.config.loading import (
+    FILE_NAME,
+    Config,
+    built_in,
+    find,
+    from_mapping,
+    load,
+    own_pools,
+    parse,
+    require_pools,
+)
 from spotwright.config.sections import load_trace
 
 __all__ = [
@@ -17,6 +27,7 @@ __all__ = [
     "from_mapping",
     "load",
     "load_trace",
+    "own_pools",
     "parse",
     "require_pools",
 ]

@@ -321,17 +321,19 @@ def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
 
     The message ends with the lines of a ``spotwright.yaml`` for the provider that the manifests in ``texts`` point to.
     """
-    if not config.note:
-        return
-    problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} names no pools"
+    if config.note:
+        problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} names no pools"
+        raise ConfigError(f"{problem}: {own_pools(config, texts)}")
+
+
+def own_pools(config: Config, texts: Iterable[str] = ()) -> str:
+    """How pools get into a configuration that has only the built-in ones."""
     lines = _provider_of(texts).first_pools
     head = ["version: 1"] if config.is_built_in else []
     policy = ["policy: {default: {spot: prefer}}"] if config.is_built_in else []
     start = "\n".join([*head, "pools:", *lines, *policy])
     where = f"start {FILE_NAME} with" if config.is_built_in else "add for instance"
-    raise ConfigError(
-        f"{problem}: placing needs the node pools of your cluster (the built-in pools are for local runs); {where}\n\n{start}\n"
-    )
+    return f"placing needs the node pools of your cluster (the built-in pools are for local runs); {where}\n\n{start}\n"
 
 
 def _provider_of(texts: Iterable[str]) -> Provider:

@@ -152,8 +152,8 @@ class Plan:
         notes: dict[str, list[str]] = {}
         without_requests: list[str] = []
         for planned in self.every_task(self.root):
-            if planned.ladder.note:
-                notes.setdefault(planned.ladder.note, []).append(planned.spec_path)
+            for note in filter(None, (planned.ladder.note, planned.ladder.unstated)):
+                notes.setdefault(note, []).append(planned.spec_path)
             if planned.ladder.rungs and not planned.spec.deferred and not any(planned.work.requests.values()):
                 without_requests.append(planned.spec_path)
         lines = [f"{note} (task {_some(paths)})" for note, paths in notes.items()]

@@ -495,8 +495,8 @@ def _place_uses(
     if not ladder.rungs:
         at = _conflicting_path(ctx, paths, tasks[0], ladder)
         raise no_pool_fits(ctx, at, tasks[0].path, tasks[0].path, policy, ladder)
-    if ladder.note:
-        ctx.add_finding(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {ladder.note}{ladder.remedy(tasks[0].path)}")
+    for text in ladder.warnings(tasks[0].path):
+        ctx.add_finding(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {text}")
     tries: dict[Path, int] = {}
     for task, report in zip(tasks, reports, strict=True):
         placed = _placed(policy, ladder, report)
