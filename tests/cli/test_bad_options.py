@@ -106,7 +106,7 @@ def test_a_pattern_that_matches_no_task(project: Project, command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "parts"),
     [
-        (["show", "nothing"], ["no run 'nothing'", "the newest are r", "--state"]),
+        (["show", "nothing"], ["no run 'nothing' in /", "/.spotwright: the newest are r", "--state"]),
         (["logs", "r", "nothing"], ["run r has no task 'nothing'; the tasks are it"]),
         (["logs", "r", "it", "7"], ["task it of run r has 1 attempt, not an attempt 7"]),
         (["logs", "r", "it", "seven"], ["'seven'"]),

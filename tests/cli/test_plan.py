@@ -110,7 +110,7 @@ def test_the_last_run_of_the_pipeline_gives_the_durations_unless_the_policy_stat
     other = folder / "other.yaml"
     other.write_text(pipeline.read_text("utf-8").replace("two-steps", "other"), encoding="utf-8")
     for file, name in ((pipeline, "first"), (pipeline, "newer"), (other, "other")):
-        words = [sys.executable, "-m", "spotwright", "run", str(file), "--name", name, *options]
+        words = [sys.executable, "-m", "spotwright", "run", str(file), "--name", name, "--cache", "off", *options]
         subprocess.run(words, cwd=folder, check=True, capture_output=True)
     document_of = json.loads(invoke(pipeline, *options, "--markets", "200", "--json").stdout)
     assert {task["source"] for task in document_of["tasks"]} == {"measured in newer"}

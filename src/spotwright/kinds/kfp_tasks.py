@@ -29,7 +29,7 @@ from spotwright.kfp.kfp_settings import (
 )
 from spotwright.kube.object_fields import mappings
 from spotwright.kube.pod import TERMS, scheduling_of
-from spotwright.model.policy import Backoff, Layer, Policy, Spot, inherit_retry
+from spotwright.model.policy import EXIT_HANDLER, Backoff, Layer, Policy, Spot, inherit_retry
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
 from spotwright.model.scheduling_terms import Taint
@@ -70,9 +70,6 @@ __all__ = [
     "stock_warning",
     "write_retries",
 ]
-
-
-_EXIT_HANDLER = "it is an exit handler, which has to run however the pipeline ends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ def _task(ctx: PlaceContext, paths: PipelinePaths, use: UnfoldedTask) -> Compile
         use.label,
         retry,
         use.in_loop,
-        _EXIT_HANDLER if use.in_exit_handler else "",
+        EXIT_HANDLER.source if use.in_exit_handler else "",
     )
 
 
