@@ -449,7 +449,7 @@ PLAIN_PYTHON_RULES = (
         why="An interruption takes the memory and the folder of a pod, so the next attempt trains from the first epoch.",
         fix="Save the state to a volume or an object store: docs/how-to/checkpoint.md.",
         fails=_EPOCHS.format(save=""),
-        passes=_EPOCHS.format(save="        Path(folder, 'checkpoint').write_text(str(state))\n"),
+        passes=_EPOCHS.format(save='        Path(folder, "checkpoint").write_text(str(state))\n'),
         checks=Checks(python=_unsaved_training),
     ),
     Rule(
