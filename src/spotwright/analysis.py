@@ -7,16 +7,17 @@ functions here; ``lint`` and ``explain`` take several files, and share the packa
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spotwright import config as configuration
 from spotwright.config import Config
-from spotwright.errors import InputError, UnknownRun
+from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.runs.run_options import DEFAULT_STATE, ConfigSource, PlanOptions, config_option
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from spotwright.forecast.markets import Source
     from spotwright.forecast.tasks import Durations
     from spotwright.kfp.compiled import Compiled
+    from spotwright.records.reader import RunReader
     from spotwright.runs.planning import PlannedRun
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 DEFAULT_MARKETS = 1000
+_LOG = logging.getLogger(__name__)
 _RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*(?:/\s*h)?\s*")
 _SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*")
 _DURATION_FILES = (".yaml", ".yml", ".json")
@@ -86,7 +89,8 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     ``pipeline``, ``arguments`` and ``config`` are as for :func:`run`; arguments may be missing. ``deadline`` is a duration from
     the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each ``"FILE"`` or
     ``"POOL=FILE"``; ``rate`` is how often a node is lost instead (``"10%/h"``). ``durations`` is a file, or a run of the folder
-    ``state`` that measured them. ``markets`` is their number, ``certainty`` how sure the plan must be, as a share.
+    ``state`` that measured them, by default the last one of this pipeline there. ``markets`` is their number, ``certainty`` how
+    sure the plan must be, as a share.
 
     Raises :class:`InputError` for anything wrong.
     """
@@ -102,10 +106,11 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     try:
         source = spot_source(traces, None if rate is None else str(rate))
         share = read_share("--certainty", str(certainty))
-        known = known_durations(None if durations is None else str(durations), Path(state))
     except InputError as error:
         raise InputError(str(error).removeprefix("--")) from error
     compiled = load(Path(pipeline)) if isinstance(pipeline, str | Path) else compile_function(pipeline)
+    named = None if durations is None else str(durations)
+    known = known_durations(named, Path(state), compiled.pipeline, option="durations")
     policy = {} if deadline is None else {"deadline": deadline}
     options = PlanOptions(arguments=dict(arguments or {}), config=config_option(config), policy=policy)
     planned = plan_run(compiled, options, partly=True)
@@ -171,12 +176,18 @@ def read_share(option: str, text: str) -> float:
     return value
 
 
-def known_durations(text: str | None, state: Path) -> Durations:
-    """The durations that a file or a run of the state folder has. Raises :class:`InputError` if it is neither."""
-    from spotwright.forecast.tasks import Durations, measured, read_durations
+_NEWEST = 50  # runs in which durations are looked for
+
+
+def known_durations(text: str | None, state: Path, pipeline: str, option: str = "--durations") -> Durations:
+    """The durations that a file or a run of the state folder has; without a text those of the last run of the pipeline there.
+
+    Raises :class:`InputError` for a text that is neither.
+    """
+    from spotwright.forecast.tasks import measured, measured_last, read_durations
 
     if text is None:
-        return Durations()
+        return measured_last(pipeline, _newest_runs(state))
     if Path(text).suffix in _DURATION_FILES or Path(text).is_file():
         return read_durations(Path(text))
     from spotwright.records.reader import RunReader
@@ -186,8 +197,21 @@ def known_durations(text: str | None, state: Path) -> Durations:
     try:
         folder = StateFolder.existing(state).find(text)
     except UnknownRun as error:
-        raise InputError(f"--durations {text}: neither a file nor a run: {error}") from error
+        raise InputError(f"{option} {text}: neither a file nor a run: {error}") from error
     return measured(RunReader(folder, is_alive).state, folder.name)
+
+
+def _newest_runs(state: Path) -> Iterator[RunReader]:
+    """The newest runs of a state folder that can be read, the newest first."""
+    from spotwright.records.reader import RunReader
+    from spotwright.records.state_folder import StateFolder
+    from spotwright.runs.bodies import is_alive
+
+    for folder in reversed(StateFolder.existing(state).runs()[-_NEWEST:]):
+        try:
+            yield RunReader(folder, is_alive)
+        except SpotwrightError as error:
+            _LOG.warning("run %s is left out: %s", folder.name, error)
 
 
 def deadline_of(planned: PlannedRun, now: float) -> float | None:

@@ -10,13 +10,16 @@ How the source of a graph writes values is its :class:`Dialect`: KFP's conventio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, product
 from typing import Any, NamedTuple, Protocol
 
+from spotwright.errors import InputError
 from spotwright.model.policy import Layer
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints
+from spotwright.model.task_names import NUMBER, matches, no_such_task
 
 __all__ = [
     "PLAIN",
@@ -48,6 +51,7 @@ __all__ = [
     "TaskOutput",
     "TaskSpec",
     "TemplateReader",
+    "WrittenTask",
 ]
 
 
@@ -451,6 +455,33 @@ TemplateReader = Callable[[TaskSpec | None, Mapping[str, Any], Mapping[str, Pool
 """Reads a template from its data in the form of the graph's source; the first argument is what was known of it."""
 
 
+_MOST_TRIED = 64  # iterations that a name is compared with
+
+
+class WrittenTask(NamedTuple):
+    """A task with attempts as the graph has it: its names from the root, and which of them carry the number of an iteration."""
+
+    names: tuple[str, ...]
+    repeated: tuple[bool, ...]
+
+    @property
+    def path(self) -> str:
+        """Its path without numbers of iterations."""
+        return "/".join(self.names)
+
+    def meant_by(self, name: str) -> str:
+        """The path of its first iteration that a name means, empty if the name does not mean this task."""
+        if matches(name, self.path):
+            return self._path(iter([0] * len(self.names)))
+        numbers = list(dict.fromkeys([0, *map(int, NUMBER.findall(name))]))
+        tried = islice(product(numbers, repeat=sum(self.repeated)), _MOST_TRIED)
+        return next((path for path in map(self._path, map(iter, tried)) if matches(name, path)), "")
+
+    def _path(self, numbers: Iterator[int]) -> str:
+        pairs = zip(self.names, self.repeated, strict=True)
+        return "/".join(f"{name}-{next(numbers)}" if repeated else name for name, repeated in pairs)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskGraph:
     """A whole graph. ``dags`` holds every DAG by component name, the root as ``root``; ``policy`` is the graph's own default.
@@ -482,3 +513,36 @@ class TaskGraph:
         spec = self.read_template(self.root.tasks.get(data["name"]), data, pools)
         root = replace(self.root, tasks={**self.root.tasks, spec.name: spec})
         return replace(self, root=root, dags={**self.dags, "root": root})
+
+    def written_tasks(self) -> list[WrittenTask]:
+        """The tasks that may have attempts, in the order of the graph."""
+        return list(_written(self, self.root))
+
+    def find_task(self, name: str) -> str:
+        """The path of the one task that a name means; of a task in a loop that of its first iteration, or of the one named.
+
+        Raises :class:`InputError` for a name that means none or several.
+        """
+        written = {task.path: task for task in self.written_tasks()}
+        all_meant = {path: task.meant_by(name) for path, task in written.items()}
+        meant = {path: iteration for path, iteration in all_meant.items() if iteration}
+        exact = {path: iteration for path, iteration in meant.items() if name in (path, iteration)}
+        # A task work-2 comes before the iteration 2 of a task work.
+        by_name = {path: iteration for path, iteration in meant.items() if matches(name, path)}
+        found = exact or by_name or meant
+        if not found:
+            raise InputError(f"matches no task{no_such_task(name, written)}")
+        if len(found) > 1:
+            raise InputError(f"means {len(found)} tasks: {', '.join(found)}; name one of them")
+        return next(iter(found.values()))
+
+
+def _written(
+    graph: TaskGraph, dag: Dag, names: tuple[str, ...] = (), repeated: tuple[bool, ...] = (), *, in_loop: bool = False
+) -> Iterator[WrittenTask]:
+    for name, spec in dag.tasks.items():
+        task = WrittenTask((*names, name), (*repeated, in_loop))
+        if spec.dag is None:
+            yield task
+        else:
+            yield from _written(graph, graph.dags[spec.dag], *task, in_loop=spec.loop is not None)

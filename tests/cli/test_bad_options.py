@@ -106,11 +106,11 @@ def test_a_pattern_that_matches_no_task(project: Project, command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "parts"),
     [
-        (["show", "nothing"], ["no run 'nothing'", "the newest are r", "--state"]),
-        (["logs", "r", "nothing"], ["run r has no task 'nothing'; its tasks are it"]),
+        (["show", "nothing"], ["no run 'nothing' in /", "/.spotwright: the newest are r", "--state"]),
+        (["logs", "r", "nothing"], ["run r has no task 'nothing'; the tasks are it"]),
         (["logs", "r", "it", "7"], ["task it of run r has 1 attempt, not an attempt 7"]),
         (["logs", "r", "it", "seven"], ["'seven'"]),
-        (["logs", "r", "--follow", "nothing"], ["run r has no task 'nothing'; its tasks are it"]),
+        (["logs", "r", "--follow", "nothing"], ["run r has no task 'nothing'; the tasks are it"]),
         (["report", ""], ["run"]),
         (["resume", "../r"], ["no run '../r'"]),
         (["cancel", "nothing"], ["no run 'nothing'"]),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.terminals import on_a_terminal, on_no_terminal
 from tests.e2e.building import Of, step
 from tests.e2e.inside import attempt, raise_file, say, until, work_and_hold
-from tests.e2e.project import AT_WORK, PATIENCE, Project, eventually
+from tests.e2e.project import AT_WORK, PATIENCE, Project, a_project, eventually
+from tests.kfp.builders import component, ir, task
 from tests.page.recorded import a_story, log_of, recorded
 
 
@@ -209,3 +212,49 @@ def test_a_terminal_is_shown_every_control_character_and_a_pipe_gets_all_that_wa
     assert on_a_terminal("logs", "a-run", "eval", "1", "--raw", *state) == written
     coloured = on_a_terminal("logs", "a-run", "eval", "1", "--colours", *state)
     assert coloured.startswith(b"\r50%\r100%\n\x1b[31mred\x1b[0m <U+202E>gnp.exe")
+
+
+@pytest.fixture(scope="module")
+def looped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A run in which ``work`` is in a loop of two, below the pipeline ``inner``, and ``works`` beside the loop."""
+    loop = task("each", taskInfo={"name": "loop"}, parameterIterator={"itemInput": "item", "items": {"raw": "[1, 2]"}})
+    works, work = task("step", taskInfo={"name": "works"}), task("step", taskInfo={"name": "work"})
+    components = {
+        "comp-inner": {"dag": {"tasks": {"loop": loop, "works": works}}},
+        "comp-each": {
+            "inputDefinitions": {"parameters": {"item": {"parameterType": "NUMBER_INTEGER"}}},
+            "dag": {"tasks": {"work": work}},
+        },
+        "comp-step": component("step"),
+    }
+    with a_project(tmp_path_factory.mktemp("looped")) as project:
+        file = project.folder / "looped.json"
+        file.write_text(json.dumps(ir({"inner": task("inner")}, components)))
+        ran = project.here("run", str(file), "--name", "r")
+        assert ran.code == 0, ran
+        yield project
+
+
+@pytest.mark.parametrize(
+    ("name", "paths"),
+    [
+        ("work", ["inner/loop/work-0", "inner/loop/work-1"]),
+        ("loop/work", ["inner/loop/work-0", "inner/loop/work-1"]),
+        ("work-1", ["inner/loop/work-1"]),
+        ("loop", ["inner/loop", "inner/loop/work-0", "inner/loop/work-1"]),
+        ("works", ["inner/works"]),
+        ("work*", ["inner/works", "inner/loop/work-0", "inner/loop/work-1"]),
+    ],
+)
+def test_show_and_logs_mean_the_same_tasks_by_a_name(looped: Project, name: str, paths: list[str]) -> None:
+    shown = json.loads(looped.here("show", "r", name, "--json").out)["tasks"]
+    printed = json.loads(looped.here("logs", "r", name, "--json").out)
+    assert [task["path"] for task in shown] == paths
+    assert sorted(log["task"] for log in printed) == sorted(path for path in paths if path != "inner/loop")
+
+
+@pytest.mark.parametrize("command", ["show", "logs"])
+def test_a_name_that_means_no_task_of_a_run_is_answered_with_the_nearest(looped: Project, command: str) -> None:
+    done = looped.here(command, "r", "wrok")
+    assert (done.code, done.out) == (2, "")
+    assert "run r has no task 'wrok': did you mean 'inner/works'?; the tasks are inner, " in done.err

@@ -104,6 +104,35 @@ def test_prices_of_a_sheet_are_said_with_their_age(pipeline: Path) -> None:
     assert on_demand.startswith("o 0.24 EUR/h")
 
 
+def test_the_last_run_of_the_pipeline_gives_the_durations_unless_the_policy_states_them(pipeline: Path) -> None:
+    folder = pipeline.parent
+    options = "--state", str(folder / "state"), "--config", str(pipeline.with_name("spotwright.yaml"))
+    other = folder / "other.yaml"
+    other.write_text(pipeline.read_text("utf-8").replace("two-steps", "other"), encoding="utf-8")
+    for file, name in ((pipeline, "first"), (pipeline, "newer"), (other, "other")):
+        words = [sys.executable, "-m", "spotwright", "run", str(file), "--name", name, "--cache", "off", *options]
+        subprocess.run(words, cwd=folder, check=True, capture_output=True)
+    document_of = json.loads(invoke(pipeline, *options, "--markets", "200", "--json").stdout)
+    assert {task["source"] for task in document_of["tasks"]} == {"measured in newer"}
+    assert any("durations are those of newer, the last run of two-steps" in note for note in document_of["notes"])
+
+    stated = folder / "stated.yaml"
+    stated.write_text(CONFIG.replace("checkpoint: ckpt", "work: 2h"), encoding="utf-8")
+    by_policy = json.loads(invoke(pipeline, *options[:2], "--config", str(stated), "--markets", "200", "--json").stdout)
+    named = invoke(
+        pipeline, *options[:2], "--config", str(stated), "--markets", "200", "--json", "--durations", "first"
+    )
+    assert [task["source"] for task in by_policy["tasks"]] == ["measured in newer", "work in the policy"]
+    assert {task["source"] for task in json.loads(named.stdout)["tasks"]} == {"measured in first"}
+    assert str(spot.plan(pipeline, state=folder / "state", markets=200)).count("measured in newer") == 2
+
+
+def test_a_plan_takes_the_runtime_of_containers_for_the_command_that_it_prints(pipeline: Path) -> None:
+    document_of = plan(pipeline, "--containers", "host")
+    assert document_of["command"].startswith(f"spotwright run {pipeline} --containers host")
+    assert "--containers" not in plan(pipeline)["command"]
+
+
 def test_without_durations_ten_minutes_are_assumed_and_said(pipeline: Path) -> None:
     result = invoke(pipeline, "--markets", "20", "--json")
     found = json.loads(result.stdout)

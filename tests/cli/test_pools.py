@@ -274,3 +274,15 @@ def test_a_compute_class_orders_the_pools_of_gke(folder: Path) -> None:
 
     assert [one["nodepools"] for one in document["spec"]["priorities"]] == [["gpu-spot"], ["main"], ["gpu"]]
     assert "leave POOL out" in str(run("command", "gpu", "--as", "computeclass").exception)
+
+
+def test_without_a_configuration_the_built_in_pools_are_shown_with_the_lines_to_begin_with(folder: Path) -> None:
+    (folder / "spotwright.yaml").unlink()
+    text = run().output
+    assert text.startswith("no spotwright.yaml: using the built-in pools spot (spot), on-demand (on-demand)")
+    assert "\nspot: spot, generic, at most 10 nodes, notice 2s\n  node   cpu 8, memory 32Gi, nvidia.com/gpu 4" in text
+    assert "\n  price  0.30 USD/h (an example, no offer)\n" in text
+    assert "gke" not in text.split("placing needs")[0]
+    assert [pool["name"] for pool in json.loads(run("list", "--json").output)] == ["spot", "on-demand"]
+    (folder / "spotwright.yaml").write_text(text.split("start spotwright.yaml with\n\n")[1])
+    assert "built-in" not in run().output

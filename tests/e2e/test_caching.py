@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.e2e.building import Of, Step, step
 from tests.e2e.inside import alone, note, raise_file, say, until
-from tests.e2e.project import Project
+from tests.e2e.project import Project, eventually
 from tests.sampling import every, only
 
 if TYPE_CHECKING:
@@ -140,3 +141,21 @@ def test_a_task_whose_cached_files_are_gone_runs_again(project: Project) -> None
     assert project.run(path, name="second").code == 0
     assert project.show("second")["outputs"]["reads.Output"]["value"] == "7"
     assert starts(project).count("writes") == 2
+
+
+def holds(number: int) -> int:
+    raise_file("begun")
+    until("go on")
+    return number + 1
+
+
+def test_the_result_of_an_attempt_that_a_resume_started_is_used_by_later_runs(project: Project) -> None:
+    path = project.pipeline({"it": step(holds, {"number": 1})})
+    first = project.start("run", str(path), "--name", "first")
+    eventually((project.playground / "begun").exists)
+    first.send(signal.SIGINT)
+    first.wait()
+    project.raise_file("go on")
+    assert project.spotwright("resume", "first").code == 0
+    assert project.run(path, name="later").code == 0
+    assert project.show("later")["tasks"]["it"]["cached_from"] == {"run": "first", "task": "it"}

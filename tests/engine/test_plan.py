@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.engine.builders import ON_DEMAND, SPOT, a_config, a_dag, a_loop, a_pipeline, a_plan, a_task
 from tests.engine.driving import Run
 
+from spotwright.config import Config
 from spotwright.engine.events import RunStatus
 from spotwright.engine.plan import Plan
 from spotwright.errors import ConfigError, InputError, PipelineError
@@ -52,6 +54,20 @@ def test_the_policy_of_a_task_is_stronger_than_that_of_its_pipeline() -> None:
     pipeline = a_pipeline([a_task("a", policy=layer("spot.never", spot=Spot.NEVER))])
     pipeline = TaskGraph("pipeline", pipeline.root, pipeline.dags, layer("pipeline", spot=Spot.PREFER))
     assert policy_of(Plan(pipeline, a_config())).spot is Spot.NEVER
+
+
+def test_an_exit_handler_is_kept_on_on_demand_as_place_keeps_it() -> None:
+    inner = a_dag(a_task("x"))
+    handler = replace(a_task("report", dag="inner"), after=("a",), after_all=True)
+    default = {"spot": "prefer", "fall_back_after": 1}
+
+    def spot_of(config: Config) -> list[Spot | None]:
+        return [policy_of(a_plan([a_task("a"), handler], config, inner=inner), path).spot for path in ("a", "report/x")]
+
+    assert spot_of(a_config(policy=default)) == [Spot.PREFER, Spot.NEVER]
+    assert spot_of(a_config(policy=default, tasks={"x": {"spot": "require"}})) == [Spot.PREFER, Spot.REQUIRE]
+    assert spot_of(a_config(SPOT, policy={"spot": "require"})) == [Spot.REQUIRE, Spot.REQUIRE]
+    assert spot_of(a_config()) == [None, None]
 
 
 def test_set_retry_raises_the_maximum_of_interruptions() -> None:

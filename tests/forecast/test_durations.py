@@ -70,8 +70,10 @@ def test_a_wrong_file_is_refused_with_its_line(tmp_path: Path, text: str, messag
 def test_a_line_that_names_no_task_is_refused_with_the_tasks_there_are(tmp_path: Path) -> None:
     durations = read_durations(written(tmp_path, "tasks:\n  train: 5m\n  trian: 6m\n"))
     durations.of("train", "train", None)
-    with pytest.raises(InputError, match=r"durations.yaml:3: tasks.trian: fits no task; the tasks are load, train"):
+    with pytest.raises(InputError) as error:
         durations.check_used(["load", "train"])
+    said = "durations.yaml:3: tasks.trian matches no task: did you mean 'train'?; the tasks are load, train"
+    assert str(error.value).endswith(said)
 
 
 def test_a_line_for_a_branch_that_is_not_planned_is_no_fault(tmp_path: Path) -> None:

@@ -27,6 +27,19 @@ def test_lines_name_the_place_the_rule_and_the_fix() -> None:
     assert lines[-1] == "1 error; 1 allowed; 1 file not read (2 objects in 2 files)"
 
 
+def test_a_finding_that_a_file_has_several_times_is_printed_once_with_its_places() -> None:
+    other = job(PREFERS_SPOT).replace("name: train", "name: eval")
+    report = LintReport([linted(f"{job(PREFERS_SPOT)}---\n{other}---\n{job(PREFERS_SPOT)}")])
+    lines = list(report_lines(report))
+
+    found = [line for line in lines if "[affinity-without-toleration]" in line]
+    assert [line.split(" asks")[0] for line in found] == ["work.yaml:11: error: Job train"]
+    assert lines[lines.index(found[0]) + 1] == "    also line 32 (Job eval), line 53"
+    assert sum(line.startswith("    fix") for line in lines) == 1
+    assert lines[-1] == "3 errors (3 objects in 1 file)"
+    assert len(lint_json(report)["findings"]) == 3
+
+
 def test_json_has_the_findings_and_the_counts() -> None:
     found = json.loads(json.dumps(lint_json(a_report())))
 

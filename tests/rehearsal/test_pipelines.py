@@ -96,11 +96,40 @@ def test_a_task_of_a_nested_pipeline_below_a_condition_is_rehearsed(loops: Path,
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("nothing", "there is no such task"), ("other/work", "there is no such task")]
+    ("name", "message"),
+    [
+        ("nothing", "--task nothing matches no task; the tasks are "),
+        ("totla", "--task totla matches no task: did you mean 'exit-handler-1/total'"),
+        ("other/work", "--task other/work matches no task: did you mean"),
+        (
+            "work",
+            "--task work means 2 tasks: exit-handler-1/for-loop-2/work, exit-handler-1/condition-3/inner/work; name one",
+        ),
+    ],
 )
-def test_a_task_that_is_not_executed_is_wrong_input(name: str, message: str, loops: Path, rehearse: Rehearse) -> None:
-    with pytest.raises(InputError, match=message):
+def test_a_name_of_no_task_or_of_several_is_refused_before_anything_is_executed(
+    name: str, message: str, loops: Path, rehearse: Rehearse, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as error:
         rehearse(pipeline=loops, pipeline_name="outer", task=name)
+    assert str(error.value).startswith(message)
+    assert not list((tmp_path / "state" / "rehearsals").iterdir())
+
+
+@pytest.mark.long
+def test_a_task_behind_a_condition_that_does_not_hold_is_said_to_be_not_executed(
+    loops: Path, rehearse: Rehearse
+) -> None:
+    with pytest.raises(InputError, match="--task exit-handler-1/condition-4/work-2: this run does not execute it"):
+        rehearse(pipeline=loops, pipeline_name="outer", task="work-2")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "path"), [("for-loop-2/work", "work-0"), ("work-1", "work-1")])
+def test_a_name_of_a_task_in_a_loop_means_one_iteration(name: str, path: str, loops: Path, rehearse: Rehearse) -> None:
+    rehearsal = rehearse(pipeline=loops, pipeline_name="outer", task=name, interruptions=1, budget=3.0)
+
+    assert [step.task for step in rehearsal.steps] == [f"exit-handler-1/for-loop-2/{path}"]
 
 
 CHAIN = """

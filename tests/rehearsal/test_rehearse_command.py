@@ -169,7 +169,7 @@ def test_a_command_that_does_not_exist_fails_undisturbed(project: Project) -> No
         (("--compare", "nothing", "--", "true"), "--compare nothing: expected module:function"),
         (("none.py",), "none.py: there is no such file"),
         (("--junit", "no/such/folder.xml", "--", "true"), "--junit no/such/folder.xml: cannot be written"),
-        (("step.yaml", "--task", "no-such"), "--task no-such: the pipeline has no such task; its tasks are step"),
+        (("step.yaml", "--task", "no-such"), "--task no-such matches no task; the tasks are step"),
         (("step.yaml", "--stdout"), "--stdout: is for commands"),
         (("step.yaml", "--output", "/data/x"), "--output: name the task"),
         (

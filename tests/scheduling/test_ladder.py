@@ -102,6 +102,24 @@ def test_all_taints_of_a_pool_that_the_ladder_names_are_tolerated() -> None:
     assert made.rungs[0].tolerations == (Toleration("team", "Equal", "data", "NoSchedule"),)
 
 
+@pytest.mark.parametrize(
+    ("fields", "silent"),
+    [
+        ({}, ["spot", "base"]),
+        ({"node": {"cpu": 4000, "nvidia.com/gpu": 1}}, ["spot"]),
+        ({"machine": "a2-highgpu-1g"}, ["spot"]),
+    ],
+)
+def test_pools_that_do_not_say_whether_they_have_the_gpus_of_the_work_are_named(
+    fields: dict[str, Any], silent: list[str]
+) -> None:
+    pools = a_pool("spot", node=None), a_pool("base", spot=False, **{"node": None, **fields})
+    with_gpu = ladder(*pools, work=Work({"nvidia.com/gpu": 1}))
+    said = f"it asks for nvidia.com/gpu, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have that"
+    assert [text.split(":")[0] for text in with_gpu.warnings("train")] == [said]
+    assert not ladder(*pools, work=Work({"cpu": 1000})).unstated
+
+
 def a_team_pool(name: str, **fields: Any) -> Pool:
     return a_pool(name, provider="eks", taints=(Taint("team", "data"),), **fields)
 

@@ -14,8 +14,9 @@ from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
-from spotwright.manifests.files import place_text, unmatched_patterns
-from spotwright.placing.context import PlaceOptions
+from spotwright.manifests.files import place_text, refuse_unmatched
+from spotwright.placing.context import Finding, Level, PlaceOptions
+from spotwright.views.text import plural
 
 __all__ = ["compile", "compiled_yaml", "placed_yaml"]
 
@@ -68,10 +69,11 @@ def placed_yaml(
         None,
         PlaceOptions(replace_retries=replace_retries, has_webhook=has_controller),
     )
-    for note in (*compiled.warnings, *configuration.notes):
-        say(f"note: {note}", err=True)
-    print_findings(placed.findings, with_lines=False)
-    print_findings(unmatched_patterns(configuration, placed.roles))
+    refuse_unmatched(configuration, placed.roles)
+    notes = (Finding(Level.NOTE, "", 0, (), note) for note in (*compiled.warnings, *configuration.notes))
+    printed = print_findings([*placed.findings, *notes], with_lines=False, explained=True)
+    if printed.left_out:
+        say(f"{plural(printed.left_out, 'more finding')}: spotwright explain {pipeline_file}", err=True)
     return placed.text
 
 

@@ -14,10 +14,10 @@ from spotwright.cli import SUCCEEDED, cluster_extra, say, show_content
 from spotwright.cli.cluster import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
 from spotwright.errors import InputError, SpotwrightError
-from spotwright.records.reader import ENVIRONMENT, AttemptLog, RunReader, follow_logs, list_logs
+from spotwright.records.reader import ENVIRONMENT, AttemptLog, RunReader, follow_logs, list_logs, require_tasks
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive
-from spotwright.views.run_json import run_view, summary
+from spotwright.views.run_json import only_tasks, run_view, summary
 from spotwright.views.run_text import left_out_lines, runs_text, show_text
 from spotwright.visible_text import coloured
 
@@ -72,15 +72,21 @@ def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict
 
 @click.command()
 @click.argument("name", metavar="RUN")
+@click.argument("task", required=False)
 @click.option("--follow", is_flag=True, help="First show what happens, until the run has ended.")
 @place_options
 @json_option
-def show(place: Place, name: str, follow: bool, as_json: bool) -> int:
-    """Show RUN: every task and attempt, where it ran, why it ended and what followed."""
+def show(place: Place, name: str, task: str | None, follow: bool, as_json: bool) -> int:
+    """Show RUN: every task and attempt, where it ran, why it ended and what followed.
+
+    TASK is a path, a name or a pattern: only the tasks that it means are shown.
+    """
     with open_run(place, name) as reader:
         if follow:
             _show_progress(reader, sys.stderr if as_json else sys.stdout)
         view = run_view(reader.state, reader.folder.name, reader.now)
+        if task is not None:
+            view = only_tasks(view, set(require_tasks(reader, task)))
     say(json.dumps(view) if as_json else show_text(view))
     return SUCCEEDED
 
@@ -117,7 +123,7 @@ def logs(
 
     ATTEMPT is a number, or 'environment': what pip wrote while the packages of TASK were installed.
 
-    TASK is a path or a name: of several tasks with that name, and of everything in a loop, all logs are printed.
+    TASK is a path, a name or a pattern: of several tasks that it means, and of everything in a loop, all logs are printed.
 
     A file or pipe gets the text as it was written. On a terminal every control character is shown as a mark, because
     whoever writes a log could drive the terminal with it.

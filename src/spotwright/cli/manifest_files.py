@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -22,6 +22,7 @@ from spotwright.config import FILE_NAME
 from spotwright.errors import InputError
 from spotwright.placing.context import Finding, Level
 from spotwright.placing.documents import ManifestError, parse
+from spotwright.views.text import plural
 
 __all__ = ["ManifestFolder", "find_manifests", "print_findings", "read_records", "records_text"]
 
@@ -29,14 +30,24 @@ __all__ = ["ManifestFolder", "find_manifests", "print_findings", "read_records",
 _MANY = 4
 """As many further places of a finding are counted and not named."""
 
+_MOST = 4
+"""Different findings that place and compile print; explain shows all of them."""
+
+
+class Printed(NamedTuple):
+    """How many findings there are, printed or not, in words, and how many different ones were not printed."""
+
+    counts: str
+    left_out: int
+
 
 def print_findings(
-    findings: Iterable[Finding], *, with_lines: bool = True, least: Level = Level.NOTE
-) -> Counter[Level]:
-    """Print each finding of at least a severity; equal ones, whatever role they name, once with their places.
+    findings: Iterable[Finding], *, with_lines: bool = True, least: Level = Level.NOTE, explained: bool = False
+) -> Printed:
+    """Print findings of at least a severity; equal ones, whatever role they name, once with their places.
 
-    ``with_lines`` is false for a text that is kept nowhere, so that its lines lead nowhere. Returns how many there are of each
-    severity, printed or not.
+    ``with_lines`` is false for a text that is kept nowhere, so that its lines lead nowhere. Where another command explains them,
+    only the most important four are printed: first what is to be done, then warnings, then notes.
     """
     groups: dict[tuple[Level, str], list[Finding]] = {}
     counts: Counter[Level] = Counter()
@@ -45,10 +56,14 @@ def print_findings(
         text = finding.group or _ROLE.sub("", finding.text, count=1)
         if least is Level.NOTE or finding.level is least:
             groups.setdefault((finding.level, text), []).append(finding)
-    for first, *others in groups.values():
+    shown = list(groups.values())
+    if explained and len(shown) > _MOST:
+        shown = sorted(shown, key=lambda group: 0 if group[0].to_do else 1 + (group[0].level is Level.NOTE))[:_MOST]
+    for first, *others in shown:
         text = str(first) if with_lines else f"{first.level}: {first.text}"
         say(f"{text}{_also(first, others, with_lines=with_lines)}", err=True)
-    return counts
+    words = ", ".join(plural(counts[level], level.value) for level in (Level.WARNING, Level.NOTE) if counts[level])
+    return Printed(words, len(groups) - len(shown))
 
 
 _ROLE = re.compile(r"\A[^\s:]+: ")  # the name of a role before what is said of it

@@ -27,6 +27,7 @@ __all__ = [
     "WithUserCommand",
     "arguments_option",
     "config_option",
+    "containers_option",
     "json_option",
     "kfp_options",
     "parse_arguments",
@@ -111,7 +112,7 @@ def config_option(beside: str) -> Callable[[_Command], _Command]:
     return click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help=help_text)
 
 
-def _containers_option(command: _Command) -> _Command:
+def containers_option(command: _Command) -> _Command:
     """``--containers MODE``."""
     return click.option(
         "--containers", type=click.Choice(CONTAINER_MODES), default="auto", show_default=True,
@@ -161,7 +162,7 @@ def pipeline_options(*own_options: Callable[[_Command], _Command]) -> Callable[[
             shared = PipelineOptions(pipeline_name, arguments, config, containers, seed, state, as_json)
             return command(shared, **own)
 
-        first = (pipeline_option, arguments_option, config_option("the pipeline"), _containers_option, _seed_option)
+        first = (pipeline_option, arguments_option, config_option("the pipeline"), containers_option, _seed_option)
         decorated: _Command = with_shared
         for option in reversed((*first, *own_options, state_option, json_option)):
             decorated = option(decorated)

@@ -138,11 +138,11 @@ def _print_outcome(placements: Sequence[PlacedFile], config: Config, least: Leve
         say(f"note: {config.found_above}", err=True)
     roles = list(_roles(placements))
     findings = [finding for placement in placements for finding in placement.findings]
-    counts = print_findings([*findings, *unmatched_patterns(config, roles)], least=least)
+    printed = print_findings([*findings, *unmatched_patterns(config, roles)], least=least, explained=True)
     placed = [role for role in roles if role.policy.spot is not None]
     on_spot = sum(role.on_spot for role in placed)
-    found = ", ".join(plural(counts[level], level.value) for level in (Level.WARNING, Level.NOTE) if counts[level])
     what = f"placed {plural(len(placed), 'role')} in {plural(len(placements), 'file')}, {on_spot} of them on spot"
+    found = f"{printed.counts}; explain shows {printed.left_out} more" if printed.left_out else printed.counts
     say(f"{what if placed else 'nothing was placed'}{f' ({found})' if found else ''}", err=True)
 
 

@@ -24,6 +24,7 @@ from spotwright.cli.options import (
     Duration,
     arguments_option,
     config_option,
+    containers_option,
     json_option,
     parse_arguments,
     pipeline_option,
@@ -64,7 +65,8 @@ __all__ = ["JobOptions", "compare_policies", "plan"]
 @click.option(
     "--durations",
     metavar="RUN|FILE",
-    help="Durations of the tasks: those that an earlier run measured, or a YAML or JSON file.",
+    help="Durations of the tasks: those that an earlier run measured, or a YAML or JSON file.  "
+    "[default: the last run of this pipeline in the state folder]",
 )
 @click.option(
     "--picture",
@@ -113,6 +115,7 @@ __all__ = ["JobOptions", "compare_policies", "plan"]
     metavar="SHARE",
     help="Without a pipeline: learn from this first part of each recording, and judge on the rest, such as 60%.",
 )
+@containers_option
 @state_option
 @json_option
 def plan(
@@ -134,20 +137,22 @@ def plan(
     prices: str | None,
     pools: str,
     fit: str | None,
+    containers: str,
     state: Path,
     as_json: bool,
 ) -> int:
     """Plan a run of PIPELINE: its cost and its end, policy by policy, over many markets, before anything is paid.
 
     Pools, prices and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. No task is
-    run; a PIPELINE in Python is imported, with the code at its top level, and a plain script is refused.
+    run, and --containers is for the command that is printed; a PIPELINE in Python is imported, with the code at its
+    top level, and a plain script is refused.
 
     Without PIPELINE, compare policies for one job with a deadline on the recordings that --trace names.
     """
     if seed < 0:
         raise InputError(f"--seed {seed}: expected a whole number from 0")
     if pipeline_file is None:
-        _only_with(("argument_texts", "durations", "rate", "picture", "pipeline_name"))
+        _only_with(("argument_texts", "durations", "rate", "picture", "pipeline_name", "containers"))
         if not traces:
             raise click.UsageError("expected a PIPELINE, or --trace with a recording to compare policies on")
         part = 0.0 if fit is None else read_share("--fit", fit)
@@ -165,17 +170,19 @@ def plan(
 
     source = spot_source(traces, rate)
     share = read_share("--certainty", certainty)
-    known = known_durations(durations, state)
+    compiled = load(pipeline_file, pipeline=pipeline_name)
+    known = known_durations(durations, state, compiled.pipeline)
     policy = {} if deadline is None else {"deadline": deadline}
     options = PlanOptions(arguments=parse_arguments(argument_texts), textual=True, config=config, policy=policy)
-    planned = plan_run(load(pipeline_file, pipeline=pipeline_name), options, partly=True)
+    planned = plan_run(compiled, options, partly=True)
     seconds = deadline_of(planned, time.time())
     question = Question(planned.stored.plan.graph.name, seconds, source, markets or DEFAULT_MARKETS, seed, share)
     forecast = forecast_of(planned, known, question)
     if picture is not None:
         _draw(forecast, picture)
     configured = None if config is None else str(config)
-    words = pipeline_words(str(pipeline_file), argument_texts, name=pipeline_name, config=configured)
+    chosen = containers if _given(["containers"]) else None
+    words = pipeline_words(str(pipeline_file), argument_texts, name=pipeline_name, config=configured, containers=chosen)
     _print(forecast, words, as_json=as_json)
     return SUCCEEDED
 

@@ -15,10 +15,10 @@ from spotwright.cli import SUCCEEDED, say
 from spotwright.cli.options import config_option, json_option
 from spotwright.clouds import providers
 from spotwright.clouds.providers import ZONE
-from spotwright.config import Config, find, require_pools
+from spotwright.config import Config, find, own_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kueue import quantity
-from spotwright.model.pools import Pool
+from spotwright.model.pools import Pool, PriceSource
 from spotwright.model.quantities import format_duration, format_money
 from spotwright.pools.karpenter import longest_end
 
@@ -44,7 +44,8 @@ def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
     aws ec2 describe-spot-price-history ... | jq ... | spotwright pools list --prices -
     """
     configuration = find(Path.cwd() / "-", config)
-    require_pools(configuration)
+    if configuration.note and not as_json:
+        say(f"{configuration.note}; they stand for nodes of this machine\n")
     lines = _priced(configuration, sheet) if sheet else {}
     now = time.time()
     described = []
@@ -56,6 +57,8 @@ def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
             say("\n".join(_description(pool, price, configuration)))
     if as_json:
         say(json.dumps(described, indent=2))
+    elif configuration.note:
+        say(f"\n{own_pools(configuration)}")
     return SUCCEEDED
 
 
@@ -63,7 +66,8 @@ def _price(pool: Pool, currency: str, now: float) -> str:
     """The price of a pool, with its origin."""
     if pool.price is None:
         return ""
-    origin = pool.quote.origin(now) if pool.quote is not None else "spotwright.yaml"
+    written = "an example, no offer" if pool.price_source is PriceSource.EXAMPLE else "spotwright.yaml"
+    origin = pool.quote.origin(now) if pool.quote is not None else written
     return f"{format_money(pool.price)} {currency}/h ({origin})"
 
 
@@ -100,6 +104,8 @@ def _description(pool: Pool, price: str, config: Config) -> list[str]:
     lines += [f"  price  {price}"] if price else []
     if pool.max_price is not None:
         lines.append(f"  at most  {format_money(pool.max_price)} {config.currency}/h")
+    if config.note:
+        return [*lines, "  label  those of every provider, so that each selector of a pipeline fits"]
     lines += [f"  label  {key}={value}" for key, value in providers.labels(pool).items()]
     lines += list(_zones(pool))
     lines += [f"  taint  {taint}" for taint in providers.taints(pool)]

@@ -14,10 +14,11 @@ from spotwright.config.loading import (
     find,
     from_mapping,
     load,
+    own_pools,
     parse,
     require_pools,
 )
-from spotwright.config.sections import load_trace, matches, nearest_path
+from spotwright.config.sections import load_trace
 
 __all__ = [
     "FILE_NAME",
@@ -28,8 +29,7 @@ __all__ = [
     "from_mapping",
     "load",
     "load_trace",
-    "matches",
-    "nearest_path",
+    "own_pools",
     "parse",
     "require_pools",
 ]

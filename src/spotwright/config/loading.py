@@ -15,11 +15,12 @@ from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.clouds.providers import built_in_pools
 from spotwright.config.document import MAX_BYTES, Location, ObjectSources, Problems, Scalar, Table, read, read_text
 from spotwright.config.fields import LINT, TARGET, TOP, VERSION, read_fields
-from spotwright.config.sections import Policies, check_policies, matches, read_policies, read_pools
+from spotwright.config.sections import Policies, check_policies, read_policies, read_pools
 from spotwright.errors import ConfigError
 from spotwright.model.policy import BUILT_IN, Layer
 from spotwright.model.pools import GENERIC, Pool, PriceSource, Quote
 from spotwright.model.quantities import format_bytes
+from spotwright.model.task_names import matches
 
 __all__ = [
     "BUILT_IN_NAME",
@@ -102,7 +103,7 @@ class Config:
         the pipeline's own settings rank between them.
         """
         default = () if self.policy_default is None else (self.policy_default,)
-        matching = (layer for pattern, layer in self.policy_tasks if any(matches(pattern, path) for path in task_paths))
+        matching = (layer for pattern, layer in self.policy_tasks if matches(pattern, *task_paths))
         return default, tuple(matching)
 
 
@@ -330,17 +331,19 @@ def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
 
     The message ends with the lines of a ``spotwright.yaml`` for the provider that the manifests in ``texts`` point to.
     """
-    if not config.note:
-        return
-    problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} names no pools"
+    if config.note:
+        problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} names no pools"
+        raise ConfigError(f"{problem}: {own_pools(config, texts)}")
+
+
+def own_pools(config: Config, texts: Iterable[str] = ()) -> str:
+    """How pools get into a configuration that has only the built-in ones."""
     lines = _provider_of(texts).first_pools
     head = ["version: 1"] if config.is_built_in else []
     policy = ["policy: {default: {spot: prefer}}"] if config.is_built_in else []
     start = "\n".join([*head, "pools:", *lines, *policy])
     where = f"start {FILE_NAME} with" if config.is_built_in else "add for instance"
-    raise ConfigError(
-        f"{problem}: placing needs the node pools of your cluster (the built-in pools are for local runs); {where}\n\n{start}\n"
-    )
+    return f"placing needs the node pools of your cluster (the built-in pools are for local runs); {where}\n\n{start}\n"
 
 
 def _provider_of(texts: Iterable[str]) -> Provider:

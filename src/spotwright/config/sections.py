@@ -1,16 +1,15 @@
 """Reads the sections of a configuration: pools, policies and recorded traces, and finds what contradicts itself.
 
 Every field is read by its table, then the rules that span several fields are checked, with the lines of both sides. Policies
-become layers. In patterns of task paths ``*`` stays within a segment, ``**`` does not.
+become layers.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path, PurePath
@@ -24,6 +23,7 @@ from spotwright.errors import ConfigError
 from spotwright.model.policy import FIELDS, Layer, Policy, PolicyValueError, Spot, check, parse_policy, resolve
 from spotwright.model.pools import Capacity, Pool, Resources, Simulate, Trace
 from spotwright.model.quantities import parse_price
+from spotwright.model.task_names import refusal
 
 __all__ = [
     "POLICY",
@@ -31,10 +31,8 @@ __all__ = [
     "Policies",
     "check_policies",
     "load_trace",
-    "matches",
     "read_policies",
     "read_pools",
-    "refusal",
 ]
 
 
@@ -46,7 +44,7 @@ POLICY = (
         fields.table,
         None,
         "nothing",
-        "The policy of tasks whose path matches the pattern; a later pattern wins over an earlier one, key by key.",
+        "The policy of tasks whose path or the end of it matches; a later pattern wins over an earlier one, key by key.",
     ),
 )
 """The keys of ``policy``."""
@@ -75,64 +73,6 @@ POLICY_MEANINGS: Mapping[str, str] = {
     "image_pull_secrets": "Secrets with which the cluster pulls the image.",
 }
 """The meaning of each policy field."""
-
-
-_PARTS = re.compile(r"(?:(?<=/)|^)\*{2,}/|\*{2,}|\*|[^*]+")  # more than two stars mean two
-
-
-def matches(pattern: str, path: str) -> bool:
-    """True if the whole path of a task matches the pattern; a plain name also matches a task of that name at any depth."""
-    if "/" not in pattern and "*" not in pattern:
-        return path == pattern or path.endswith(f"/{pattern}")
-    reached = {0}  # positions in the path that the parts so far may end at
-    for part in _parts(pattern):
-        reached = set(_ends(part, path, reached))
-        if not reached:
-            return False
-    return len(path) in reached
-
-
-def nearest_path(pattern: str, paths: Iterable[str]) -> str:
-    """The path that is most like a pattern that matches none; empty if none is like it.
-
-    First one that holds the pattern's text without its stars, then one that is spelt nearly so, as a whole or by its last name.
-    """
-    import difflib  # only a message needs it
-
-    every = list(paths)
-    name = pattern.replace("*", "").strip("/")
-    inside = next((path for path in every if name and name in path), "")
-    by_name = {candidate: path for path in every for candidate in (path, path.rpartition("/")[2])}
-    return inside or next((by_name[close] for close in difflib.get_close_matches(name, by_name, n=1)), "")
-
-
-def refusal(pattern: str) -> str:
-    """Return the reason for which a text is no pattern of task paths; empty if it is one."""
-    if not pattern or not pattern.isprintable() or len(pattern) > 500:
-        return "expected a task's path or a pattern such as '**/train*'"
-    if "" in pattern.split("/"):
-        return "expected names between single slashes, such as 'loop/train'"
-    return ""
-
-
-def _ends(part: str, path: str, starts: set[int]) -> Iterator[int]:
-    """Positions at which a part may end that begins at one of ``starts``."""
-    if part.startswith("**") and part.endswith("/"):
-        yield from starts
-        yield from (index + 1 for index in range(min(starts), len(path)) if path[index] == "/")
-    elif part.startswith("**"):
-        yield from range(min(starts), len(path) + 1)
-    elif part == "*":
-        for start in starts:
-            end = path.find("/", start)
-            yield from range(start, (end if end >= 0 else len(path)) + 1)
-    else:
-        yield from (start + len(part) for start in starts if path.startswith(part, start))
-
-
-@functools.lru_cache(maxsize=1024)
-def _parts(pattern: str) -> tuple[str, ...]:
-    return tuple(_PARTS.findall(pattern))
 
 
 _GROUPS: dict[str, dict[str, str]] = {}

@@ -15,6 +15,7 @@ from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.graph import Dag, Loop, RunsNowhere, TaskGraph, TaskSpec
 from spotwright.model.policy import (
+    EXIT_HANDLER,
     Layer,
     Policy,
     Spot,
@@ -152,8 +153,8 @@ class Plan:
         notes: dict[str, list[str]] = {}
         without_requests: list[str] = []
         for planned in self.every_task(self.root):
-            if planned.ladder.note:
-                notes.setdefault(planned.ladder.note, []).append(planned.spec_path)
+            for note in filter(None, (planned.ladder.note, planned.ladder.unstated)):
+                notes.setdefault(note, []).append(planned.spec_path)
             if planned.ladder.rungs and not planned.spec.deferred and not any(planned.work.requests.values()):
                 without_requests.append(planned.spec_path)
         lines = [f"{note} (task {_some(paths)})" for note, paths in notes.items()]
@@ -313,6 +314,8 @@ class Plan:
         """Precedence of the design: flags > policy.tasks > the graph > its source's own settings > policy.default > built in."""
         default, tasks = self.config.layers_for(*dict.fromkeys((path, spec_path)))
         layers = [*default]
+        if self._is_of_exit(spec_path) and any(layer.values.get("spot") for layer in default) and self._has_on_demand:
+            layers.append(EXIT_HANDLER)
         layers += [layer for layer in (spec.retry, self.graph.policy, spec.policy) if layer is not None]
         layers += tasks
         if self.config.is_built_in and spec_path in self.graph.placed:
@@ -320,6 +323,21 @@ class Plan:
         if self.flags is not None:
             layers.append(self.flags)
         return layers
+
+    @property
+    def _has_on_demand(self) -> bool:
+        return any(not pool.is_spot for pool in self.config.pools.values())
+
+    def _is_of_exit(self, spec_path: str) -> bool:
+        """Whether a task is an exit handler or lies in one, by its path in the graph."""
+        dag = self.graph.root
+        for name in spec_path.split("/"):
+            spec = dag.tasks.get(name)
+            if spec is None or spec.after_all:
+                return spec is not None
+            if spec.dag is not None:
+                dag = self.graph.dags[spec.dag]
+        return False
 
     def lost_deadline(self, planned: PlannedTask) -> str:
         """What to tell the user of a task whose deadline has no effect; empty without one."""
@@ -331,7 +349,7 @@ class Plan:
         if not self.keeps_deadlines:
             layers = without_deadlines(layers)
         policy, problems = resolve_layers(layers, spec.retry)
-        if problems:
+        if problems and EXIT_HANDLER not in layers:
             raise ConfigError(f"policy of task {path}: {problems[0]}")
         for name in policy.ladder or ():
             if name not in self.config.pools:

@@ -137,10 +137,16 @@ def share(value: float) -> str:
 
 
 def pipeline_words(
-    pipeline: str, arguments: Sequence[str] = (), *, name: str | None = None, config: str | None = None
+    pipeline: str,
+    arguments: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    config: str | None = None,
+    containers: str | None = None,
 ) -> str:
     """A pipeline as a command line names it: its file with the arguments (``NAME=VALUE``) and the options of the plan."""
     given = [("--pipeline", name), *(("--arg", text) for text in arguments), ("--config", config)]
+    given += [("--containers", containers)]
     return shlex.join([pipeline, *(word for option, value in given if value is not None for word in (option, value))])
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright.config.document import MAX_BYTES, Entry, Location, Problems, Scalar, Table, read, read_text
-from spotwright.config.sections import matches, refusal
 from spotwright.engine.events import TaskStatus
 from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import AttemptState, RunState, TaskState
@@ -25,6 +24,8 @@ from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
+from spotwright.model.task_names import matches, no_such_task, refusal
+from spotwright.records.reader import RunReader
 from spotwright.scheduling.ladder import Ladder, Work, build
 from spotwright.views.node_time import share_of
 from spotwright.views.text import shorten
@@ -77,13 +78,17 @@ class Known(NamedTuple):
 
 @dataclass
 class Durations:
-    """The durations of a forecast. ``given`` are patterns with what holds for them, the later one stronger."""
+    """The durations of a forecast. ``given`` are patterns with what holds for them, the later one stronger.
+
+    ``is_asked_for``: they are stronger than the ``work`` of a policy, because somebody named them.
+    """
 
     origin: str = ""
     given: Sequence[tuple[str, Given]] = ()
     remarks: Sequence[str] = ()
     used: set[str] = field(default_factory=set)
     ignored: dict[str, None] = field(default_factory=dict)
+    is_asked_for: bool = True
 
     def of(self, path: str, spec_path: str, stated: float | None) -> Known:
         """The duration of a task; ``stated`` is the ``work`` of its policy."""
@@ -94,7 +99,7 @@ class Durations:
             work = each.work if each.work is not None else work
             save = each.save if each.save is not None else save
             saves = saves or each.saves or each.save is not None
-        if work is not None:
+        if work is not None and (stated is None or self.is_asked_for):
             return Known(work, self.origin, saves, SAVE if save is None else save)
         if stated is not None:
             return Known(stated, "work in the policy", saves, SAVE if save is None else save)
@@ -113,7 +118,7 @@ class Durations:
 
     def _matching(self, *paths: str) -> Iterator[Given]:
         for pattern, each in self.given:
-            if any(matches(pattern, path) for path in dict.fromkeys(paths)):
+            if matches(pattern, *paths) if each.where else pattern in paths:  # what a run measured has whole paths
                 self.used.add(pattern)
                 yield each
 
@@ -121,8 +126,7 @@ class Durations:
         """Refuse a line that names none of the graph's tasks, given by their paths in it. Raises :class:`InputError`."""
         for pattern, each in self.given:
             if each.where and pattern not in self.used and not any(matches(pattern, path) for path in paths):
-                shown = ", ".join(paths[:20]) + (", ..." if len(paths) > 20 else "")
-                raise InputError(f"{each.where}: tasks.{pattern}: fits no task; the tasks are {shown}")
+                raise InputError(f"{each.where}: tasks.{pattern} matches no task{no_such_task(pattern, paths)}")
 
     def notes(self, tasks: Sequence[TaskToCome]) -> Iterator[str]:
         """What the user should know of the durations of these tasks."""
@@ -480,6 +484,17 @@ def measured(state: RunState, run: str) -> Durations:
             own.append((task.path, Given(iterations=len(task.loop.items))))
     usual = [(path, Given(iterations=round(sum(each) / len(each)))) for path, each in counts.items()]
     return Durations(f"measured in {run}", list(chain(means, usual, own)), tuple(_remarks(state, run)))
+
+
+def measured_last(pipeline: str, newest_first: Iterable[RunReader]) -> Durations:
+    """The durations that the last run of a pipeline measured; without such a run none."""
+    for reader in newest_first:
+        if reader.state.meta.pipeline == pipeline and any(map(_work, reader.state.tasks.values())):
+            name = reader.folder.name
+            found = measured(reader.state, name)
+            said = f"durations are those of {name}, the last run of {pipeline} in this state folder; --durations names others"
+            return replace(found, remarks=(said, *found.remarks), is_asked_for=False)
+    return Durations()
 
 
 def _work(task: TaskState) -> float | None:

@@ -38,6 +38,7 @@ from spotwright.kinds.kfp_tasks import (
     admin_notes,
     after_interruption,
     backend_of,
+    claim_of,
     later_conditions,
     list_tasks,
     lost_nodes_note,
@@ -81,6 +82,7 @@ from spotwright.placing.environment import (
     needs_place,
     starts_executor,
 )
+from spotwright.placing.patch import value_at
 from spotwright.placing.pods import Placed, no_pool_fits
 from spotwright.scheduling.ladder import Ladder, build
 
@@ -230,7 +232,7 @@ def add_library_to_components(
             f"{', '.join(done.values())}: the code imports spotwright.checkpoint, and its pods mount the ConfigMap "
             f"{config_map_name()}: make it once in the namespace of the runs: {MAKE_CONFIG_MAP}"
         )
-        ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
+        ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text, to_do=True)
     elif done and how in (None, Delivery.EMBEDDED):
         _tell_size(ctx, paths, policies, done, sizes)
 
@@ -408,6 +410,8 @@ def _place(ctx: PlaceContext, paths: PipelinePaths) -> None:
         _refuse_differing_policies(ctx, uses, merges.get(label, ""))
         if any(policy.spot is not None for _, policy in uses):
             on_spot |= _place_uses(ctx, paths, uses, [reports[id(task)] for task, _ in uses])
+    if ctx.writes(Group.CHECKPOINT):
+        _tell_claims(ctx, policies)
     _warn_of_void_retries(ctx, paths, [task for task, policy in policies if policy.spot is not None])
     if ctx.writes(Group.CHECKPOINT):
         add_library_to_components(ctx, paths, policies)
@@ -423,12 +427,40 @@ def _place(ctx: PlaceContext, paths: PipelinePaths) -> None:
         ctx.add_finding(Level.WARNING if is_set else Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
 
 
+def _tell_claims(ctx: PlaceContext, policies: Sequence[tuple[CompiledTask, Policy]]) -> None:
+    """Say which claims the checkpoints of these tasks need, and whether pods on several nodes mount them at the same time."""
+    users: dict[str, list[CompiledTask]] = {}
+    for task, policy in policies:
+        claim, _ = claim_of(policy.checkpoint or "")
+        if policy.spot is not None and claim:
+            users.setdefault(claim, []).append(task)
+    given = {value_at(one, ("metadata", "name")): one for one in ctx.others("PersistentVolumeClaim")}
+    for claim, tasks in users.items():
+        modes = value_at(given.get(claim), ("spec", "accessModes")) or ()
+        if claim in given and ("ReadWriteMany" in modes or not _is_shared(tasks)):
+            continue
+        paths = list(dict.fromkeys(task.path for task in tasks))
+        shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        text = f"the claim {claim}, for the checkpoints of {shown}, has to be in the namespace of the runs"
+        if _is_shared(tasks):
+            who = "iterations of a loop" if any(task.loops for task in tasks) else f"pods of {len(paths)} tasks"
+            text += f", and {who} mount it, each on its node: make it with accessModes [ReadWriteMany]"
+        ctx.add_finding(Level.NOTE, tasks[0].at, text, to_do=True)
+
+
+def _is_shared(tasks: Sequence[CompiledTask]) -> bool:
+    """Whether several pods of these tasks may run at the same time."""
+    return any(task.loops for task in tasks) or len({task.path for task in tasks}) > 1
+
+
 def _warn_of_void_retries(ctx: PlaceContext, paths: PipelinePaths, tasks: Sequence[CompiledTask]) -> None:
     """Warn, once for a pipeline, where the backend as it is installed does not retry what the pipeline says."""
     backend = backend_of(ctx.config.target)
     retried = [task for task in tasks if mapping_at(ctx, (*task.at, "retryPolicy")).get("maxRetryCount")]
     if backend.is_stock and retried and not ctx.options.has_webhook:
-        ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), stock_warning(backend, len(retried)))
+        ctx.add_finding(
+            Level.WARNING, (*paths.pipeline, "pipelineInfo"), stock_warning(backend, len(retried)), to_do=True
+        )
 
 
 def _report(ctx: PlaceContext, task: CompiledTask, policy: Policy) -> RoleReport:
@@ -473,8 +505,8 @@ def _place_uses(
     if not ladder.rungs:
         at = _conflicting_path(ctx, paths, tasks[0], ladder)
         raise no_pool_fits(ctx, at, tasks[0].path, tasks[0].path, policy, ladder)
-    if ladder.note:
-        ctx.add_finding(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {ladder.note}{ladder.remedy(tasks[0].path)}")
+    for text in ladder.warnings(tasks[0].path):
+        ctx.add_finding(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {text}")
     tries: dict[Path, int] = {}
     for task, report in zip(tasks, reports, strict=True):
         placed = _placed(policy, ladder, report)

@@ -29,7 +29,7 @@ from spotwright.kfp.kfp_settings import (
 )
 from spotwright.kube.object_fields import mappings
 from spotwright.kube.pod import TERMS, scheduling_of
-from spotwright.model.policy import Backoff, Layer, Policy, Spot, inherit_retry
+from spotwright.model.policy import EXIT_HANDLER, Backoff, Layer, Policy, Spot, inherit_retry
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
 from spotwright.model.scheduling_terms import Taint
@@ -38,7 +38,7 @@ from spotwright.placing.context import QUEUE_LABEL, Group, Level, PlaceContext
 from spotwright.placing.document_pair import EXECUTORS
 from spotwright.placing.documents import Path
 from spotwright.placing.environment import CHECKPOINT_PATH
-from spotwright.placing.patch import Editor, value_at
+from spotwright.placing.patch import Editor, RemarkedNumber, RemarkedText, value_at
 from spotwright.placing.pod_change import ContainerChange, PodChange, write_metadata
 from spotwright.placing.pod_spec import TEXT, check, tell_assumptions
 from spotwright.placing.pods import Placed, change_of, metadata_change, own_conditions, warn_of_preference
@@ -53,6 +53,7 @@ __all__ = [
     "admin_notes",
     "after_interruption",
     "backend_of",
+    "claim_of",
     "identity_of",
     "later_conditions",
     "list_tasks",
@@ -69,9 +70,6 @@ __all__ = [
     "stock_warning",
     "write_retries",
 ]
-
-
-_EXIT_HANDLER = "it is an exit handler, which has to run however the pipeline ends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ def _task(ctx: PlaceContext, paths: PipelinePaths, use: UnfoldedTask) -> Compile
         use.label,
         retry,
         use.in_loop,
-        _EXIT_HANDLER if use.in_exit_handler else "",
+        EXIT_HANDLER.source if use.in_exit_handler else "",
     )
 
 
@@ -216,11 +214,15 @@ def write_retries(ctx: PlaceContext, task: CompiledTask, placed: Placed) -> int:
 
 def _retry_policy(placed: Placed, count: int) -> dict[str, Any]:
     wait = placed.policy.interruption_backoff if placed.on_spot else placed.policy.error_backoff
+    window = _window(placed, count)
+    counted = f"interruptions.max {placed.policy.max_interruptions} + " if placed.on_spot else ""
     return {
-        "maxRetryCount": count,
+        "maxRetryCount": RemarkedNumber(count, f"{counted}errors.retries {placed.policy.retries}"),
         "backoffDuration": f"{math.ceil(wait.first)}s",
         "backoffFactor": _factor(wait, count),
-        "backoffMaxDuration": f"{_window(placed, count)}s",
+        "backoffMaxDuration": RemarkedText(
+            f"{window}s", f"{window / 86400:.3g} days from the first attempt on, in which others may begin"
+        ),
     }
 
 
@@ -650,15 +652,21 @@ def identity_of(tasks: Sequence[CompiledTask]) -> dict[str, str]:
 
 def _folder(ctx: PlaceContext, settings: Path, checkpoint: str) -> tuple[str, PodChange]:
     """The folder of the checkpoints in the container, and the mount of the claim if it is not mounted yet."""
-    if not checkpoint.startswith(_PVC):
+    claim, below = claim_of(checkpoint)
+    if not claim:
         return checkpoint.rstrip("/"), PodChange()
-    claim, _, below = checkpoint.removeprefix(_PVC).strip("/").partition("/")
     for mount in ctx.editor.get((*settings, "pvcMount")) or ():
         if claim in _named(mount, "constant", "pvcNameParameter"):
             return f"{str(mount.get('mountPath')).rstrip('/')}/{below}".rstrip("/"), PodChange()
     mounted = ContainerChange(mounts=({"name": claim, "mountPath": CHECKPOINT_PATH},))
     volume = {"name": claim, "persistentVolumeClaim": {"claimName": claim}}
     return f"{CHECKPOINT_PATH}/{below}".rstrip("/"), PodChange(containers={0: mounted}, volumes=(volume,))
+
+
+def claim_of(checkpoint: str) -> tuple[str, str]:
+    """The claim on which checkpoints lie and the folder there; empty for another place."""
+    claim, _, below = checkpoint.removeprefix(_PVC).strip("/").partition("/")
+    return (claim, below) if checkpoint.startswith(_PVC) else ("", "")
 
 
 def named_constant(name: str, value: str, parameter: str = "secretNameParameter") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -45,15 +46,56 @@ class LintReport:
 
 
 def report_lines(report: LintReport) -> Iterator[str]:
-    """``file:line: severity: what was found [rule]``, the fix below it; equal fixes are said once in a row."""
+    """``file:line: severity: what was found [rule]``, where else in the file, and the fix; equal fixes are said once in a row."""
     last = ""
-    for finding in report.findings:
+    for finding, *others in _alike(report.findings):
         yield f"{finding.file}:{finding.line}: {finding.severity}: {finding.text} [{finding.rule}]"
+        yield from _also(finding, others)
         is_said = finding.text.endswith(f"w{finding.fix[1:].rstrip('.')}")  # "... is kfp 1; write ..."
         if finding.fix not in ("", last) and not is_said:
             yield f"    fix{' (--fix does it)' if finding.can_fix else ''}: {finding.fix}"
         last = finding.fix
     yield _summary(report)
+
+
+_MOST_PLACES = 10
+_LONGEST_NAME = 3  # words at the beginning of a text that name the object
+
+
+def _alike(findings: Iterable[Finding]) -> Iterable[list[Finding]]:
+    """Findings of one rule in one file that differ only in the name of the object, each group where its first stands."""
+    groups: list[list[Finding]] = []
+    by_rule: dict[tuple[str, str, str, Severity], list[list[Finding]]] = {}
+    for finding in findings:
+        of_rule = by_rule.setdefault((finding.file, finding.rule, finding.fix, finding.severity), [])
+        group = next((each for each in of_rule if _says_the_same(finding.text, each[0].text)), None)
+        if group is None:
+            group = []
+            groups.append(group)
+            of_rule.append(group)
+        group.append(finding)
+    return groups
+
+
+def _says_the_same(one: str, other: str) -> bool:
+    """Whether two texts are equal but for the few words at their beginning that name the object."""
+    return all(len(name.split()) <= _LONGEST_NAME for name in _names(one, other)) and one[-1:] == other[-1:]
+
+
+def _names(one: str, other: str) -> tuple[str, str]:
+    """What stands before the common end of two texts; empty for equal ones."""
+    words, others = one.split(" "), other.split(" ")
+    same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(reversed(words), reversed(others), strict=False))))
+    return " ".join(words[: len(words) - same]), " ".join(others[: len(others) - same])
+
+
+def _also(first: Finding, others: Sequence[Finding]) -> Iterator[str]:
+    """The further places of a finding, each with the name of the object there, where that is another one."""
+    if others:
+        named = ((one.line, _names(one.text, first.text)[0]) for one in others[:_MOST_PLACES])
+        places = [f"line {line} ({name})" if name else f"line {line}" for line, name in named]
+        more = f" and {len(others) - _MOST_PLACES} more" if len(others) > _MOST_PLACES else ""
+        yield f"    also {', '.join(places)}{more}"
 
 
 def _summary(report: LintReport) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "PythonFile",
     "asks_for_spot",
     "calls_named",
+    "components_in",
     "in_components",
     "keyword",
     "name_of_call",
@@ -76,9 +77,16 @@ def _decorators(node: ast.FunctionDef) -> list[str]:
 
 def in_components(file: PythonFile) -> set[int]:
     """The identities of the nodes inside components, which are code of a pod and no pipeline."""
+    return {
+        id(node) for function in components_in(file, *_COMPONENTS) for one in function.body for node in ast.walk(one)
+    }
+
+
+def components_in(file: PythonFile, *kinds: str) -> list[ast.FunctionDef]:
+    """The functions under a decorator of these names, by default those whose body a pod executes."""
+    wanted = kinds or ("component",)
     functions = [node for node in file.nodes if isinstance(node, ast.FunctionDef)]
-    inside = [node for node in functions if any(name in _COMPONENTS for name in _decorators(node))]
-    return {id(node) for function in inside for one in function.body for node in ast.walk(one)}
+    return [node for node in functions if any(name in wanted for name in _decorators(node))]
 
 
 def pipelines_in(file: PythonFile) -> dict[str, ast.FunctionDef]:

@@ -45,19 +45,28 @@ class ResultCache:
             artifacts=result["artifacts"],
         )
 
-    def keep(self, task: TaskState) -> None:
-        """Keep the result of a task that succeeded, if it was looked up before."""
+    def keep(self, state: RunState, task: TaskState) -> None:
+        """Keep the result of a task that succeeded, if it was looked up before, also by an earlier engine of the run."""
         key = self._fingerprints.pop(task.path, None)
+        if key is None and task.cache_asked:
+            key = self._key(state, task)
         if key is not None and self.results is not None:
             result = {"parameters": task.parameters, "artifacts": task.artifacts, "run": self.run, "task": task.path}
             self.results.keep(key, result)
 
     def _find(self, state: RunState, task: TaskState) -> Mapping[str, Any] | None:
+        key = self._key(state, task)
+        if key is None or self.results is None:
+            return None
+        self._fingerprints[task.path] = key
+        return self.results.find(key)
+
+    def _key(self, state: RunState, task: TaskState) -> str | None:
+        """The fingerprint of a task with its inputs; ``None`` where its result is not kept."""
         spec = task.plan.spec
         if self.results is None or spec.executor is None:
             return None
         inputs = inputs_of(state, task)
         if self.secrets.is_in(inputs.parameters):
             return None  # the value of a secret may change while its reference stays the same
-        key = self._fingerprints[task.path] = fingerprint(spec, inputs.parameters, inputs.artifacts)
-        return self.results.find(key)
+        return fingerprint(spec, inputs.parameters, inputs.artifacts)

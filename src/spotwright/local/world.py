@@ -298,7 +298,7 @@ class LocalWorld:
         if self._paths.secrets:
             hide_secrets(self._paths.attempt(event.task, event.attempt), self._paths.secrets)
         if event.then is FollowUp.SUCCEED:
-            self._results.keep(state.tasks[event.task])
+            self._results.keep(state, state.tasks[event.task])
         return None
 
     def complete(self, state: RunState, event: TaskCompleted) -> Outcome:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spotwright.config import Config, matches, nearest_path
+from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError
 from spotwright.kfp.placed_record import VERSION, digest, value_digest
 from spotwright.kinds.kind import PlaceObject, kind_of
@@ -31,6 +31,7 @@ from spotwright.manifests.record import (
     reserve,
     unplaced,
 )
+from spotwright.model.task_names import matches, may_mean, nearest_path, no_such_task
 from spotwright.placing.aliases import refuse_changed
 from spotwright.placing.context import Finding, Level, PlaceContext, PlaceOptions, RoleReport, name_of
 from spotwright.placing.document_pair import AT as PAIR_AT
@@ -58,6 +59,7 @@ __all__ = [
     "place_texts",
     "prepend",
     "refusal_of",
+    "refuse_unmatched",
     "unfix_text",
     "unmatched_patterns",
     "unplace_text",
@@ -430,7 +432,7 @@ def unmatched_patterns(config: Config, roles: Iterable[RoleReport]) -> Iterator[
 
     One configuration may serve many files, so a pattern that names none of these roles may well be right.
     """
-    paths = list(dict.fromkeys(role.policy_path for role in roles))
+    paths = _policy_paths(roles)
     for pattern, layer in config.policy_tasks if paths else ():
         if any(matches(pattern, path) for path in paths):
             continue
@@ -439,3 +441,15 @@ def unmatched_patterns(config: Config, roles: Iterable[RoleReport]) -> Iterator[
         text = f"policy.tasks {pattern!r} matches nothing that is placed"
         finding = Finding(Level.NOTE, file, int(line), ("policy", "tasks", pattern), text)
         yield finding._replace(level=Level.WARNING, text=f"{text}: did you mean {nearest!r}?") if nearest else finding
+
+
+def refuse_unmatched(config: Config, roles: Iterable[RoleReport]) -> None:
+    """Raise :class:`ConfigError` for a pattern that means no task of the one pipeline whose roles these are."""
+    paths = _policy_paths(roles)
+    for pattern, layer in config.policy_tasks:
+        if not any(may_mean(pattern, path) for path in paths):
+            raise ConfigError(f"{layer.source}: policy.tasks {pattern!r} matches no task{no_such_task(pattern, paths)}")
+
+
+def _policy_paths(roles: Iterable[RoleReport]) -> list[str]:
+    return list(dict.fromkeys(path for role in roles for path in (role.policy_path, *role.tasks)))

@@ -19,6 +19,7 @@ from spotwright.model.quantities import parse_duration
 
 __all__ = [
     "BUILT_IN",
+    "EXIT_HANDLER",
     "FIELDS",
     "Backoff",
     "Deadline",
@@ -129,6 +130,9 @@ FIELDS: Mapping[str, str] = {
     "image_pull_secrets": "a list of secret names",
 }
 """Every policy field with the form of its value. The reference page and the error messages are made from this table."""
+
+EXIT_HANDLER = Layer("it is an exit handler, which has to run however the pipeline ends", {"spot": Spot.NEVER})
+"""Keeps exit handlers on on-demand where the default policy would let them onto spot; its source says why."""
 
 BUILT_IN = Layer(
     "built in",

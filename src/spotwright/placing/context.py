@@ -81,7 +81,10 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """A message for the user about a line of a manifest. Findings with one ``group`` differ only in the name of the object."""
+    """A message for the user about a line of a manifest. Findings with one ``group`` differ only in the name of the object.
+
+    ``to_do``: what somebody has to do in the cluster before the placed file can run as it says.
+    """
 
     level: Level
     file: str
@@ -89,6 +92,7 @@ class Finding(NamedTuple):
     path: Path
     text: str
     group: str = ""
+    to_do: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.level}: {self.text}"
@@ -316,9 +320,9 @@ class PlaceContext:
         """Whether the changes of a group are written."""
         return group in self.options.only
 
-    def add_finding(self, level: Level, path: Path, text: str) -> None:
+    def add_finding(self, level: Level, path: Path, text: str, *, to_do: bool = False) -> None:
         """Report a finding at a path of the document; the same text at the same line is reported once."""
-        finding = Finding(level, self.editor.document.file, self.editor.document.line(path), path, text)
+        finding = Finding(level, self.editor.document.file, self.editor.document.line(path), path, text, to_do=to_do)
         if finding not in self.reported:
             self.reported.add(finding)
             self.findings.append(finding)

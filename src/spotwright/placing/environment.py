@@ -537,7 +537,7 @@ def _mounted(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool, is_op
             f"pods get spotwright.checkpoint from the ConfigMap {name} of their namespace, {path_variable}; make it there once: "
             f"{MAKE_CONFIG_MAP}"
         )
-        ctx.add_finding(Level.NOTE, (), text)
+        ctx.add_finding(Level.NOTE, (), text, to_do=True)
     elif ctx.add is None or not ctx.add(object_):
         text = (
             f"{role}: its pods mount the ConfigMap {name}, which cannot be added to this file: run spotwright checkpoint-file, "

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import yaml
 
@@ -27,6 +27,8 @@ __all__ = [
     "DataDocument",
     "Edit",
     "Editor",
+    "RemarkedNumber",
+    "RemarkedText",
     "Splice",
     "Steps",
     "TooMuchWork",
@@ -46,6 +48,31 @@ _T = TypeVar("_T")
 
 STAND_IN = 0
 """Replaces a value where only its position matters."""
+
+
+class RemarkedText(str):
+    """A text with a comment behind it where it is written as YAML in block style."""
+
+    __slots__ = ("remark",)
+    remark: str
+
+    def __new__(cls, value: str, remark: str) -> Self:
+        """The text, equal to one without a comment."""
+        text = super().__new__(cls, value)
+        text.remark = remark
+        return text
+
+
+class RemarkedNumber(int):
+    """A whole number with a comment, as :class:`RemarkedText` has one."""
+
+    remark: str
+
+    def __new__(cls, value: int, remark: str) -> Self:
+        """The number, equal to one without a comment."""
+        number = super().__new__(cls, value)
+        number.remark = remark
+        return number
 
 
 class Splice(NamedTuple):
@@ -300,12 +327,20 @@ def is_same(one: Any, other: Any) -> bool:
         return True
     kind = one.__class__
     if kind is not other.__class__:
-        return False
+        plain = _without_remark(one), _without_remark(other)
+        return (plain[0] is not one or plain[1] is not other) and is_same(*plain)
     if kind is dict:
         return one.keys() == other.keys() and all(map(is_same, one.values(), map(other.get, one)))
     if kind is list:
         return len(one) == len(other) and all(map(is_same, one, other))
     return one == other or repr(one) == repr(other)
+
+
+def _without_remark(value: Any) -> Any:
+    """The value itself, or the plain one that equals it."""
+    if isinstance(value, RemarkedText):
+        return str(value)
+    return int(value) if isinstance(value, RemarkedNumber) else value
 
 
 def value_at(value: Any, path: Path, default: Any = None) -> Any:

@@ -181,8 +181,8 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
         path = conflicting_path(ctx, role.spec, ladder.refusals)
         pod = {} if role.holder else ctx.editor.get(role.spec)
         raise no_pool_fits(ctx, path, role.name, role.path, policy, ladder, pod)
-    if ladder.note:
-        ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {ladder.note}{ladder.remedy(role.path)}")
+    for text in ladder.warnings(role.path):
+        ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {text}")
     if not role.holder and ctx.editor.get((*role.spec, "nodeName")):
         text = (
             f"{role.name}: nodeName fixes the node and bypasses the scheduler, so no affinity takes effect; remove it"

@@ -20,7 +20,7 @@ from typing import Any
 
 from spotwright.placing.aliases import MAX_WRITTEN_OUT, AsWritten, InLine, WriteOut, content_start, sharing
 from spotwright.placing.documents import Document, ManifestError, Path
-from spotwright.placing.patch import STAND_IN, Edit, Splice, clone, value_at
+from spotwright.placing.patch import STAND_IN, Edit, RemarkedNumber, RemarkedText, Splice, clone, value_at
 from spotwright.yaml_composer import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode, anchor_of
 
 __all__ = [
@@ -343,13 +343,13 @@ def _write(value: Any, lead: str, indent: str, lines: list[str]) -> None:
                 lines.append(f"{lead}{_scalar(key)}: |")
                 lines += _block_lines(item, inner)
             elif isinstance(item, str):  # most have one line
-                lines.append(f"{lead}{_scalar(key)}: {_scalar(item)}")
+                lines.append(f"{lead}{_scalar(key)}: {_scalar(item)}{_remark(item)}")
             elif item and isinstance(item, dict | list):
                 lines.append(f"{lead}{_scalar(key)}:")
                 below = inner if isinstance(item, dict) else indent
                 _write(item, below, below, lines)
             else:
-                lines.append(f"{lead}{_scalar(key)}: {flow(item)}")
+                lines.append(f"{lead}{_scalar(key)}: {flow(item)}{_remark(item)}")
             lead = indent
         return
     for item in value:
@@ -361,6 +361,11 @@ def _write(value: Any, lead: str, indent: str, lines: list[str]) -> None:
         else:
             lines.append(f"{lead}- {flow(item)}")
         lead = indent
+
+
+def _remark(value: Any) -> str:
+    """The comment behind a value that has one."""
+    return f"  # {value.remark}" if isinstance(value, RemarkedText | RemarkedNumber) else ""
 
 
 def _fits_block(text: str) -> bool:

@@ -23,10 +23,11 @@ from spotwright.engine.fold import fold
 from spotwright.engine.ports import Liveness
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import InputError, UnknownRun
+from spotwright.model.task_names import matches, no_such_task
 from spotwright.records.state_folder import RunFolder
 from spotwright.records.stored_plan import PlanVersions, RunFiles, RunSource
 
-__all__ = ["ENVIRONMENT", "AttemptLog", "RunReader", "follow_logs", "list_logs"]
+__all__ = ["ENVIRONMENT", "AttemptLog", "RunReader", "follow_logs", "list_logs", "require_tasks"]
 
 
 class RunReader:
@@ -141,10 +142,36 @@ class AttemptLog:
         return self.source.read_log(self.task, self.attempt, self.environment, offset, at_most)
 
 
+def _tasks_named(state: RunState, name: str, among: Iterable[str]) -> Iterator[str]:
+    """The paths among these of the tasks that a name means, and of the tasks inside a loop or pipeline that it means."""
+    for path in among:
+        above = [path[: index or None] for index in (*_slashes(path), 0)]
+        if any(each == name if name in state.tasks else matches(name, *_paths_of(state, each)) for each in above):
+            yield path
+
+
+def require_tasks(reader: RunReader, name: str) -> list[str]:
+    """The paths of the tasks that a name means, and of those inside them. Raises :class:`UnknownRun` if there are none."""
+    found = list(_tasks_named(reader.state, name, reader.state.tasks))
+    if not found:
+        raise UnknownRun(f"run {reader.folder.name} has no task {name!r}{no_such_task(name, reader.state.tasks)}")
+    return found
+
+
+def _slashes(path: str) -> Iterator[int]:
+    return (index for index, letter in enumerate(path) if letter == "/")
+
+
+def _paths_of(state: RunState, path: str) -> tuple[str, ...]:
+    """The paths of a task: in the run, and as the pipeline has it."""
+    task = state.tasks.get(path)
+    return (path,) if task is None else (path, task.plan.spec_path or path)
+
+
 def list_logs(reader: RunReader, task: str | None = None, attempt: int | None = None) -> list[AttemptLog]:
     """The logs of a run, a task or one attempt, in the order in which the attempts were placed.
 
-    A task is a path, or a name that one or more tasks have wherever they are; a loop or pipeline stands for the tasks inside it.
+    A name or pattern of tasks (:mod:`spotwright.model.task_names`) may mean several; a loop or pipeline means the tasks in it.
     Raises :class:`UnknownRun` for a task or attempt that the run does not have, :class:`InputError` for an attempt of several.
     """
     return _Selection(reader, task, attempt).logs()
@@ -181,10 +208,9 @@ class _Selection:
     def logs(self) -> list[AttemptLog]:
         """All wanted logs. Raises :class:`UnknownRun` if the run has no such task or attempt."""
         tasks, run = self._reader.state.tasks, self._reader.folder.name
+        if self._task is not None:
+            require_tasks(self._reader, self._task)
         paths = self._paths(tasks)
-        if not paths and self._task is not None:
-            existing = ", ".join(tasks) or "not known yet"
-            raise UnknownRun(f"run {run} has no task {self._task!r}; its tasks are {existing}")
         logs = self._of_tasks(paths)
         if self._attempt == ENVIRONMENT and not logs:
             raise UnknownRun(f"run {run} has built no Python environment for task {paths[0]}")
@@ -202,24 +228,11 @@ class _Selection:
 
     def _paths(self, candidates: Iterable[str]) -> list[str]:
         tasks = self._reader.state.tasks
-        paths = [path for path in candidates if path in tasks and self._is_meant(path)]
+        known = (path for path in candidates if path in tasks)
+        paths = list(known if self._task is None else _tasks_named(self._reader.state, self._task, known))
         if self._attempt is not None and len(paths) > 1:
             raise InputError(f"{self._task} is more than one task: {', '.join(paths)}; name one of them")
         return paths
-
-    def _is_meant(self, path: str) -> bool:
-        """Whether the wanted task is this one or contains it."""
-        tasks, name = self._reader.state.tasks, self._task
-        if name is None:
-            return True
-        if name in tasks:
-            return path == name or path.startswith(f"{name}/")
-        while path:
-            around, _, last = path.rpartition("/")
-            if last == name or (path in tasks and tasks[path].plan.spec.name == name):
-                return True
-            path = around
-        return False
 
     def _of_tasks(self, paths: Iterable[str]) -> list[AttemptLog]:
         """The wanted logs of these tasks."""

@@ -282,7 +282,7 @@ class StateFolder:
             raise UnknownRun(f"{name!r} is the beginning of several runs: {names}")
         newest = ", ".join(run.name for run in runs[-3:])
         hint = f"the newest are {newest}" if newest else "there are none yet"
-        raise UnknownRun(f"no run {name!r} in {self.path}: {hint}; --state names another folder")
+        raise UnknownRun(f"no run {name!r} in {self.path.absolute()}: {hint}; --state names another folder")
 
 
 def write_atomically(path: Path, content: str | Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ class Rehearsal:
 def rehearse_steps(
     prepared: Prepared, workspace: Workspace, settings: RehearsalSettings, task: str | None, report: ProgressCallback
 ) -> Rehearsal:
-    """Rehearse one task of a pipeline, or every one. Raises :class:`InputError` for a task that does not exist."""
+    """Rehearse one task of a pipeline, by its path, or every one. Raises :class:`InputError` for one that is not executed."""
     runner = TrialRunner(
         prepared,
         workspace.prepare,
@@ -82,17 +82,13 @@ def rehearse_steps(
 
 
 def _tasks(task: str | None, first: TrialRun) -> list[str]:
-    """The paths of the tasks to rehearse: the named one, which may be given by the unique end of its path, or all."""
+    """The paths of the tasks to rehearse: the named one, or all."""
     if first.status is not RunStatus.SUCCEEDED:
         failed = (path for path, attempts in first.executed.items() if attempts[-1].cause != Cause.SUCCEEDED)
         return [task or next(failed, "")]
     if task is None or task in first.executed:
         return list(first.executed) if task is None else [task]
-    matches = [path for path in first.executed if path.endswith(f"/{task}")]
-    if len(matches) == 1:
-        return matches
-    problem = "there is no such task" if not matches else f"{len(matches)} tasks have that name"
-    raise InputError(f"--task {task}: {problem}; the executed tasks are {', '.join(first.executed)}")
+    raise InputError(f"--task {task}: this run does not execute it; the executed tasks are {', '.join(first.executed)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,16 +148,18 @@ def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehear
             for note in _sizes(kept):
                 report(note)
             persisted.copy()
-        prepared, workspace = _prepare(options, compiled, folder, persisted)
+        prepared, workspace, task = _prepare(options, compiled, folder, persisted)
     except BaseException:
         shutil.rmtree(folder)  # nothing was executed, so the folder holds nothing to look at
         raise
     report(f"seed {settings.seed}")
+    if options.task is not None and task != options.task and not task.endswith(f"/{options.task}"):
+        report(f"note: --task {options.task} means {task} here")
     for note in (*_unread_variables(options.command), *_alone_in_temporary_folders(options)):
         report(f"note: {note}")
     for note in prepared.notes:
         report(f"note: {note}")
-    return rehearse_steps(prepared, workspace, settings, COMMAND_TASK if options.command else options.task, report)
+    return rehearse_steps(prepared, workspace, settings, task or None, report)
 
 
 _LARGE = 1 << 30  # bytes
@@ -279,16 +277,24 @@ def _compiled(options: RehearsalOptions) -> Compiled:
 
 def _prepare(
     options: RehearsalOptions, compiled: Compiled, folder: Path, persisted: PersistedPaths
-) -> tuple[Prepared, Workspace]:
-    """The prepared run, whose arguments name the copies of persisted paths, and its workspace."""
+) -> tuple[Prepared, Workspace, str]:
+    """The prepared run, whose arguments name the copies of persisted paths, its workspace, and the task's path; empty: all."""
     if options.command:
-        return _prepare_command(options, folder, persisted)
+        return *_prepare_command(options, folder, persisted), COMMAND_TASK
     planning = PlanOptions(arguments=options.arguments, textual=True, config=options.config)
     prepared = prepare(compiled, planning, RunOptions(state=folder, containers=options.containers))
+    task = "" if options.task is None else _find_task(prepared, options.task)
     arguments = persisted.replace_in(prepared.host.arguments)
     persisted.require_all_named()
-    workspace = TaskWorkspace(persisted, PvcFolders(folder / "claims"), options.task, options.outputs)
-    return prepared._replace(host=replace(prepared.host, arguments=arguments)), workspace
+    workspace = TaskWorkspace(persisted, PvcFolders(folder / "claims"), task, options.outputs)
+    return prepared._replace(host=replace(prepared.host, arguments=arguments)), workspace, task
+
+
+def _find_task(prepared: Prepared, name: str) -> str:
+    try:
+        return prepared.stored.plan.graph.find_task(name)
+    except InputError as error:
+        raise InputError(f"--task {name} {error}") from error
 
 
 def _prepare_command(

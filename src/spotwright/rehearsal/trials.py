@@ -30,7 +30,6 @@ from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState, TaskState
-from spotwright.errors import InputError
 from spotwright.local.ends import last_line
 from spotwright.local.fork_server_client import EarlyServer
 from spotwright.local.protocol import LOG, OUT, WORK, StartOrder
@@ -138,7 +137,7 @@ class TrialRunner:
     """Runs the trials of a pipeline with its arguments and pools.
 
     ``prepare`` readies an attempt's folders and returns those to watch. ``collect`` receives each run that has ended and the
-    task that the run was for, if it executed exactly one of that name. ``readable`` are paths of this machine that attempts read.
+    task that the run was for, if it executed it. ``readable`` are paths of this machine that attempts read.
     ``passes_on_sigterm``: the main process of an attempt is ours, and only passes SIGTERM on. ``ranks``: how many ranks the
     step has.
     """
@@ -223,7 +222,7 @@ class TrialRunner:
                     prepare=self._prepare,
                     readable=self._readable,
                     passes_on_sigterm=self._passes_on_sigterm,
-                    is_traced=lambda path: task is None or _names(task, path),
+                    is_traced=lambda path: task in (None, path),
                     ranks=self._ranks,
                     has_variables=has_variables,
                 )
@@ -241,15 +240,8 @@ class TrialRunner:
                 injector.close()
         if state.status is RunStatus.STOPPED:
             raise KeyboardInterrupt
-        executed = [path for path, each in state.tasks.items() if each.attempts]
-        named = [path for path in executed if task is not None and _names(task, path)]
-        self._collect(folder.path, named[0] if len(named) == 1 else None)
+        self._collect(folder.path, task if task in state.tasks and state.tasks[task].attempts else None)
         return _trial_run(folder, state, task, injectors[0], graph_events)
-
-
-def _names(task: str, path: str) -> bool:
-    """Whether a task's path is the given one or ends with it."""
-    return path == task or path.endswith(f"/{task}")
 
 
 def _collect_graph_events(events: list[Event]) -> Observer:
@@ -344,18 +336,11 @@ def _facts_beside(state: RunState, task: str, undisturbed: TrialRun) -> list[Eve
 
 
 def _tasks_not_needed(plan: Plan, task: str | None) -> list[str]:
-    """The top-level tasks that a task does not need; none if it may lie inside a pipeline or loop.
-
-    Raises :class:`InputError` for a task that does not exist.
-    """
+    """The top-level tasks that a task does not need."""
     if task is None:
         return []
     planned = {each.path: each for each in plan.unfold("")}
     first = task.split("/", 1)[0]
-    if first not in planned and any(each.spec.dag for each in planned.values()):
-        return []
-    if first not in planned:
-        raise InputError(f"--task {task}: the pipeline has no such task; its tasks are {', '.join(planned)}")
     needed, left = set(), [first]
     while left:
         path = left.pop()

@@ -121,23 +121,20 @@ class TaskWorkspace:
 
     persisted: PersistedPaths
     claims: PvcFolders
-    task: str | None
+    task: str
     output_names: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     passes_on_sigterm = False
 
     def prepare(self, order: StartOrder) -> dict[Path, str]:
         """Reset the persistent data; everything else is made by the local world."""
-        persisted = self.persisted.prepare(order) if self._is_rehearsed(order.task) else {}
+        persisted = self.persisted.prepare(order) if order.task == self.task else {}
         own = {Path(order.directory, OUT): OUTPUTS, Path(order.directory, WORK): SCRATCH}
         return {**own, **_checkpoint(order), **persisted, **self.claims.prepare(order)}
 
     def is_shared(self, task: str) -> bool:
         """Whether there are persisted paths, or the task mounts claims."""
         return bool(self.persisted) or self.claims.has_any(task)
-
-    def _is_rehearsed(self, task: str) -> bool:
-        return self.task is not None and (task == self.task or task.endswith(f"/{self.task}"))
 
     def collect(self, run: Path, task: str | None) -> None:
         """Store persisted paths and the task's claims beside the run."""

@@ -10,25 +10,25 @@ of components that are loaded from addresses with a commit is compared from run 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spotwright import config as configuration
-from spotwright.config import Config, matches
+from spotwright.config import Config
 from spotwright.engine.events import MarketKnown
 from spotwright.engine.fold import fold
 from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import RunState
 from spotwright.errors import ConfigError, PipelineError, StateError
-from spotwright.graph import Dag, TaskGraph
+from spotwright.graph import TaskGraph
 from spotwright.kfp.arguments import bind
 from spotwright.kfp.compiled import Compiled
 from spotwright.model.policy import Deadline
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
+from spotwright.model.task_names import no_such_task
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import LARGEST_FILE, StateFolder, write_atomically
 from spotwright.records.stored_plan import StoredPlan, traces_of
@@ -91,31 +91,13 @@ def _config(source: Compiled | PodSource, options: PlanOptions) -> Config:
     return configuration.find(source_file(source) or options.folder or Path.cwd(), options.config)
 
 
-_MAX_NAMED = 10  # tasks in a message
-_ITERATION = re.compile(r"-\d+(?=/|$)")
-
-
 def _require_matches(config: Config, graph: TaskGraph) -> None:
     """Raise :class:`ConfigError` for a pattern of ``policy.tasks`` that matches no task: its policy would hold for nothing."""
-    looped = dict(_executed(graph, graph.root))
+    written = graph.written_tasks()
     for pattern, layer in config.policy_tasks:
-        of_loop = _ITERATION.sub("", pattern)  # a policy of one iteration: the pipeline has the task of the loop
-        if any(matches(pattern, path) or (in_loop and matches(of_loop, path)) for path, in_loop in looped.items()):
-            continue
-        near = configuration.nearest_path(pattern, looped)
-        shown = ", ".join(list(looped)[:_MAX_NAMED]) + (", ..." if len(looped) > _MAX_NAMED else "")
-        hint = f": did you mean {near!r}?" if near else ""
-        raise ConfigError(f"{layer.source}: policy.tasks {pattern!r} matches no task{hint}; the tasks are {shown}")
-
-
-def _executed(graph: TaskGraph, dag: Dag, above: str = "", *, in_loop: bool = False) -> Iterator[tuple[str, bool]]:
-    """The paths of the tasks that will have attempts, without the numbers of iterations, and whether each is in a loop."""
-    for name, spec in dag.tasks.items():
-        repeated = in_loop or spec.loop is not None
-        if spec.dag is None:
-            yield f"{above}{name}", repeated
-        else:
-            yield from _executed(graph, graph.dags[spec.dag], f"{above}{name}/", in_loop=repeated)
+        if not any(task.meant_by(pattern) for task in written):
+            end = no_such_task(pattern, [task.path for task in written])
+            raise ConfigError(f"{layer.source}: policy.tasks {pattern!r} matches no task{end}")
 
 
 def source_file(source: Compiled | PodSource) -> Path | None:

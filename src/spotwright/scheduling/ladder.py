@@ -8,7 +8,7 @@ of the design's table). The scheduler's rules are in :mod:`spotwright.model.sche
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -55,6 +55,7 @@ class Ladder:
 
     ``undecided``: the work's own conditions that only its run decides, so that some of the rungs may not fit then.
     ``tainted``: the pools that only a taint of theirs keeps from being a rung, where there is no rung of their capacity.
+    ``unstated``: a sentence on GPUs that the work asks for, and of which some of its pools do not say whether they have them.
     """
 
     rungs: tuple[Rung, ...]
@@ -62,6 +63,7 @@ class Ladder:
     note: str = ""  # shown once to the user: "no on-demand pool fits: ..."
     undecided: tuple[Expression, ...] = ()
     tainted: tuple[str, ...] = ()
+    unstated: str = ""
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -76,6 +78,11 @@ class Ladder:
     def allowed(self, *, only_on_demand: bool) -> tuple[int, ...]:
         """Indexes of the rungs that an attempt may use now. Without an on-demand rung that is every rung."""
         return (self.on_demand if only_on_demand else ()) or tuple(range(len(self.rungs)))
+
+    def warnings(self, path: str) -> list[str]:
+        """What the user of the task of this path should know of its pools."""
+        note = f"{self.note}{self.remedy(path)}" if self.note else ""
+        return [text for text in (note, self.unstated) if text]
 
     def remedy(self, path: str) -> str:
         """How the task of this path gets to the tainted pools, in words that end a message; empty if there are none."""
@@ -123,7 +130,21 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     rungs = tuple(Rung((pool.name,), pool.is_spot, added) for pool, added in fitting)
     kinds = {rung.spot for rung in rungs}
     shut = tuple(pool.name for pool in tainted if pool.is_spot not in kinds)
-    return Ladder(rungs, refusals, _note(policy, rungs), tuple(work.constraints.undecided), shut)
+    unstated = _unstated(work, [pool for pool, _ in fitting])
+    return Ladder(rungs, refusals, _note(policy, rungs), tuple(work.constraints.undecided), shut, unstated)
+
+
+def _unstated(work: Work, pools: Sequence[Pool]) -> str:
+    """The sentence where work asks for GPUs and pools say neither what their nodes offer nor which machine they are."""
+    asked = [name for name, amount in work.requests.items() if amount and has_accelerators({name: amount})]
+    silent = [pool.name for pool in pools if pool.node is None and not pool.machine]
+    if not asked or not silent:
+        return ""
+    return (
+        f"it asks for {', '.join(asked)}, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have "
+        f"that: it counts as there; write node: {{..., {asked[0]}: NUMBER}} under each pool that has it, and under others node "
+        "without it"
+    )
 
 
 def too_large(requests: Resources, node: Resources | None) -> str:

@@ -27,7 +27,7 @@ from spotwright.engine.events import (
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
-from spotwright.views.text import after_cause, ended, plural, span
+from spotwright.views.text import after_cause, ended, last_words, plural, span
 from spotwright.visible_text import visible
 
 __all__ = ["Narrator", "Sentence", "event_text", "workload_sentence"]
@@ -225,7 +225,7 @@ class Narrator:
             yield f"{event.task}: attempt {event.attempt}{where} {ended(cause, event.why, attempt.progress)}{took}"
         last_line = attempt.ended.last_line if attempt.ended is not None else ""
         if cause.is_error and last_line:
-            yield f"{event.task}: its log ends with: {last_line}"
+            yield f"{event.task}: its log ends with: {last_words(last_line)}"
         if event.then is FollowUp.RETRY:
             due = event.due
             wait = f" after {span(due - event.at)}" if due is not None else ""

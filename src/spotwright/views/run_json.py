@@ -44,7 +44,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -64,6 +64,7 @@ __all__ = [
     "environment_view",
     "left_out_view",
     "node_view",
+    "only_tasks",
     "output_view",
     "outputs_view",
     "run_view",
@@ -91,6 +92,12 @@ def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, 
         "nodes": [node_view(state, node) for node in state.all_nodes],
         "outputs": outputs_view(state),
     }
+
+
+def only_tasks(view: Mapping[str, Any], paths: Container[str]) -> dict[str, Any]:
+    """The view of a run with these tasks alone, and what belongs to the whole run."""
+    kept = {key: [task for task in view[key] if task["path"] in paths] for key in ("tasks", "left_behind")}
+    return {**view, **kept}
 
 
 def summary(state: RunState, name: str, now: float | None = None, costs: Account | None = None) -> dict[str, Any]:

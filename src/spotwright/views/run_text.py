@@ -31,6 +31,7 @@ from spotwright.views.text import (
     after_cause,
     ended,
     fitted,
+    last_words,
     plural,
     shorten,
     span,
@@ -235,7 +236,7 @@ def _end(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str,
     """The cause of an attempt's end, the decision after it, and the command that prints its log."""
     yield from wrapped(end_sentence(task["path"], attempt), indent="  ", hang="    ")
     if Cause(attempt["cause"]).is_error and attempt["last_line"]:
-        yield from fitted(f"    said  {shorten(attempt['last_line'], LONGEST_VALUE)}", hang=" " * 10)
+        yield from fitted(f"    said  {last_words(attempt['last_line'], LONGEST_VALUE)}", hang=" " * 10)
     if attempt["released"]:
         yield from wrapped(f"its pod was deleted: {attempt['released']}", indent="    then  ", hang=" " * 10)
     if attempt["next"]:

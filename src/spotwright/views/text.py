@@ -71,6 +71,17 @@ def after_cause(cause: Cause, following: str) -> str:
     return following.removeprefix(f"{cause}, and ")
 
 
+_NAME_ERROR = re.compile(r"NameError: name '\w{1,99}' is not defined")
+
+
+def last_words(line: str, width: int | None = None) -> str:
+    """The last line of a log, as wide as asked for, with what it means in a component of KFP."""
+    said = line if width is None else shorten(line, width)
+    if _NAME_ERROR.search(line[:300]) is None:
+        return said
+    return f"{said} (KFP runs the function of a component alone: import and define what it uses inside it)"
+
+
 def plural(count: int, noun: str) -> str:
     """``1 task``, ``2 tasks``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

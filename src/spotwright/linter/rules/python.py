@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import symtable
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeGuard
 
 from spotwright.kfp.dsl_compiler import KUBERNETES, unknown_arguments
 from spotwright.kfp.kfp1 import STILL_THERE, Kfp1Finding, kfp1_in
-from spotwright.linter.python_source import PythonFile, calls_named, in_components, keyword, pipelines_in
+from spotwright.linter.python_source import (
+    PythonFile,
+    calls_named,
+    components_in,
+    in_components,
+    keyword,
+    name_of_call,
+    pipelines_in,
+)
 from spotwright.linter.rule import Checks, Problem, Rename, Rule, Severity
 from spotwright.linter.settings import Settings
 
@@ -356,12 +365,93 @@ def _declared_global(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _declared_global(child)
 
 
+_GIVEN = ("kfp", "typing", "__future__")
+"""Modules whose names KFP writes above the function of a component."""
+
+
+def _imports_outside(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    """Names that a component reads and only the file around it imports."""
+    outside = {alias.asname or alias.name.partition(".")[0] for alias in _imported(file.tree.body)}
+    for function in components_in(file) if outside else ():
+        inner = [node for one in function.body for node in ast.walk(one)]
+        bound = {alias.asname or alias.name.partition(".")[0] for alias in _imported(inner)} | _bound(function, inner)
+        for name in sorted(outside - bound):
+            read = next((node for node in inner if isinstance(node, ast.Name) and node.id == name), None)
+            if read is not None:
+                text = f"{function.name} reads {name}, which is imported outside of the function"
+                yield Problem((), text, line=read.lineno)
+
+
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[ast.alias]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias for alias in node.names if alias.name.partition(".")[0] not in _GIVEN)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] not in _GIVEN:
+            yield from node.names
+
+
+def _bound(function: ast.FunctionDef, inner: Sequence[ast.AST]) -> set[str]:
+    """The names that a function or a function inside it gives a value."""
+    names = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    names |= {node.id for node in inner if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    return names | {node.name for node in inner if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+_LEARNS = ("backward", "partial_fit", "train_on_batch", "training_step")
+_KEEPS = re.compile(r"checkpoint|ckpt|resum|restor", re.IGNORECASE)
+_SAVES = re.compile(r"sav|dump|write|upload|commit|open", re.IGNORECASE)
+
+
+def _unsaved_training(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    """Loops over epochs in a component that keeps nothing of them while they go on."""
+    for function in components_in(file):
+        loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While) and _trains(node)]
+        if loops and not _KEEPS.search(ast.unparse(function)) and not _SAVES.search(ast.unparse(loops[0])):
+            text = f"{function.name} trains in a loop and saves nothing of it, so each interruption begins it again"
+            yield Problem((), text, line=loops[0].lineno)
+
+
+def _trains(loop: ast.For | ast.While) -> bool:
+    """Whether a loop is over epochs, or one of its calls learns from data."""
+    is_over_epochs = isinstance(loop, ast.For) and "epoch" in ast.unparse(loop.target).lower()
+    names = {name_of_call(node) for node in ast.walk(loop) if isinstance(node, ast.Call)}
+    return is_over_epochs or not names.isdisjoint(_LEARNS)
+
+
+_NUMPY = (
+    "from kfp import dsl\n{outside}\n\n@dsl.component\ndef mean(of: list) -> float:\n{inside}    return np.mean(of)\n"
+)
+_EPOCHS = (
+    "from kfp import dsl\n\n\n@dsl.component\ndef train(epochs: int, folder: str):\n    from pathlib import Path\n\n"
+    "    state = 0\n    for epoch in range(epochs):\n        state += epoch\n{save}"
+)
+
 _FILE_HEAD = (
     "from kfp import dsl\n\n{constant}\n@dsl.component\ndef train(action: str): ...\n\n\n"
     "@dsl.pipeline\ndef main():\n    train(action=TRAIN_ACTION)\n"
 )
 
 PLAIN_PYTHON_RULES = (
+    Rule(
+        id="import-outside-component",
+        severity=Severity.WARNING,
+        title="A component that uses an import of the file around it",
+        why="KFP takes the function alone into the pipeline, so the name is not defined there (NameError).",
+        fix="Import it inside the function.",
+        fails=_NUMPY.format(outside="import numpy as np\n", inside=""),
+        passes=_NUMPY.format(outside="", inside="    import numpy as np\n\n"),
+        checks=Checks(python=_imports_outside),
+    ),
+    Rule(
+        id="training-not-saved",
+        severity=Severity.NOTE,
+        title="A training loop that saves nothing while it goes on",
+        why="An interruption takes the memory and the folder of a pod, so the next attempt trains from the first epoch.",
+        fix="Save the state to a volume or an object store: docs/how-to/checkpoint.md.",
+        fails=_EPOCHS.format(save=""),
+        passes=_EPOCHS.format(save='        Path(folder, "checkpoint").write_text(str(state))\n'),
+        checks=Checks(python=_unsaved_training),
+    ),
     Rule(
         id="undefined-name",
         severity=Severity.WARNING,

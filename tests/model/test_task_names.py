@@ -1,4 +1,4 @@
-"""Which task paths a pattern matches."""
+"""Which tasks a name or a pattern means."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.config.sections import matches, refusal
+from spotwright.model.task_names import matches, may_mean, no_such_task, refusal
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,10 @@ from spotwright.config.sections import matches, refusal
         ("[x]", "[x]"),
         ("*a*b*", "xxaxxbxx"),
         ("**/a*b", "a/ab"),
+        ("train*", "exit-handler-1/for-loop-3/train-0"),
+        ("loop/train", "exit-handler-1/loop/train"),
+        ("*", "loop/train"),
+        ("*/train", "a/b/train"),
     ],
 )
 def test_a_pattern_matches(pattern: str, path: str) -> None:
@@ -44,10 +48,10 @@ def test_a_pattern_matches(pattern: str, path: str) -> None:
         ("train", "loop/retrain"),
         ("train", "train/eval"),
         ("train", "train-3"),
-        ("*", "loop/train"),
         ("loop*", "loop/train"),
         ("*/train", "train"),
-        ("*/train", "a/b/train"),
+        ("op/train", "loop/train"),
+        ("*op/train", "a/lo/p/train"),
         ("**/train", "retrain"),
         ("loop/**", "loop"),
         ("loop/**/train", "loop/retrain"),
@@ -82,3 +86,17 @@ def test_two_stars_match_at_least_what_one_does(pattern: str, path: str) -> None
 
 def test_many_stars_take_no_time() -> None:
     assert not matches("*a" * 100 + "b", "a" * 250)
+
+
+@pytest.mark.parametrize("name", ["train-3", "for-loop-1/train-3", "inner-0/train-12", "for-loop-1/train"])
+def test_a_name_may_mean_an_iteration_of_a_task_that_may_be_in_a_loop(name: str) -> None:
+    path = "inner/train" if "inner" in name else "exit-handler-2/for-loop-1/train"
+    assert may_mean(name, path)
+    assert not may_mean(name, "for-loop-1/eval")
+
+
+def test_a_sentence_about_no_task_names_the_nearest_and_the_first_ten() -> None:
+    assert (
+        no_such_task("trian", ["loop/train", "eval"]) == ": did you mean 'loop/train'?; the tasks are loop/train, eval"
+    )
+    assert no_such_task("x", [f"task-{number}" for number in range(11)]).endswith("task-9, ...")
