@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs lock clean \
+.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs docs-serve chart lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -142,9 +142,18 @@ bench-page: page ## measure the page in Chromium: some minutes; ARGS=--quick for
 	@scripts/bootstrap dev
 	@$(BIN)/python -m benchmarks.page $(ARGS)
 
-docs: ## write the generated pages again
-	@scripts/bootstrap dev
-	@set -e; for script in scripts/make_*.py; do $(BIN)/python $$script; done
+docs: ## the site, in build/site: fails at a dead link or anchor; ARGS="--site-dir FOLDER"
+	@scripts/bootstrap docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
+	@echo "== docs: build/site/index.html"
+
+docs-serve: ## the site on loopback, made again at each change of docs/
+	@scripts/bootstrap docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve $(ARGS)
+
+chart: ## write the chart's files that follow from the code: rights, registration, policies
+	@scripts/bootstrap run
+	@PYTHONPATH=. $(BIN)/python scripts/make_chart.py
 
 lock: ## pin every dependency again; ARGS=--upgrade for the newest versions
 	@scripts/lock $(ARGS)
