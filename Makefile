@@ -92,7 +92,7 @@ page: ## the page's modules from npm, which a wheel carries and the repository d
 test-page: WORKERS = 2
 test-page: page ## the tests of the page in Chromium: apt-get install -y --no-install-recommends chromium
 	@scripts/bootstrap dev
-	@$(PYTEST) -m browser tests/page/browser $(ARGS)
+	@$(PYTEST) -m browser tests/page/browser tests/docs/test_site.py $(ARGS)
 
 pictures: page ## the pictures of the page in docs/pictures, by Chromium; ARGS=--golden for those of the tests
 	@scripts/bootstrap dev

@@ -51,6 +51,12 @@ _ORDER = """
 *Unschedulable* ends no attempt: no rung had a node within `pending_timeout`, and the task fails. Rungs, waits, deadlines:
 [What happens after an attempt](explanation/decisions.md).
 
+## Exit code 86
+
+A pod with exit code 86 is a refusal, not an attempt: the budget of its task was spent, so the controller started a small image in
+its place. Its termination message says which endings spent which budget. A rule on the workload makes 86 final, so nothing is
+retried.
+
 ## How the cause is decided
 
 The first line that fits:

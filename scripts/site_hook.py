@@ -6,6 +6,7 @@ site, or lose their link where they have none. In the navigation ``FOLDER/*`` st
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import sys
@@ -13,19 +14,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]  # MkDocs loads this file by its path
 
 from scripts.site_pages import BESIDE, PAGES, TABLES  # noqa: E402
 
-__all__ = ["in_site", "on_config", "on_files", "on_page_markdown"]
+__all__ = ["in_site", "on_config", "on_files", "on_page_markdown", "ranking"]
+
+RANKING: Mapping[str, Mapping[str, Any]] = yaml.load(
+    (ROOT / "scripts" / "search.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
+)
 
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _MADE = re.compile(r"^<!-- made: ([\w-]+) -->$", re.MULTILINE)
 
 
 def on_config(config: Any) -> Any:
-    """Name the pages of a folder where the navigation has ``FOLDER/*``."""
+    """Name the pages of a folder where the navigation has ``FOLDER/*``; a site that mike builds has a selector of versions."""
+    if "MIKE_DOCS_VERSION" in os.environ:  # elsewhere there is no list of versions to ask for
+        config.extra["version"] = {"provider": "mike"}
     written = [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
     config.nav = _filled(config.nav, sorted({*written, *PAGES}))
     return config
@@ -56,8 +65,17 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Put the tables into a page, and let its links stay in the site."""
+    """Put the tables into a page, let its links stay in the site, and say how its search ranks it."""
+    how = ranking(page.file.src_uri)
+    page.meta["search"] = {key: how[key] for key in ("boost", "exclude") if key in how}
+    page.meta["tags"] = how.get("words", [])  # the search weighs them more than titles; nothing shows them
     return in_site(markdown, page.file.src_uri)
+
+
+def ranking(path: str) -> Mapping[str, Any]:
+    """What search.yaml says of a page of docs/."""
+    beginnings = [beginning for beginning in RANKING if path.startswith(beginning)]
+    return RANKING[max(beginnings, key=len)] if beginnings else {}
 
 
 def in_site(markdown: str, path: str) -> str:
