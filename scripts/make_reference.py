@@ -274,7 +274,12 @@ _PAGE_ANSWERS: Mapping[str, Callable[..., Any] | type] = {
 
 def page_answers_page() -> str:
     """What the page answers, by address, from the functions that make the documents."""
-    parts = [_PAGE, *(f"## {address}\n\n{markdown(made.__doc__)}\n" for address, made in _PAGE_ANSWERS.items())]
+    index = "".join(
+        f"| [`{address.partition('?')[0]}`](#{_anchor(address)}) | {_summary(made)} |\n"
+        for address, made in _PAGE_ANSWERS.items()
+    )
+    parts = [f"{_PAGE}\n| address | document |\n|---|---|\n{index}"]
+    parts += [f"## {address}\n\n{markdown(made.__doc__)}\n" for address, made in _PAGE_ANSWERS.items()]
     tables = {"tasks": columns.TASK_COLUMNS, "attempts": columns.ATTEMPT_COLUMNS, "nodes": columns.NODE_COLUMNS}
     rows = "\n".join(f"| {table} | {', '.join(f'`{name}`' for name in names)} |" for table, names in tables.items())
     parts.append(f"## Columns\n\n{markdown(columns.__doc__)}\n\n| table | columns |\n|---|---|\n{rows}\n")
@@ -282,6 +287,15 @@ def page_answers_page() -> str:
         f"## stream?run=&after=MADE_AT.SEQ\n\n{markdown(stream.__doc__)}\n\n{markdown(columns.Changes.__doc__)}\n"
     )
     return "\n".join(parts)
+
+
+def _summary(made: Callable[..., Any] | type) -> str:
+    """The first sentence of a docstring."""
+    return _cell(re.split(r"\.\s|\n\n", markdown(made.__doc__))[0].rstrip("."))
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 _HELPERS: Mapping[str, Sequence[str]] = {

@@ -36,7 +36,7 @@ def on_config(config: Any) -> Any:
     if "MIKE_DOCS_VERSION" in os.environ:  # elsewhere there is no list of versions to ask for
         config.extra["version"] = {"provider": "mike"}
     written = [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
-    config.nav = _filled(config.nav, sorted({*written, *PAGES}))
+    config.nav = _filled(config.nav, sorted({*written, *PAGES}, key=lambda path: path.rpartition("/")[2]))
     return config
 
 

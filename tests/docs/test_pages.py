@@ -82,6 +82,16 @@ def test_every_command_and_option_is_documented() -> None:
         assert all(option in section for parameter in command.params for option in parameter.opts if "-" in option)
 
 
+def test_every_metric_and_every_kind_of_record_is_documented() -> None:
+    source = (ROOT / "src" / "spotwright" / "cluster" / "metrics.py").read_text(encoding="utf-8")
+    kinds = [path.stem for path in (ROOT / "charts" / "spotwright" / "crds").glob("*.yaml")]
+    metrics, records = made("reference/metrics.md"), made("reference/records.md")
+
+    assert len(kinds) == 5
+    assert [kind for kind in kinds if f"kubectl get {kind}s`" not in records] == []
+    assert [name for name in re.findall(r'"(spotwright_\w+)"', source) if f"| `{name}` |" not in metrics] == []
+
+
 def test_every_public_name_is_documented() -> None:
     headings = re.findall(r"^## (\w+)$", made("reference/python.md"), re.MULTILINE)
 
