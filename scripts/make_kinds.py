@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -38,6 +37,7 @@ _TITLES = {
 """The titles of pages that the names of their kinds do not make."""
 
 _CONFIGURATION = """\
+# spotwright.yaml
 version: 1
 pools:
   spot: {capacity: spot, provider: aks, node: {cpu: 16, memory: 64Gi}}
@@ -190,7 +190,7 @@ def _examples(name: str) -> Iterator[str]:
     texts = [path.read_text(encoding="utf-8") for folder in folders for path in _inputs(folder)]
     asks_for_gpus = any("gpu" in text for text in texts)
     configuration = _CONFIGURATION.replace("{gpu}", _GPU_POOLS if asks_for_gpus else "")
-    yield f"## Example\n\n```yaml\n# spotwright.yaml\n{configuration}```\n"
+    yield f"## Example\n\n```yaml\n{configuration}```\n"
     with tempfile.TemporaryDirectory() as there:
         Path(there, "spotwright.yaml").write_text(configuration, encoding="utf-8")
         for folder in folders:
@@ -219,14 +219,12 @@ def _length(folder: Path) -> tuple[bool, int]:
 
 def _example(folder: Path, there: Path) -> Iterator[str]:
     name = f"{re.sub('-[0-9.]+$', '', folder.name)}.yaml"
-    shutil.copy(folder / "in.yaml", there / name)
-    files, arguments = {name: folder / "in.yaml"}, [name]
-    if (folder / "with.yaml").exists():
-        shutil.copy(folder / "with.yaml", there / "with.yaml")
-        files["with.yaml"] = folder / "with.yaml"
-        arguments += ["--with", "with.yaml"]
-    for each, path in files.items():
-        yield f"```yaml\n# {each}\n{path.read_text(encoding='utf-8')}```\n"
+    names = [name, "with.yaml"][: len(_inputs(folder))]
+    for each, path in zip(names, _inputs(folder), strict=True):
+        text = f"# {each}\n{path.read_text(encoding='utf-8')}"
+        (there / each).write_text(text, encoding="utf-8")
+        yield f"```yaml\n{text}```\n"
+    arguments = [name, *(["--with", "with.yaml"] if len(names) > 1 else ())]
     said = printed(["explain", *arguments], there).partition("\nfor the cluster autoscaler:")
     shown = re.sub(r"^pools and policy: .*", "...", said[0]) + ("...\n" if said[1] else "")
     yield f"```console\n$ spotwright explain {' '.join(arguments)}\n{shown}```\n"
