@@ -30,7 +30,7 @@ QUESTIONS = {
     "install helm": "how-to/cluster/install.html",
     "uninstall": "how-to/cluster/remove.html",
     "logs of a deleted pod": "how-to/read-logs-and-reports.html",
-    "what did spot save": "explanation/account-for-what-spot-saved.html",
+    "what did spot save": "explanation/money.html",
     "Katib on spot": "kinds/katib.html",
     "webhook latency": "explanation/performance.html",
     "exit code 86": "failure-matrix.html",
