@@ -26,13 +26,13 @@ QUESTIONS = {
     "GKE spot GPU from zero": "how-to/pools/gke.html",
     "retry only on preemption": "how-to/choose-a-policy.html",
     "hugging face trainer resume after preemption": "tutorial-torch.html",
-    "deadline cheapest": "explanation/deadlines.html",
+    "deadline cheapest": "how-to/plan-a-run.html",
     "install helm": "how-to/cluster/install.html",
     "uninstall": "how-to/cluster/remove.html",
     "logs of a deleted pod": "how-to/read-logs-and-reports.html",
     "what did spot save": "explanation/money.html",
     "Katib on spot": "kinds/katib.html",
-    "webhook latency": "explanation/performance.html",
+    "webhook latency": "how-to/cluster/monitor-the-controller.html",
     "exit code 86": "failure-matrix.html",
 }
 """What people type, and the page that answers it."""
