@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs docs-serve chart lock clean \
+.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs docs-serve written lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -151,9 +151,10 @@ docs-serve: ## the site on loopback, made again at each change of docs/
 	@scripts/bootstrap docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve $(ARGS)
 
-chart: ## write the chart's files that follow from the code: rights, registration, policies
+written: ## write the files that follow from the code: those of the chart, and the schema of spotwright.yaml
 	@scripts/bootstrap run
 	@PYTHONPATH=. $(BIN)/python scripts/make_chart.py
+	@PYTHONPATH=. $(BIN)/python scripts/make_config_schema.py
 
 lock: ## pin every dependency again; ARGS=--upgrade for the newest versions
 	@scripts/lock $(ARGS)

@@ -7,7 +7,7 @@ from scripts import make_chart
 
 from spotwright.cluster import permissions
 
-AGAIN = "make chart"
+AGAIN = "make written"
 
 
 @pytest.mark.parametrize("name", make_chart.FILES)
