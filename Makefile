@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs lock clean \
+.PHONY: help demo check test test-long test-hostile fuzz test-page page image release audit pictures style types rules networks torch torch-set torch-long torch-bench bench bench-cluster bench-page docs docs-serve written lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -92,7 +92,7 @@ page: ## the page's modules from npm, which a wheel carries and the repository d
 test-page: WORKERS = 2
 test-page: page ## the tests of the page in Chromium: apt-get install -y --no-install-recommends chromium
 	@scripts/bootstrap dev
-	@$(PYTEST) -m browser tests/page/browser $(ARGS)
+	@$(PYTEST) -m browser tests/page/browser tests/docs/test_site.py $(ARGS)
 
 pictures: page ## the pictures of the page in docs/pictures, by Chromium; ARGS=--golden for those of the tests
 	@scripts/bootstrap dev
@@ -142,9 +142,19 @@ bench-page: page ## measure the page in Chromium: some minutes; ARGS=--quick for
 	@scripts/bootstrap dev
 	@$(BIN)/python -m benchmarks.page $(ARGS)
 
-docs: ## write the generated pages again
-	@scripts/bootstrap dev
-	@set -e; for script in scripts/make_*.py; do $(BIN)/python $$script; done
+docs: ## the site, in build/site: fails at a dead link or anchor; ARGS="--site-dir FOLDER"
+	@scripts/bootstrap docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
+	@echo "== docs: build/site/index.html"
+
+docs-serve: ## the site on loopback, made again at each change of docs/
+	@scripts/bootstrap docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve $(ARGS)
+
+written: ## write the files that follow from the code: those of the chart, and the schema of spotwright.yaml
+	@scripts/bootstrap run
+	@PYTHONPATH=. $(BIN)/python scripts/make_chart.py
+	@PYTHONPATH=. $(BIN)/python scripts/make_config_schema.py
 
 lock: ## pin every dependency again; ARGS=--upgrade for the newest versions
 	@scripts/lock $(ARGS)

@@ -1,4 +1,4 @@
-"""Makes .venv and installs one locked set of packages, then this project itself: `scripts/bootstrap run|demo|dev|networks|torch`.
+"""Makes .venv and installs one locked set of packages, then this project itself: `scripts/bootstrap SET`.
 
 It exists so that `make demo` and `make test` work on a machine with Python and nothing else, and cost nothing when
 nothing has changed. It decides between three cases: everything is there; the set has to grow; or the environment is made
@@ -25,7 +25,12 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "spotwright.json"  # what was installed; empty while work is going on; also the lock
 LOCKS = ROOT / "requirements"
-SETS = {"run": "run", "demo": "run demo", "dev": "run demo dev"}  # with the sets that each holds
+SETS = {
+    "run": "run",
+    "demo": "run demo",
+    "docs": "run docs",
+    "dev": "run demo docs dev",
+}  # with the sets that each holds
 SETS |= {name: f"{SETS['dev']} {name}" for name in ("networks", "torch")}
 ELSEWHERE = {"PYTHONHOME", "PYTHONPATH", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET"}  # would lead pip away from .venv
 NO_PIP = """this Python can neither give an environment a pip nor has one itself.

@@ -1,8 +1,7 @@
-"""Make docs/budgets.md: which endings spend which budget, on real controllers and by the decisions alone.
+"""The page on budgets: which endings spend which budget, on real controllers and by the decisions alone.
 
 The first table is what was seen on a real cluster (tests/cluster/recordings/budgets.json, written by
-``python -m tests.cluster.budget_trials``); the second is computed from the decisions, for every order of endings. Without
-arguments the script writes the page; a test fails while it is behind.
+``python -m tests.cluster.budget_trials``); the second is computed from the decisions, for every order of endings.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from spotwright.model.pools import Capacity, Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
-__all__ = ["PAGE", "RESULTS", "decided", "every_order", "page"]
+__all__ = ["RESULTS", "decided", "every_order", "page"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests" / "cluster" / "recordings" / "budgets.json"
-PAGE = ROOT / "docs" / "budgets.md"
 
 _KINDS = {"job": "Job", "jobset": "JobSet", "trainjob": "TrainJob", "argo": "Argo", "kfp": "KFP"}
 _WORDS = {
@@ -40,7 +38,7 @@ _INTRODUCTION = """\
 An interruption never spends the budget for errors, an error never that for interruptions, and both are bounded, whatever the
 workload's own controller counts. The controller of the workload makes every next pod. The webhook of `spotwright controller`
 gives it the rung of its attempt, or, where a budget is spent, a small image in its place that says so and exits with 86. That is
-final, by a rule that was placed on the object when it was created. This page is made by `scripts/make_budgets_page.py`.
+final, by a rule that was placed on the object when it was created.
 
 ## On real controllers
 
@@ -156,8 +154,3 @@ def decided(endings: str, interruptions: int, errors: int) -> NextAttempt:
         rung = ladder.rungs[next_rung(history, policy, ladder).rung].pools
         history.append(PastAttempt(_CAUSES[letter], rung, rung[0]))
     return next_rung(history, policy, ladder)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")

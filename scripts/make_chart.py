@@ -1,7 +1,7 @@
 """Write the files of the chart that follow from the code: rights, the webhook's registration, policies, labels of spot nodes.
 
-`charts/spotwright/files` has them as data, which templates read; the page on security has the rights with their reasons. A test
-holds both equal. Without arguments it writes them.
+`charts/spotwright/files` has them as data, which templates read; a test holds them equal
+to the code. The page on security has the rights with their reasons, as a table that is made when the site is built.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from spotwright.cluster import permissions, record_policy
 from spotwright.cluster.install import webhook_configuration
 from spotwright.cluster.node_events import policy_spec
 
-__all__ = ["FILES", "FOLDER", "PAGE", "with_rights"]
+__all__ = ["FILES", "FOLDER", "rights_tables"]
 
 FOLDER = Path(__file__).resolve().parent.parent / "charts" / "spotwright" / "files"
-PAGE = FOLDER.parents[2] / "docs" / "explanation" / "security.md"
-_BEGIN = "<!-- Written by scripts/make_chart.py from src/spotwright/cluster/permissions.py; change that. -->"
-_END = "<!-- End of the written part. -->"
 _HEAD = "# Written by scripts/make_chart.py from {source}; change that.\n"
 _CHOSEN = ("clientConfig", "namespaceSelector")
 """Fields of a webhook that the chart's values decide on."""
@@ -79,11 +76,9 @@ FILES: Mapping[str, str] = {
 """The text of each file."""
 
 
-def with_rights(page: str) -> str:
-    """The page on security with the rights of today between its two marks."""
-    before, _, rest = page.partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    return f"{before}{_BEGIN}\n{''.join(_table(*each) for each in _WHERE.values())}{_END}{after}"
+def rights_tables() -> str:
+    """The tables of all rights, each with its reason, for the page on security."""
+    return "".join(_table(*each) for each in _WHERE.values())
 
 
 def _table(where: str, rights: tuple[permissions.Right, ...]) -> str:
@@ -107,4 +102,3 @@ def _name(name: str) -> str:
 if __name__ == "__main__":
     for name, text in FILES.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
-    PAGE.write_text(with_rights(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

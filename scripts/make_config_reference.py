@@ -1,26 +1,17 @@
-"""Writes docs/reference/configuration.md from the field tables that ``spotwright.yaml`` is checked with.
-
-The page cannot differ from the code: a test compares it with what :func:`page` gives. ``make docs`` or running this file
-writes it again.
-"""
+"""The reference of ``spotwright.yaml``, from the field tables that it is checked with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from spotwright.config import FILE_NAME
 from spotwright.config.fields import LINT, POOL, SIMULATE, TARGET, TOP, Field, duration_text
 from spotwright.config.sections import POLICY, POLICY_MEANINGS
 from spotwright.model.policy import BUILT_IN, FIELDS
 
-__all__ = ["PAGE", "page"]
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
+__all__ = ["page"]
 
 _INTRODUCTION = f"""# Configuration: {FILE_NAME}
-
-<!-- Written by scripts/make_config_reference.py from the tables in src/spotwright/config/fields.py; change those. -->
 
 A run uses the file named with `--config`, else `{FILE_NAME}` beside the pipeline, else the nearest one in the folders above it
 up to the root of the repository (the folder that holds `.git`); the run names a file that it found above. Outside of a
@@ -128,9 +119,3 @@ def _rows(rows: Iterable[tuple[str, str, str, str]]) -> str:
             yield f"| `{name}` | {expects} | {default} | {meaning} |"
 
     return "".join(f"{line}\n" for line in lines())
-
-
-if __name__ == "__main__":
-    PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"{PAGE}: written")

@@ -1,8 +1,8 @@
-"""Make docs/failure-matrix.md (what follows each cause, and by what it is recognised) and docs/failure-evidence.md (the cases).
+"""The failure matrix (what follows each cause, and by what it is recognised) and its evidence (the cases).
 
 Both pages are computed from the recorded endings (tests/scheduling/endings.yaml), the classifier and the budgets, so they
 cannot promise what the code does not do. What no part of Spotwright reports today is marked, from the fields of
-``Signals`` that the bodies fill. Without arguments the script writes the pages; a test fails while they are behind.
+``Signals`` that the bodies fill.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +24,10 @@ from spotwright.scheduling.budgets import MAX_MOVES, BudgetUse, FollowUp, Ladder
 from spotwright.scheduling.cause import ROWS, Row, classify
 from spotwright.scheduling.ladder import Ladder, Rung
 
-__all__ = ["ENDINGS", "EVIDENCE", "PAGE", "Recorded", "evidence_page", "page", "read", "reported", "sign"]
+__all__ = ["ENDINGS", "Recorded", "evidence_page", "page", "read", "reported", "sign"]
 
 ROOT = Path(__file__).resolve().parent.parent
 ENDINGS = ROOT / "tests" / "scheduling" / "endings.yaml"
-PAGE = ROOT / "docs" / "failure-matrix.md"
-EVIDENCE = ROOT / "docs" / "failure-evidence.md"
 BODIES = ("local", "simulation", "engine")
 
 _INTRODUCTION = """\
@@ -40,7 +37,7 @@ Each end of an attempt has one *cause*, which decides the budget it spends and w
 outputs, notice, the pod's reason and conditions, the node's conditions, taints and events. The exit code alone decides nothing:
 137 and 143 only say that somebody sent a signal.
 
-`scripts/make_failure_matrix.py` makes this page. Every case is a test: [the evidence](failure-evidence.md).
+Every case is a test: [the evidence](failure-evidence.md).
 
 ## What comes next
 
@@ -53,6 +50,12 @@ For a task with `interruptions: {max: 10}`, `errors: {retries: 1}` and a ladder 
 _ORDER = """
 *Unschedulable* ends no attempt: no rung had a node within `pending_timeout`, and the task fails. Rungs, waits, deadlines:
 [What happens after an attempt](explanation/decisions.md).
+
+## Exit code 86
+
+A pod with exit code 86 is a refusal, not an attempt: the budget of its task was spent, so the controller started a small image in
+its place. Its termination message says which endings spent which budget. A rule on the workload makes 86 final, so nothing is
+retried.
 
 ## How the cause is decided
 
@@ -78,7 +81,7 @@ _EVIDENCE_INTRODUCTION = """\
 
 The recorded endings behind the [failure matrix](failure-matrix.md), by cause and by sign. Each row is a test: these signals
 have this cause. Each stands for a public thread; a *variant* changes one signal of its thread, or plays its end on one
-machine. This page is made by `scripts/make_failure_matrix.py`.
+machine.
 """
 
 _MEANING: Mapping[Cause, str] = {
@@ -159,13 +162,13 @@ def _signals(values: Mapping[str, Any]) -> Signals:
     return Signals(**made)
 
 
-def page(endings: Sequence[Recorded]) -> str:
+def page() -> str:
     """The matrix as Markdown: what follows each cause, and the signs by which each is recognised."""
     rows = "".join(
         f"| {_link(cause)} | {meaning} | {_first(cause)} | {_spent(cause)} |\n" for cause, meaning in _MEANING.items()
     )
     signs = ["", "| cause | sign | cases | today |", "| --- | --- | --- | --- |"]
-    for cause, name, cases in _grouped(endings):
+    for cause, name, cases in _grouped(read()):
         today = "run" if any(_happens(case.signals) for case in cases) else ""
         signs.append(f"| {cause} | {name} | [{len(cases)}](failure-evidence.md#{_anchor(cause, name)}) | {today} |")
     order = _ORDER.format(rules="\n".join(_numbered(row) for row in ROWS))
@@ -184,11 +187,11 @@ def _seen_on_a_cluster() -> str:
     return _SEEN.format(versions=versions(deaths)) + short_table(deaths)
 
 
-def evidence_page(endings: Sequence[Recorded]) -> str:
+def evidence_page() -> str:
     """The cases as Markdown, one table for each sign."""
     parts = [_EVIDENCE_INTRODUCTION]
     before = None
-    for cause, name, cases in _grouped(endings):
+    for cause, name, cases in _grouped(read()):
         if cause is not before:
             parts.append(f"## {str(cause).capitalize()}\n\n{_MEANING[cause]}\n")
             before = cause
@@ -283,10 +286,3 @@ def reported() -> frozenset[str]:
 def _makes_signals(call: ast.Call) -> bool:
     changed, _, function = ast.unparse(call.func).rpartition(".")
     return function == "Signals" or (function == "_replace" and changed.rpartition(".")[2] == "signals")
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
-    for path, text in ((PAGE, page(read())), (EVIDENCE, evidence_page(read()))):
-        path.write_text(text, encoding="utf-8")
-        print(f"wrote {path.relative_to(ROOT)}")

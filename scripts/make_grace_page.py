@@ -1,7 +1,4 @@
-"""Make the table of docs/explanation/grace.md from what was measured on a real cluster (tests/cluster/recordings/grace.json).
-
-The rest of the page is written by hand. Without arguments the script writes the table; a test fails while it is behind.
-"""
+"""The table of docs/explanation/grace.md, from what was measured on a real cluster (tests/cluster/recordings/grace.json)."""
 
 from __future__ import annotations
 
@@ -11,13 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-__all__ = ["PAGE", "page"]
+__all__ = ["RESULTS", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "tests" / "cluster" / "recordings" / "grace.json"
-PAGE = ROOT / "docs" / "explanation" / "grace.md"
-_BEGIN = "<!-- Written by scripts/make_grace_page.py from what tests.cluster.grace_trials has measured. -->\n"
-_END = "<!-- End of the written part. -->\n"
 _SHAPES = {"argo": "Argo step", "kfp": "KFP-shaped task"}
 _CODES = {"saving": "`spotwright.checkpoint`", "plain": "saves at SIGTERM"}
 _HEAD = (
@@ -27,17 +21,9 @@ _HEAD = (
 )
 
 
-def page() -> str:
-    """The page with its table."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
-    return (
-        before
-        + _BEGIN
-        + "\n".join(_table(json.loads(RESULTS.read_text(encoding="utf-8"))))
-        + "\n\n"
-        + _END
-        + (rest.partition(_END)[2])
-    )
+def table() -> str:
+    """The table with the sentence before it."""
+    return "\n".join(_table(json.loads(RESULTS.read_text(encoding="utf-8"))))
 
 
 def _table(results: Mapping[str, Any]) -> Iterator[str]:
@@ -77,8 +63,3 @@ def _range(moments: Sequence[Mapping[str, Any]], name: str) -> str:
         return "" if name != "saved" else f"0 of {len(moments)}"
     text = f"{median(values):.1f} ({values[0]:.1f} to {values[-1]:.1f})" if len(values) > 1 else f"{values[0]:.1f}"
     return text if len(values) == len(moments) else f"{text}, {len(values)} of {len(moments)}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")

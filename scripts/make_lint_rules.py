@@ -1,4 +1,4 @@
-"""Writes docs/reference/lint-rules.md from the rules in ``spotwright.linter``: what each finds, why, the fix, and both examples.
+"""The reference of the rules in ``spotwright.linter``: what each finds, why, the fix, and both examples.
 
 The examples are the tests of the rules, so the page shows what was tried.
 """
@@ -6,19 +6,14 @@ The examples are the tests of the rules, so the page shows what was tried.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from spotwright.linter.allowances import ALLOW_RULES
 from spotwright.linter.linting import GROUPS, RULES
 from spotwright.linter.rule import Rule
 
-__all__ = ["PAGE", "page"]
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "lint-rules.md"
+__all__ = ["page"]
 
 _INTRODUCTION = """# Rules of lint
-
-<!-- Written by scripts/make_lint_rules.py from the rules in src/spotwright/linter; change those. -->
 
 What `spotwright lint` finds: {count} rules. An *error* cannot work, a *warning* works until the first interruption or does not do
 what was asked for, a *note* is advice. A rule with a pen (✎) is mended by `--fix`. How to use them, and how to switch one off:

@@ -1,4 +1,4 @@
-"""Write docs/reference/pipelines.md: the supported KFP pipelines, from the conformance suite.
+"""The page on pipelines: the supported KFP pipelines, from the conformance suite.
 
 The docstring of each of them says what it shows, and after ``kfp.local:`` the result of ``kfp.local`` 2.17.
 """
@@ -6,19 +6,15 @@ The docstring of each of them says what it shows, and after ``kfp.local:`` the r
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["PAGE", "main", "text"]
+__all__ = ["page"]
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "reference" / "pipelines.md"
 PIPELINES = ROOT / "tests" / "conformance" / "pipelines"
 
 _HEAD = """# Supported KFP pipelines
-
-<!-- Written by scripts/make_pipelines_page.py from tests/conformance/pipelines; change those. -->
 
 Every line is a pipeline of the conformance suite (`tests/conformance`). The KFP SDK compiles it. It runs twice, undisturbed
 and on pools whose nodes are taken every second, and must give the values and types of the KFP backend. The last column shows
@@ -82,18 +78,7 @@ Refused before the run starts, with the task and, if known, the line:
 """
 
 
-def main(arguments: list[str]) -> int:
-    """Write the page; with ``--check`` only say whether it is behind."""
-    if "--check" in arguments:
-        behind = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text()
-        if behind:
-            print(f"{PAGE.relative_to(ROOT)} is behind: run scripts/make_pipelines_page.py")
-        return int(behind)
-    PAGE.write_text(text(), encoding="utf-8")
-    return 0
-
-
-def text() -> str:
+def page() -> str:
     """The page."""
     parts = [_HEAD]
     for path in sorted(PIPELINES.glob("*.py")):
@@ -120,7 +105,3 @@ def _rows(path: Path) -> Iterator[str]:
 
 def _cell(words: str) -> str:
     return words.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,7 @@
-"""Make docs/recorded-deaths.md: what the classifier makes of every death that was recorded on a real cluster.
+"""The page of recorded deaths: what the classifier makes of every death that was recorded on a real cluster.
 
 The recordings (tests/cluster/recordings) hold what an observer saw of the workloads of all kinds; people wrote the cause that
-each must have, with its reason (tests/cluster/expected_causes.yaml). The failure matrix shows the same table in short. Without
-arguments the script writes the page; a test fails while it is behind.
+each must have, with its reason (tests/cluster/expected_causes.yaml). The failure matrix shows the same table in short.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from spotwright.scheduling.cause import classify
 
 __all__ = [
     "EXPECTED",
-    "PAGE",
     "RECORDINGS",
     "Expected",
     "RecordedDeath",
@@ -36,7 +34,6 @@ __all__ = [
 ROOT = Path(__file__).resolve().parent.parent
 RECORDINGS = ROOT / "tests" / "cluster" / "recordings"
 EXPECTED = ROOT / "tests" / "cluster" / "expected_causes.yaml"
-PAGE = ROOT / "docs" / "recorded-deaths.md"
 
 _PRODUCTS = ("Kubernetes", "Argo", "JobSet", "Trainer")
 _KINDS = {
@@ -60,7 +57,7 @@ Each way to die struck workloads of all kinds on one spot node of a real cluster
 templates that KFP's compiler makes, with a driver and a launcher of our own.
 
 What the API server sent about each pod, its node and its owners is kept in `tests/cluster/recordings`, and a test holds the
-classifier against it. `make cluster-record` records everything again. This page is made by `scripts/make_recorded_deaths.py`.
+classifier against it. `make cluster-record` records everything again.
 
 A node counted as lost after 12 s without a heartbeat (50 s by default), and pods left it 3 s later (300 s by default). "After" is
 the time in seconds from the fault until the API showed the end, on a busy machine. "Pods" counts all pods of the workload, about
@@ -145,8 +142,9 @@ def expected_causes() -> Mapping[str, Mapping[str, Expected]]:
     }
 
 
-def page(deaths: Sequence[RecordedDeath], causes: Mapping[str, Mapping[str, Expected]]) -> str:
+def page() -> str:
     """The page: one table for each death."""
+    deaths, causes = read_deaths(), expected_causes()
     return "\n".join([_INTRODUCTION.format(versions=versions(deaths)), *(_section(each, causes) for each in deaths)])
 
 
@@ -200,8 +198,3 @@ def _short(death: RecordedDeath) -> str:
     most = max(said.values(), key=list(said.values()).count)
     others = [f"{cause} ({_KINDS[workload]})" for workload, cause in said.items() if cause != most]
     return "; ".join([most, *others])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(read_deaths(), expected_causes()), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")

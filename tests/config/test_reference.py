@@ -5,17 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from scripts.make_config_reference import PAGE, page
+from scripts.make_config_reference import page
 
 from spotwright import config
 from spotwright.config.fields import POOL, SIMULATE
 from spotwright.config.sections import POLICY_MEANINGS
 from spotwright.model.policy import FIELDS
 from spotwright.model.pools import Pool, Simulate
-
-
-def test_the_committed_page_is_the_generated_one() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python scripts/make_config_reference.py"
 
 
 def test_the_example_of_the_page_is_a_configuration() -> None:

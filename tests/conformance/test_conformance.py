@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from scripts.make_pipelines_page import PAGE, text
+from scripts.make_pipelines_page import page
 from tests.conformance.compiling import PIPELINES
 from tests.conformance.expected import EXPECTED
 from tests.conformance.running import FinishedRun, run
@@ -46,13 +46,18 @@ def typed_text(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def test_every_pipeline_has_an_expected_result() -> None:
+def named_pipelines() -> set[str]:
+    """The names in ``__all__`` of the suite's modules."""
     named: set[str] = set()
     for path in PIPELINES.glob("*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 named.update(ast.literal_eval(node.value))
-    assert named - {"placeholders", "importer_of_an_output"} == set(EXPECTED)
+    return named
+
+
+def test_every_pipeline_has_an_expected_result() -> None:
+    assert named_pipelines() - {"placeholders", "importer_of_an_output"} == set(EXPECTED)
 
 
 @pytest.fixture
@@ -85,5 +90,7 @@ def test_no_more_iterations_run_at_a_time_than_the_limit_allows(undisturbed: Fin
     assert max(sum(begun <= at < ended for begun, ended in lives) for at, _ in lives) == 2
 
 
-def test_the_reference_page_is_up_to_date_with_these_pipelines() -> None:
-    assert PAGE.read_text() == text()
+def test_the_reference_page_has_a_row_for_each_pipeline() -> None:
+    rows = [line for line in page().splitlines() if line.startswith("| ") and not line.startswith("| |")]
+
+    assert len(rows) == len(named_pipelines())

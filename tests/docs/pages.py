@@ -1,4 +1,7 @@
-"""The pages of the project as tests see them: their blocks of code, what those print, their links and headings."""
+"""The pages of the project as tests see them: their blocks of code, what those print, their links and headings.
+
+A page is a file of the repository, or the text of one that is made when the site is built.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PAGES", "ROOT", "Block", "Step", "anchors", "blocks", "links", "same", "walk"]
+__all__ = ["PAGES", "ROOT", "Block", "Step", "anchors", "blocks", "links", "made", "same", "walk"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -49,13 +52,20 @@ class Step:
     line: int
 
 
-def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page, in order."""
-    text = page.read_text(encoding="utf-8")
+def made(path: str) -> str:
+    """A page that is made when the site is built, by its path in docs/."""
+    from scripts.site_pages import PAGES as MADE  # importing all makers takes a second, which few tests need
+
+    return MADE[path]()
+
+
+def blocks(page: Path | str) -> list[Block]:
+    """The fenced blocks of a page, in order; a text is the page itself."""
+    text = page if isinstance(page, str) else page.read_text(encoding="utf-8")
     return [Block(found[1], found[2], text.count("\n", 0, found.start()) + 1) for found in _FENCE.finditer(text)]
 
 
-def walk(page: Path, folder: Path) -> Iterator[tuple[Step, str]]:
+def walk(page: Path | str, folder: Path) -> Iterator[tuple[Step, str]]:
     """Follow a page in a folder: write its files, run its commands in order. Gives each command with what it printed."""
     commands = folder / ".bin"
     commands.mkdir()

@@ -11,8 +11,9 @@ from urllib.parse import unquote
 
 import click
 import pytest
-from scripts.make_docs import behind, markdown
-from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, links
+from scripts.make_reference import markdown
+from scripts.site_pages import PAGES as MADE
+from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, links, made
 from tests.views.builders import Story, a_plan, a_task
 
 import spotwright
@@ -25,10 +26,8 @@ from spotwright.views.account import account
 from spotwright.views.account_report import report_json
 from spotwright.views.run_json import run_view, summary
 
-REFERENCE = ROOT / "docs" / "reference"
-SIGNATURES = (REFERENCE / "python.md", REFERENCE / "checkpoint.md")  # made from the code
-WRITTEN = [page for page in PAGES if page not in SIGNATURES]
-BLOCKS = {f"{page.relative_to(ROOT)}:{block.line}": block for page in WRITTEN for block in blocks(page)}
+BLOCKS = {f"{page.relative_to(ROOT)}:{block.line}": block for page in PAGES for block in blocks(page)}
+BESIDE_THE_SITE = [page for page in PAGES if not page.is_relative_to(ROOT / "docs")]
 
 
 def of(language: str) -> list[Any]:
@@ -36,18 +35,14 @@ def of(language: str) -> list[Any]:
     return [pytest.param(block, id=place) for place, block in BLOCKS.items() if block.language == language]
 
 
-def named(page: Path, *, table: bool = False) -> set[str]:
+def named(text: str, *, table: bool = False) -> set[str]:
     """What a page writes as code, everywhere or in the first column of its tables."""
-    text = page.read_text(encoding="utf-8")
     return set(re.findall(r"^\| `([^`]+)` \|" if table else r"`\"?([\w.-]+)\"?`", text, re.MULTILINE))
 
 
-def test_the_generated_pages_are_those_that_the_code_makes() -> None:
-    assert [str(page.relative_to(ROOT)) for page in behind()] == [], "write them again: make docs"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
+@pytest.mark.parametrize("page", BESIDE_THE_SITE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_of_a_page_beside_the_site_leads_somewhere(page: Path) -> None:
+    """Those of docs/ are checked where the site is built. These are read in the repository, which has no made pages."""
     dead = []
     for link in links(page):
         if "://" in link:
@@ -70,21 +65,13 @@ def written_paths(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     places = (ROOT, ROOT / "src" / "spotwright")
-    assert {path for path in written_paths(page) if not any((place / path).exists() for place in places)} == set()
-
-
-def test_every_page_can_be_reached_from_the_readme() -> None:
-    reached, left = set(), [ROOT / "README.md"]
-    while left:
-        page = left.pop()
-        if page not in reached and page.suffix == ".md":
-            reached.add(page)
-            left += [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if "://" not in link]
-    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= reached
+    of_the_site = {"docs/kinds", *(f"docs/{path}" for path in MADE)}
+    missing = {path for path in written_paths(page) if not any((place / path).exists() for place in places)}
+    assert missing - of_the_site == set()
 
 
 def test_every_command_and_option_is_documented() -> None:
-    page = (REFERENCE / "cli.md").read_text(encoding="utf-8")
+    page = made("reference/cli.md")
     context = click.Context(cli)
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
@@ -95,8 +82,18 @@ def test_every_command_and_option_is_documented() -> None:
         assert all(option in section for parameter in command.params for option in parameter.opts if "-" in option)
 
 
+def test_every_metric_and_every_kind_of_record_is_documented() -> None:
+    source = (ROOT / "src" / "spotwright" / "cluster" / "metrics.py").read_text(encoding="utf-8")
+    kinds = [path.stem for path in (ROOT / "charts" / "spotwright" / "crds").glob("*.yaml")]
+    metrics, records = made("reference/metrics.md"), made("reference/records.md")
+
+    assert len(kinds) == 5
+    assert [kind for kind in kinds if f"kubectl get {kind}s`" not in records] == []
+    assert [name for name in re.findall(r'"(spotwright_\w+)"', source) if f"| `{name}` |" not in metrics] == []
+
+
 def test_every_public_name_is_documented() -> None:
-    headings = re.findall(r"^## (\w+)$", (REFERENCE / "python.md").read_text(encoding="utf-8"), re.MULTILINE)
+    headings = re.findall(r"^## (\w+)$", made("reference/python.md"), re.MULTILINE)
 
     assert sorted(headings) == sorted(spotwright.__all__)
 
@@ -105,14 +102,15 @@ def test_every_variable_of_an_attempt_is_documented() -> None:
     pool = Pool("spot", Capacity.SPOT, simulate=Simulate(taken_every=60))
     found = {**_environment("/attempt", "/checkpoint", "run", "task", 1), **_expectations(pool, 30, 1)}
 
-    assert named(REFERENCE / "environment.md", table=True) >= found.keys()
+    assert (
+        named((ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8"), table=True) >= found.keys()
+    )
 
 
 def test_every_key_of_the_json_is_documented() -> None:
     state = Story(a_plan(a_task("train"))).boots("cpu-spot-1").binds("train", "cpu-spot-1").ends("train").state
-    documented = named(REFERENCE / "json.md") | set(
-        re.findall(r'"(\w+)"', (REFERENCE / "json.md").read_text(encoding="utf-8"))
-    )
+    page = made("reference/json.md")
+    documented = named(page) | set(re.findall(r'"(\w+)"', page))
     view, counted = run_view(state, "r"), report_json(account(state), "r")
     seen = [view, view["tasks"][0], view["tasks"][0]["attempts"][0], view["nodes"][0], summary(state, "r"), counted]
     seen += [counted["pools"][0], counted["attempts_by_start"][0]]
@@ -121,7 +119,7 @@ def test_every_key_of_the_json_is_documented() -> None:
 
 
 def test_every_document_behind_json_is_in_its_table() -> None:
-    cells = re.findall(r"^\| ([^|]+) \|", (REFERENCE / "json.md").read_text(encoding="utf-8"), re.MULTILINE)
+    cells = re.findall(r"^\| ([^|]+) \|", made("reference/json.md"), re.MULTILINE)
     shown = {command.removesuffix(" --format json") for cell in cells for command in re.findall("`([^`]+)`", cell)}
     with_json = {
         name

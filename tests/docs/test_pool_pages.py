@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from scripts.make_cluster_reference import FINDINGS
 from tests.docs.pages import ROOT, same, walk
 
-from spotwright.cli.pools_nodes import check_pools
-from spotwright.pools import checks, node_facts
+from spotwright import pools
 
 pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
-CHECKS = (checks, checks, checks, checks, node_facts)
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,10 @@ def test_the_commands_of_a_page_about_pools_print_what_it_shows(page: str, tmp_p
         assert same(step.output, printed), f"line {step.line}: {step.command}\n{printed}"
 
 
-def test_the_page_about_the_check_has_every_finding() -> None:
-    import re
-
-    sources = "".join(Path(str(module.__file__)).read_text() for module in CHECKS)
+def test_the_reference_has_every_finding_of_the_check() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(str(pools.__path__[0])).rglob("*.py"))
     codes = set(re.findall(r"Finding\(\s*\"([a-z-]+)\"", sources))
-    page = (DOCS / "how-to" / "pools" / "check.md").read_text()
+
     assert len(codes) >= 18
-    assert [code for code in sorted(codes) if f"`{code}`" not in page] == []
-    assert check_pools.name == "check"
+    assert codes - FINDINGS.keys() == set()
+    assert [code for code in FINDINGS if f'"{code}"' not in sources] == []

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from scripts.make_enforcement_tables import kinds_of
+from scripts.make_kinds import kinds_of
 from tests.kinds.kfp.compiled import one_task
 from tests.placing.placed import FILE, SHARED, a_config, at_path, place
 

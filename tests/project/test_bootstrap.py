@@ -23,7 +23,7 @@ class Bootstrap:
         self.fails = False
         (root / "requirements").mkdir()
         (root / "scripts").mkdir()
-        for name in ("build", "run", "demo", "dev", "networks", "torch"):
+        for name in ("build", "run", "demo", "docs", "dev", "networks", "torch"):
             (root / "requirements" / f"{name}.txt").write_text(f"{name}==1\n", encoding="utf-8")
         shutil.copy(ROOT / "pyproject.toml", root)
         shutil.copy(ROOT / "scripts" / "bootstrap.py", root / "scripts")
@@ -157,7 +157,7 @@ def test_what_is_no_set_is_answered_with_the_usage(
     bootstrap: Bootstrap, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bootstrap(*arguments) == 1
-    assert capsys.readouterr().err == "bootstrap: usage: scripts/bootstrap run|demo|dev|networks|torch\n"
+    assert capsys.readouterr().err == "bootstrap: usage: scripts/bootstrap run|demo|docs|dev|networks|torch\n"
 
 
 def test_without_any_pip_one_message_says_what_to_install(

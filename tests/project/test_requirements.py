@@ -21,7 +21,8 @@ GROUPS: dict[str, list[str]] = {
 RUN: list[str] = PROJECT["project"]["dependencies"]
 DEMO = RUN + GROUPS["demo"]
 CLUSTER = RUN + PROJECT["project"]["optional-dependencies"]["cluster"]
-DEV = DEMO + CLUSTER + GROUPS["stores"] + GROUPS["boosting"] + GROUPS["dev"]
+DOCS = CLUSTER + GROUPS["docs"]
+DEV = DEMO + CLUSTER + GROUPS["docs"] + GROUPS["stores"] + GROUPS["boosting"] + GROUPS["dev"]
 DECLARED = {
     "audit": GROUPS["audit"],
     "build": GROUPS["build"],
@@ -31,6 +32,7 @@ DECLARED = {
     "run": RUN,
     "cluster": CLUSTER,
     "demo": DEMO,
+    "docs": DOCS,
     "dev": DEV,
     "networks": DEV + GROUPS["networks"],
     "torch": DEV + GROUPS["torch"],
@@ -72,7 +74,16 @@ def test_no_lock_says_where_packages_come_from(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("smaller", "larger"),
-    [("run", "cluster"), ("cluster", "dev"), ("run", "demo"), ("demo", "dev"), ("dev", "networks"), ("dev", "torch")],
+    [
+        ("run", "cluster"),
+        ("cluster", "dev"),
+        ("run", "demo"),
+        ("demo", "dev"),
+        ("cluster", "docs"),
+        ("docs", "dev"),
+        ("dev", "networks"),
+        ("dev", "torch"),
+    ],
 )
 def test_a_set_grows_into_the_next_without_changing_a_version(smaller: str, larger: str) -> None:
     held, grown = pinned(smaller), pinned(larger)

@@ -669,8 +669,52 @@ KINDS = (
         short_name="wf",
         pods_label="workflows.argoproj.io/workflow",
         why_not_evicted=lambda _: "",
+        notes=(
+            "Each template with pods is placed separately, as `WORKFLOW/TEMPLATE`. Daemons, exit handlers, hooks, "
+            "`resource` and `data` templates stay on on-demand; `policy.tasks` overrides this.\n"
+            "Argo has one count, so `limit` is `interruptions.max` + `errors.retries`; an expression (Argo 3.2 "
+            "and later) retries errors only among the first `errors.retries`. A lost node is not counted: Argo "
+            "makes the same attempt again.\n"
+            "`timeout` becomes `activeDeadlineSeconds` of each pod. A `retryStrategy` of your own stays; "
+            "`--replace-retries` replaces it.\n"
+            "A `containerSet` whose pod is deleted can hang (argo-workflows#13951): set a `timeout`.\n"
+            "With retries, an inline template fails on Argo 3.7.1 to 3.7.13 and 4.0.0 to 4.0.4 (#15051), so it "
+            "gets none there.\n"
+            "A workflow with `workflowTemplateRef` needs its template in the input or in `--with`."
+        ),
+        tried=(
+            "Seen on Argo 3.7.3 and Kubernetes 1.35.4, lost nodes also on 4.0.5. Argo's controllers 3.5.11, 3.6.5 "
+            "and 3.7.1 ran the expressions against a simulated API."
+        ),
     ),
-    _kind("CronWorkflow", spec="spec.workflowSpec", place=_place_cron, may_change=True),
-    _kind("WorkflowTemplate", is_run=False, may_change=True),
-    _kind("ClusterWorkflowTemplate", is_run=False, is_cluster_wide=True),
+    _kind(
+        "CronWorkflow",
+        spec="spec.workflowSpec",
+        place=_place_cron,
+        may_change=True,
+        notes=(
+            "The workflow in `spec.workflowSpec` is placed like a Workflow. A retried run may overlap the next "
+            "one: set `concurrencyPolicy: Forbid` or `Replace`."
+        ),
+    ),
+    _kind(
+        "WorkflowTemplate",
+        is_run=False,
+        may_change=True,
+        notes=(
+            "Its templates are placed like those of a Workflow, as `TEMPLATE-OBJECT/TEMPLATE`. If you may change "
+            "only the workflow, give this object with `--with`: the workflow is placed if all templates may get "
+            "the same settings. Running workflows keep their templates."
+        ),
+    ),
+    _kind(
+        "ClusterWorkflowTemplate",
+        is_run=False,
+        is_cluster_wide=True,
+        notes=(
+            "A workflow names it with `clusterScope: true`. It usually belongs to a platform team: give it with "
+            "`--with`, and the workflow is placed instead. If its templates call one another, the workflow cannot "
+            "set the retries of single steps, and a message says what to place."
+        ),
+    ),
 )

@@ -718,6 +718,14 @@ KINDS = (
         reads=Reads.OBJECTS,
         short_name="po",
         page="pod",
+        notes=(
+            "`restartPolicy` restarts containers on the same node only. Use a Job for work that should be "
+            "retried.\n"
+            "The controller places a Pod only if the Pod asks for it, by the label `spotwright.dev/spot` or the "
+            "annotation `spotwright.dev/policy`. It is a run with one attempt, which is neither moved nor "
+            "refused."
+        ),
+        tried=("Seen on Kubernetes 1.35.4."),
     ),
     Kind(
         group="batch",
@@ -735,6 +743,18 @@ KINDS = (
         pods_label="batch.kubernetes.io/controller-uid",
         suspended_by=("spec", "suspend"),
         page="job",
+        notes=(
+            "With a `timeout` or `activeDeadlineSeconds`, a rule ignores `DisruptionTarget`, so Kubernetes does "
+            "not count interruptions; the deadline over all attempts ends them. Otherwise `backoffLimit` counts "
+            "interruptions and errors together, except with `errors.retries: 0` and one pod at a time: then a "
+            "rule fails the Job at exit codes other than 0, 137, 143 and 255.\n"
+            "In an Indexed Job each index has these budgets (`backoffLimitPerIndex`).\n"
+            "A `podFailurePolicy` needs Kubernetes 1.26 and `restartPolicy: Never`.\n"
+            "Limits, deadlines and rules of your own stay, with a message; `--replace-retries` replaces them.\n"
+            "A Helm or Argo CD hook stays on on-demand, because a release waits for it. Label it "
+            "`spotwright.dev/spot: prefer` if it can be repeated."
+        ),
+        tried=("Seen on Kubernetes 1.35.4: drains, power cuts, taints, errors of the code, Indexed Jobs."),
     ),
     Kind(
         group="batch",
@@ -752,6 +772,14 @@ KINDS = (
         top=("spec", "jobTemplate", "spec"),
         may_change=True,
         page_of_retries="job",
+        notes=(
+            "Each Job of the schedule is placed like a Job. A retried Job may still run when the next one is due: "
+            "set `concurrencyPolicy: Forbid` or `Replace`.\n"
+            "`restartPolicy: OnFailure` excludes a `podFailurePolicy`, so interruptions count with errors; "
+            "`--replace-retries` changes it to `Never`.\n"
+            "A change applies to Jobs that are created later. `batch/v1beta1` is placed like `batch/v1`."
+        ),
+        tried=("Seen on Kubernetes 1.35.4."),
     ),
     Kind(
         group="keda.sh",

@@ -762,5 +762,21 @@ KINDS = (
         leads=leads_by_name,
         default_policy="OnFailure",
         page="jobset",
+        notes=(
+            "A role is `JOBSET/JOB` in `policy.tasks`. A job named leader, driver, coordinator, launcher, master, "
+            "chief, head, scheduler or ps stays on on-demand, as does a job that `spec.coordinator` names. The "
+            "only job of a set goes to spot.\n"
+            "An interrupted job fails at once and the whole set restarts. `maxRestarts` counts interruptions and "
+            "errors together; a set of one pod with `errors.retries: 0` fails at an error of the code instead.\n"
+            "`timeout` and `pending_timeout` limit each round of the set. All jobs share one place for "
+            "checkpoints.\n"
+            "`InPlaceRestart` (JobSet 0.11) replaces the lost pod alone. It needs a feature gate and JobSet's "
+            "agent in each pod, so Spotwright cannot switch it on; a set that has it stays as it is.\n"
+            "torchrun: give the rendezvous a job of its own named `leader`, which stays on on-demand."
+        ),
+        tried=(
+            "Seen on JobSet 0.10.1 and Kubernetes 1.35.4: drains, power cuts, taints, notices. `InPlaceRestart` "
+            "was read in the source of JobSet 0.12."
+        ),
     ),
 )

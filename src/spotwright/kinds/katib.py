@@ -307,6 +307,20 @@ KINDS = (
         retry=Retry.TRIAL,
         reads=Reads.RUNS,
         makes=("Trial",),
+        page="katib",
+        notes=(
+            "A trial is placed like its own kind. In `policy.tasks` it has the experiment's name: `grid`, or "
+            "`grid/worker`. With `trialTemplate.configMap` the trial is placed in the ConfigMap, if that is in "
+            "the input.\n"
+            "Katib does not retry a trial: one that its kind gives up counts towards `maxFailedTrialCount`.\n"
+            "The collectors StdOut, File and TensorFlowEvent read a file in the pod, so a resumed trial loses "
+            "earlier metrics, and Katib may choose a wrong best trial. Print metrics with `ckpt.print(...)` "
+            "before `step_done`; for File also set `Checkpoint(print_to=FILE)`.\n"
+            "Katib starts the program behind `sh -c`, which does not pass SIGTERM on. Without the controller or "
+            "the node agent, use the command `sh -c \"{ trap 'kill $p; wait $p; exit 143' TERM; python3 train.py & "
+            "p=$!; wait $p; }\"` (`exec` would drop the end of Katib's own command)."
+        ),
+        tried=("Seen on Katib 0.19.0 and Kubernetes 1.35.4, with the collectors StdOut and File."),
     ),
     Kind(
         group="kubeflow.org",

@@ -575,6 +575,28 @@ def _merged(layers: Sequence[Layer]) -> dict[str, tuple[Any, str]]:
 _MECHANISMS = (_KFP, _KFP_STOCK)
 
 KINDS = (
-    Kind(group=group_of(KIND[0]), name=KIND[1], place=_place_pair, mechanisms=_MECHANISMS, page="kfp"),
-    Kind(group="pipelines.kubeflow.org", name="PipelineVersion", place=_place_version, mechanisms=_MECHANISMS),
+    Kind(
+        group=group_of(KIND[0]),
+        name=KIND[1],
+        place=_place_pair,
+        mechanisms=_MECHANISMS,
+        page="kfp",
+        notes=(
+            "The pipeline and its platform settings are placed together. Tasks are named by their path "
+            "(`inner/train`); tasks that share an executor need the same policy. Importers, `CreatePVC` and "
+            "driver pods cannot be placed in a pipeline: `explain` prints the admin's settings.\n"
+            "`maxRetryCount` is `interruptions.max` + `errors.retries`: KFP has one count. Set `target.kfp`: the "
+            "stock manifests of 2.17 retry neither errors nor drained pods, unless the admin sets the line that "
+            "`place` prints (`kfp_retries: always`). A lost node is always tried again, uncounted.\n"
+            "From 2.15 on, attempts after `fall_back_after` retries require on-demand.\n"
+            "The code lives about 0.3 s after SIGTERM. With the controller, code that uses "
+            "`spotwright.checkpoint` gets the grace period first.\n"
+            "More than two tasks that carry the checkpoint library can exceed Argo's 1 MB: set `target: {package: "
+            "...}`."
+        ),
+        tried=("Seen on KFP 2.16.1 (Argo 3.7.3) and 2.17.0 (Argo 4.0.5)."),
+    ),
+    Kind(
+        group="pipelines.kubeflow.org", name="PipelineVersion", place=_place_version, mechanisms=_MECHANISMS, page="kfp"
+    ),
 )

@@ -300,8 +300,9 @@ class Kind(NamedTuple):
     ``config/components/manager/controller_manager_config.yaml``.
     ``old_fields`` of its spec are those of older releases under the same apiVersion, which its API server drops.
 
-    ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, ``page_of_retries`` that of the kind that goes on as
-    it does, whose table it does not repeat. ``tried`` says on what of it this was tried, where its page does not.
+    ``short_name`` is one of kubectl's. ``page`` is its page in docs/kinds, which is made of this record, ``page_of_retries``
+    that of the kind that goes on as it does, whose table it does not repeat. ``notes`` are facts for its users that no other
+    field tells, one a line, ``tried`` says on what it was tried.
     """
 
     group: str
@@ -346,6 +347,7 @@ class Kind(NamedTuple):
     suspended_by: Path = ()
     page: str = ""
     page_of_retries: str = ""
+    notes: str = ""
     tried: str = ""
 
     @property

@@ -127,6 +127,13 @@ KINDS = (
         harm=SERVES,
         may_work=True,
         page="leaderworkerset",
+        notes=(
+            "A set usually serves a model, so it stays unchanged. The label `spotwright.dev/role: worker` says "
+            "that it only takes work from a queue: then leaders stay on on-demand, and workers follow the policy.\n"
+            "By default a group is made again when any of its pods is lost. With `restartPolicy: None` a lost "
+            "worker alone is made again. Restarts are not counted, so budgets have no effect.\n"
+            "The controller places the set, but does not record it."
+        ),
         tried="Read in the source of LeaderWorkerSet, and checked against its schema; its controller was not run.",
     ),
 )

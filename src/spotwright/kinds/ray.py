@@ -395,6 +395,19 @@ KINDS = (
         places=_pods("spec"),
         mechanisms=(_RAY_CLUSTER,),
         page="raycluster",
+        notes=(
+            "The head holds the state of the cluster and stays on on-demand; worker groups follow the policy as "
+            "`CLUSTER/GROUP`. Only `policy.tasks` can move the head.\n"
+            "A group whose Ray market type is `on-demand` stays on on-demand.\n"
+            "KubeRay does not count lost workers, so `interruptions.max` has no effect and workers do not fall "
+            "back. Keep part of them on on-demand with a second group and `spot: never`.\n"
+            'Ray repeats lost tasks by `max_retries` and actors by `max_restarts`. Set `num-cpus: "0"` on the '
+            "head, so that it runs no tasks."
+        ),
+        tried=(
+            "Read in the source of KubeRay 1.7.0 and checked against its schemas, also by the API server 1.35.4 "
+            "(dry run). Its operator was not run."
+        ),
     ),
     _kind(
         name="RayJob",
@@ -406,10 +419,30 @@ KINDS = (
         ),
         mechanisms=(_RAY_JOB,),
         page="rayjob",
+        notes=(
+            "The workers go to spot; the head and the submitter stay on on-demand. A RayJob with a "
+            "`clusterSelector` has no pods: place its RayCluster.\n"
+            "If the job fails, KubeRay starts it again on a new RayCluster, at most `backoffLimit` times, which "
+            "counts interruptions and errors together. `activeDeadlineSeconds` bounds each try.\n"
+            "All tries share the checkpoint place of the RayJob's name. With `generateName` a new try starts "
+            "over.\n"
+            "Set `shutdownAfterJobFinishes: true`: else the cluster keeps its nodes after the end."
+        ),
+        tried=(
+            "Read in the source of KubeRay 1.7.0 and checked against its schemas, also by the API server 1.35.4 "
+            "(dry run). Its operator was not run."
+        ),
         retries=_RETRIES,
         makes=("RayCluster",),
     ),
-    _kind(name="RayCronJob", place=_place_cron_job, mechanisms=(_RAY_JOB,), may_change=True),
+    _kind(
+        name="RayCronJob",
+        place=_place_cron_job,
+        mechanisms=(_RAY_JOB,),
+        may_change=True,
+        page="rayjob",
+        notes=("Each RayJob of the schedule is placed; a new try starts over, because its run is the RayCluster."),
+    ),
     _kind(
         name="RayService",
         place=_place_service,
@@ -417,5 +450,10 @@ KINDS = (
         mechanisms=(_RAY_CLUSTER,),
         makes=("RayCluster",),
         harm=SERVES,
+        page="raycluster",
+        notes=(
+            "A RayService stays unchanged unless it asks for spot (`spotwright.dev/spot: prefer`). Then it needs "
+            "a worker group on on-demand and `gcsFaultToleranceOptions`."
+        ),
     ),
 )

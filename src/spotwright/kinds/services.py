@@ -230,14 +230,13 @@ def _kept(
     *paths: str,
     form: str = "T",
     is_placed: bool = False,
-    page: str = "",
     at_once: Count | None = None,
 ) -> Kind:
     """A kind that stays on on-demand. ``is_placed``: its pods have fields that can say so."""
     mechanisms = (NODES_ONLY,) if is_placed else ()
     places = tuple(pods_at(path, form, duty, at_once=at_once) for path in paths)
     return Kind(
-        group=group, name=name, place=_keep_on_demand, places=places, mechanisms=mechanisms, harm=harm, page=page
+        group=group, name=name, place=_keep_on_demand, places=places, mechanisms=mechanisms, harm=harm, page="services"
     )
 
 
@@ -256,6 +255,12 @@ KINDS = (
         mechanisms=(NODES_ONLY,),
         harm=_EVERYWHERE,
         leaves_pods=True,
+        page="services",
+        notes=(
+            "Drivers, device plugins and log collectors of spot nodes need a toleration: `spotwright.dev/spot: "
+            "prefer` adds it. `require` keeps the DaemonSet to spot nodes, `never` to on-demand; a `ladder` that "
+            "names a GPU pool tolerates its taints."
+        ),
     ),
     Kind(
         group="apps",
@@ -265,6 +270,15 @@ KINDS = (
         places=(pods_at(_TEMPLATE, duty=Duty.SERVING, at_once=replicas),),
         mechanisms=(_DEPLOYMENT,),
         page="deployment",
+        notes=(
+            "A Deployment usually serves, so it stays unchanged. One that only takes work from a queue says so "
+            "with the label `spotwright.dev/role: worker`; a policy on the object has the same effect.\n"
+            "The Deployment creates a lost pod again, uncounted: `interruptions.max`, `errors.retries` and "
+            "`fall_back_after` have no effect. Acknowledge a message only when its work is done.\n"
+            "Use two replicas or more. Replicas share one place for checkpoints, and a volume claim may be bound "
+            "to a zone; messages say so."
+        ),
+        tried=("Seen on Kubernetes 1.35.4."),
         may_change=True,
         may_work=True,
         harm=SERVES,
@@ -272,9 +286,18 @@ KINDS = (
     _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas)._replace(
         may_work=True, leaves_pods=True
     ),
-    _kept(
-        "apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, page="services", at_once=replicas
-    )._replace(leaves_pods=True, claims=claims_of_each("spec.volumeClaimTemplates")),
+    _kept("apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, at_once=replicas)._replace(
+        leaves_pods=True,
+        claims=claims_of_each("spec.volumeClaimTemplates"),
+        notes=(
+            "Services, datastores and notebooks stay unchanged, with the reason, because an interruption is an "
+            "outage or lost work. `spotwright.dev/spot: never` keeps them on on-demand pools. A label that asks "
+            "for spot is refused; `--pod-path spec.template.spec` overrides that.\n"
+            "The parts of an InferenceService are roles: `iris/predictor`. In serverless mode Knative applies "
+            "affinity and tolerations only with `kubernetes.podspec-affinity` and "
+            "`kubernetes.podspec-tolerations`."
+        ),
+    ),
     _kept("kubeflow.org", "Notebook", *_INTERACTIVE, _TEMPLATE, is_placed=True, at_once=one_pod),
     _kept("kubeflow.org", "PVCViewer", *_INTERACTIVE, "spec.podSpec", form="S", is_placed=True, at_once=one_pod),
     _kept("machinelearning.seldon.io", "SeldonDeployment", *_SERVING, "spec.predictors.*.componentSpecs.*"),

@@ -424,7 +424,7 @@ def _claims(data: Mapping[str, Any], path: Path) -> Iterator[Claim]:
     yield from claims_in(data, (*path, "template", "spec", "volumes"))
 
 
-def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
+def _kind(name: str, spec: str, place: PlaceObject, **more: Any) -> Kind:
     return Kind(
         group="sparkoperator.k8s.io",
         name=name,
@@ -439,15 +439,40 @@ def _kind(name: str, spec: str, place: PlaceObject, page: str = "") -> Kind:
         mechanisms=(_SPARK,),
         annotations=("annotations",),
         reads=Reads.OBJECTS,
-        page=page,
+        page="sparkapplication",
         top=tuple(spec.split(".")),
         may_change=spec != "spec",
+        **more,
     )
 
 
 KINDS = (
-    _kind("SparkApplication", "spec", _place_application, "sparkapplication"),
-    _kind("ScheduledSparkApplication", "spec.template", _place_scheduled),
+    _kind(
+        "SparkApplication",
+        "spec",
+        _place_application,
+        notes=(
+            "Executors go to spot; the driver stays on on-demand, because the application is lost with it. Only "
+            "`policy.tasks` can move the driver.\n"
+            "Spark starts another executor and runs the lost tasks again. `sparkConf` gets "
+            "`spark.decommission.enabled` and the settings to move blocks after a notice (Spark 3.1), unless you "
+            "turned it off.\n"
+            "If the application fails, the operator submits it again: `onFailureRetries` counts interruptions and "
+            "errors together.\n"
+            "The operator's webhook applies tolerations and affinity. Where it is off, they have no effect "
+            "(spark-operator#2537). A role with a pod `template` is placed there, because the webhook skips it."
+        ),
+        tried=(
+            "Read in the source of the Spark operator 2.5.2 and checked against its schemas, also by the API "
+            "server 1.35.4 (dry run). Its operator was not run."
+        ),
+    ),
+    _kind(
+        "ScheduledSparkApplication",
+        "spec.template",
+        _place_scheduled,
+        notes=("The application in `spec.template` is placed like a SparkApplication."),
+    ),
     Kind(
         group="sparkoperator.k8s.io",
         name="SparkConnect",

@@ -594,16 +594,31 @@ KINDS = (
         makes=("TaskRun",),
         top=("spec", "pipelineSpec"),
         page="tekton",
+        notes=(
+            "Tasks go to spot, those of `finally` stay on on-demand. A task is `RUN/TASK` in `policy.tasks`.\n"
+            "An entry of `taskRunSpecs` **replaces** each field of the template of all tasks, so a task with "
+            "needs of its own gets all fields.\n"
+            "`retries` counts interruptions and errors together, and Tekton repeats at once. A run ends after 1 h "
+            "unless it sets `timeouts`. A Pipeline has the retries of a `pipelineRef`: give it in the input or "
+            "with `--with`.\n"
+            "A pod template of Tekton has no grace period, labels or mounts: use a URL for `checkpoint`, or a "
+            "workspace.\n"
+            "The affinity assistant ignores the tasks' required affinity: set `coschedule: disabled` or `spot: "
+            "prefer`.\n"
+            "The controller places runs, but does not record them."
+        ),
+        tried=("Read in the source of Tekton Pipelines 1.15.0. Its controller was not run."),
         retries=_retries("spec.pipelineSpec", "spec", "spec.taskRunTemplate", "spec.taskRunSpecs.*"),
         references=_pipeline_of,
     ),
     _kind(
         name="TaskRun",
+        page="tekton",
         leaves_pods=True,
         place=_place_task_run,
         places=(pods_at("spec.podTemplate", "H", at_once=one_pod),),
         claims=_claims_of_task_run,
         retries=RetryFields("spec.retries", {"spec": ("retries",), "spec.taskSpec": (), "spec.taskSpec.steps.*": ()}),
     ),
-    _kind(name="Pipeline", may_change=True, place=_place_pipeline, retries=_retries("spec")),
+    _kind(name="Pipeline", may_change=True, place=_place_pipeline, retries=_retries("spec"), page="tekton"),
 )

@@ -517,11 +517,91 @@ KINDS = (
         _Kind("tfReplicaSpecs", _TF, "tensorflow"),
         _RESTARTED,
         ("Chief", "Master", "PS", "Worker", "Evaluator"),
+        notes=(
+            "Parameter servers and the chief stay on on-demand. A role is `JOB/ROLE` in lower case: `mnist/ps`. "
+            "The only role of a job goes to spot.\n"
+            "`restartPolicy: ExitCode` is added: a pod is created again at an exit code of 128 or more, or when "
+            "its node is gone; 1 to 127 fails the job. So exit with 143 on SIGTERM.\n"
+            "The operator does not count pods that it creates again (trainer#2045). Set `timeout`: "
+            "`activeDeadlineSeconds` then bounds interruptions.\n"
+            "`cleanPodPolicy: Running` is added, so that pods release their nodes after the end."
+        ),
+        tried=(
+            "Read in the source of the training operator 1.9.4 and checked against its schema. Its operator was "
+            "not run."
+        ),
     ),
-    _kind("PyTorchJob", _TORCH, _RETRIED, _WITH_MASTER),
-    _kind("XGBoostJob", _XGB, (_EXIT_CODE, _IN_PLACE, _NEVER), _WITH_MASTER),
-    _kind("PaddleJob", _PADDLE, _RETRIED, _WITH_MASTER),
-    _kind("JAXJob", _Kind("jaxReplicaSpecs", {}, "jax"), _RESTARTED, ("Worker",)),
+    _kind(
+        "PyTorchJob",
+        _TORCH,
+        _RETRIED,
+        _WITH_MASTER,
+        notes=(
+            "The master stays on on-demand, unless it is the whole job.\n"
+            "The operator's default, `restartPolicy: OnFailure`, stays: a pod is created again after an "
+            "interruption, and after an error of the code without a bound. With `errors: {retries: 0}` the policy "
+            "writes `ExitCode` as on a TFJob: exit codes 1 to 127 fail the job.\n"
+            "`activeDeadlineSeconds` is added with room for six errors. Without a `timeout` interruptions are "
+            "unlimited.\n"
+            "`elasticPolicy.maxRestarts` becomes `interruptions.max` + `errors.retries`. Without `rdzvHost` or "
+            "etcd the members meet at worker-0, which shares its template with all workers and cannot stay on "
+            "on-demand."
+        ),
+        tried=(
+            "Read in the source of the training operator 1.9.4 and checked against its schema. Its operator was "
+            "not run."
+        ),
+    ),
+    _kind(
+        "XGBoostJob",
+        _XGB,
+        (_EXIT_CODE, _IN_PLACE, _NEVER),
+        _WITH_MASTER,
+        notes=(
+            "The master starts the tracker and ends the job, so it stays on on-demand unless it is the whole job.\n"
+            "Only `restartPolicy: ExitCode` survives an interruption with a notice here; with `OnFailure` or "
+            "`Always` the whole job fails. `--replace-retries` writes `ExitCode`.\n"
+            "A lost worker stops the others, which must exit with 128 or more as well. Every attempt begins at "
+            "the last saved booster."
+        ),
+        tried=(
+            "Read in the source of the training operator 1.9.4 and checked against its schema. Its operator was "
+            "not run."
+        ),
+    ),
+    _kind(
+        "PaddleJob",
+        _PADDLE,
+        _RETRIED,
+        _WITH_MASTER,
+        notes=(
+            "With a master the job succeeds when the master does, so the master stays on on-demand. Without one "
+            "the workers meet at the first worker, which shares their template and goes to spot with them.\n"
+            "`restartPolicy: OnFailure` stays, as on a PyTorchJob. With `elasticPolicy`, `maxRestarts` becomes "
+            "`interruptions.max` + `errors.retries`."
+        ),
+        tried=(
+            "Read in the source of the training operator 1.9.4 and checked against its schema. Its operator was "
+            "not run."
+        ),
+    ),
+    _kind(
+        "JAXJob",
+        _Kind("jaxReplicaSpecs", {}, "jax"),
+        _RESTARTED,
+        ("Worker",),
+        notes=(
+            "Worker 0 coordinates `jax.distributed` and shares its template with all workers, so all of them go "
+            "to spot.\n"
+            "`restartPolicy: ExitCode` and `activeDeadlineSeconds` are added, as on a TFJob.\n"
+            "When one process is gone, the others end with an error. Exit with 143 then, so that all are created "
+            "again from the last checkpoint."
+        ),
+        tried=(
+            "Read in the source of the training operator 1.9.4 and checked against its schema. Its operator was "
+            "not run."
+        ),
+    ),
     _kind(
         "MPIJob",
         _MPI,
@@ -536,6 +616,11 @@ KINDS = (
         retry=Retry.OTHER,
         makes=("Job",),
         page="training/tfjob",
+        notes=(
+            "The launcher stays on on-demand. A worker that ends as Evicted fails an MPIJob, whatever its "
+            "`restartPolicy` (mpi-operator#647); a warning says so. In `v2beta1` the launcher is a Job with "
+            "`backoffLimit`."
+        ),
     ),
 )
 """A job of another version is reported, not placed."""

@@ -720,9 +720,41 @@ KINDS = (
         suspended_by=("spec", "suspend"),
         old_fields=_OLD_FIELDS,
         page="trainjob",
+        notes=(
+            "Give the runtime in the same call or with `--with`: a patch replaces the runtime's tolerations and "
+            "affinity terms, so they are repeated in it. Without the runtime nothing is changed.\n"
+            "Only a runtime can define retries. A runtime in the input is placed like a JobSet. For one in "
+            "`--with` a copy with a failure policy is added in front of the TrainJob, which then names it; "
+            "`unplace` removes it. Apply the copy first.\n"
+            "Trainer 2.2 is the oldest supported release, and drops the grace period in patches; set `target: "
+            "{trainer: ...}`. `podSpecOverrides` and `podTemplateOverrides` of older releases are refused.\n"
+            "The `launcher` stays on on-demand. Environment variables reach the container `node` of the trainer "
+            "job.\n"
+            "With the Kubeflow SDK, pass `spot.TrainJobOption` to `TrainerClient.train`."
+        ),
+        tried=(
+            "Seen on Trainer 2.1.0, JobSet 0.10.1 and Kubernetes 1.35.4. Trainer's own code of 2.2.0 and 2.3.0 "
+            "validated and merged placed TrainJobs."
+        ),
         references=_runtime_of,
         is_queued=True,
     ),
-    _of_runtime(name="TrainingRuntime", may_change=True, page="trainingruntime"),
-    _of_runtime(name="ClusterTrainingRuntime", is_cluster_wide=True, page="clustertrainingruntime"),
+    _of_runtime(
+        name="TrainingRuntime",
+        may_change=True,
+        page="trainingruntime",
+        notes=(
+            "A TrainingRuntime defines the pods of its TrainJobs and what a lost pod causes. It is placed like a "
+            "JobSet. An existing failure policy stays; `--replace-retries` replaces it."
+        ),
+    ),
+    _of_runtime(
+        name="ClusterTrainingRuntime",
+        is_cluster_wide=True,
+        page="clustertrainingruntime",
+        notes=(
+            "A change applies to every TrainJob that names the runtime. If it belongs to the platform team, give "
+            "it with `--with`: the TrainJob then gets a copy of it."
+        ),
+    ),
 )

@@ -405,10 +405,25 @@ KINDS = (
         retries=_retries("spec"),
         places=(pods_at("spec.tasks.*.template", at_once=replicas),),
         page="volcanojob",
+        notes=(
+            "A task stays on on-demand if a plugin names it (`--master=boss`) or its name says so (`master`, "
+            "`ps`, `launcher`, `chief`, `driver`, `head`). A task is `JOB/TASK` in `policy.tasks`.\n"
+            "Policies are added that restart the Job at an eviction and at exit codes 137, 143 and 255; with "
+            "`errors.retries` at every failed pod. A Job with `minAvailable` below its pods restarts only the pod "
+            "(Volcano 1.11).\n"
+            "Volcano fails a Job when the restarts *reach* `maxRetry`, so that is one more than both budgets "
+            "together.\n"
+            "Your own policies come first; beside one for `*` nothing is added, because Volcano refuses that. "
+            "`timeout` bounds each pod.\n"
+            "The controller places the Job, but does not record it as a run."
+        ),
+        tried=("Read in the source of Volcano 1.15.1 and checked against its schema. Its controller was not run."),
     ),
     _kind(
         name="CronJob",
+        page="volcanojob",
         place=_place_cron_job,
+        notes=("Job and CronJob share their names with those of Kubernetes; the group tells them apart."),
         may_change=True,
         retries=_retries("spec.jobTemplate.spec"),
         places=(pods_at("spec.jobTemplate.spec.tasks.*.template", at_once=replicas),),

@@ -1,7 +1,7 @@
 """Tries every order on the test bed: ``python -m tests.cluster.budget_trials [FILE [ENDINGS ...]]``; about fifteen minutes.
 
 It needs a test bed with Argo, JobSet and Trainer. It writes ``tests/cluster/recordings/budgets.json``, or FILE, from which
-``scripts/make_budgets_page.py`` makes docs/budgets.md. With ENDINGS only those orders are tried.
+``scripts/make_budgets_page.py`` makes a page of the site. With ENDINGS only those orders are tried.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.docs.pages import made
 
 from spotwright.linter.rules.training import RULES
 
@@ -43,13 +44,13 @@ def wrapped(shell: str, command: str, folder: Path) -> list[str]:
 
 
 def advised(command: str) -> str:
-    """The line that `lint` and docs/kinds/katib.md advise, for a command."""
+    """The line that `lint` and the page of Katib advise, for a command."""
     [rule] = [rule for rule in RULES if rule.id == "trial-hears-no-sigterm"]
     [container] = yaml.safe_load(rule.passes)["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
         "containers"
     ]
     line = str(container["command"][2])
-    assert line in (Path(__file__).parents[3] / "docs" / "kinds" / "katib.md").read_text(encoding="utf-8")
+    assert line in made("kinds/katib.md")
     return line.replace("python3 train.py", command)
 
 

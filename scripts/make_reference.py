@@ -1,18 +1,11 @@
-"""Writes every generated page of docs/; with --check it writes nothing and says which pages are behind.
-
-A page that repeats what the code says is made from the code: commands from click, the Python API and the JSON from docstrings,
-labels and taints from the providers' facts. The configuration reference and the failure matrix have scripts of their own,
-which are called from here.
-"""
+"""Pages of the reference: commands from click, Python and JSON from docstrings, labels and taints from the providers' facts."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,25 +35,27 @@ from spotwright.views import account_report, run_json
 from spotwright.views.explanation import explanation_json
 from spotwright.views.spending import totals_json
 
-__all__ = ["PAGES", "behind", "main", "markdown"]
+__all__ = [
+    "checkpoint_page",
+    "cli_page",
+    "json_page",
+    "markdown",
+    "page_answers_page",
+    "providers_page",
+    "python_page",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
-REFERENCE = ROOT / "docs" / "reference"
+_CLI = """# Commands
 
-_MADE = "<!-- Written by scripts/make_docs.py from the code; change that. -->\n"
-
-_CLI = f"""# Commands
-
-{_MADE}
 `spotwright COMMAND --help` prints the same. `python -m spotwright` is the same command.
 
 Exit codes: 0 the run succeeded, 1 it failed, 2 wrong usage or input, 130 stopped by the user. RUN is a run's name, its unique
 beginning, or `last`. Durations are written `500ms`, `30s`, `5m` or `1h30m`; a bare number is seconds.
 """
 
-_PYTHON = f"""# Python API
+_PYTHON = """# Python API
 
-{_MADE}
 ```python
 import spotwright as spot
 ```
@@ -69,9 +64,8 @@ Every error that Spotwright raises is a `spot.SpotwrightError` with a message of
 `InputError`. See [Use it from Python and notebooks](../how-to/use-from-python.md).
 """
 
-_JSON = f"""# JSON
+_JSON = """# JSON
 
-{_MADE}
 With `--json` a command prints one JSON document on standard output; messages for people go to standard error. Later
 versions may add keys; no key is removed within a major version.
 
@@ -95,9 +89,8 @@ _LOG = """## A log
 `task`, `attempt`, `path` of the log file, `ended`, and `text`, the log so far (with `--follow`: the new part).
 """
 
-_CHECKPOINT = f"""# Checkpoint library
+_CHECKPOINT = """# Checkpoint library
 
-{_MADE}
 ```python
 from spotwright.checkpoint import Checkpoint
 ```
@@ -105,9 +98,8 @@ from spotwright.checkpoint import Checkpoint
 How to use it: [Save checkpoints](../how-to/checkpoint.md). How it works: [Checkpoints](../explanation/checkpoints.md).
 """
 
-_PROVIDERS = f"""# Providers
+_PROVIDERS = """# Providers
 
-{_MADE}
 The labels and taints that this version expects each provider to set on the nodes of a pool, and the time between the
 notice and the loss of a spot node. `NAME` stands for the pool's name, `TYPE` for its machine. Describe differences of your
 cluster with `labels`, `taints` and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources of
@@ -247,13 +239,12 @@ have any value: the condition counts as met, with a note, until the pool states 
 |---|---|---|---|
 """
 
-_PAGE = f"""# Answers of the page
+_PAGE = """# Answers of the page
 
-{_MADE}
 What `spotwright page` answers to its own modules under `api/v1/`, to GET alone and with the cookie of the printed address. Every
 answer has `"format": "spotwright-page/1"`; within version 1 keys are added and none changes its meaning. An error is
-`{{"error": KIND, "message": SENTENCE}}` with a status of 400, 401, 403, 404, 405, 409, 500 or 503. Amounts are
-`{{"seconds", "money"}}` of node time as in [JSON](json.md). Moments are Unix seconds; in columns, seconds since `t0`.
+`{"error": KIND, "message": SENTENCE}` with a status of 400, 401, 403, 404, 405, 409, 500 or 503. Amounts are
+`{"seconds", "money"}` of node time as in [JSON](json.md). Moments are Unix seconds; in columns, seconds since `t0`.
 Names, reasons and lines have marks such as `<U+202E>` where they hold characters that are not shown.
 
 Parameters are those in the address below; RUN is the whole name of a run.
@@ -283,7 +274,12 @@ _PAGE_ANSWERS: Mapping[str, Callable[..., Any] | type] = {
 
 def page_answers_page() -> str:
     """What the page answers, by address, from the functions that make the documents."""
-    parts = [_PAGE, *(f"## {address}\n\n{markdown(made.__doc__)}\n" for address, made in _PAGE_ANSWERS.items())]
+    index = "".join(
+        f"| [`{address.partition('?')[0]}`](#{_anchor(address)}) | {_summary(made)} |\n"
+        for address, made in _PAGE_ANSWERS.items()
+    )
+    parts = [f"{_PAGE}\n| address | document |\n|---|---|\n{index}"]
+    parts += [f"## {address}\n\n{markdown(made.__doc__)}\n" for address, made in _PAGE_ANSWERS.items()]
     tables = {"tasks": columns.TASK_COLUMNS, "attempts": columns.ATTEMPT_COLUMNS, "nodes": columns.NODE_COLUMNS}
     rows = "\n".join(f"| {table} | {', '.join(f'`{name}`' for name in names)} |" for table, names in tables.items())
     parts.append(f"## Columns\n\n{markdown(columns.__doc__)}\n\n| table | columns |\n|---|---|\n{rows}\n")
@@ -291,6 +287,15 @@ def page_answers_page() -> str:
         f"## stream?run=&after=MADE_AT.SEQ\n\n{markdown(stream.__doc__)}\n\n{markdown(columns.Changes.__doc__)}\n"
     )
     return "\n".join(parts)
+
+
+def _summary(made: Callable[..., Any] | type) -> str:
+    """The first sentence of a docstring."""
+    return _cell(re.split(r"\.\s|\n\n", markdown(made.__doc__))[0].rstrip("."))
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 _HELPERS: Mapping[str, Sequence[str]] = {
@@ -385,47 +390,3 @@ def _blocks(paragraphs: list[str]) -> Iterator[str]:
         opened = paragraph.endswith("::")
         if paragraph not in {"", "::"}:
             yield paragraph[:-1] if opened else paragraph
-
-
-def _made_elsewhere() -> Iterator[tuple[Path, Callable[[], str]]]:
-    """The pages of the scripts beside this one."""
-    sys.path.insert(0, str(ROOT))
-    config, matrix = import_module("scripts.make_config_reference"), import_module("scripts.make_failure_matrix")
-    yield config.PAGE, config.page
-    yield matrix.PAGE, lambda: str(matrix.page(matrix.read()))
-    yield matrix.EVIDENCE, lambda: str(matrix.evidence_page(matrix.read()))
-    lint = import_module("scripts.make_lint_rules")
-    yield lint.PAGE, lint.page
-    yield from import_module("scripts.make_enforcement_tables").PAGES.items()
-
-
-PAGES: Mapping[Path, Callable[[], str]] = {
-    REFERENCE / "cli.md": cli_page,
-    REFERENCE / "python.md": python_page,
-    REFERENCE / "json.md": json_page,
-    REFERENCE / "page-answers.md": page_answers_page,
-    REFERENCE / "checkpoint.md": checkpoint_page,
-    REFERENCE / "providers.md": providers_page,
-    **dict(_made_elsewhere()),
-}
-"""Every generated page with what makes it."""
-
-
-def behind() -> list[Path]:
-    """The pages that differ from what the code says now."""
-    return [path for path, make in PAGES.items() if not path.exists() or path.read_text(encoding="utf-8") != make()]
-
-
-def main(arguments: list[str]) -> int:
-    """Write the pages that are behind; with ``--check`` only name them. Exit code 1 where one was behind a check."""
-    found = behind()
-    for path in found:
-        if "--check" not in arguments:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(PAGES[path](), encoding="utf-8")
-        print(f"{path.relative_to(ROOT)}: {'is behind: make docs' if '--check' in arguments else 'written'}")
-    return int(bool(found) and "--check" in arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

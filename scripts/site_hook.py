@@ -1,0 +1,96 @@
+"""MkDocs calls this while it builds the site: it adds the pages that say what the code says, and the tables inside other pages.
+
+A page of docs/ asks for such a table by a comment, ``<!-- made: NAME -->``. Links to files beside docs/ lead to their page of the
+site, or lose their link where they have none. In the navigation ``FOLDER/*`` stands for the pages of a folder, by name.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]  # MkDocs loads this file by its path
+
+from scripts.site_pages import BESIDE, PAGES, TABLES  # noqa: E402
+
+__all__ = ["in_site", "on_config", "on_files", "on_page_markdown", "ranking"]
+
+RANKING: Mapping[str, Mapping[str, Any]] = yaml.load(
+    (ROOT / "scripts" / "search.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader
+)
+
+_LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+_MADE = re.compile(r"^<!-- made: ([\w-]+) -->$", re.MULTILINE)
+
+
+def on_config(config: Any) -> Any:
+    """Name the pages of a folder where the navigation has ``FOLDER/*``; a site that mike builds has a selector of versions."""
+    if "MIKE_DOCS_VERSION" in os.environ:  # elsewhere there is no list of versions to ask for
+        config.extra["version"] = {"provider": "mike"}
+    written = [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+    config.nav = _filled(config.nav, sorted({*written, *PAGES}, key=lambda path: path.rpartition("/")[2]))
+    return config
+
+
+def _filled(entries: Sequence[Any], pages: Sequence[str]) -> list[Any]:
+    named = {entry for entry in entries if isinstance(entry, str)}
+    found: list[Any] = []
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            found.append(
+                {name: below if isinstance(below, str) else _filled(below, pages) for name, below in entry.items()}
+            )
+        elif entry.endswith("/*"):
+            found += [page for page in pages if page.startswith(entry[:-1]) and page not in named]
+        else:
+            found.append(entry)
+    return found
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that are made."""
+    from mkdocs.structure.files import File
+
+    for path, make in PAGES.items():
+        files.append(File.generated(config, path, content=make()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Put the tables into a page, let its links stay in the site, and say how its search ranks it."""
+    how = ranking(page.file.src_uri)
+    page.meta["search"] = {key: how[key] for key in ("boost", "exclude") if key in how}
+    page.meta["tags"] = how.get("words", [])  # the search weighs them more than titles; nothing shows them
+    return in_site(markdown, page.file.src_uri)
+
+
+def ranking(path: str) -> Mapping[str, Any]:
+    """What search.yaml says of a page of docs/."""
+    beginnings = [beginning for beginning in RANKING if path.startswith(beginning)]
+    return RANKING[max(beginnings, key=len)] if beginnings else {}
+
+
+def in_site(markdown: str, path: str) -> str:
+    """The text of a page of docs/ as the site has it; raises ``KeyError`` for a table that is not made."""
+    text = _MADE.sub(lambda found: TABLES[found[1]](), markdown)
+    return _LINK.sub(lambda found: _link(found, path), text)
+
+
+def _link(found: re.Match[str], path: str) -> str:
+    text, (target, hash_, anchor) = found[1], found[2].partition("#")
+    if "://" in target or not target:
+        return found[0]
+    where = posixpath.normpath(posixpath.join("docs", posixpath.dirname(path), target))
+    if where.startswith("docs/"):
+        return found[0]
+    if where not in BESIDE:
+        return text
+    return f"[{text}]({posixpath.relpath(BESIDE[where], posixpath.dirname(path) or '.')}{hash_}{anchor})"
