@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 import time
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,14 +16,14 @@ from typing import Any
 
 import pytest
 from testbed.faults import Faults
-from tests.cluster.chart.rendered import CHART, PROCESSES, Helm
+from tests.cluster.chart.rendered import PROCESSES
 from tests.cluster.conftest import Measured
-from tests.cluster.live.chart.releases import RESTRICTED, SOON
+from tests.cluster.live.chart.releases import SOON
+from tests.cluster.live.chart.teams_release import TeamsRelease
 from tests.cluster.live.chart.two_teams import (
     PRICES,
     Seen,
     Work,
-    config,
     create,
     outcome,
     watched,
@@ -43,93 +42,12 @@ ROUNDED = 1.5  # seconds: Kubernetes tells whole ones
 NOTICED = 90.0  # seconds until Kubernetes gives up the pods of a node
 REFUSED = "spotwright.dev/refused"
 KINDS = ("spotruns", "spottasks", "spotattempts", "spotpools", "spotcounters")
-RELEASE = "app.kubernetes.io/part-of=spotwright,app.kubernetes.io/instance=spotwright"
-
-
-class Release:
-    """A release with two replicas on two nodes, without a volume, which serves two teams."""
-
-    def __init__(self, helm: Helm, kube: Kube, home: str, teams: tuple[str, str]) -> None:
-        self._helm, self._kube, self.home, self.teams = helm, kube, home, teams
-
-    def run(self, command: str, *, verbose: bool = False) -> None:
-        """Install or upgrade it; an upgrade does not wait for its pods."""
-        values = {
-            "namespaces": list(self.teams),
-            "config": config(),
-            "replicas": 2,
-            "controller": {"verbose": verbose},
-        }
-        waits = ["--wait", f"--timeout={SOON:.0f}s"] if command == "install" else []
-        self._helm.run(command, "spotwright", str(CHART), "-n", self.home, *waits, values=values)
-
-    def uninstall(self) -> None:
-        self._helm.run("uninstall", "spotwright", "-n", self.home, "--ignore-not-found", "--wait")
-
-    def pods(self, process: str) -> list[Object]:
-        """The pods of a process that are not going."""
-        pods = self._kube.list("pods", self.home, f"app.kubernetes.io/component={process}")
-        return [each for each in pods if "deletionTimestamp" not in each["metadata"]]
-
-    def errors(self, process: str) -> list[str]:
-        """What the pods of a process have logged as errors."""
-        names = [each["metadata"]["name"] for each in self.pods(process)]
-        lines = [line for name in names for line in self._kube.run("logs", name, "-n", self.home).splitlines()]
-        return [line for line in lines if " ERROR " in line or "Traceback" in line]
-
-    def leader(self) -> str:
-        """The pod that records."""
-        (lease,) = self._kube.list("leases", self.home)
-        return str(lease["spec"]["holderIdentity"])
-
-    def left(self) -> list[str]:
-        """All objects with the labels of the release, and what else is in its namespace."""
-        kinds = ",".join(self._kube.run("api-resources", "--verbs=list", "-o", "name").split())
-        labelled = self._kube.run("get", kinds, "-A", "-l", RELEASE, "-o", "name", "--ignore-not-found").split()
-        quiet = ("event", "pod.metrics", "configmap/kube-root-ca.crt", "serviceaccount/default")
-        here = self._kube.run("get", kinds, "-n", self.home, "-o", "name", "--ignore-not-found").split()
-        namespaced = set(self._kube.run("api-resources", "--verbs=list", "--namespaced", "-o", "name").split())
-        inside = [each for each in here if _plural(each) in namespaced and not each.startswith(quiet)]
-        return sorted({*labelled, *inside})
-
-
-def _plural(name: str) -> str:
-    """The resource of an object that kubectl names: ``role.rbac.authorization.k8s.io/x``."""
-    kind, dot, group = name.partition("/")[0].partition(".")
-    return f"{kind}{'es' if kind.endswith(('s', 'y')) else 's'}{dot}{group}"
-
-
-@pytest.fixture
-def teams(kube: Kube) -> Iterator[tuple[str, str]]:
-    """The namespaces of two teams."""
-    suffix = uuid.uuid4().hex[:6]
-    names = (f"team-a-{suffix}", f"team-b-{suffix}")
-    for name in names:
-        kube.run("create", "namespace", name)
-        kube.wait(lambda name=name: kube.get("serviceaccount", "default", name), "the service account", 60)  # type: ignore[misc]
-    yield names
-    for name in names:
-        kube.run("delete", "namespace", name, "--wait=false", "--ignore-not-found")
-
-
-@pytest.fixture
-def release(helm_for_two: Helm, kube: Kube, teams: tuple[str, str]) -> Iterator[Release]:
-    """The release, installed."""
-    home = f"spotwright-{uuid.uuid4().hex[:6]}"
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}})
-    made = Release(helm_for_two, kube, home, teams)
-    try:
-        made.run("install")
-        yield made
-    finally:
-        made.uninstall()
-        kube.run("delete", "namespace", home, "--ignore-not-found", "--wait=false")
 
 
 class Show:
     """The whole of it: work, faults, and what is recorded afterwards."""
 
-    def __init__(self, kube: Kube, faults: Faults, release: Release, seen: dict[str, Seen]) -> None:
+    def __init__(self, kube: Kube, faults: Faults, release: TeamsRelease, seen: dict[str, Seen]) -> None:
         self.kube, self.faults, self.release, self.seen = kube, faults, release, seen
         self.work = {team: work_of(kube, team) for team in release.teams}
 
@@ -164,8 +82,7 @@ class Show:
     def cut_the_leader(self) -> float:
         """Cut the node of the leading recorder, and a webhook with it. Returns seconds until the other one records."""
         before = self.release.leader()
-        (pod,) = [each for each in self.release.pods("recorder") if before.startswith(each["metadata"]["name"])]
-        node = int(pod["spec"]["nodeName"].removeprefix("n"))
+        node = int(self.release.leading_pod()["spec"]["nodeName"].removeprefix("n"))
         assert f"n{node}" in {each["spec"]["nodeName"] for each in self.release.pods("webhook")}
         self.faults.cut_power(node)
         cut = time.monotonic()
@@ -212,8 +129,9 @@ def spotwright(kube: Kube, *arguments: str) -> Any:
 
 
 def test_two_teams_work_through_lost_nodes_and_an_upgrade(
-    kube: Kube, faults: Faults, release: Release, measured: Measured, tmp_path: Path
+    kube: Kube, faults: Faults, teams_release: TeamsRelease, measured: Measured, tmp_path: Path
 ) -> None:
+    release = teams_release
     for process in PROCESSES:
         assert len({each["spec"]["nodeName"] for each in release.pods(process)}) == 2
     with ExitStack() as stack:
@@ -263,10 +181,7 @@ def play(show: Show, measured: Measured) -> None:
     show.begin(3)
     show.on_node(SPOT_NODE, 3)
     show.cut(SPOT_NODE, for_good=False)
-    for process in PROCESSES:
-        show.kube.run(
-            "rollout", "status", f"deployment/spotwright-{process}", "-n", show.release.home, "--timeout=240s"
-        )
+    show.release.wait_until_rolled_out()
     show.wait_until_all_is_recorded()
     measured("until all work of two teams was recorded", time.monotonic() - began)
 

@@ -103,7 +103,9 @@ def work_of(kube: Kube, team: str) -> list[Work]:
     sets = (("jobset", "set", 0), ("jobset", "set-later", 1), ("trainjob", "train", 0))
     found += [Work(kind, name, objects_of(kube, kind, team, "sleep 20", name), wave=wave) for kind, name, wave in sets]
     found.append(Work("cronjob", "nightly-now", [_cron_job(kube, team)], wave=1))
-    found.append(Work("pod", "alone", [_pod(kube, team)], wave=2))  # no power cut may meet it, because it is not made anew
+    found.append(
+        Work("pod", "alone", [_pod(kube, team)], wave=2)
+    )  # no power cut may meet it, because it is not made anew
     return [each for each in found if is_served(kube, each.kind)]
 
 
