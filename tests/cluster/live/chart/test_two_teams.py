@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -19,6 +16,7 @@ from testbed.faults import Faults
 from tests.cluster.chart.rendered import PROCESSES
 from tests.cluster.conftest import Measured
 from tests.cluster.live.chart.releases import SOON
+from tests.cluster.live.chart.spotwright_command import spotwright
 from tests.cluster.live.chart.teams_release import TeamsRelease
 from tests.cluster.live.chart.two_teams import (
     PRICES,
@@ -118,14 +116,6 @@ class Show:
 
 
 ENDS = {"succeeded", "failed"}
-
-
-def spotwright(kube: Kube, *arguments: str) -> Any:
-    """What a command for people prints as JSON."""
-    command = [sys.executable, "-m", "spotwright", *arguments, "--cluster", f"--kubeconfig={kube.kubeconfig}", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def test_two_teams_work_through_lost_nodes_and_an_upgrade(

@@ -1,4 +1,4 @@
-"""Jobs of a second that a team makes one after the other, and whether each of them is placed and recorded whole."""
+"""Short Jobs of a team, and whether each of them is placed and recorded whole."""
 
 from __future__ import annotations
 
@@ -24,11 +24,21 @@ class WholeJobs:
         self._kube, self._namespace = kube, namespace
         self.names: list[str] = []
 
-    def make(self, script: str = "sleep 1", name: str = "quiet") -> None:
-        """Create one more."""
-        name = f"{name}-{len(self.names)}"
-        self._kube.apply(job(name, self._namespace, pod_spec(self._kube.container(script))))
-        self.names.append(name)
+    def make(self, script: str = "sleep 1", count: int = 1) -> None:
+        """Create more, all at once."""
+        names = [f"quiet-{len(self.names) + number}" for number in range(count)]
+        spec = pod_spec(self._kube.container(script))
+        self._kube.apply(*(job(name, self._namespace, spec) for name in names))
+        self.names += names
+
+    def wait_until_pods_run(self, count: int) -> None:
+        """Wait until so many of their pods run."""
+
+        def run() -> bool:
+            pods = self._kube.list("pods", self._namespace)
+            return sum(each["status"].get("phase") == "Running" for each in pods) >= count
+
+        self._kube.wait(run, f"{count} pods of {self._namespace} run", SOON)
 
     def wait(self) -> None:
         """Wait until the ends of all of them are recorded."""
@@ -42,14 +52,14 @@ class WholeJobs:
     def _runs(self) -> list[tuple[NamedRun, RunState]]:
         return runs_of(self._kube.kubeconfig, namespace=self._namespace)
 
-    def problems(self, *, placed: bool = True) -> Iterator[str]:
-        """What is wrong. ``placed``: pods and Jobs are placed too."""
+    def problems(self) -> Iterator[str]:
+        """What is wrong."""
         runs = {named.name: run for named, run in self._runs()}
         pods = self._kube.list("pods", self._namespace)
         for name in self.names:
             of_job = [each for each in pods if each["metadata"]["labels"].get("job-name") == name]
             objects = [self._kube.get("job", name, self._namespace), *of_job]
-            if placed and not all(_ADMITTED in (each or {})["metadata"].get("annotations", {}) for each in objects):
+            if not all(_ADMITTED in (each or {})["metadata"].get("annotations", {}) for each in objects):
                 yield f"{name} is not placed"
             run = runs.get(name)
             if run is None or run.status is not RunStatus.SUCCEEDED:
