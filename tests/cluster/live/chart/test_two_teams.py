@@ -48,6 +48,13 @@ class Show:
     def __init__(self, kube: Kube, faults: Faults, release: TeamsRelease, seen: dict[str, Seen]) -> None:
         self.kube, self.faults, self.release, self.seen = kube, faults, release, seen
         self.work = {team: work_of(kube, team) for team in release.teams}
+        self._ended: dict[tuple[str, str], str] = {}
+
+    def outcome(self, team: str, work: Work) -> str:
+        """How a workload has ended, empty while it has not. A lost node takes Pods that have ended along, so it is remembered."""
+        key = (team, work.name)
+        self._ended[key] = self._ended.get(key) or outcome(self.kube, team, work)
+        return self._ended[key]
 
     def begin(self, wave: int) -> None:
         """Create the workloads of a wave."""
@@ -92,7 +99,7 @@ class Show:
     def wait_for(self, *kinds: str) -> None:
         """Wait until all workloads of these kinds have ended."""
         found = [(team, each) for team, work in self.work.items() for each in work if each.kind in kinds]
-        self.kube.wait(lambda: all(outcome(self.kube, team, each) for team, each in found), f"{kinds} end", SOON)
+        self.kube.wait(lambda: all(self.outcome(team, each) for team, each in found), f"{kinds} end", SOON)
 
     def wait_until_all_is_recorded(self) -> None:
         """Wait until every workload has ended and its record says so."""
@@ -103,7 +110,7 @@ class Show:
                 f"{team}/{each.name}"
                 for team, work in self.work.items()
                 for each in work
-                if not outcome(self.kube, team, each)
+                if not self.outcome(team, each)
             ]
             runs = [run for team in self.release.teams for run in self.kube.list("spotruns", team)]
             phases = Counter(run.get("status", {}).get("phase", "") for run in runs)
@@ -131,9 +138,9 @@ def test_two_teams_work_through_lost_nodes_and_an_upgrade(
         time.sleep(2)  # until the watches have told the last of it
         pods = {team: seen[team].pods() for team in release.teams}
     problems: list[str] = []
-    for team, work in show.work.items():
+    for team in show.work:
         runs = {named.name: (named.run, run) for named, run in runs_of(kube.kubeconfig, namespace=team)}
-        problems += wrong_ends(kube, team, work, {name: run for name, (_, run) in runs.items()})
+        problems += wrong_ends(show, team, {name: run for name, (_, run) in runs.items()})
         problems += wrong_attempts(kube, team, [run for _, run in runs.values()], pods[team])
         for name, (run, state) in runs.items():
             account = spotwright(kube, "report", run, "-n", team)
@@ -180,11 +187,11 @@ def names_of(kube: Kube, kind: str, teams: tuple[str, ...]) -> set[str]:
     return {each["metadata"]["uid"] for team in teams for each in kube.list(kind, team)}
 
 
-def wrong_ends(kube: Kube, team: str, work: list[Work], runs: dict[str, RunState]) -> Iterator[str]:
+def wrong_ends(show: Show, team: str, runs: dict[str, RunState]) -> Iterator[str]:
     """What did not end as its policy says, or is recorded otherwise."""
-    for each in work:
+    for each in show.work[team]:
         expected = "succeeded" if each.succeeds else "failed"
-        ended, run = outcome(kube, team, each), runs.get(each.name)
+        ended, run = show.outcome(team, each), runs.get(each.name)
         if ended != expected or run is None or run.status.value != expected:
             yield f"{team}/{each.name}: expected {expected}, ended {ended}, recorded {run and run.status.value}"
 
