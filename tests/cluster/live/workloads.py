@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 from tests.cluster.live.runtimes import training_runtime
 
-__all__ = ["KINDS", "make", "selector_of"]
+__all__ = ["KINDS", "is_served", "make", "objects_of", "selector_of"]
 
 _CRDS = {"workflow": "workflows.argoproj.io", "jobset": "jobsets.jobset.x-k8s.io"}
 _CRDS["trainjob"] = "trainjobs.trainer.kubeflow.org"
@@ -53,15 +53,27 @@ _MAKERS: Mapping[str, Callable[[Kube, str, str], list[Object]]] = {
     "trainjob": _trainjob,
 }
 KINDS = tuple(_MAKERS)
-"""The kinds; a workload has the name of its kind."""
+"""The kinds."""
+
+
+def is_served(kube: Kube, kind: str) -> bool:
+    """Whether the cluster has a kind."""
+    crd = _CRDS.get(kind)
+    return crd is None or not kube.lacks(crd)
+
+
+def objects_of(kube: Kube, kind: str, namespace: str, script: str, name: str = "") -> list[Object]:
+    """A workload whose pods run a script, and the runtime that it needs before it. By default it has the name of its kind."""
+    made = _MAKERS[kind](kube, namespace, script)
+    made[-1]["metadata"]["name"] = name or kind
+    return made
 
 
 def make(kube: Kube, kind: str, namespace: str, script: str, **labels: str) -> bool:
     """Create a workload whose pods run a script, with labels; False where the cluster does not have the kind."""
-    crd = _CRDS.get(kind)
-    if crd is not None and kube.lacks(crd):
+    if not is_served(kube, kind):
         return False
-    for made in _MAKERS[kind](kube, namespace, script):
+    for made in objects_of(kube, kind, namespace, script):
         if labels and made["kind"] != "TrainingRuntime":
             made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), **labels}
         kube.apply(made)

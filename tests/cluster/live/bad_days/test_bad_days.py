@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from testbed.control import control_plane
-from testbed.control import controllers as bed_controllers
-from testbed.control.api import Api as BedApi
-from testbed.machine.processes import Processes, wait_until
+from testbed.machine.processes import Processes
 from testbed.settings import NETWORK, Settings
 from tests.cluster.conftest import Measured
 from tests.cluster.controller.authorities import Files, an_authority, issued
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 from tests.cluster.live.replicas import Controllers, configure, controllers
+from tests.cluster.live.stopped_control_plane import serves
 from tests.cluster.recorder.api import Api, collection
 
 from spotwright.engine.events import RunStatus
@@ -48,25 +47,6 @@ def controller(bed: Settings, kube: Kube, tmp_path: Path, namespace: str) -> Ite
         configure(kube, namespace, CONFIGURATION)
         kube.wait(lambda: f"ConfigMap {namespace}/spotwright was read" in made.log(0), "the policy is read", SOON)
         yield made
-
-
-@pytest.fixture
-def control(bed: Settings) -> Iterator[Settings]:
-    """The control plane, whose processes may be ended; afterwards everything that needs it runs again."""
-    yield bed
-    processes = Processes(bed)
-    for name in control_plane.END_ORDER:
-        if processes.pid(name) is None:
-            control_plane.restart(bed, name)
-    serves(bed)
-    for name in set(bed.controllers).intersection(processes.names()):
-        if processes.pid(name) is None:
-            bed_controllers.run_again(bed, name)
-
-
-def serves(bed: Settings) -> None:
-    """Wait until the API server answers."""
-    wait_until(BedApi(bed).ready, "the API server", SOON)
 
 
 def test_while_api_server_and_etcd_start_anew_nothing_is_lost_and_nothing_is_recorded_twice(

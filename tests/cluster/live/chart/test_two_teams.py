@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import sys
 import time
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,16 +13,16 @@ from typing import Any
 
 import pytest
 from testbed.faults import Faults
-from tests.cluster.chart.rendered import CHART, PROCESSES, Helm
+from tests.cluster.chart.rendered import PROCESSES
 from tests.cluster.conftest import Measured
-from tests.cluster.live.chart.releases import RESTRICTED, SOON
+from tests.cluster.live.chart.releases import SOON
+from tests.cluster.live.chart.spotwright_command import spotwright
+from tests.cluster.live.chart.teams_release import TeamsRelease
 from tests.cluster.live.chart.two_teams import (
     PRICES,
     Seen,
     Work,
-    config,
     create,
-    create_others,
     outcome,
     watched,
     work_of,
@@ -44,95 +40,21 @@ ROUNDED = 1.5  # seconds: Kubernetes tells whole ones
 NOTICED = 90.0  # seconds until Kubernetes gives up the pods of a node
 REFUSED = "spotwright.dev/refused"
 KINDS = ("spotruns", "spottasks", "spotattempts", "spotpools", "spotcounters")
-RELEASE = "app.kubernetes.io/part-of=spotwright,app.kubernetes.io/instance=spotwright"
-
-
-class Release:
-    """A release with two replicas on two nodes, without a volume, which serves two teams."""
-
-    def __init__(self, helm: Helm, kube: Kube, home: str, teams: tuple[str, str]) -> None:
-        self._helm, self._kube, self.home, self.teams = helm, kube, home, teams
-
-    def run(self, command: str, *, verbose: bool = False) -> None:
-        """Install or upgrade it; an upgrade does not wait for its pods."""
-        values = {
-            "namespaces": list(self.teams),
-            "config": config(),
-            "replicas": 2,
-            "controller": {"verbose": verbose},
-        }
-        waits = ["--wait", f"--timeout={SOON:.0f}s"] if command == "install" else []
-        self._helm.run(command, "spotwright", str(CHART), "-n", self.home, *waits, values=values)
-
-    def uninstall(self) -> None:
-        self._helm.run("uninstall", "spotwright", "-n", self.home, "--ignore-not-found", "--wait")
-
-    def pods(self, process: str) -> list[Object]:
-        """The pods of a process that are not going."""
-        pods = self._kube.list("pods", self.home, f"app.kubernetes.io/component={process}")
-        return [each for each in pods if "deletionTimestamp" not in each["metadata"]]
-
-    def errors(self, process: str) -> list[str]:
-        """What the pods of a process have logged as errors."""
-        names = [each["metadata"]["name"] for each in self.pods(process)]
-        lines = [line for name in names for line in self._kube.run("logs", name, "-n", self.home).splitlines()]
-        return [line for line in lines if " ERROR " in line or "Traceback" in line]
-
-    def leader(self) -> str:
-        """The pod that records."""
-        (lease,) = self._kube.list("leases", self.home)
-        return str(lease["spec"]["holderIdentity"])
-
-    def left(self) -> list[str]:
-        """All objects with the labels of the release, and what else is in its namespace."""
-        kinds = ",".join(self._kube.run("api-resources", "--verbs=list", "-o", "name").split())
-        labelled = self._kube.run("get", kinds, "-A", "-l", RELEASE, "-o", "name", "--ignore-not-found").split()
-        quiet = ("event", "pod.metrics", "configmap/kube-root-ca.crt", "serviceaccount/default")
-        here = self._kube.run("get", kinds, "-n", self.home, "-o", "name", "--ignore-not-found").split()
-        namespaced = set(self._kube.run("api-resources", "--verbs=list", "--namespaced", "-o", "name").split())
-        inside = [each for each in here if _plural(each) in namespaced and not each.startswith(quiet)]
-        return sorted({*labelled, *inside})
-
-
-def _plural(name: str) -> str:
-    """The resource of an object that kubectl names: ``role.rbac.authorization.k8s.io/x``."""
-    kind, dot, group = name.partition("/")[0].partition(".")
-    return f"{kind}{'es' if kind.endswith(('s', 'y')) else 's'}{dot}{group}"
-
-
-@pytest.fixture
-def teams(kube: Kube) -> Iterator[tuple[str, str]]:
-    """The namespaces of two teams."""
-    suffix = uuid.uuid4().hex[:6]
-    names = (f"team-a-{suffix}", f"team-b-{suffix}")
-    for name in names:
-        kube.run("create", "namespace", name)
-        kube.wait(lambda name=name: kube.get("serviceaccount", "default", name), "the service account", 60)  # type: ignore[misc]
-    yield names
-    for name in names:
-        kube.run("delete", "namespace", name, "--wait=false", "--ignore-not-found")
-
-
-@pytest.fixture
-def release(helm_for_two: Helm, kube: Kube, teams: tuple[str, str]) -> Iterator[Release]:
-    """The release, installed."""
-    home = f"spotwright-{uuid.uuid4().hex[:6]}"
-    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home, "labels": RESTRICTED}})
-    made = Release(helm_for_two, kube, home, teams)
-    try:
-        made.run("install")
-        yield made
-    finally:
-        made.uninstall()
-        kube.run("delete", "namespace", home, "--ignore-not-found", "--wait=false")
 
 
 class Show:
     """The whole of it: work, faults, and what is recorded afterwards."""
 
-    def __init__(self, kube: Kube, faults: Faults, release: Release, seen: dict[str, Seen]) -> None:
+    def __init__(self, kube: Kube, faults: Faults, release: TeamsRelease, seen: dict[str, Seen]) -> None:
         self.kube, self.faults, self.release, self.seen = kube, faults, release, seen
         self.work = {team: work_of(kube, team) for team in release.teams}
+        self._ended: dict[tuple[str, str], str] = {}
+
+    def outcome(self, team: str, work: Work) -> str:
+        """How a workload has ended, empty while it has not. A lost node takes Pods that have ended along, so it is remembered."""
+        key = (team, work.name)
+        self._ended[key] = self._ended.get(key) or outcome(self.kube, team, work)
+        return self._ended[key]
 
     def begin(self, wave: int) -> None:
         """Create the workloads of a wave."""
@@ -165,8 +87,7 @@ class Show:
     def cut_the_leader(self) -> float:
         """Cut the node of the leading recorder, and a webhook with it. Returns seconds until the other one records."""
         before = self.release.leader()
-        (pod,) = [each for each in self.release.pods("recorder") if before.startswith(each["metadata"]["name"])]
-        node = int(pod["spec"]["nodeName"].removeprefix("n"))
+        node = int(self.release.leading_pod()["spec"]["nodeName"].removeprefix("n"))
         assert f"n{node}" in {each["spec"]["nodeName"] for each in self.release.pods("webhook")}
         self.faults.cut_power(node)
         cut = time.monotonic()
@@ -175,10 +96,10 @@ class Show:
         self.faults.restore(node)
         return took
 
-    def wait_for_workflows(self) -> None:
-        """Wait until the Workflows have ended: Argo 3.7.3 may wait without end for a pod whose node has restarted."""
-        flows = [(team, each) for team, work in self.work.items() for each in work if each.kind == "workflow"]
-        self.kube.wait(lambda: all(outcome(self.kube, team, each) for team, each in flows), "the Workflows end", SOON)
+    def wait_for(self, *kinds: str) -> None:
+        """Wait until all workloads of these kinds have ended."""
+        found = [(team, each) for team, work in self.work.items() for each in work if each.kind in kinds]
+        self.kube.wait(lambda: all(self.outcome(team, each) for team, each in found), f"{kinds} end", SOON)
 
     def wait_until_all_is_recorded(self) -> None:
         """Wait until every workload has ended and its record says so."""
@@ -189,7 +110,7 @@ class Show:
                 f"{team}/{each.name}"
                 for team, work in self.work.items()
                 for each in work
-                if not outcome(self.kube, team, each)
+                if not self.outcome(team, each)
             ]
             runs = [run for team in self.release.teams for run in self.kube.list("spotruns", team)]
             phases = Counter(run.get("status", {}).get("phase", "") for run in runs)
@@ -204,17 +125,10 @@ class Show:
 ENDS = {"succeeded", "failed"}
 
 
-def spotwright(kube: Kube, *arguments: str) -> Any:
-    """What a command for people prints as JSON."""
-    command = [sys.executable, "-m", "spotwright", *arguments, "--cluster", f"--kubeconfig={kube.kubeconfig}", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 def test_two_teams_work_through_lost_nodes_and_an_upgrade(
-    kube: Kube, faults: Faults, release: Release, measured: Measured, tmp_path: Path
+    kube: Kube, faults: Faults, teams_release: TeamsRelease, measured: Measured, tmp_path: Path
 ) -> None:
+    release = teams_release
     for process in PROCESSES:
         assert len({each["spec"]["nodeName"] for each in release.pods(process)}) == 2
     with ExitStack() as stack:
@@ -224,21 +138,20 @@ def test_two_teams_work_through_lost_nodes_and_an_upgrade(
         time.sleep(2)  # until the watches have told the last of it
         pods = {team: seen[team].pods() for team in release.teams}
     problems: list[str] = []
-    accounts = 0
-    for team, work in show.work.items():
+    for team in show.work:
         runs = {named.name: (named.run, run) for named, run in runs_of(kube.kubeconfig, namespace=team)}
-        problems += wrong_ends(kube, team, work, {name: run for name, (_, run) in runs.items()})
+        problems += wrong_ends(show, team, {name: run for name, (_, run) in runs.items()})
         problems += wrong_attempts(kube, team, [run for _, run in runs.values()], pods[team])
         for name, (run, state) in runs.items():
             account = spotwright(kube, "report", run, "-n", team)
             problems += [f"{team}/{name}: {each}" for each in wrong_account(account, state, pods[team])]
-            accounts += 1
         listed = spotwright(kube, "runs", "-n", team)
         if sorted(each["run"] for each in listed) != sorted(run for run, _ in runs.values()):
             problems.append(f"{team}: runs lists {len(listed)} of {len(runs)} runs")
     lost = [pod for of in pods.values() for pod in of.values() if came_and_went(pod)]
     measured("pods that were deleted on the nodes of recorders", float(len(lost)))
-    measured("workloads of two teams", float(accounts))
+    for kind, count in Counter(each.kind for work in show.work.values() for each in work).items():
+        measured(f"workloads of two teams, {kind}", float(count))
     measured("their pods", float(sum(map(len, pods.values()))))
     problems += [line for process in PROCESSES for line in release.errors(process)]
     records = {kind: names_of(kube, kind, release.teams) for kind in KINDS[:3]}
@@ -252,7 +165,6 @@ def test_two_teams_work_through_lost_nodes_and_an_upgrade(
 def play(show: Show, measured: Measured) -> None:
     """The work, the three power cuts, and the upgrade."""
     began = time.monotonic()
-    others = [(team, create_others(show.kube, team)) for team in show.release.teams]
     show.begin(0)
     show.on_node(SPOT_NODE, 5)
     show.cut(SPOT_NODE, for_good=True)
@@ -262,16 +174,11 @@ def play(show: Show, measured: Measured) -> None:
     measured("from the power cut of the leader's node until the other replica leads", took)
     show.release.run("upgrade", verbose=True)
     show.begin(2)
-    show.wait_for_workflows()
+    show.wait_for("workflow", "pod")  # Argo 3.7.3 may wait without end for a pod whose node has restarted
     show.begin(3)
     show.on_node(SPOT_NODE, 3)
     show.cut(SPOT_NODE, for_good=False)
-    for process in PROCESSES:
-        show.kube.run(
-            "rollout", "status", f"deployment/spotwright-{process}", "-n", show.release.home, "--timeout=240s"
-        )
-    for team, more in others:
-        show.work[team] += more
+    show.release.wait_until_rolled_out()
     show.wait_until_all_is_recorded()
     measured("until all work of two teams was recorded", time.monotonic() - began)
 
@@ -280,11 +187,11 @@ def names_of(kube: Kube, kind: str, teams: tuple[str, ...]) -> set[str]:
     return {each["metadata"]["uid"] for team in teams for each in kube.list(kind, team)}
 
 
-def wrong_ends(kube: Kube, team: str, work: list[Work], runs: dict[str, RunState]) -> Iterator[str]:
+def wrong_ends(show: Show, team: str, runs: dict[str, RunState]) -> Iterator[str]:
     """What did not end as its policy says, or is recorded otherwise."""
-    for each in work:
+    for each in show.work[team]:
         expected = "succeeded" if each.succeeds else "failed"
-        ended, run = outcome(kube, team, each), runs.get(each.name)
+        ended, run = show.outcome(team, each), runs.get(each.name)
         if ended != expected or run is None or run.status.value != expected:
             yield f"{team}/{each.name}: expected {expected}, ended {ended}, recorded {run and run.status.value}"
 
@@ -357,7 +264,11 @@ def spans_of(pod: Object) -> tuple[float, float]:
     """Seconds for which the main container of a pod ran and for which the pod lived until then; 0 where its node told no end."""
     for status in pod["status"].get("containerStatuses", []):
         ended = status.get("state", {}).get("terminated", {})
-        if status["name"] == "main" and ended.get("reason") in ("Completed", "Error") and ended.get("startedAt"):
+        if (
+            status["name"] in ("main", "node")
+            and ended.get("reason") in ("Completed", "Error")
+            and ended.get("startedAt")
+        ):
             made, started, finished = (
                 datetime.fromisoformat(text)
                 for text in (pod["metadata"]["creationTimestamp"], ended["startedAt"], ended["finishedAt"])

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from tests.cluster.live.kube import Kube, Object, has_condition, job, pod_spec
-from tests.cluster.live.workloads import make
+from tests.cluster.live.kube import Kube, Object, has_condition, job, pod, pod_spec
+from tests.cluster.live.workloads import is_served, objects_of
 
-__all__ = ["PRICES", "Seen", "Work", "config", "create", "create_others", "outcome", "watched", "work_of"]
+__all__ = ["PRICES", "Seen", "Work", "config", "create", "outcome", "watched", "work_of"]
 
 PRICES = {"spot": 1100.0, "system": 3300.0}
 """An hour of a node, by pool: so much that seconds of a small pod are more than rounding."""
@@ -25,7 +25,7 @@ _FAILS_TWICE = 'test "${SPOTWRIGHT_ATTEMPT:-9}" -ge 3 || exit 3; sleep 10'
 
 
 class Work(NamedTuple):
-    """A workload: its kind, name, its objects, whether it succeeds, and when it is created."""
+    """A workload: its kind, the name of its run, its objects, whether it succeeds, and the wave in which it is created."""
 
     kind: str
     name: str
@@ -81,43 +81,60 @@ def _workflow(kube: Kube, team: str, name: str, seconds: int) -> Object:
 
 
 def work_of(kube: Kube, team: str) -> list[Work]:
-    """The workloads of one team, each with the wave in which it is created."""
-    found = [
-        Work("job", f"sleep-{seconds}", [_job(kube, team, f"sleep-{seconds}", f"sleep {seconds}")])
-        for seconds in (5, 20, 30, 40, 60)
-    ]
-    many: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("three", {"completions": 3, "parallelism": 3}),
-        ("four", {"completions": 4, "parallelism": 2}),
-        ("indexed", {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}),
-        ("indexed-later", {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}),
+    """The workloads of one team, each with the wave in which it is created; those of kinds that the cluster has."""
+    jobs: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("sleep-5", "sleep 5", {}),
+        ("sleep-40", "sleep 40", {}),
+        ("three", "sleep 25", {"completions": 3, "parallelism": 3}),
+        ("four", "sleep 20", {"completions": 4, "parallelism": 2}),
+        ("indexed", "sleep 25", {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}),
+        ("steady", "sleep 45", {}),
+        ("twice", _FAILS_TWICE, {}),
+        ("broken", "sleep 3; exit 3", {}),
     )
-    found += [Work("job", name, [_job(kube, team, name, "sleep 25", **spec)]) for name, spec in many]
-    found += [Work("job", name, [_job(kube, team, name, "sleep 45")]) for name in ("steady-one", "steady-two")]
-    found += [Work("job", "twice", [_job(kube, team, "twice", _FAILS_TWICE)])]
-    found += [Work("job", "broken", [_job(kube, team, "broken", "sleep 3; exit 3")], succeeds=False)]
-    flows = (("flow", 30, 0), ("short", 8, 1))
-    found = [each._replace(wave=number % _WAVES) for number, each in enumerate(found)]
-    return found + [
-        Work("workflow", name, [_workflow(kube, team, name, seconds)], wave=wave) for name, seconds, wave in flows
+    found = [
+        Work("job", name, [_job(kube, team, name, script, **spec)], name != "broken", number % _WAVES)
+        for number, (name, script, spec) in enumerate(jobs)
     ]
+    found += [
+        Work("workflow", name, [_workflow(kube, team, name, seconds)], wave=wave)
+        for name, seconds, wave in (("flow", 30, 0), ("short", 8, 1))
+    ]
+    sets = (("jobset", "set", 0), ("jobset", "set-later", 1), ("trainjob", "train", 0))
+    found += [Work(kind, name, objects_of(kube, kind, team, "sleep 20", name), wave=wave) for kind, name, wave in sets]
+    found.append(Work("cronjob", "nightly-now", [_cron_job(kube, team)], wave=1))
+    found.append(
+        Work("pod", "alone", [_pod(kube, team)], wave=2)
+    )  # no power cut may meet it, because it is not made anew
+    return [each for each in found if is_served(kube, each.kind)]
+
+
+def _cron_job(kube: Kube, team: str) -> Object:
+    """A CronJob whose schedule never comes: its Job is made by hand."""
+    meta = {"name": "nightly", "namespace": team}
+    spec = {"schedule": "0 0 31 2 *", "jobTemplate": {"spec": _job(kube, team, "", "sleep 20")["spec"]}}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": spec}
+
+
+def _pod(kube: Kube, team: str) -> Object:
+    made = pod("alone", team, pod_spec({**kube.container("sleep 5"), "resources": _SHARE}))
+    made["metadata"]["labels"] = {"spotwright.dev/spot": "prefer"}
+    return made
 
 
 def create(kube: Kube, work: list[Work]) -> None:
-    """Create workloads, all at once."""
+    """Create workloads, all at once, and a Job of each CronJob."""
     kube.apply(*(each for one in work for each in one.objects))
-
-
-def create_others(kube: Kube, team: str) -> list[Work]:
-    """Create a JobSet and a TrainJob where the cluster has them."""
-    kinds = ("jobset", "trainjob")
-    return [Work(kind, kind, []) for kind in kinds if make(kube, kind, team, "sleep 20")]
+    for one in work:
+        if one.kind == "cronjob":
+            meta = one.objects[0]["metadata"]
+            kube.run("create", "job", one.name, f"--from=cronjob/{meta['name']}", "-n", meta["namespace"])
 
 
 def outcome(kube: Kube, team: str, work: Work) -> str:
     """How a workload has ended, as its own controller says; empty while it has not."""
-    found = kube.get(work.kind, work.name, team)
-    if work.kind == "workflow":
+    found = kube.get("job" if work.kind == "cronjob" else work.kind, work.name, team)
+    if work.kind in ("workflow", "pod"):
         phase = str((found or {}).get("status", {}).get("phase", ""))
         return {"Succeeded": "succeeded", "Failed": "failed", "Error": "failed"}.get(phase, "")
     if any(has_condition(found, name) for name in ("Complete", "Completed")):
