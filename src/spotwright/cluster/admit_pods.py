@@ -498,7 +498,7 @@ def admit_pod(
     why = (
         decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
     )  # no rung was chosen for it
-    late = _LATE if facts.is_late else ""
+    late = _late(facts)
     why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries, late]))
     marks = _marks(decided, why, facts)
     pools = () if pod.is_queued else chosen.pools(ladder)
@@ -509,6 +509,18 @@ def admit_pod(
         marks[OPEN_ANNOTATION] = chosen.why
     patch, warnings = _precise(pod, decided, chosen, pin, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings), kept=kept)
+
+
+def _late(facts: PodFacts) -> str:
+    """A clause for a pod that was decided about before all earlier ends were recorded; empty for others."""
+    if not facts.is_late:
+        return ""
+    seen = [
+        f"attempt {number} {past.cause.value}"
+        for number, past in enumerate(facts.history, 1)
+        if past.cause is not None and not past.is_recorded
+    ]
+    return f"{_LATE}, by what its pod shows: {', '.join(seen)}" if seen else _LATE
 
 
 def _why_made_again(data: Mapping[str, Any]) -> str:

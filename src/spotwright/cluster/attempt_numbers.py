@@ -106,13 +106,17 @@ class Asking:
 
 
 class Given(NamedTuple):
-    """A number that was given out, and the slot that it is of. A dry run has no ``token``."""
+    """A number that was given out, and the slot that it is of. A dry run has no ``token``.
+
+    ``seen`` is the highest number of the slot of which a pod was seen.
+    """
 
     slot: int
     number: int
     token: Token | None = None
     sheet: int = 0
     is_settled: bool = True
+    seen: int = 0
 
 
 class Wait(NamedTuple):
@@ -356,7 +360,8 @@ def _chosen(content: Content, asked: Asking) -> Given:
     if is_settled is None:
         ended = (asked.known[each] for each in asked.free if asked.known[each].recorded >= highest(each))
         is_settled = unused is not None or any(one.is_settled for one in ended)
-    return Given(slot, max(highest(slot), asked.known.get(slot, _NO_SLOT).recorded) + 1, is_settled=is_settled)
+    number = max(highest(slot), asked.known.get(slot, _NO_SLOT).recorded) + 1
+    return Given(slot, number, is_settled=is_settled, seen=0 if task is None else task.seen_of(slot))
 
 
 def _first_unused(given: Sequence[int], asked: Asking) -> int | None:

@@ -186,6 +186,7 @@ NAMESPACES_TO_FILL: tuple[Right, ...] = (
 
 CLUSTER: tuple[Right, ...] = (
     Right(_RECORDER, "", ("nodes",), _FOLLOW, "the pools, and why a node went"),
+    Right(_WEBHOOK, "", ("nodes",), ("get",), "why an earlier attempt ended, where that is not recorded yet"),
     Right(_RECORDER, "karpenter.sh", ("nodeclaims",), _FOLLOW, "what Karpenter has ordered, and why it could not"),
     Right(_WEBHOOK, "karpenter.sh", ("nodepools",), ("list",), "which pools Karpenter adds nodes to"),
     *_of_kinds(_WEBHOOK, ("get",), "read where a workload refers to one", Reads.OBJECTS, is_cluster_wide=True),

@@ -152,6 +152,11 @@ class Task(msgspec.Struct, omit_defaults=True):
             _raise_to(found, one.slot, one.number)
         return found
 
+    def seen_of(self, slot: int) -> int:
+        """The highest number of a slot of which a pod was seen; 0: none was."""
+        found = _unpacked(self.seen)
+        return found[slot] if slot < len(found) else 0
+
     def note_seen(self, numbers: Iterable[tuple[int, int]]) -> None:
         """The pods with these numbers exist, each with its slot."""
         found = [*_unpacked(self.seen)]
