@@ -33,7 +33,10 @@ __all__ = ["WorkloadRecorder"]
 
 _LOG = logging.getLogger(__name__)
 _RETRY = 5.0  # seconds until a run is tried again whose journal could not be written
-_BLOCKED = 20  # runs that are tried in vain, until the store counts as blocked
+_MENDING, _TELLING = (
+    2.0,
+    0.5,
+)  # seconds for runs that are read again, and for what people are shown: nothing is recorded then
 _ORPHANED = 30.0  # seconds for which a deleted pod waits for its owner
 _REFUSED_KEPT = 10_000  # workloads that no run can be made of, and of which that is remembered
 
@@ -80,7 +83,9 @@ class WorkloadRecorder:
             str, float
         ] = {}  # UIDs of deleted pods whose owners were not found, and until when they wait
         self._run_of_pod: dict[str, str] = {}  # pod UID -> UID of the workload
-        self._unwritten: set[str] = set()  # UIDs of workloads whose run cannot be written now
+        self._unwritten: dict[
+            str, None
+        ] = {}  # UIDs of workloads whose run cannot be written now, the next to try first
         self._refused: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads that no run can be made of
         self._try_again_at = 0.0
         self._on_cut = on_cut
@@ -100,7 +105,7 @@ class WorkloadRecorder:
         for problem in self._store.open_unfinished(self._now(), is_wanted):
             _LOG.warning("%s", problem)
             self.problem = problem if self._store.unopened else ""
-        self._unwritten |= self._store.unopened.keys()
+        self._unwritten |= dict.fromkeys(self._store.unopened)
         self._try_again_at = time.monotonic() + _RETRY
         for uid, run in self._store.runs.items():
             self._note_pods(uid, run)
@@ -133,12 +138,12 @@ class WorkloadRecorder:
         if not self._unwritten or time.monotonic() < self._try_again_at:
             return
         self._try_again_at = time.monotonic() + _RETRY
-        blocked, waiting = 0, sorted(self._unwritten)
+        waiting, ends = list(self._unwritten), time.monotonic() + _MENDING
         for uid in waiting:
             if not self._is_open_again(uid):
-                blocked += 1
-                if blocked >= _BLOCKED:
-                    break
+                self._unwritten[uid] = self._unwritten.pop(uid)  # the others come first the next time
+            if time.monotonic() >= ends:
+                break
         if len(self._unwritten) < len(waiting):
             self.look_at_everything()
         if not self._unwritten and self.problem:
@@ -163,7 +168,7 @@ class WorkloadRecorder:
             _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
             self._store.unopened.pop(uid, None)
             self._refuse(uid)
-        self._unwritten.discard(uid)
+        self._unwritten.pop(uid, None)
         return True
 
     # Looks
@@ -338,12 +343,18 @@ class WorkloadRecorder:
             self._costs.put_aside((namespace, ""), why)
 
     def tell_people(self, most: int) -> None:
-        """Show so many of the runs that have changed as they are, the longest untold ones first."""
+        """Show so many of the runs that have changed as they are, the longest untold ones first.
+
+        Nothing is recorded meanwhile, so where the API server takes its time it is fewer at once.
+        """
+        ends = time.monotonic() + _TELLING
         for uid in [uid for uid, run in self._store.runs.items() if not run.is_told][:most]:
             with self._setting_aside(uid):
                 run = self._store.runs.pop(uid)
                 self._store.runs[uid] = run  # the others come first the next time
                 run.tell(self._now())
+            if time.monotonic() >= ends:
+                break
 
     def _have_to_wait(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool) -> bool:
         """Whether it is not known yet of all of these pods what was decided of them."""
@@ -378,7 +389,7 @@ class WorkloadRecorder:
             yield
         except StateError as error:
             self._store.forget(uid)
-            self._unwritten.add(uid)
+            self._unwritten[uid] = None
             self._try_again_at = time.monotonic() + _RETRY
             if not self.problem:
                 _LOG.warning("what happens is kept until it can be written: %s", error)
