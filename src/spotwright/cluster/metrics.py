@@ -90,6 +90,8 @@ def _of_recorder(tally: Tally) -> Iterator[_Family]:
     yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
     text = "Pods with a policy that no review has placed, because it came too late or nobody answered it."
     yield _Family("spotwright_pods_unplaced_total", "counter", text, [((), float(tally.unplaced))])
+    text = "Workloads that are not recorded any more, because of a defect in Spotwright."
+    yield _Family("spotwright_workloads_set_aside_total", "counter", text, [((), float(tally.defects))])
     kinds = [((("kind", kind),), float(is_read)) for kind, is_read in tally.kinds.items()]
     text = (
         "Whether a kind that the API server has is read; 0: its controller has other versions, or nobody may read it."

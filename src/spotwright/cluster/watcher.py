@@ -44,9 +44,10 @@ class Watcher:
     """Watches the listed namespaces; without a list all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`.
 
     ``on_recorded`` hears of each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any
-    more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut. ``costs``
-    are those of namespaces. ``last_line`` is that of the view. ``name`` is that of the registration, from which follows the name
-    of the policy that proves who writes Events about nodes.
+    more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut,
+    ``on_defect`` of each workload that is set aside because of a defect. ``costs`` are those of namespaces. ``last_line`` is
+    that of the view. ``name`` is that of the registration, from which follows the name of the policy that proves who writes
+    Events about nodes.
     """
 
     def __init__(  # noqa: PLR0913  # what it tells others, each by a default of its own
@@ -61,6 +62,7 @@ class Watcher:
         on_watched: Callable[[Watched], None] = lambda _: None,
         *,
         on_cut: Callable[[WorkloadRun], None] = lambda _: None,
+        on_defect: Callable[[Mapping[str, Any]], None] = lambda _: None,
         admission: FindAdmission = lambda *_: None,
         is_admission_known: Callable[[Mapping[str, Any], str], bool] = lambda *_: True,
         costs: NamespaceCosts | None = None,
@@ -96,6 +98,7 @@ class Watcher:
             admission=admission,
             is_admission_known=is_admission_known,
             on_cut=on_cut,
+            on_defect=on_defect,
         )
         self._on_watched, self._told = on_watched, Watched()
         self._costly: set[str] = set()  # namespaces that are set aside

@@ -48,7 +48,8 @@ class WorkloadRecorder:
     ``order_limit`` and ``admission`` are those of each :class:`~spotwright.cluster.observer.Recorder`. A pod of a workload of
     which ``is_admission_known`` does not hold is not looked at: whoever says so asks for it again. ``on_recorded`` hears of
     each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any more, ``on_cut`` of each run
-    whose recording was cut.
+    whose recording was cut, ``on_defect`` of each workload that is set aside because of a defect; of one that is gone it
+    hears an empty object.
     """
 
     def __init__(  # noqa: PLR0913  # what it reads, and what it tells others, each by a default of its own
@@ -68,6 +69,7 @@ class WorkloadRecorder:
         admission: FindAdmission = lambda *_: None,
         is_admission_known: Callable[[Mapping[str, Any], str], bool] = lambda *_: True,
         on_cut: Callable[[WorkloadRun], None] = lambda _: None,
+        on_defect: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ) -> None:
         self._store, self._view, self._streams, self._namespaces = store, view, streams, namespaces
         self._costs, self._aside, self._now = costs, aside, now
@@ -88,7 +90,7 @@ class WorkloadRecorder:
         ] = {}  # UIDs of workloads whose run cannot be written now, the next to try first
         self._refused: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads that no run can be made of
         self._try_again_at = 0.0
-        self._on_cut = on_cut
+        self._on_cut, self._on_defect = on_cut, on_defect
         store.on_cut = self._heard_of_cut
         self.problem = ""
         """Why the store cannot be written now; empty if it can."""
@@ -168,6 +170,7 @@ class WorkloadRecorder:
             _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
             self._store.unopened.pop(uid, None)
             self._refuse(uid)
+            self._on_defect(self._view.workload(uid))
         self._unwritten.pop(uid, None)
         return True
 
@@ -404,6 +407,7 @@ class WorkloadRecorder:
             self._refuse(uid)
             self._store.forget(uid)
             _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
+            self._on_defect(self._view.workload(uid))
 
     def _refuse(self, uid: str) -> None:
         self._refused[uid] = None
