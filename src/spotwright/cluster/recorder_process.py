@@ -203,7 +203,12 @@ class Recorder:
         of_attempt = TAIL if settings.log_limit and not settings.logs else 0
         retention = Retention(api, events, settings.namespaces, of_attempt=of_attempt)
         store = RunStore(
-            ApiRecords(kubernetes, settings.namespaces, LogsKept.of(settings.logs, settings.log_limit)),
+            ApiRecords(
+                kubernetes,
+                settings.namespaces,
+                LogsKept.of(settings.logs, settings.log_limit),
+                f"{settings.home}/{settings.name}",
+            ),
             lambda namespace: configurations.of(namespace) or without_pools(),
             require,
             retention.shares,
