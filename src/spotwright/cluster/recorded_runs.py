@@ -21,6 +21,7 @@ from spotwright.cluster.followed_run import FollowedRun
 from spotwright.cluster.kubernetes_login import Kubernetes
 from spotwright.cluster.lease import lease_path
 from spotwright.cluster.log_client import CONFIG_MAP, NAMESPACE, TRIES, Controller, find_controller, read_log
+from spotwright.cluster.retention import note_deleted
 from spotwright.cluster.run_names import find_run, named_run
 from spotwright.cluster.run_objects import API_VERSION, ENDED_LABEL, RUN, recorder_of, records_path
 from spotwright.cluster.shown_runs import line_at
@@ -310,9 +311,17 @@ class RecordedPruning:
         return Item(Sort.RUN, name, path, used_at, int(status.get("bytes") or 0), kept, str(status.get("phase", "")))
 
     def delete(self, items: Iterable[Item]) -> Iterator[tuple[Item, str]]:
-        """Delete runs; each with the reason why it could not be, empty if it was."""
-        for item in items:
+        """Delete runs; each with the reason why it could not be, empty if it was.
+
+        First it is noted until when they had ended, so that no recorder records them again whose workloads are still there.
+        """
+        wanted = list(items)
+        noted = self._note_deleted(wanted)
+        for item in wanted:
             namespace, _, name = str(item.path).partition("/")
+            if noted[namespace]:
+                yield item, f"run {name} in namespace {namespace} stays: {noted[namespace]}"
+                continue
             conditions = {"uid": self._uids[str(item.path)]}
             body = {"propagationPolicy": "Background", "preconditions": conditions}
             try:
@@ -322,6 +331,23 @@ class RecordedPruning:
                 yield item, "" if error.status in (_NOT_THERE, _ANOTHER) else _why_not(error, namespace, name)
             else:
                 yield item, ""
+
+    def _note_deleted(self, items: Sequence[Item]) -> Mapping[str, str]:
+        """Note in each namespace that these runs are deleted. Returns by namespace why it could not be noted; empty: it was."""
+        ends: dict[str, float] = {}
+        for item in items:
+            namespace = str(item.path).partition("/")[0]
+            ends[namespace] = max(item.used_at, ends.get(namespace, 0.0))
+        noted = dict.fromkeys(ends, "")
+        for namespace, until in ends.items():
+            try:
+                self._kubernetes.call(note_deleted(self._kubernetes.api, namespace, until))
+            except ApiFailed as error:
+                noted[namespace] = (
+                    "it cannot be noted in SpotCounter deleted-runs that it was deleted, and whoever records would record "
+                    f"it again; you need the rights to get, create and patch SpotCounters there ({error})"
+                )
+        return noted
 
 
 def _why_not(error: ApiFailed, namespace: str, name: str) -> str:

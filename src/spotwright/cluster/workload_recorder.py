@@ -22,11 +22,11 @@ from spotwright.cluster.run_records import RecordGone
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.view import ClusterView, SeenPod, is_finished, strange_pools
 from spotwright.cluster.watch_streams import Namespaces, Streams
-from spotwright.cluster.workloads import Lineage, is_own_run, templates_of
+from spotwright.cluster.workloads import Lineage, is_own_run, pod_ended_at, templates_of
 from spotwright.engine.events import NoteAdded
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.kinds.kind import Retry, run_kind
-from spotwright.kube.object_fields import Owner, controller_of, metadata, seconds, uid_of
+from spotwright.kube.object_fields import Owner, controller_of, mapping, metadata, uid_of
 
 __all__ = ["WorkloadRecorder"]
 
@@ -473,7 +473,6 @@ def _root_of(pods: Sequence[SeenPod]) -> Mapping[str, Any]:
 
 
 def _ended_before(pod: Mapping[str, Any], at: float) -> bool:
-    """Whether all containers of a pod had ended at a moment, as far as it says; one that says nothing has not."""
-    containers = (pod.get("status") or {}).get("containerStatuses") or ()
-    ends = [seconds(((each.get("state") or {}).get("terminated") or {}).get("finishedAt")) for each in containers]
-    return bool(ends) and all(end is not None and end < at for end in ends)
+    """Whether a pod had ended at a moment, as far as it says; one that says nothing has not."""
+    ended_at = pod_ended_at(mapping(pod.get("status")))
+    return ended_at is not None and ended_at < at
