@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
-from spotwright.cluster.admit_objects import MOST_STEPS, Admission, Outcome, as_warnings, is_ignored
+from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION, MOST_STEPS, Admission, Outcome, as_warnings, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.cluster.katib_trials import is_wrapped_by_katib
 from spotwright.config import Config
@@ -57,7 +57,6 @@ from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_ru
 
 __all__ = [
     "ADMISSION_ANNOTATION",
-    "ATTEMPT_ANNOTATION",
     "FOLDER",
     "MARGIN",
     "OPEN_ANNOTATION",
@@ -377,9 +376,6 @@ def _is_windows(spec: Mapping[str, Any]) -> bool:
 def _names(items: Sequence[Mapping[str, Any]] | None) -> set[str]:
     return {str(item.get("name")) for item in items or ()}
 
-
-ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
-"""The number of the pod's attempt, from 1."""
 
 RUNG_ANNOTATION = "spotwright.dev/rung"
 """The pools of the rung that the attempt was admitted for, or of all rungs, separated by commas."""

@@ -108,7 +108,7 @@ class Asking:
 class Given(NamedTuple):
     """A number that was given out, and the slot that it is of. A dry run has no ``token``.
 
-    ``seen`` is the highest number of the slot of which a pod was seen.
+    ``seen`` is the highest number of the slot of which a pod was seen, ``path`` that of the task.
     """
 
     slot: int
@@ -117,6 +117,7 @@ class Given(NamedTuple):
     sheet: int = 0
     is_settled: bool = True
     seen: int = 0
+    path: str = ""
 
 
 class Wait(NamedTuple):
@@ -172,7 +173,7 @@ class Numbers:
         def make(content: Content, is_new: bool) -> Given | Wait:
             before = content.given_before(asked.place, asked.review, asked.path)
             if before is not None:
-                return Given(before[0].slot, before[0].number, before[1], before[0].sheet)
+                return Given(before[0].slot, before[0].number, before[1], before[0].sheet, path=asked.path)
             if is_new and not ignores_loss and any(slot.recorded for slot in asked.known.values()):
                 return Wait(is_lost=True)
             doubtful = self._doubtful(content, asked.path)
@@ -215,7 +216,7 @@ class Numbers:
 
     def _give(self, content: Content, place: Place, review: str, path: str, chosen: Given) -> Given:
         token, sheet = content.give(place, review, path, chosen.slot, chosen.number, self._clock())
-        return chosen._replace(token=token, sheet=sheet)
+        return chosen._replace(token=token, sheet=sheet, path=path)
 
     def _noted(self, answer: Given | Wait) -> Given | Wait:
         if isinstance(answer, Given):
@@ -230,7 +231,7 @@ class Numbers:
         assert token is not None  # noqa: S101  # nothing is kept of a dry run
 
         def make(content: Content, _: bool) -> None:
-            keep_in(content, token.place, token.review, sheet, admission)
+            keep_in(content, token.place, token.review, sheet, admission, given.path, given.slot)
 
         await self._store.change(token.place, make, root=root)
 

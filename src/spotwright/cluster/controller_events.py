@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from spotwright.cluster.admit_objects import admitted_by
+from spotwright.cluster.admit_unplaced import noted_unplaced, why_unplaced
 from spotwright.cluster.api_client import EventWriter, about_namespace
-from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.served_kinds import NOT_SERVED
 from spotwright.cluster.unavailable_pools import Tally
@@ -100,7 +100,7 @@ class Unplaced:
         made_at = seconds(metadata(pod).get("creationTimestamp")) or 0.0
         if uid_of(pod) in self._seen or made_at < self._now() - _NEWS:
             return
-        why = why_unplaced(pod) or noted_unplaced(run, pod)
+        why = why_unplaced(pod) or noted_unplaced(run.state.notes, pod)
         if not why:
             return
         self._seen[uid_of(pod)] = None

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, ATTEMPT_ANNOTATION
+from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION
+from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION
 from spotwright.cluster.api_client import TOO_LARGE, Api, ApiFailed, object_path
 from spotwright.cluster.bounded_json import decode, read_as
 from spotwright.cluster.task_objects import LONGEST_TOKEN

@@ -130,6 +130,7 @@ SERVED: tuple[Right, ...] = (
         ("get", "create", "patch"),
         "the numbers of attempts, what was decided of each pod, and which runs were deleted early",
     ),
+    Right(_RECORDER, _RECORDS, ("spotcounters",), ("list",), "which pods came and went while nobody recorded"),
     Right(
         _WEBHOOK,
         "",

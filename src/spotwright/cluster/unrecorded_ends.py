@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from spotwright.cluster.admit_pods import ATTEMPT_ANNOTATION
+from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.bounded_json import TooManyValues, read_object
 from spotwright.cluster.marked_pods import pod_texts

@@ -23,6 +23,7 @@ from spotwright.cluster.node_events import NodeEvents
 from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded
 from spotwright.cluster.pod_starts import PodStarts
 from spotwright.cluster.run_store import RunStore, WorkloadRun
+from spotwright.cluster.unseen_pods import UnseenPods
 from spotwright.cluster.view import ClusterView, LastLine, node_of_event
 from spotwright.cluster.watch_streams import CLAIM, WORDS, Namespaces, Stream, Streams
 from spotwright.cluster.watched import Watched
@@ -83,6 +84,7 @@ class Watcher:
             on_gone=self._apply,
             on_kinds=self._tell_watched,
         )
+        self._unseen = UnseenPods(api, namespaces)
         self._recorder = WorkloadRecorder(
             store,
             self._view,
@@ -99,6 +101,7 @@ class Watcher:
             is_admission_known=is_admission_known,
             on_cut=on_cut,
             on_defect=on_defect,
+            unseen=self._unseen,
         )
         self._on_watched, self._told = on_watched, Watched()
         self._costly: set[str] = set()  # namespaces that are set aside
@@ -108,6 +111,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Watch until cancelled. Raises :class:`Fenced` once another watcher records."""
+        await self._unseen.read()  # before pods are listed: those that are not in the list are gone
         await self._streams.begin()
         try:
             while True:

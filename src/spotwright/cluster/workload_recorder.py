@@ -12,6 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
@@ -20,13 +21,14 @@ from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded, Recorder
 from spotwright.cluster.run_records import RecordGone
 from spotwright.cluster.run_store import RunStore, WorkloadRun
+from spotwright.cluster.unseen_pods import UnseenPod, UnseenPods
 from spotwright.cluster.view import ClusterView, SeenPod, is_finished, strange_pools
 from spotwright.cluster.watch_streams import Namespaces, Streams
 from spotwright.cluster.workloads import Lineage, is_own_run, pod_ended_at, templates_of
 from spotwright.engine.events import NoteAdded
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.kinds.kind import Retry, run_kind
-from spotwright.kube.object_fields import Owner, controller_of, mapping, metadata, uid_of
+from spotwright.kube.object_fields import Owner, controller_of, mapping, metadata, seconds, uid_of
 
 __all__ = ["WorkloadRecorder"]
 
@@ -49,7 +51,7 @@ class WorkloadRecorder:
     which ``is_admission_known`` does not hold is not looked at: whoever says so asks for it again. ``on_recorded`` hears of
     each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any more, ``on_cut`` of each run
     whose recording was cut, ``on_defect`` of each workload that is set aside because of a defect; of one that is gone it
-    hears an empty object.
+    hears an empty object. ``unseen`` are pods that came and went before.
     """
 
     def __init__(  # noqa: PLR0913  # what it reads, and what it tells others, each by a default of its own
@@ -70,6 +72,7 @@ class WorkloadRecorder:
         is_admission_known: Callable[[Mapping[str, Any], str], bool] = lambda *_: True,
         on_cut: Callable[[WorkloadRun], None] = lambda _: None,
         on_defect: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        unseen: UnseenPods | None = None,
     ) -> None:
         self._store, self._view, self._streams, self._namespaces = store, view, streams, namespaces
         self._costs, self._aside, self._now = costs, aside, now
@@ -90,7 +93,7 @@ class WorkloadRecorder:
         ] = {}  # UIDs of workloads whose run cannot be written now, the next to try first
         self._refused: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads that no run can be made of
         self._try_again_at = 0.0
-        self._on_cut, self._on_defect = on_cut, on_defect
+        self._on_cut, self._on_defect, self._unseen = on_cut, on_defect, unseen or UnseenPods()
         store.on_cut = self._heard_of_cut
         self.problem = ""
         """Why the store cannot be written now; empty if it can."""
@@ -317,14 +320,14 @@ class WorkloadRecorder:
         run = self._store.runs.get(uid)
         namespace = metadata(pods[0].pod).get("namespace") if pods else run.namespace if run else ""
         with self._costs.counting((str(namespace), ""), max(1, len(pods))), self._setting_aside(uid):
+            run = run or self._begun(pods, now)
             if run is None:
-                if self._store.has_ended(_root_of(pods)) or self._is_long_over(pods, now):
-                    self._forget(pods)
-                    return
-                run = self._begin(pods, now)
+                self._forget(pods)
+                return
             root = None if is_gone else self._root(run, pods)
             config = self._store.config(run.namespace)
-            recorder = Recorder(run, self._view, now, self._decide, self._order_limit, self._admission, config)
+            unseen = self._unseen_of(run, pods) if are_all else ()
+            recorder = Recorder(run, self._view, now, self._decide, self._order_limit, self._admission, config, unseen)
             if trial is not None:
                 recorder.tell_trial(trial)
             recorder.record(pods, root, are_all=are_all, may_end=may_end)
@@ -422,6 +425,30 @@ class WorkloadRecorder:
         deleted = records.deleted_until(str(metadata(pods[0].pod).get("namespace", "")))
         until = max(now - records.kept, deleted + 1.0 if deleted else 0.0)  # both are whole seconds there
         return all(_ended_before(seen.pod, until) for seen in pods)
+
+    def _may_be_begun_anew(self, root: Mapping[str, Any], now: float) -> bool:
+        """Whether an earlier record of this workload may have been deleted, with attempts of which nothing is known any more."""
+        records = self._store.records
+        made_at = seconds(metadata(root).get("creationTimestamp"))
+        if records.kept is None or made_at is None:
+            return True
+        return made_at <= max(now - records.kept, records.deleted_until(str(metadata(root).get("namespace", ""))))
+
+    def _unseen_of(self, run: WorkloadRun, pods: Sequence[SeenPod]) -> Sequence[UnseenPod]:
+        """The pods of a run that came and went while nobody recorded."""
+        recorded = (key.partition("/")[0] for key in run.attempts)
+        there = (uid_of(seen.pod) for seen in pods)
+        known = chain(recorded, there, self._view.pods, self._view.gone_pods)
+        return self._unseen.of(run.namespace, run.uid, known)
+
+    def _begun(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun | None:
+        """A new run for the workload of these pods; None: it is over, and its record may be deleted."""
+        root = _root_of(pods)
+        if self._store.has_ended(root) or self._is_long_over(pods, now):
+            return None
+        if self._may_be_begun_anew(root, now):
+            self._unseen.drop(str(metadata(root).get("namespace", "")), uid_of(root))
+        return self._begin(pods, now)
 
     def _begin(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun:
         owners, root = pods[0].owners, _root_of(pods)
