@@ -15,6 +15,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
+    "boolean": (bool,),
     "object": (dict,),
     "array": (list,),
 }
