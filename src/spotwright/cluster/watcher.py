@@ -186,7 +186,7 @@ class Watcher:
             if found is not None:
                 stream, change = found
                 if change.kind is ChangeKind.SYNCED:
-                    self._synced(stream)
+                    self._synced(stream, str(metadata(change.data).get("namespace", "")))
                 else:
                     with self._costs.counting((stream.payer(change), "")):
                         self._apply(stream, change)
@@ -211,7 +211,12 @@ class Watcher:
         moments += [at for at in (self._recorder.next_moment(), self._view.unsettled_until()) if at is not None]
         return max(_PAUSE, min(moments) - time.monotonic() + 0.01) if moments else None
 
-    def _synced(self, stream: Stream) -> None:
+    def _synced(self, stream: Stream, entered: str = "") -> None:
+        """A stream has told all that there is; of a namespace alone, where one was ``entered``."""
+        if entered:
+            if not self._streams.is_filling(entered):
+                self._recorder.look_at_everything(entered)
+            return
         is_first = self._streams.synced(stream)
         self._view.nodes_are_complete = self._view.nodes_are_complete or stream.kind == "Node"
         if stream.kind == "Namespace" and is_first and stream.namespace and stream.namespace not in self._namespaces:
