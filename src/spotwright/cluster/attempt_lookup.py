@@ -217,6 +217,7 @@ def _keep(kept: OrderedDict[Any, Any], key: object, value: object, at_most: int)
 
 
 _WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
+_LATEST = 4.5  # seconds since a review began in which ends are read that are not recorded; after seven it is given up
 _GONE = 1.5  # seconds for the end of an attempt whose pod is gone: whoever records judges it .7 s after that was seen
 _NOTED = 3.0  # seconds for a write: 99 of 100 take less than 0.3 where the machine of the API server is overloaded
 _POLL = 0.02
@@ -356,7 +357,8 @@ class FactFinder:
     ) -> PodFacts:
         """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over."""
         loop, now = asyncio.get_running_loop(), self._api.now()
-        until = loop.time() + _WAIT
+        began = loop.time()
+        until = began + _WAIT
         asking, agreement = await self._asking(asked)
         if is_dry:
             async with _in_time():
@@ -370,7 +372,9 @@ class FactFinder:
                     asking, is_last=is_last, ignores_doubts=settled, ignores_loss=restored
                 )
             if isinstance(answer, Given):
-                seen = {} if answer.is_settled or asked.gang else await self._unrecorded(asked, answer, pod, owners)
+                left = began + _LATEST - loop.time()
+                is_known = answer.is_settled or asked.gang or left <= 0
+                seen = {} if is_known else await self._unrecorded(asked, answer, pod, owners, left)
                 return await self._in_thread(self._facts, asked, answer, agreement, now, seen)
             if answer.is_lost:
                 restored = True
@@ -400,9 +404,14 @@ class FactFinder:
         return asked.asking(known, None if history.status is RunStatus.RUNNING else True)
 
     async def _unrecorded(
-        self, asked: _Asked, given: Given, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]
+        self, asked: _Asked, given: Given, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], seconds: float
     ) -> Mapping[int, Cause]:
-        """How earlier attempts have ended whose ends are not recorded, by their numbers, as far as the API server shows it."""
+        """How earlier attempts have ended whose ends are not recorded, by their numbers, as far as the API server shows it.
+
+        It takes no longer than this.
+        """
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + seconds
 
         def earlier() -> Earlier:
             recorded = _attempts(self._history_of(asked.root), asked.path(given.slot))
@@ -419,9 +428,9 @@ class FactFinder:
             )
 
         left = await self._in_thread(earlier)
-        causes, gone = await self._ends.of(left)
-        until = asyncio.get_running_loop().time() + _GONE
-        while any(one.number in gone for one in left.unsettled) and asyncio.get_running_loop().time() < until:
+        causes, gone = await self._ends.of(left, seconds)
+        until = min(loop.time() + _GONE, latest)
+        while any(one.number in gone for one in left.unsettled) and loop.time() < until:
             await asyncio.sleep(_POLL)
             left = await self._in_thread(earlier)
         return {**causes, **dict.fromkeys(gone, Cause.LOST)}

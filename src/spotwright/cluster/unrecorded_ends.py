@@ -74,12 +74,12 @@ class PodEnds:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    async def of(self, earlier: Earlier) -> tuple[Mapping[int, Cause], Collection[int]]:
-        """The causes by the numbers of the attempts, and the numbers of those whose pods are gone."""
+    async def of(self, earlier: Earlier, seconds: float) -> tuple[Mapping[int, Cause], Collection[int]]:
+        """The causes by the numbers of the attempts, and the numbers of those whose pods are gone, as read within this time."""
         causes: dict[int, Cause] = {}
         gone: set[int] = set()
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(min(seconds, _SECONDS)):
                 for one in earlier.unsettled:
                     await self._look(earlier, one, causes, gone)
                 if earlier.unrecorded:
