@@ -6,9 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import click
 import pytest
 from tests.e2e.building import Param, step
 from tests.e2e.project import Done, Project, a_project
+
+from spotwright.cli import cli
+from spotwright.cli.removed_words import _REMOVED
 
 
 def repeats(text: str) -> str:
@@ -128,10 +132,39 @@ def test_a_run_task_or_attempt_that_is_not_there(with_a_run: Project, command: l
 
 
 @pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("controller --state folder", "--state: runs are recorded in the Kubernetes API"),
+        ("controller recorder --state folder", "--state: runs are recorded in the Kubernetes API"),
+        ("controller --no-watch", "--no-watch: start spotwright controller webhook alone"),
+        ("controller --check team-a", "--check: use spotwright controller check NAMESPACE"),
+        ("controller --listen 127.0.0.1:1", "--listen: put it behind spotwright controller webhook"),
+        ("controller --logs s3://a", "--logs: put it behind spotwright controller recorder"),
+        ("pools command --kueue", "--kueue: use spotwright pools command --as kueue"),
+        ("run --no-cache x.py", "--no-cache: use spotwright run --cache off"),
+    ],
+)
+def test_an_option_that_is_gone_names_what_takes_its_place(project: Project, command: str, message: str) -> None:
+    refused(project.here(*command.split()), f"there is no option {message}")
+
+
+def test_no_word_that_is_gone_is_there() -> None:
+    for words in _REMOVED:
+        command: click.Command | None = cli
+        context = click.Context(cli)
+        for word in words.split():
+            if isinstance(command, click.Group) and not word.startswith("-"):
+                command = command.get_command(context, word)
+        options = {name for each in command.params for name in each.opts} if command is not None else set()
+        assert words.split()[-1] not in options
+        assert (command is None) is (len(words.split()) == 1), words
+
+
+@pytest.mark.parametrize(
     ("command", "parts"),
     [
         ("webhook", ["--webhook-service or --webhook-url"]),
-        ("webhook --print-rbac", ["No such option '--print-rbac'"]),
+        ("webhook --print-rbac", ["there is no option --print-rbac: the chart has the rights"]),
         ("webhook --logs s3://a", ["No such option '--logs'"]),
         ("recorder --listen 127.0.0.1:1", ["No such option '--listen'"]),
         ("recorder --namespaces Team_A", ["'Team_A' is not the name of a namespace", "team-a,team-b"]),

@@ -21,8 +21,8 @@ from tests.cluster.admitted_pods import (
 )
 from tests.placing.placed import at_path
 
-from spotwright.cluster.admit_objects import IGNORE_ANNOTATION
-from spotwright.cluster.admit_pods import ATTEMPT_ANNOTATION, PodFacts
+from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION, IGNORE_ANNOTATION
+from spotwright.cluster.admit_pods import PodFacts
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
 

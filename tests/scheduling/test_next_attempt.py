@@ -54,6 +54,18 @@ def test_a_spent_budget_for_interruptions_refuses_and_names_the_attempts_that_sp
     assert decided.number == 6
 
 
+def test_endings_that_are_not_recorded_move_the_rung_and_refuse_nothing() -> None:
+    causes = [Cause.INTERRUPTED] * 4
+    recorded = ended(*causes)
+    seen = [*recorded[:3], recorded[3]._replace(is_recorded=False)]
+    decided = next_rung(seen, a_policy(), LADDER)
+    assert next_rung(recorded, a_policy(), LADDER).refusal != ""
+    assert (decided.refusal, decided.is_certain, decided.is_first) == ("", False, False)
+    assert next_rung([recorded[0]._replace(is_recorded=False), *recorded[1:]], a_policy(), LADDER).refusal == ""
+    first = next_rung([recorded[0]._replace(is_recorded=False)], a_policy(), LADDER)
+    assert LADDER.rungs[first.rung].pools == ("b",)
+
+
 def test_a_spent_budget_for_errors_refuses_though_interruptions_are_left() -> None:
     decided = next_rung(ended(Cause.OUT_OF_MEMORY), a_policy(), LADDER)
     assert decided.refusal.startswith("out of memory, and no retry is left (errors.retries is 0)")

@@ -62,11 +62,6 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "controller": ("spotwright.cli.controller", "Place and watch what runs in a cluster."),
 }
 
-_GONE: Mapping[str, str] = {
-    "pin": "a run is kept by prune --keep RUN",
-    "unpin": "a run is kept by prune --keep RUN, and by nothing else",
-}
-
 _POOLS_COMMANDS: Mapping[str, tuple[str, str]] = {
     "list": ("spotwright.cli.pools_list:list_pools", "Show the pools, with the labels and taints of their nodes."),
     "import": ("spotwright.cli.pools_nodes:import_pools", "Print the pools that nodes show, for spotwright.yaml."),
@@ -109,8 +104,10 @@ class _LazyGroup(click.Group):
         if args[0] not in self._table and not args[0].startswith("-"):
             from difflib import get_close_matches  # few command lines need it
 
+            from spotwright.cli.removed_words import hint_for
+
             near = [f"did you mean {name!r}?" for name in get_close_matches(args[0], self._table, n=1, cutoff=0.65)]
-            hint = _GONE.get(args[0]) or next(iter(near), "")
+            hint = hint_for(args[0]) or next(iter(near), "")
             ctx.fail(f"there is no command {args[0]!r}" + (f": {hint}" if hint else ""))
         return super().resolve_command(ctx, args)
 
@@ -256,8 +253,10 @@ def _outcome() -> int:
         error.show()
         return WRONG
     except click.ClickException as error:
+        from spotwright.cli.removed_words import told  # few command lines need it
+
         context = getattr(error, "ctx", None)
-        say(f"spotwright: {error.format_message()}", err=True)
+        say(f"spotwright: {told(error)}", err=True)
         say(f"see {context.command_path if context else 'spotwright'} --help", err=True)
         return WRONG
     except (click.Abort, KeyboardInterrupt):

@@ -320,7 +320,7 @@ FindMissingClaims = Callable[[Config, str], Awaitable[Sequence[str]]]
 
 
 FindFacts = Callable[[AdmissionRequest], Awaitable[PodFacts]]
-"""Finds what was recorded of a pod's task. It may wait for the end of the attempt before, half a second."""
+"""Finds what was recorded of a pod's task. It may wait for the end of the attempt before, mostly half a second."""
 
 ANSWER_AFTER = 9.0
 """Seconds after which an answer is given in any case: the webhook's timeout is 10 s, and the way takes time too."""

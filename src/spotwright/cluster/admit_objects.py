@@ -32,6 +32,7 @@ from spotwright.visible_text import visible
 
 __all__ = [
     "ADMITTED_ANNOTATION",
+    "ATTEMPT_ANNOTATION",
     "IGNORE_ANNOTATION",
     "MAX_ALL",
     "MAX_EACH",
@@ -209,6 +210,10 @@ def as_warnings(texts: Sequence[str]) -> list[str]:
         room -= sum(map(len, marked))
         warnings += marked
     return warnings
+
+
+ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
+"""The number of the pod's attempt, from 1."""
 
 
 class Admission(NamedTuple):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers, order_of
-from spotwright.cluster.admit_objects import MOST_STEPS, Admission, Outcome, as_warnings, is_ignored
+from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION, MOST_STEPS, Admission, Outcome, as_warnings, is_ignored
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.cluster.katib_trials import is_wrapped_by_katib
 from spotwright.config import Config
@@ -57,7 +57,6 @@ from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_ru
 
 __all__ = [
     "ADMISSION_ANNOTATION",
-    "ATTEMPT_ANNOTATION",
     "FOLDER",
     "MARGIN",
     "OPEN_ANNOTATION",
@@ -378,9 +377,6 @@ def _names(items: Sequence[Mapping[str, Any]] | None) -> set[str]:
     return {str(item.get("name")) for item in items or ()}
 
 
-ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
-"""The number of the pod's attempt, from 1."""
-
 RUNG_ANNOTATION = "spotwright.dev/rung"
 """The pools of the rung that the attempt was admitted for, or of all rungs, separated by commas."""
 
@@ -498,7 +494,7 @@ def admit_pod(
     why = (
         decided.why.partition(",")[0].partition(":")[0] if chosen.is_open else decided.why
     )  # no rung was chosen for it
-    late = _LATE if facts.is_late else ""
+    late = _late(facts)
     why = "; ".join(filter(None, [", ".join(filter(None, [why, chosen.why])), own_retries, late]))
     marks = _marks(decided, why, facts)
     pools = () if pod.is_queued else chosen.pools(ladder)
@@ -509,6 +505,18 @@ def admit_pod(
         marks[OPEN_ANNOTATION] = chosen.why
     patch, warnings = _precise(pod, decided, chosen, pin, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings), kept=kept)
+
+
+def _late(facts: PodFacts) -> str:
+    """A clause for a pod that was decided about before all earlier ends were recorded; empty for others."""
+    if not facts.is_late:
+        return ""
+    seen = [
+        f"attempt {number} {past.cause.value}"
+        for number, past in enumerate(facts.history, 1)
+        if past.cause is not None and not past.is_recorded
+    ]
+    return f"{_LATE}, by what its pod shows: {', '.join(seen)}" if seen else _LATE
 
 
 def _why_made_again(data: Mapping[str, Any]) -> str:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from spotwright.cluster.admit_objects import (
+    ATTEMPT_ANNOTATION,
     Outcome,
     Verdict,
     as_warnings,
@@ -26,7 +27,7 @@ from spotwright.cluster.admit_objects import (
     reason_to_leave,
 )
 from spotwright.cluster.api_defaults import dependent_defaults
-from spotwright.cluster.workloads import argo_template, task_name
+from spotwright.cluster.workloads import argo_template, has_policy, task_name
 from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
@@ -37,7 +38,18 @@ from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, RoleRepo
 from spotwright.placing.patch import Steps
 from spotwright.placing.pods import Role, place_pod
 
-__all__ = ["OWNER_KINDS", "is_of_a_run", "place_at_pod", "why_left", "why_unplaced_retries"]
+__all__ = [
+    "LATE",
+    "OWNER_KINDS",
+    "UNPLACED",
+    "is_of_a_run",
+    "note_of",
+    "noted_unplaced",
+    "place_at_pod",
+    "why_left",
+    "why_unplaced",
+    "why_unplaced_retries",
+]
 
 
 OWNER_KINDS: frozenset[tuple[str, str]] = frozenset(
@@ -160,3 +172,33 @@ def _role_of(
         return next((role for role in every if role.name == name), None)
     named = next((role for role in every if role.name.lower() == task.template.lower()), None)
     return every[0] if named is None and len(every) == 1 else named
+
+
+UNPLACED = "started unplaced"
+LATE = "a review came too late, or nobody answered it"
+
+
+def why_unplaced(pod: Mapping[str, Any]) -> str:
+    """What is known of a pod with a policy that no review has made precise: a clause; empty for all others."""
+    labels, annotations = (metadata(pod).get(part) or {} for part in ("labels", "annotations"))
+    if ATTEMPT_ANNOTATION in annotations or not has_policy(labels, annotations):
+        return ""
+    owner = controller_of(pod)
+    if owner is None:
+        return f"{LATE}; it is placed when it is created again"
+    if POLICY_ANNOTATION in annotations:
+        return f"{LATE}; its next attempt is placed"
+    if owner.kind in run_kinds():
+        return f"{LATE}, for what has made it too: its next attempt is placed, with the retries of what has made it"
+    return f"{LATE}, for what has made it too: it is placed when that is created again"
+
+
+def noted_unplaced(notes: Iterable[str], pod: Mapping[str, Any]) -> str:
+    """What a run's notes say of a pod that no review has placed: a clause; empty where they say nothing."""
+    begin = note_of(pod)
+    return next((note.removeprefix(begin) for note in notes if note.startswith(begin)), "")
+
+
+def note_of(pod: Mapping[str, Any]) -> str:
+    """The beginning of a note about a pod that no review has placed."""
+    return f"pod {metadata(pod).get('name', '')} {UNPLACED}: "

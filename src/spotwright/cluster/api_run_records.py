@@ -41,6 +41,7 @@ from spotwright.cluster.run_objects import (
     deleted_path,
     deleted_until,
     object_name,
+    owner_of,
     packed,
     records_path,
     rows_of,
@@ -345,13 +346,19 @@ def _is_of(found: Mapping[str, Any], run: Mapping[str, Any]) -> bool:
 class ApiRecords:
     """The runs of these namespaces, or of all. ``kubernetes`` is logged in as the one who records.
 
-    ``logs`` says to people what is kept of logs.
+    ``logs`` says to people what is kept of logs, ``recorder`` tells readers which Lease to look at: NAMESPACE/NAME.
     """
 
     kept: float | None = AGE
 
-    def __init__(self, kubernetes: Kubernetes, namespaces: Sequence[str] = (), logs: LogsKept = LogsKept.NONE) -> None:
-        self._kubernetes, self._namespaces, self._logs = kubernetes, namespaces, logs
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        namespaces: Sequence[str] = (),
+        logs: LogsKept = LogsKept.NONE,
+        recorder: str = "",
+    ) -> None:
+        self._kubernetes, self._namespaces, self._logs, self._recorder = kubernetes, namespaces, logs, recorder
         self._deleted: dict[str, tuple[float, float]] = {}  # by namespace: until when it is believed, and the moment
 
     def _get(self, path: str, params: Mapping[str, str] | None) -> dict[str, Any]:
@@ -431,7 +438,7 @@ class ApiRecords:
                 _LOG.warning("%s", error)
 
     def _record(self, namespace: str, name: str) -> ApiRecord:
-        return ApiRecord(self._kubernetes, RunFolder(Path(name)), namespace, self._logs)
+        return ApiRecord(self._kubernetes, RunFolder(Path(name)), namespace, self._logs, self._recorder)
 
 
 @dataclass
@@ -451,9 +458,15 @@ class ApiRecord:
     """A run in the API. See :class:`~spotwright.cluster.run_records.RunRecord`."""
 
     def __init__(
-        self, kubernetes: Kubernetes, folder: RunFolder, namespace: str, logs: LogsKept = LogsKept.NONE
+        self,
+        kubernetes: Kubernetes,
+        folder: RunFolder,
+        namespace: str,
+        logs: LogsKept = LogsKept.NONE,
+        recorder: str = "",
     ) -> None:
         self._kubernetes, self.folder, self._namespace, self._logs = kubernetes, folder, namespace, logs
+        self._recorder = recorder
         self._known: Glance | None = None  # from a list
         self._incomplete = "", ""  # the reason why the run is not recorded whole, and a sentence
         self._conditions: Conditions = ()  # as they were shown last
@@ -561,7 +574,7 @@ class ApiRecord:
         self._epoch = 1 + max((row.epoch for row in rows), default=0)
         found = read.objects[RUN, self.folder.name]
         self.uid = _label(found, WORKLOAD_LABEL)
-        self._owner, self._plan, self._size = _owner(found), read.packed_plan, sum(read.sizes.values())
+        self._owner, self._plan, self._size = owner_of(found), read.packed_plan, sum(read.sizes.values())
         self._objects = len(read.objects)
         self._conditions = known_conditions(found)
         absent = sorted({*read.absent, *self.lost})
@@ -636,7 +649,8 @@ class ApiRecord:
     def _run_status(self, state: RunState, now: float) -> dict[str, Any]:
         wanted = [recorded(self._conditions, self._incomplete), self._logs.condition, complete(state)]
         self._conditions = conditions(self._conditions, wanted, now)
-        return {**run_status(state, self.folder.name, now), "bytes": self.stored, "conditions": self._conditions}
+        shown = {**run_status(state, self.folder.name, now), "bytes": self.stored, "conditions": self._conditions}
+        return {**shown, "recordedBy": self._recorder} if self._recorder else shown
 
     def note_incomplete(self, reason: str, why: str) -> None:
         """See :meth:`RunRecord.note_incomplete`."""
@@ -687,7 +701,7 @@ class ApiRecord:
             body = self._new(page, lines, status or {})
             answer = await self._send(api, page, "POST", body, lambda found: found.get("journal") == lines)
             page.version = str(metadata(answer).get("resourceVersion", ""))
-            self._owner = _owner(answer) if is_run else self._owner
+            self._owner = owner_of(answer) if is_run else self._owner
             return
         operations: list[dict[str, Any]] = [{"op": "add", "path": _NEXT_LINE, "value": line} for line in lines]
         if status is not None:
@@ -774,10 +788,6 @@ class ApiRecord:
 
 def _label(found: Mapping[str, Any], label: str) -> str:
     return str((metadata(found).get("labels") or {}).get(label, ""))
-
-
-def _owner(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": RUN, "name": metadata(run).get("name"), "uid": uid_of(run)}
 
 
 def _told(kind: str, status: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,9 +1,11 @@
 """Finds the history of a pod's task while its review waits: what was recorded, joined with the numbers that were given out.
 
 An orchestrator may make the next pod within 30 ms of the end of the one before, and the leader needs a moment to record that
-end. So a review waits for it, at most half a second; after that the last certain rung holds, and nothing is refused for want
-of facts. The recorder writes what happened and every webhook follows it; what that does not say (an owner, what a placement
-refers to) is asked of the API server, one object at a time.
+end. So a review waits for it, at most half a second; after that it asks the API server how the earlier pods have ended
+(:mod:`spotwright.cluster.unrecorded_ends`). Where one is gone, it waits for its record once more, and then counts it as lost. So
+the rung does not depend on how soon somebody records, and nothing is refused for want of facts. The recorder writes what
+happened and every webhook follows it; what that does not say (an owner, what a placement refers to) is asked of the API server,
+one object at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -33,6 +36,7 @@ from spotwright.cluster.bounded_json import MOST_MEMORY
 from spotwright.cluster.descheduler import why_many_stay, why_not_made_again
 from spotwright.cluster.marked_pods import CarriedNumbers, marked_pods
 from spotwright.cluster.task_objects import Token
+from spotwright.cluster.unrecorded_ends import Earlier, PodEnds, Unsettled
 from spotwright.cluster.workloads import MOST_OWNERS, Lineage, TaskName, lineage, task_name
 from spotwright.engine.attempt_history import is_settled, members_of, past_of, restarts_before, set_history
 from spotwright.engine.events import RunStatus
@@ -213,6 +217,8 @@ def _keep(kept: OrderedDict[Any, Any], key: object, value: object, at_most: int)
 
 
 _WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
+_LATEST = 4.5  # seconds since a review began in which ends are read that are not recorded; after seven it is given up
+_GONE = 1.5  # seconds for the end of an attempt whose pod is gone: whoever records judges it .7 s after that was seen
 _NOTED = 3.0  # seconds for a write: 99 of 100 take less than 0.3 where the machine of the API server is overloaded
 _POLL = 0.02
 _LARGEST_LIST = 8 * 1024 * 1024  # bytes: of pods that are more together, nothing is known
@@ -280,7 +286,7 @@ class FactFinder:
         self._api, self._lookups, self._history_of, self._numbers = api, lookups, history_of, numbers
         self._left_out, self._autoscalers = left_out, autoscalers
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="histories")
-        self._carried = CarriedNumbers(api)
+        self._carried, self._ends = CarriedNumbers(api), PodEnds(api)
 
     def close(self) -> None:
         """End the thread."""
@@ -351,7 +357,8 @@ class FactFinder:
     ) -> PodFacts:
         """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over."""
         loop, now = asyncio.get_running_loop(), self._api.now()
-        until = loop.time() + _WAIT
+        began = loop.time()
+        until = began + _WAIT
         asking, agreement = await self._asking(asked)
         if is_dry:
             async with _in_time():
@@ -365,7 +372,10 @@ class FactFinder:
                     asking, is_last=is_last, ignores_doubts=settled, ignores_loss=restored
                 )
             if isinstance(answer, Given):
-                return await self._in_thread(self._facts, asked, answer, agreement, now)
+                left = began + _LATEST - loop.time()
+                is_known = answer.is_settled or asked.gang or left <= 0
+                seen = {} if is_known else await self._unrecorded(asked, answer, pod, owners, left)
+                return await self._in_thread(self._facts, asked, answer, agreement, now, seen)
             if answer.is_lost:
                 restored = True
                 await self._restore(asking, pod, owners)
@@ -393,12 +403,52 @@ class FactFinder:
             return asked.asking(known, has_begun or _is_gang_settled(history, asked.gang))
         return asked.asking(known, None if history.status is RunStatus.RUNNING else True)
 
-    def _facts(self, asked: _Asked, given: Given, agreement: _Agreement | None, now: float) -> PodFacts:
-        """The facts of an attempt with this number."""
+    async def _unrecorded(
+        self, asked: _Asked, given: Given, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], seconds: float
+    ) -> Mapping[int, Cause]:
+        """How earlier attempts have ended whose ends are not recorded, by their numbers, as far as the API server shows it.
+
+        It takes no longer than this.
+        """
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + seconds
+
+        def earlier() -> Earlier:
+            recorded = _attempts(self._history_of(asked.root), asked.path(given.slot))
+            return Earlier(
+                asked.namespace,
+                owners,
+                asked.name.path,
+                asked.name.slots,
+                _selector(pod),
+                _unsettled(recorded),
+                range(len(recorded) + 1, given.number),
+                given.seen,
+                {one.key.partition("/")[0] for one in recorded},
+            )
+
+        left = await self._in_thread(earlier)
+        causes, gone = await self._ends.of(left, seconds)
+        until = min(loop.time() + _GONE, latest)
+        while any(one.number in gone for one in left.unsettled) and loop.time() < until:
+            await asyncio.sleep(_POLL)
+            left = await self._in_thread(earlier)
+        return {**causes, **dict.fromkeys(gone, Cause.LOST)}
+
+    def _facts(
+        self,
+        asked: _Asked,
+        given: Given,
+        agreement: _Agreement | None,
+        now: float,
+        seen: Mapping[int, Cause] = MappingProxyType({}),
+    ) -> PodFacts:
+        """The facts of an attempt with this number. ``seen`` are ends that are not recorded, by the numbers of attempts."""
         history, path = self._history_of(asked.root), asked.path(given.slot)
         is_dry = given.token is None
+        past = set_history(history, asked.gang, path) if asked.gang else before(history, path, given.number, seen)
         return PodFacts(
-            set_history(history, asked.gang, path) if asked.gang else before(history, path, given.number),
+            past,
             number=given.number,
             agree=agreement,
             has_begun=agreement is not None and bool(agreement.known),
@@ -409,7 +459,7 @@ class FactFinder:
             token="" if is_dry else str(given.token),
             keep=_kept_nowhere if is_dry else partial(self._keep, given, asked, agreement),
             autoscalers=self._autoscalers(),
-            is_late=not given.is_settled,
+            is_late=not given.is_settled and (bool(asked.gang) or not all(map(_is_recorded, past))),
         )
 
     async def _restore(self, asking: Asking, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> None:
@@ -509,10 +559,35 @@ def _attempts(history: RunState, path: str) -> Sequence[AttemptState]:
     return history.tasks[path].attempts if path in history.tasks else ()
 
 
-def before(history: RunState, path: str, number: int) -> list[PastAttempt]:
-    """The attempts of a task before this one: those of the journal, then those that only their numbers tell of."""
+def before(
+    history: RunState, path: str, number: int, seen: Mapping[int, Cause] = MappingProxyType({})
+) -> list[PastAttempt]:
+    """The attempts of a task before this one: those of the journal, then those that only their numbers tell of.
+
+    ``seen`` are the causes of some that are not recorded, by the numbers of their attempts.
+    """
     recorded = _attempts(history, path)
-    return [*map(past_of, recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
+    found = [*map(past_of, recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
+    for earlier, cause in seen.items():
+        past = found[earlier - 1]
+        if not _is_recorded(past):
+            found[earlier - 1] = past._replace(cause=cause, has_ended=True, is_recorded=False)
+    return found
+
+
+def _is_recorded(past: PastAttempt) -> bool:
+    """Whether what followed an attempt is recorded."""
+    return past.waited_in_vain or (past.cause is not None and past.is_recorded)
+
+
+def _unsettled(recorded: Sequence[AttemptState]) -> Sequence[Unsettled]:
+    """The recorded attempts whose ends are not; of those in one pod the last one."""
+    found = {
+        one.key.partition("/")[0]: Unsettled(one.number, one.key.partition("/")[0], one.pod, one.noticed_at is not None)
+        for one in recorded
+        if not is_settled(one)
+    }
+    return [*found.values()]
 
 
 def _in_vain(history: RunState, gang: str, path: str, now: float) -> Collection[str]:

@@ -106,13 +106,18 @@ class Asking:
 
 
 class Given(NamedTuple):
-    """A number that was given out, and the slot that it is of. A dry run has no ``token``."""
+    """A number that was given out, and the slot that it is of. A dry run has no ``token``.
+
+    ``seen`` is the highest number of the slot of which a pod was seen, ``path`` that of the task.
+    """
 
     slot: int
     number: int
     token: Token | None = None
     sheet: int = 0
     is_settled: bool = True
+    seen: int = 0
+    path: str = ""
 
 
 class Wait(NamedTuple):
@@ -168,7 +173,7 @@ class Numbers:
         def make(content: Content, is_new: bool) -> Given | Wait:
             before = content.given_before(asked.place, asked.review, asked.path)
             if before is not None:
-                return Given(before[0].slot, before[0].number, before[1], before[0].sheet)
+                return Given(before[0].slot, before[0].number, before[1], before[0].sheet, path=asked.path)
             if is_new and not ignores_loss and any(slot.recorded for slot in asked.known.values()):
                 return Wait(is_lost=True)
             doubtful = self._doubtful(content, asked.path)
@@ -211,7 +216,7 @@ class Numbers:
 
     def _give(self, content: Content, place: Place, review: str, path: str, chosen: Given) -> Given:
         token, sheet = content.give(place, review, path, chosen.slot, chosen.number, self._clock())
-        return chosen._replace(token=token, sheet=sheet)
+        return chosen._replace(token=token, sheet=sheet, path=path)
 
     def _noted(self, answer: Given | Wait) -> Given | Wait:
         if isinstance(answer, Given):
@@ -226,7 +231,7 @@ class Numbers:
         assert token is not None  # noqa: S101  # nothing is kept of a dry run
 
         def make(content: Content, _: bool) -> None:
-            keep_in(content, token.place, token.review, sheet, admission)
+            keep_in(content, token.place, token.review, sheet, admission, given.path, given.slot)
 
         await self._store.change(token.place, make, root=root)
 
@@ -356,7 +361,8 @@ def _chosen(content: Content, asked: Asking) -> Given:
     if is_settled is None:
         ended = (asked.known[each] for each in asked.free if asked.known[each].recorded >= highest(each))
         is_settled = unused is not None or any(one.is_settled for one in ended)
-    return Given(slot, max(highest(slot), asked.known.get(slot, _NO_SLOT).recorded) + 1, is_settled=is_settled)
+    number = max(highest(slot), asked.known.get(slot, _NO_SLOT).recorded) + 1
+    return Given(slot, number, is_settled=is_settled, seen=0 if task is None else task.seen_of(slot))
 
 
 def _first_unused(given: Sequence[int], asked: Asking) -> int | None:

@@ -238,6 +238,11 @@ class ServedCertificate:
         self._contexts.append(made)
         return made
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether the files are others than those that are served. Raises :class:`InputError` where they cannot be read."""
+        return self._stamps() != self._loaded
+
     def reload(self) -> bool:
         """Load the files again if they have changed; new connections get the new certificate. Returns whether they had.
 
@@ -403,6 +408,8 @@ class Renewal:
         if authority is not None:
             self._make(authority)
         self.served = ServedCertificate(files.certificate, files.key)
+        self._served_until = self._accepted_until()
+        self._refused_looks = 0  # in a row, at which callers would have refused the certificate of the files
 
     async def look(self, publish: Publish, warn: Warn) -> None:
         """Renew what is due, publish a new authority, serve a new certificate, and warn of one that ends or is refused."""
@@ -412,7 +419,8 @@ class Renewal:
             await self._publish(publish)
             if self._authority is not None and self._due is not None and self._now() >= self._due:
                 self._make(self._authority)
-            if self.served.reload():
+            if self._is_to_be_served() and self.served.reload():
+                self._served_until = self._accepted_until()
                 _LOG.info("a new certificate is served, until %s", _moment(self._span()[1]))
         except SpotwrightError as error:
             problem = f"; it is not renewed: {error}"
@@ -426,6 +434,25 @@ class Renewal:
         while True:
             await self.look(publish, warn)
             await asyncio.sleep(_LOOK)
+
+    def _is_to_be_served(self) -> bool:
+        """Whether callers accept what the files hold now, or refuse what is served as well.
+
+        Somebody who replaces the files one after the other may have replaced the certificate and not its authority yet. Then
+        the certificate before goes on while it is good.
+        """
+        is_new = self._authority is None and self.served.is_changed and self._now() < self._served_until
+        is_refused = is_new and self._refusal(self._published) != ""
+        self._refused_looks = self._refused_looks + 1 if is_refused else 0
+        return not is_refused
+
+    def _accepted_until(self) -> datetime:
+        """Until when callers accept the certificate of the files; a moment that is over where they refuse it."""
+        return datetime.min.replace(tzinfo=UTC) if self._refusal(self.authorities) else self._span()[1]
+
+    def _refusal(self, authorities: bytes) -> str:
+        """Why callers who trust these authorities refuse the certificate of the files; empty if they accept it."""
+        return why_refused(self._files.certificate, self._files.key, authorities, self._names[:1])
 
     def _read_authorities(self) -> None:
         """Read the authority; one that was there before stays beside it until it expires, because callers learn one by one."""
@@ -456,6 +483,8 @@ class Renewal:
 
     async def _judge(self, problem: str, warn: Warn) -> None:
         """Say that the certificate is refused, or that it ends soon: at once, and now and then while it is so."""
+        if self._refused_looks == 1:  # perhaps its authority is just being replaced too
+            return
         try:
             reason, text, again = self._verdict()
         except SpotwrightError:  # the files cannot be read at all: that has been said
@@ -473,7 +502,14 @@ class Renewal:
         """The reason of a warning, its sentence, and after what time it is said again; empty: all is well."""
         whose = str(self._files.certificate) if self._authority is None else "that it makes itself"
         begins, ends = self._span()
-        refused = why_refused(self._files.certificate, self._files.key, self.authorities, self._names[:1])
+        refused = self._refusal(self.authorities)
+        if refused and self._refused_looks:
+            text = f"{self._callers.who} would refuse the new certificate {whose} ({refused})"
+            return (
+                "CertificateRefused",
+                f"{text}: the one before is served until {_moment(self._served_until)}",
+                _REFUSED_AGAIN,
+            )
         if refused:
             text = f"{self._callers.who} refuse the certificate {whose} ({refused}, valid until {_moment(ends)})"
             return "CertificateRefused", f"{text}: {self._callers.effect}", _REFUSED_AGAIN

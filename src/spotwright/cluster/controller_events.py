@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from spotwright.cluster.admit_objects import admitted_by
+from spotwright.cluster.admit_unplaced import noted_unplaced, why_unplaced
 from spotwright.cluster.api_client import EventWriter, about_namespace
-from spotwright.cluster.observer import noted_unplaced, why_unplaced
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.served_kinds import NOT_SERVED
 from spotwright.cluster.unavailable_pools import Tally
@@ -19,7 +19,7 @@ from spotwright.cluster.view import SeenPod
 from spotwright.cluster.watched import WATCHED
 from spotwright.kube.object_fields import metadata, seconds, uid_of
 
-__all__ = ["ConflictingControllers", "Troubles", "Unplaced", "UnreadKinds"]
+__all__ = ["ConflictingControllers", "Defects", "Troubles", "Unplaced", "UnreadKinds"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -29,6 +29,59 @@ _LASTS = 30.0  # seconds until what cannot be read is told: an API server that s
 _SEEN_KEPT = 10_000  # UIDs of pods
 
 
+class _ByNamespace:
+    """Tells each namespace of its objects, at most once a minute: of the first one, and how many more there are.
+
+    ``reason`` is that of the Event, ``now`` the API server's clock.
+    """
+
+    def __init__(self, events: EventWriter, now: Callable[[], float], reason: str) -> None:
+        self._events, self._now, self._reason = events, now, reason
+        self._new: dict[str, list[tuple[Mapping[str, Any], str]]] = {}  # each with what is said of it
+        self._told_at: dict[str, float] = {}
+
+    def put(self, about: Mapping[str, Any], why: str) -> None:
+        """Let an object be told of. ``why`` is the end of a sentence that begins with its kind and name."""
+        self._new.setdefault(str(metadata(about).get("namespace", "")), []).append((about, why))
+
+    async def tell(self) -> None:
+        """Write an Event about the first of them, until cancelled."""
+        while True:
+            for namespace in [each for each in self._new if self._now() >= self._told_at.get(each, 0.0) + _MINUTE]:
+                objects = self._new.pop(namespace)
+                self._told_at[namespace] = self._now()
+                more = f", and {len(objects) - 1} more" if len(objects) > 1 else ""
+                about, why = objects[0]
+                kind = str(about.get("kind", ""))
+                named = kind.lower() if kind == "Pod" else kind
+                text = f"{named} {metadata(about).get('name', '')}{more} {why}"
+                _LOG.warning("namespace %s: %s", namespace, text)
+                await self._events.write(about, self._reason, text, is_warning=True)
+            await asyncio.sleep(_TELLS)
+
+
+class Defects:
+    """Tells each namespace of workloads that are not recorded because of a defect of ours. ``tally`` counts them.
+
+    Await :meth:`tell`.
+    """
+
+    def __init__(self, events: EventWriter, now: Callable[[], float], tally: Tally) -> None:
+        self._tally, self._told = tally, _ByNamespace(events, now, "NotRecorded")
+        self.tell = self._told.tell
+
+    def heard(self, workload: Mapping[str, Any]) -> None:
+        """Hear of a workload that is set aside; empty: it is gone."""
+        self._tally.defects += 1
+        if not workload:
+            return
+        why = (
+            "is not recorded any more, because of a defect in Spotwright: the recorder's log has the error; please report it. "
+            "It goes on and is placed as before; a recorder that starts again tries to record it"
+        )
+        self._told.put(workload, why)
+
+
 class Unplaced:
     """Tells each namespace of its pods that started unplaced; await :meth:`tell`. ``tally`` counts them.
 
@@ -36,10 +89,10 @@ class Unplaced:
     """
 
     def __init__(self, events: EventWriter, now: Callable[[], float], tally: Tally) -> None:
-        self._events, self._now, self._tally = events, now, tally
+        self._now, self._tally = now, tally
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._new: dict[str, list[tuple[Mapping[str, Any], str]]] = {}  # by namespace: each with what is known of it
-        self._told_at: dict[str, float] = {}
+        self._told = _ByNamespace(events, now, "StartedUnplaced")
+        self.tell = self._told.tell
 
     def look(self, run: WorkloadRun, seen: SeenPod, _is_cut_off: bool) -> None:
         """Hear of a pod that is recorded."""
@@ -47,27 +100,14 @@ class Unplaced:
         made_at = seconds(metadata(pod).get("creationTimestamp")) or 0.0
         if uid_of(pod) in self._seen or made_at < self._now() - _NEWS:
             return
-        why = why_unplaced(pod) or noted_unplaced(run, pod)
+        why = why_unplaced(pod) or noted_unplaced(run.state.notes, pod)
         if not why:
             return
         self._seen[uid_of(pod)] = None
         if len(self._seen) > _SEEN_KEPT:
             self._seen.popitem(last=False)
         self._tally.unplaced += 1
-        self._new.setdefault(str(metadata(pod).get("namespace", "")), []).append((pod, why))
-
-    async def tell(self) -> None:
-        """Write an Event about the first of them, for each namespace at most once a minute, until cancelled."""
-        while True:
-            for namespace in [each for each in self._new if self._now() >= self._told_at.get(each, 0.0) + _MINUTE]:
-                pods = self._new.pop(namespace)
-                self._told_at[namespace] = self._now()
-                more = f", and {len(pods) - 1} more" if len(pods) > 1 else ""
-                pod, why = pods[0]
-                text = f"pod {metadata(pod).get('name', '')}{more} started unplaced: {why}"
-                _LOG.warning("namespace %s: %s", namespace, text)
-                await self._events.write(pod, "StartedUnplaced", text, is_warning=True)
-            await asyncio.sleep(_TELLS)
+        self._told.put(pod, f"started unplaced: {why}")
 
 
 class UnreadKinds:

@@ -19,7 +19,15 @@ import msgspec
 from spotwright.cluster.api_client import ApiFailed
 from spotwright.cluster.api_run_records import ApiRun, ReadLog
 from spotwright.cluster.kubernetes_login import Kubernetes
-from spotwright.cluster.run_objects import ATTEMPT, RUN, WORKLOAD_LABEL, Home, object_name, records_path
+from spotwright.cluster.run_objects import (
+    ATTEMPT,
+    RUN,
+    WORKLOAD_LABEL,
+    Home,
+    object_name,
+    recorder_of,
+    records_path,
+)
 from spotwright.cluster.shown_runs import LogsKept, known_conditions
 from spotwright.records.stored_plan import Look
 
@@ -130,7 +138,11 @@ class TailText:
 
 
 class FollowedRun(ApiRun):
-    """``read_log`` reads logs that are not in the attempts' objects. ``is_recorded`` tells whether somebody records now."""
+    """``read_log`` reads logs that are not in the attempts' objects.
+
+    ``is_recorded`` tells of a Lease, by its namespace and name, whether somebody records with it now; of None, whether
+    anybody does.
+    """
 
     def __init__(
         self,
@@ -140,7 +152,7 @@ class FollowedRun(ApiRun):
         *,
         read_log: ReadLog,
         others: Callable[[str], ApiRun | None],
-        is_recorded: Callable[[], bool],
+        is_recorded: Callable[[tuple[str, str] | None], bool],
     ) -> None:
         super().__init__(kubernetes.get, namespace, name, others=others)
         self._kubernetes, self._read_elsewhere, self._is_recorded = kubernetes, read_log, is_recorded
@@ -152,7 +164,12 @@ class FollowedRun(ApiRun):
     def look(self, after: int, only_of: str = "") -> Iterator[Look]:
         """See :meth:`RunSource.look`."""
         with super().look(after, only_of) as found:
-            yield found._replace(is_driven=found.is_driven and self._is_recorded())
+            recorder = recorder_of(self.objects.get((RUN, self.name), {}))
+            yield found._replace(is_driven=found.is_driven and self._is_recorded(recorder))
+
+    def now(self) -> float:
+        """See :meth:`RunSource.now`: by the clock of the API server, as all times of a run."""
+        return self._kubernetes.api.now()
 
     def read_all(self) -> None:
         """Read every object of the run, or those that were heard to have changed. Raises :class:`StateError`."""

@@ -80,18 +80,37 @@ class Admissions:
     async def run(self) -> None:
         """Read the records of pods until cancelled. Raises what ``look`` raises."""
         limit = asyncio.Semaphore(_AT_ONCE)
-        while True:
-            if not self._wanted:
+        reading: dict[tuple[str, str], asyncio.Task[None]] = {}
+        try:
+            while True:
                 self._news.clear()
-                await self._news.wait()
-            by_place: dict[Place, list[str]] = {}
-            for uid, wanted in self._wanted.items():
-                by_place.setdefault(wanted.token.place, []).append(uid)
-            found = await asyncio.gather(*(self._read(limit, *each) for each in by_place.items()))
-            if read := [uid for each in found for uid in each]:
-                self._look(read)
-            else:
-                await asyncio.sleep(_AGAIN)
+                for workload, places in self._by_workload().items():
+                    if workload not in reading:
+                        reading[workload] = asyncio.create_task(self._read_all(limit, places))
+                news = asyncio.create_task(self._news.wait())
+                await asyncio.wait((news, *reading.values()), return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+                for workload in [workload for workload, task in reading.items() if task.done()]:
+                    reading.pop(workload).result()
+        finally:
+            for task in reading.values():
+                task.cancel()
+
+    def _by_workload(self) -> Mapping[tuple[str, str], Mapping[Place, list[str]]]:
+        """The pods that wait, by the objects with their records; of each workload apart, so that none waits for another one."""
+        found: dict[tuple[str, str], dict[Place, list[str]]] = {}
+        for uid, wanted in self._wanted.items():
+            place = wanted.token.place
+            found.setdefault((place.namespace, place.workload), {}).setdefault(place, []).append(uid)
+        return found
+
+    async def _read_all(self, limit: asyncio.Semaphore, places: Mapping[Place, list[str]]) -> None:
+        """Read the records of the pods of a workload, and look at those that are known now; pause where none is."""
+        found = await asyncio.gather(*(self._read(limit, *each) for each in places.items()))
+        if read := [uid for each in found for uid in each]:
+            self._look(read)
+        else:
+            await asyncio.sleep(_AGAIN)
 
     async def _read(self, limit: asyncio.Semaphore, place: Place, pods: list[str]) -> list[str]:
         """The pods of an object that are known now."""

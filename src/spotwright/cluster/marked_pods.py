@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION, ATTEMPT_ANNOTATION
+from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION
+from spotwright.cluster.admit_pods import ADMISSION_ANNOTATION
 from spotwright.cluster.api_client import TOO_LARGE, Api, ApiFailed, object_path
 from spotwright.cluster.bounded_json import decode, read_as
 from spotwright.cluster.task_objects import LONGEST_TOKEN
 
-__all__ = ["CarriedNumbers", "MarkedPod", "marked_pods"]
+__all__ = ["CarriedNumbers", "MarkedPod", "marked_pods", "pod_texts"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -52,7 +53,15 @@ class MarkedPod(NamedTuple):
 async def marked_pods(
     api: Api, namespace: str, selector: str = "", *, most_bytes: int
 ) -> AsyncGenerator[MarkedPod, None]:
-    """The pods of a namespace that have a token, as the API server has them now.
+    """The pods of a namespace that have a token, as the API server has them now. Raises as :func:`pod_texts`."""
+    async with aclosing(pod_texts(api, namespace, selector, most_bytes=most_bytes)) as texts:
+        async for each in texts:
+            if (marked := _marked(each)) is not None:
+                yield marked
+
+
+async def pod_texts(api: Api, namespace: str, selector: str = "", *, most_bytes: int) -> AsyncGenerator[bytes, None]:
+    """The pods of a namespace as text, as the API server has them now.
 
     Raises :class:`ApiFailed` where it does not say, and with the status :data:`TOO_LARGE` for more than ``most_bytes``.
     """
@@ -70,8 +79,7 @@ async def marked_pods(
         for item in page.items or ():
             text = bytes(item)
             left -= len(text)
-            if (marked := _marked(text)) is not None:
-                yield marked
+            yield text
         more = (page.metadata.continue_ if page.metadata else "") or ""
         if not more:
             return

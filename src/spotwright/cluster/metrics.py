@@ -93,6 +93,8 @@ def _of_recorder(tally: Tally) -> Iterator[_Family]:
     archives = [((("outcome", outcome),), count) for outcome, count in tally.archives.items()]
     text = "Ended runs that were archived, tries that failed, and runs that were deleted without an archive for want of room."
     yield _Family("spotwright_runs_archived_total", "counter", text, archives)
+    text = "Workloads that are not recorded any more, because of a defect in Spotwright."
+    yield _Family("spotwright_workloads_set_aside_total", "counter", text, [((), float(tally.defects))])
     kinds = [((("kind", kind),), float(is_read)) for kind, is_read in tally.kinds.items()]
     text = (
         "Whether a kind that the API server has is read; 0: its controller has other versions, or nobody may read it."

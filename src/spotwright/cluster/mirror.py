@@ -111,7 +111,7 @@ class Mirror:
     ) -> None:
         self._api, self._keep, self._slim, self._remembers = api, keep, slim or _whole, remember
         self._room, self._shortens = room, shortens
-        self._path = resource.path(namespace)
+        self._resource, self._path = resource, resource.path(namespace)
         self._aside = SetAside()
         self._params = {
             **({"labelSelector": labels} if labels else {}),
@@ -120,6 +120,11 @@ class Mirror:
         self._version, self._chunk = "", _CHUNK
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.problem, self.status = "", 0
+        self._untaken: Change | None = None  # the last change, where whoever followed was ended while taking it
+        self._entered = 0  # how often what is kept has grown by a namespace
+        self._gone: list[
+            set[tuple[tuple[str, str], str]]
+        ] = []  # keys and UIDs of what went while a namespace is listed
 
     def list_again(self) -> None:
         """Let the next :meth:`changes` begin with a list, because ``keep`` now holds for other objects."""
@@ -131,14 +136,21 @@ class Mirror:
             self._forget(key)
 
     async def changes(self) -> AsyncIterator[Change]:
-        """All changes, for ever. Errors that may pass are waited out; the others are tried again, later every 30 seconds."""
+        """All changes, for ever; after a cancellation first the one that was perhaps not taken.
+
+        Errors that may pass are waited out; the others are tried again, later every 30 seconds.
+        """
         failures = gone = 0
+        if self._untaken is not None:
+            yield self._untaken
         while True:
             began = time.monotonic()
             try:
                 async for change in self._list_and_watch():
                     failures, self.problem, self.status = 0, "", 0
+                    self._untaken = None if change.kind is ChangeKind.SYNCED else change
                     yield change
+                    self._untaken = None
             except _Gone:
                 self._version = ""  # a new list follows at once, but not without end where each one is too old already
                 gone = gone + 1 if time.monotonic() - began < _SILENCE else 0
@@ -151,6 +163,42 @@ class Mirror:
                 self.problem, self.status = str(error), error.status
                 refused = _REFUSED[failures > _REFUSALS]
                 await asyncio.sleep(wait_before(failures, error.retry_after) if error.may_pass else refused)
+
+    async def catch_up(self, namespace: str) -> AsyncIterator[Change]:
+        """What was in a namespace for which ``keep`` holds since now; :meth:`changes` tells what comes, beside it.
+
+        Nothing older than what that has told. Errors are waited out; what may not be read is not there.
+        """
+        self._entered += 1
+        gone: set[tuple[tuple[str, str], str]] = set()
+        self._gone.append(gone)
+        try:
+            for key, new in (await self._listed_in(namespace)).items():
+                if (key, uid_of(new)) in gone or not _is_older(self._known(new), new):
+                    continue
+                if self._remembers:
+                    self.objects[key] = new
+                yield Change(ChangeKind.PUT, new)
+        finally:
+            self._gone.remove(gone)
+
+    async def _listed_in(self, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
+        failures = 0
+        while True:
+            try:
+                return (await self._list_pages(self._resource.path(namespace)))[0]
+            except _Gone:
+                failures += 1
+                await asyncio.sleep(wait_before(failures, None))
+            except ApiFailed as error:
+                failures += 1
+                if not error.may_pass:
+                    return {}
+                await asyncio.sleep(wait_before(failures, error.retry_after))
+
+    def is_current(self, change: Change) -> bool:
+        """Whether an object is still as a change says, as far as that is remembered."""
+        return not self._remembers or self.objects.get(_key(change.data)) is change.data
 
     async def _list_and_watch(self) -> AsyncIterator[Change]:
         if not self._version:
@@ -165,10 +213,13 @@ class Mirror:
 
     async def _list(self) -> AsyncIterator[Change]:
         """List, then report what differs from the objects before: first what is gone, then what is new or has changed."""
-        listed, version = await self._list_pages()
+        entered = -1
+        while entered != self._entered:  # of a namespace that was entered meanwhile a part may be missing
+            entered = self._entered
+            listed, version = await self._list_pages(self._path)
         for key, old in list(self.objects.items()):
             if key not in listed or uid_of(listed[key]) != uid_of(old):
-                self._forget(key)
+                self._note_gone(old)
                 yield Change(ChangeKind.DELETED, old)
         for key, new in listed.items():
             before = self.objects.get(key)
@@ -179,14 +230,14 @@ class Mirror:
         self._version = version
         yield Change(ChangeKind.SYNCED, {})
 
-    async def _list_pages(self) -> tuple[dict[tuple[str, str], dict[str, Any]], str]:
+    async def _list_pages(self, path: str) -> tuple[dict[tuple[str, str], dict[str, Any]], str]:
         """All objects that are kept, and the version of the list. Its pages are one snapshot, which may expire: 410."""
         listed: dict[tuple[str, str], dict[str, Any]] = {}
         more = ""
         while True:
             params = {**self._params, "limit": str(self._chunk), **({"continue": more} if more else {})}
             try:
-                page = await self._api.get_page(self._path, params, at_most=_PAGE if self._chunk > 1 else None)
+                page = await self._api.get_page(path, params, at_most=_PAGE if self._chunk > 1 else None)
             except ApiFailed as error:
                 if error.status == TOO_LARGE and self._chunk > 1:
                     self._chunk = max(1, self._chunk // 8)
@@ -252,7 +303,9 @@ class Mirror:
         kept = self._kept(data, ListPage())
         if kept is None:
             return None
-        if event.type != "DELETED" and (kept is self._known(kept) or not self._has_room(kept)):
+        known = self._known(kept)
+        is_news = kept is not known and (known is None or not _is_older(kept, known))
+        if event.type != "DELETED" and not (is_news and self._has_room(kept)):
             return None
         return self._apply(event.type, kept)
 
@@ -281,7 +334,7 @@ class Mirror:
 
     def _apply(self, kind: str, data: dict[str, Any]) -> Change:
         if kind == "DELETED":
-            self._forget(_key(data))
+            self._note_gone(data)
             return Change(ChangeKind.DELETED, data)
         if self._remembers:
             self.objects[_key(data)] = data
@@ -289,6 +342,11 @@ class Mirror:
 
     def _has_room(self, kept: Mapping[str, Any]) -> bool:
         return self._room is None or self._room.take((self._path, *_key(kept)), kept)
+
+    def _note_gone(self, data: Mapping[str, Any]) -> None:
+        self._forget(_key(data))
+        for gone in self._gone:
+            gone.add((_key(data), uid_of(data)))
 
     def _forget(self, key: tuple[str, str]) -> None:
         self.objects.pop(key, None)
@@ -406,6 +464,17 @@ def _slim(item: dict[str, Any], page: ListPage) -> dict[str, Any]:
 def _key(item: Mapping[str, Any]) -> tuple[str, str]:
     names = metadata(item)
     return names.get("namespace") or "", names.get("name", "")
+
+
+def _is_older(item: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
+    """Whether a state of an object is older than another one; what is not there is.
+
+    Versions are numbers that grow: Kubernetes documentation, "Kubernetes API Concepts", "Comparing resource versions".
+    """
+    if item is None:
+        return True
+    versions = _version(item), _version(other)
+    return all(map(str.isdecimal, versions)) and int(versions[0]) < int(versions[1])
 
 
 def _version(item: Mapping[str, Any]) -> str:

@@ -292,11 +292,16 @@ class LastInLine(Generic[T]):
         self._passed = 0
         self._changed = asyncio.Condition()
 
-    async def put(self, item: T, namespace: str = "") -> None:
-        """Put in what belongs to a namespace, or to none. Of one that is set aside for what waits, nothing is kept."""
+    async def put(self, item: T, namespace: str = "", still: Callable[[], bool] = lambda: True) -> None:
+        """Put in what belongs to a namespace, or to none. Of one that is set aside for what waits, nothing is kept.
+
+        What does not hold any more, once there is room, is not put in: see ``still``.
+        """
         async with self._changed:
             while len(self._first) >= self._most:
                 await self._changed.wait()
+            if not still():
+                return
             key = namespace, ""
             if (not namespace and self._last) or namespace in self._names or (namespace and self._costs.is_last(key)):
                 self._last.append((namespace, item))

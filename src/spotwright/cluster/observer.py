@@ -7,13 +7,14 @@ attempt never ends before it began, and nothing happens in the future.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import node_pool_of
-from spotwright.cluster.admit_objects import MOST_STEPS, Admission
-from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod
+from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION, MOST_STEPS, Admission
+from spotwright.cluster.admit_unplaced import LATE, UNPLACED, is_of_a_run, note_of, place_at_pod, why_unplaced
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
 from spotwright.cluster.katib_trials import METRICS_NOTE, may_lose_metrics, trial_of, trial_values
 from spotwright.cluster.last_proofs import End, last_proof
@@ -32,6 +33,8 @@ from spotwright.cluster.signals import (
     untold_until,
     waits_for,
 )
+from spotwright.cluster.task_objects import key_of_path
+from spotwright.cluster.unseen_pods import UnseenPod, path_of
 from spotwright.cluster.view import ClusterView, NodePool, SeenPod, offers_of, pool_of_node
 from spotwright.cluster.workloads import (
     Outcome,
@@ -81,18 +84,18 @@ from spotwright.engine.waits import (
     ORDERS_UNKNOWN,
     ordered_for,
 )
-from spotwright.kinds.kind import Retry, run_kind, run_kinds
-from spotwright.kube.object_fields import controller_of, mapping, metadata, seconds, uid_of
+from spotwright.kinds.kind import Retry, run_kind
+from spotwright.kube.object_fields import mapping, metadata, seconds, uid_of
+from spotwright.manifests.pod_graph import PodTask
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.model.quantities import format_duration
 from spotwright.notices.notice import Notice
-from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.patch import Steps
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import classify, ended_early
 
-__all__ = ["Decide", "FindAdmission", "OnRecorded", "Recorder", "noted_unplaced", "why_early", "why_unplaced"]
+__all__ = ["Decide", "FindAdmission", "OnRecorded", "Recorder", "why_early"]
 
 
 OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
@@ -104,44 +107,14 @@ Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, floa
 FindAdmission = Callable[[Mapping[str, Any], str], Admission | None]
 """What was decided of a pod of the workload with this UID; None: no review has made the pod what it is."""
 
-_ATTEMPT = "spotwright.dev/attempt"
 _LONGEST_WHY = 1000
 _REFUSAL = " was refused: "
 _ROUNDED = 2.0  # seconds: Kubernetes writes whole ones, of two clocks
 _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has its pod"
 
 
-_UNPLACED = "started unplaced"
-_LATE = "a review came too late, or nobody answered it"
 _MOST_UNPLACED = 50  # notes in a run
 _MOST_TRIED = 5  # pods without a policy of a run that are placed in thought: a Workflow takes a tenth of a second
-
-
-def why_unplaced(pod: Mapping[str, Any]) -> str:
-    """What is known of a pod with a policy that no review has made precise: a clause; empty for all others."""
-    labels, annotations = (metadata(pod).get(part) or {} for part in ("labels", "annotations"))
-    if _ATTEMPT in annotations or not has_policy(labels, annotations):
-        return ""
-    owner = controller_of(pod)
-    if owner is None:
-        return f"{_LATE}; it is placed when it is created again"
-    if POLICY_ANNOTATION in annotations:
-        return f"{_LATE}; its next attempt is placed"
-    if owner.kind in run_kinds():
-        return f"{_LATE}, for what has made it too: its next attempt is placed, with the retries of what has made it"
-    return f"{_LATE}, for what has made it too: it is placed when that is created again"
-
-
-def noted_unplaced(run: WorkloadRun, pod: Mapping[str, Any]) -> str:
-    """What a run's notes say of a pod that no review has placed: a clause; empty where they say nothing."""
-    begin = _note_of(pod)
-    return next((note.removeprefix(begin) for note in run.state.notes if note.startswith(begin)), "")
-
-
-def _note_of(pod: Mapping[str, Any]) -> str:
-    return f"pod {metadata(pod).get('name', '')} {_UNPLACED}: "
-
-
 _END_WITH_143 = (
     "let the code end with 143 when work is left, as spotwright.checkpoint does; spotwright rehearse shows how it ends"
 )
@@ -160,7 +133,8 @@ class Recorder:
 
     ``order_limit`` is in seconds: an attempt for which nodes were on their way for so long waits for none that are ordered later.
     ``admission`` finds what was decided of a pod: nobody believes what it says of itself. ``config`` is that of its namespace
-    now, for what should have been placed.
+    now, for what should have been placed. ``unseen`` are pods that came and went while nobody recorded, in the order of their
+    numbers.
     """
 
     def __init__(
@@ -172,9 +146,11 @@ class Recorder:
         order_limit: float = DEFAULT_LIMIT,
         admission: FindAdmission = lambda *_: None,
         config: Config | None = None,
+        unseen: Sequence[UnseenPod] = (),
     ) -> None:
         self._run, self._view, self._now, self._decide = run, view, now, decide
         self._order_limit, self._admission, self._config = order_limit, admission, config
+        self._unseen = [*unseen]
         self._root: Mapping[str, Any] = {}  # the workload's object
         self._outcome: Outcome | None = None
         self._how_ended = ""  # how its user has ended the workload, in words
@@ -216,6 +192,7 @@ class Recorder:
             self.tell_trial(trial_of(seen.owners))
             for event in self._decide(self._view, self._state, seen, *self._known[attempt.key], self._now):
                 self._run.add(event)
+        self._adopt_unseen()
         if are_all:
             self._end_forgotten({key for seen in pods for key in _keys(seen)})
         self._notices(self._state.nodes if are_all else {_node_of(seen) for seen in pods})
@@ -241,8 +218,10 @@ class Recorder:
 
     def _adopt(self, seen: SeenPod, attempt: PodAttempt, admission: Admission | None) -> None:
         name = task_name(seen.pod, seen.owners)
-        path = self._free_slot(name)
         at = self._past(attempt.made_at)
+        if admission is not None and self._unseen:
+            self._adopt_unseen(key_of_path(name.path), admission.number, at)
+        path = self._free_slot(name)
         if name.template not in self._state.plan.graph.root.tasks:
             template = template_of_pod(
                 name.template, seen.pod, seen.owners, () if admission is None else admission.pinned
@@ -271,6 +250,22 @@ class Recorder:
         if earlier:
             self._note_metrics(seen)
 
+    def _adopt_unseen(self, task: str = "", before: float = math.inf, at: float | None = None) -> None:
+        """Add the attempts of a task whose pods nobody recorded, with numbers below this one; of all tasks without one."""
+        due = [one for one in self._unseen if task in ("", one.task) and one.number < before]
+        for one in due:
+            self._unseen.remove(one)
+            path = path_of(one, self._state.tasks)
+            known = self._state.tasks.get(path)
+            template = one.task if known is None else known.plan.spec.name
+            if template not in self._state.plan.graph.root.tasks:
+                self._run.add_template(self._past(at), PodTask("Pod", template, {"containers": []}))
+            number = 1 if known is None else len(known.attempts) + 1
+            rung, pools = self._rung(None, path, template)
+            self._run.add(
+                AttemptAdopted(self._past(at), path, number, key=one.attempt, template=template, rung=rung, pools=pools)
+            )
+
     def _note_metrics(self, seen: SeenPod) -> None:
         """Say once in a run that Katib reads the metrics of a trial's last attempt, where that may go on from a save."""
         trial = trial_of(seen.owners)
@@ -288,24 +283,24 @@ class Recorder:
 
     def _note_unplaced(self, seen: SeenPod) -> None:
         """Name a pod that no review has placed, and say what of it is placed; of very many pods the first ones."""
-        noted = sum(_UNPLACED in note for note in self._state.notes)
+        noted = sum(UNPLACED in note for note in self._state.notes)
         why = why_unplaced(seen.pod)
         if not why and not noted and len(self._known) <= _MOST_TRIED:
             why = self._why_without_policy(seen)
         if why and noted < _MOST_UNPLACED:
-            self._run.add(NoteAdded(self._now, text=f"{_note_of(seen.pod)}{why}"))
+            self._run.add(NoteAdded(self._now, text=f"{note_of(seen.pod)}{why}"))
 
     def _why_without_policy(self, seen: SeenPod) -> str:
         """The same of a pod without a policy, which a review would have placed by the policy of its namespace alone."""
         if (
             self._config is None
-            or _ATTEMPT in (metadata(seen.pod).get("annotations") or {})
+            or ATTEMPT_ANNOTATION in (metadata(seen.pod).get("annotations") or {})
             or not is_of_a_run(seen.pod)
         ):
             return ""
         if place_at_pod(seen.pod, seen.owners, self._config, (), steps=Steps(MOST_STEPS)).placed is None:
             return ""
-        return f"{_LATE}, for what has made it too: the pods that it makes from now on are placed, with its own retries"
+        return f"{LATE}, for what has made it too: the pods that it makes from now on are placed, with its own retries"
 
     def _free_slot(self, name: TaskName) -> str:
         """The path of the task: of pods that are alike, the first that has not succeeded and has no live attempt."""

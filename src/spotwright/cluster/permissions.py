@@ -130,6 +130,7 @@ SERVED: tuple[Right, ...] = (
         ("get", "create", "patch"),
         "the numbers of attempts, what was decided of each pod, and which runs were deleted early",
     ),
+    Right(_RECORDER, _RECORDS, ("spotcounters",), ("list",), "which pods came and went while nobody recorded"),
     Right(
         _WEBHOOK,
         "",
@@ -186,6 +187,7 @@ NAMESPACES_TO_FILL: tuple[Right, ...] = (
 
 CLUSTER: tuple[Right, ...] = (
     Right(_RECORDER, "", ("nodes",), _FOLLOW, "the pools, and why a node went"),
+    Right(_WEBHOOK, "", ("nodes",), ("get",), "why an earlier attempt ended, where that is not recorded yet"),
     Right(_RECORDER, "karpenter.sh", ("nodeclaims",), _FOLLOW, "what Karpenter has ordered, and why it could not"),
     Right(_WEBHOOK, "karpenter.sh", ("nodepools",), ("list",), "which pools Karpenter adds nodes to"),
     *_of_kinds(_WEBHOOK, ("get",), "read where a workload refers to one", Reads.OBJECTS, is_cluster_wide=True),

@@ -35,9 +35,11 @@ from spotwright.cluster.log_client import (
     read_archive,
     read_log,
 )
+from spotwright.cluster.retention import note_deleted
 from spotwright.cluster.run_archives import Archive, objects_in, run_in
 from spotwright.cluster.run_names import NamedRun, find_run, named_run
-from spotwright.cluster.run_objects import API_VERSION, ENDED_LABEL, RUN, records_path
+from spotwright.cluster.run_objects import API_VERSION, ENDED_LABEL, RUN, recorder_of, records_path
+from spotwright.cluster.shown_runs import line_at
 from spotwright.cluster.spot_pools import KIND, findings_in
 from spotwright.cluster.unavailable_pools import PoolsLeftOut
 from spotwright.cluster.watched import WATCHED_KEY, watched_of
@@ -97,7 +99,9 @@ class RecordedRuns:
     def __init__(self, kubernetes: Kubernetes, controller: str = "", tries: int = TRIES) -> None:
         self._kubernetes, self._named, self._tries = kubernetes, controller, tries
         self._controller: Controller | None = None
-        self._recorded: tuple[float, bool] = (0.0, True)  # until when it is known, and whether somebody records
+        self._recorded: dict[
+            tuple[str, str], tuple[float, bool]
+        ] = {}  # by Lease: until when it is known, and whether it is held
         self.left_out: list[dict[str, Any]] = []
         """The pools that new attempts pass over, after :meth:`look_at_pools`."""
         self.pools_unknown = ""
@@ -113,7 +117,8 @@ class RecordedRuns:
         for found in self.listed(namespace):
             name = str(metadata(found).get("name"))
             try:
-                lines.append({**self._up_to_now(json.loads(found["status"]["line"])), "run": name})
+                now = self._kubernetes.api.now() if self._is_recorded(recorder_of(found)) else None
+                lines.append({**line_at(json.loads(found["status"]["line"]), now), "run": name})
                 self.namespaces[name] = str(metadata(found).get("namespace"))
             except (KeyError, TypeError, ValueError) as error:
                 problems.append(f"run {name} is left out: its SpotRun has no line that can be read ({error!r})")
@@ -122,12 +127,6 @@ class RecordedRuns:
     def listed(self, namespace: str = "") -> list[dict[str, Any]]:
         """The SpotRuns of a namespace, or of all that the caller may list, oldest first."""
         return sorted(self._listed(namespace), key=_made_at)
-
-    def _up_to_now(self, line: dict[str, Any]) -> dict[str, Any]:
-        """The line of a run; of one that is being recorded with its seconds so far: it was written when something happened."""
-        if line["finished_at"] is not None or not self._is_recorded():
-            return line
-        return {**line, "seconds": max(line["seconds"], self._kubernetes.api.now() - line["started_at"])}
 
     def _listed(self, namespace: str) -> Iterator[dict[str, Any]]:
         """The SpotRuns of a namespace, or of all; of the login's own one, where the caller may not list those of all."""
@@ -207,18 +206,25 @@ class RecordedRuns:
         """The namespace of the controller; empty where it is named by its URL."""
         return "" if "://" in self._named else self._named or NAMESPACE
 
-    def _is_recorded(self) -> bool:
-        """Whether somebody records now, as far as the caller may know it: else it is taken for granted."""
-        until, is_recorded = self._recorded
+    def _is_recorded(self, recorder: tuple[str, str] | None) -> bool:
+        """Whether somebody records now, as far as the caller may know it: else it is taken for granted.
+
+        ``recorder`` is the Lease of who has recorded a run, as the run says; None: it does not, and the chart's is looked at.
+        """
+        if recorder is None:
+            if not self._home:
+                return True
+            recorder = self._home, _lease_name(self._home)
+        until, is_recorded = self._recorded.get(recorder, (0.0, True))
         if time.monotonic() >= until:
-            is_recorded = self._home == "" or self._has_lease()
-            self._recorded = time.monotonic() + _KNOWN, is_recorded
+            is_recorded = self._has_lease(*recorder)
+            self._recorded[recorder] = time.monotonic() + _KNOWN, is_recorded
         return is_recorded
 
-    def _has_lease(self) -> bool:
-        """Whether the Lease of who records was renewed in time; true where there is none to see."""
+    def _has_lease(self, home: str, name: str) -> bool:
+        """Whether a Lease was renewed in time; true where there is none to see."""
         try:
-            found = self._kubernetes.get(lease_path(quote(self._home, safe=""), _lease_name(self._home)))
+            found = self._kubernetes.get(lease_path(quote(home, safe=""), quote(name, safe="")))
         except ApiFailed:
             return True
         until = _holds_until(found.get("spec") or {})
@@ -405,12 +411,20 @@ class RecordedPruning:
         return f"used in the last {age_text(self._age)}" if now - ended_at < self._age else ""
 
     def delete(self, items: Iterable[Item]) -> Iterator[tuple[Item, str]]:
-        """Delete runs; each with the reason why it could not be, empty if it was."""
-        for item in items:
+        """Delete runs; each with the reason why it could not be, empty if it was.
+
+        First it is noted until when they had ended, so that no recorder records them again whose workloads are still there.
+        """
+        wanted = list(items)
+        noted = self._note_deleted([item for item in wanted if str(item.path) not in self._archives])
+        for item in wanted:
             if str(item.path) in self._archives:
                 yield item, self._delete_archive(self._archives[str(item.path)])
                 continue
             namespace, _, name = str(item.path).partition("/")
+            if noted[namespace]:
+                yield item, f"run {name} in namespace {namespace} stays: {noted[namespace]}"
+                continue
             conditions = {"uid": self._uids[str(item.path)]}
             body = {"propagationPolicy": "Background", "preconditions": conditions}
             try:
@@ -429,6 +443,23 @@ class RecordedPruning:
         except SpotwrightError as error:
             return f"archived run {archive.run} stays: {error}"
         return ""
+
+    def _note_deleted(self, items: Sequence[Item]) -> Mapping[str, str]:
+        """Note in each namespace that these runs are deleted. Returns by namespace why it could not be noted; empty: it was."""
+        ends: dict[str, float] = {}
+        for item in items:
+            namespace = str(item.path).partition("/")[0]
+            ends[namespace] = max(item.used_at, ends.get(namespace, 0.0))
+        noted = dict.fromkeys(ends, "")
+        for namespace, until in ends.items():
+            try:
+                self._kubernetes.call(note_deleted(self._kubernetes.api, namespace, until))
+            except ApiFailed as error:
+                noted[namespace] = (
+                    "it cannot be noted in SpotCounter deleted-runs that it was deleted, and whoever records would record "
+                    f"it again; you need the rights to get, create and patch SpotCounters there ({error})"
+                )
+        return noted
 
 
 def _why_not(error: ApiFailed, namespace: str, name: str) -> str:

@@ -23,7 +23,7 @@ from spotwright.cluster.api_client import Api, ApiFailed, EventWriter, connect, 
 from spotwright.cluster.api_run_records import ApiRecords
 from spotwright.cluster.certificates import READERS, are_same, united
 from spotwright.cluster.configurations import ConfigMaps, Configurations
-from spotwright.cluster.controller_events import Troubles, Unplaced, UnreadKinds
+from spotwright.cluster.controller_events import Defects, Troubles, Unplaced, UnreadKinds
 from spotwright.cluster.controller_settings import RecorderSettings
 from spotwright.cluster.health import SWITCH_INTERVAL, Health, ServedCertificate, own_certificate
 from spotwright.cluster.kubernetes_login import Kubernetes
@@ -195,7 +195,7 @@ class Recorder:
         aside = AsideEvents(events, "nothing that happens there is recorded until then")
         self._costs = costs = NamespaceCosts(LOOK, on_set_aside=aside.heard)
         unplaced, unread = Unplaced(events, api.now, tally), UnreadKinds(events, settings.home, tally)
-        troubles = Troubles(events, settings.home)
+        troubles, defects = Troubles(events, settings.home), Defects(events, api.now, tally)
 
         def require() -> None:
             self.health.alive()
@@ -205,7 +205,12 @@ class Recorder:
         of_attempt = TAIL if settings.log_limit and not settings.logs else 0
         retention = Retention(api, events, settings.namespaces, of_attempt=of_attempt, outcomes=tally.archives)
         store = RunStore(
-            ApiRecords(kubernetes, settings.namespaces, LogsKept.of(settings.logs, settings.log_limit)),
+            ApiRecords(
+                kubernetes,
+                settings.namespaces,
+                LogsKept.of(settings.logs, settings.log_limit),
+                f"{settings.home}/{settings.name}",
+            ),
             lambda namespace: configurations.of(namespace) or without_pools(),
             require,
             retention.shares,
@@ -241,6 +246,7 @@ class Recorder:
                 on_watched=publishing.heard,
                 retention=retention,
                 on_problem=heard_of_problem,
+                on_defect=defects.heard,
             )
 
         try:
@@ -249,6 +255,7 @@ class Recorder:
                     self.health.beat(),
                     aside.tell(),
                     unplaced.tell(),
+                    defects.tell(),
                     unread.tell(),
                     troubles.tell(),
                     publishing.run(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -54,6 +54,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     on_watched: Callable[[Watched], None] = lambda _: None,
     retention: Retention | None = None,
     on_problem: Callable[[str], None] = lambda _: None,
+    on_defect: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
@@ -64,6 +65,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     what is left out; without it nobody else knows that. ``name`` is that of the registration. ``on_kinds`` hears by kind of what
     is watched, or why it is not, whenever that has changed, and ``on_watched`` of all that is watched.
     ``retention`` deletes records. ``on_problem`` hears why nothing can be recorded now, and an empty text once it can.
+    ``on_defect`` hears of each workload that is set aside because of a defect.
     """
     tally = tally or Tally()
     pauses = PoolPauses(_unsaid if pools is None else pools.write)
@@ -100,6 +102,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         on_forgotten=partial(_tell, on_forgotten),
         on_watched=tell,
         on_cut=partial(_tell, on_cut),
+        on_defect=on_defect,
         costs=costs,
         admission=admissions.of,
         is_admission_known=admissions.is_known,

@@ -44,7 +44,7 @@ from spotwright.cluster.run_store import WorkloadRun
 from spotwright.kube.object_fields import seconds
 from spotwright.model.quantities import format_bytes
 
-__all__ = ["Going", "KeptRecord", "RecordedLogRuns", "Retention", "to_delete"]
+__all__ = ["Going", "KeptRecord", "RecordedLogRuns", "Retention", "note_deleted", "to_delete"]
 
 
 _LOOK = 300.0  # seconds between two looks
@@ -282,19 +282,9 @@ class Retention:
 
     async def _write_until(self, namespace: str, until: float) -> None:
         """Note until when the runs had ended that go. What cannot be written delays no deletion: etcd may be full."""
-        path = deleted_path(namespace)
+        until = self._until[namespace] = max(until, self._until.get(namespace, 0.0))
         try:
-            found = await self._api.get_or_none(path)
-            until = max(until, self._until.get(namespace, 0.0), deleted_until(found))
-            self._until[namespace] = until
-            text = datetime.fromtimestamp(until, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-            if found is None:
-                meta = {"name": path.rpartition("/")[2], "namespace": namespace, "annotations": {DELETED_UNTIL: text}}
-                body = {"apiVersion": API_VERSION, "kind": "SpotCounter", "metadata": meta}
-                await self._api.send("POST", path.rpartition("/")[0], body)
-            elif until > deleted_until(found):
-                where = f"/metadata/annotations/{DELETED_UNTIL.replace('/', '~1')}"
-                await self._api.send("PATCH", path, [{"op": "add", "path": where, "value": text}])
+            await note_deleted(self._api, namespace, until)
         except ApiFailed as error:
             _LOG.warning("a recorder that starts may record deleted runs of namespace %s again: %s", namespace, error)
 
@@ -322,6 +312,23 @@ class Retention:
                 following = "" if page.metadata is None else page.metadata.continue_ or ""
                 if not following:
                     break
+
+
+async def note_deleted(api: Api, namespace: str, until: float) -> None:
+    """Note that runs of a namespace are deleted early that had ended until then (Unix seconds): see :func:`deleted_path`.
+
+    Without it a recorder that starts records them again whose workloads are still there. Raises :class:`ApiFailed`.
+    """
+    path = deleted_path(namespace)
+    found = await api.get_or_none(path)
+    text = datetime.fromtimestamp(until, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    if found is None:
+        meta = {"name": path.rpartition("/")[2], "namespace": namespace, "annotations": {DELETED_UNTIL: text}}
+        body = {"apiVersion": API_VERSION, "kind": "SpotCounter", "metadata": meta}
+        await api.send("POST", path.rpartition("/")[0], body)
+    elif until > deleted_until(found):
+        where = f"/metadata/annotations/{DELETED_UNTIL.replace('/', '~1')}"
+        await api.send("PATCH", path, [{"op": "add", "path": where, "value": text}])
 
 
 class RecordedLogRuns:

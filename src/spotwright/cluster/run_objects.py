@@ -29,7 +29,7 @@ import msgspec
 from spotwright.engine.event_codec import encode
 from spotwright.engine.events import EngineStarted, Event, PlanExtended
 from spotwright.errors import StateError
-from spotwright.kube.object_fields import metadata, seconds
+from spotwright.kube.object_fields import metadata, seconds, uid_of
 from spotwright.records.journal import JournalRow
 
 __all__ = [
@@ -52,7 +52,9 @@ __all__ = [
     "deleted_until",
     "home_of",
     "object_name",
+    "owner_of",
     "packed",
+    "recorder_of",
     "records_path",
     "rows_of",
     "stored_rows",
@@ -268,6 +270,17 @@ def object_name(run: str, home: Home, page: int = 1) -> str:
     parts += [f"{home.attempt}"] if home.attempt else []
     parts += [f"p{page}"] if page > 1 else []
     return ".".join(parts)
+
+
+def owner_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The reference by which objects belong to a SpotRun."""
+    return {"apiVersion": API_VERSION, "kind": RUN, "name": metadata(run).get("name"), "uid": uid_of(run)}
+
+
+def recorder_of(run: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The namespace and the name of the Lease of who has recorded a SpotRun last; None: it does not say."""
+    home, slash, name = str((run.get("status") or {}).get("recordedBy", "")).partition("/")
+    return (home, name) if home and slash and name else None
 
 
 def records_path(kind: str, namespace: str, name: str = "") -> str:

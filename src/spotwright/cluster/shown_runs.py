@@ -17,7 +17,7 @@ from spotwright.cluster.run_objects import Home
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.views.account import account
-from spotwright.views.account_report import cost, money_range, with_unit
+from spotwright.views.account_report import amount_json, cost, each_second, money_range, with_unit
 from spotwright.views.run_json import summary
 
 __all__ = [
@@ -27,11 +27,15 @@ __all__ = [
     "complete",
     "conditions",
     "known_conditions",
+    "line_at",
     "part_status",
     "recorded",
     "run_status",
 ]
 
+
+EACH_SECOND = "each_second"
+"""What stands in the line of a run beside its summary: what each further second costs."""
 
 Conditions = Sequence[Mapping[str, str]]
 """The conditions of a run as its object has them."""
@@ -118,7 +122,7 @@ def known_conditions(run: Mapping[str, Any]) -> Conditions:
 def run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
     """A run as ``kubectl get spotruns`` shows it, and the line of it that other readers show."""
     costs = account(state, now)
-    line = summary(state, name, now, costs)
+    line = {**summary(state, name, now, costs), EACH_SECOND: amount_json(each_second(costs))}
     status: dict[str, Any] = {
         "phase": state.status.value,
         "attempts": line["attempts"],
@@ -134,6 +138,19 @@ def run_status(state: RunState, name: str, now: float) -> dict[str, Any]:
     if state.finished_at is not None:
         status["finishedAt"] = _moment(state.finished_at)
     return status
+
+
+def line_at(line: Mapping[str, Any], now: float | None) -> dict[str, Any]:
+    """The line of a run, of one that goes on with what it takes and costs up to now; None: as it was written."""
+    rate, found = line.get(EACH_SECOND) or {}, {name: value for name, value in line.items() if name != EACH_SECOND}
+    if now is None or line["finished_at"] is not None:
+        return found
+    more = max(0.0, now - line["started_at"] - line["seconds"])
+    cost = {
+        name: None if amount is None else amount + more * (rate.get(name) or 0.0)
+        for name, amount in line["cost"].items()
+    }
+    return {**found, "seconds": line["seconds"] + more, "cost": cost}
 
 
 def part_status(state: RunState, home: Home) -> dict[str, Any]:

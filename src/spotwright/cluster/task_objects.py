@@ -42,6 +42,7 @@ __all__ = [
     "counters_of",
     "gangs_of",
     "keep_in",
+    "key_of_path",
     "note_seen_in",
     "token_of",
 ]
@@ -152,6 +153,11 @@ class Task(msgspec.Struct, omit_defaults=True):
             _raise_to(found, one.slot, one.number)
         return found
 
+    def seen_of(self, slot: int) -> int:
+        """The highest number of a slot of which a pod was seen; 0: none was."""
+        found = _unpacked(self.seen)
+        return found[slot] if slot < len(found) else 0
+
     def note_seen(self, numbers: Iterable[tuple[int, int]]) -> None:
         """The pods with these numbers exist, each with its slot."""
         found = [*_unpacked(self.seen)]
@@ -171,11 +177,16 @@ class Decided(msgspec.Struct, omit_defaults=True, rename="camel", frozen=True):
 
 
 class Record(msgspec.Struct, omit_defaults=True):
-    """What was decided of one pod: a key of :attr:`Content.decided`, and the pod's UID once it was seen."""
+    """What was decided of one pod: a key of :attr:`Content.decided`, and the pod's UID once it was seen.
+
+    ``task`` is the key of its task's path (:func:`key_of_path`); empty for a pod that is a run by itself.
+    """
 
     number: int
     decided: str
     pod: str = ""
+    task: str = ""
+    slot: int = 0
 
 
 class Agreement(msgspec.Struct):
@@ -198,11 +209,11 @@ class Content(msgspec.Struct, omit_defaults=True):
 
     def task(self, path: str) -> Task:
         """The task with this path; a new one is added."""
-        return self.tasks.setdefault(_key(path), Task())
+        return self.tasks.setdefault(key_of_path(path), Task())
 
     def task_or_none(self, path: str) -> Task | None:
         """The task with this path, if it has numbers."""
-        return self.tasks.get(_key(path))
+        return self.tasks.get(key_of_path(path))
 
     def waiting(self, review: str) -> tuple[Task, Waiting] | None:
         """The number of a review whose pod nobody has seen."""
@@ -247,8 +258,13 @@ def note_seen_in(content: Content, reviews: Collection[str]) -> None:
             task.note_seen([(one.slot, one.number) for one in made])
 
 
-def keep_in(content: Content, place: Place, review: str, sheet: int, admission: Admission) -> None:
-    """Note what was decided of a pod. Where its page has the records of an earlier sheet, those give way."""
+def keep_in(
+    content: Content, place: Place, review: str, sheet: int, admission: Admission, path: str = "", slot: int = 0
+) -> None:
+    """Note what was decided of a pod, which belongs to the task with this path.
+
+    Where its page has the records of an earlier sheet, those give way.
+    """
     if sheet < content.sheet:
         raise StateError(f"{place.namespace}/{place.name}: has later records already")
     if sheet > content.sheet:
@@ -257,7 +273,8 @@ def keep_in(content: Content, place: Place, review: str, sheet: int, admission: 
     decided = Decided(admission.pools, admission.is_open, admission.is_refused, admission.why, pinned)
     key = hashlib.blake2b(msgspec.json.encode(decided), digest_size=6).hexdigest()
     content.decided[key] = decided
-    content.records[review] = Record(admission.number, key)
+    task = key_of_path(path) if path else ""
+    content.records[review] = Record(admission.number, key, task=task, slot=slot)
 
 
 def bind_in(content: Content, pods: Mapping[str, str]) -> None:
@@ -290,7 +307,7 @@ def agreed_in(content: Content, gang: str) -> Mapping[str, tuple[str, ...]]:
     return {one.rungs: one.pools for one in content.gangs if one.gang == gang}
 
 
-def _key(path: str) -> str:
+def key_of_path(path: str) -> str:
     """The path of a task as a key: Argo joins the names of all steps above one."""
     if len(path) <= _LONGEST_KEY:
         return path

@@ -266,14 +266,14 @@ class Tally:
     """Since this process has begun. ``is_leading``: this recorder watches and moves now.
 
     ``unplaced`` is how many pods with a policy no review has placed. ``kinds`` are those that the API server has, with whether
-    they are read.
+    they are read. ``defects`` is how many workloads are not recorded because of a defect of ours.
     """
 
     def __init__(self) -> None:
         self._moves: Counter[Move] = Counter({"taken-back": 0, "evicted": 0, "deleted": 0})
         self._waiting: dict[str, tuple[str, str]] = {}  # pod UID -> namespace and Kubernetes' reason
         self.is_leading = False
-        self.unplaced = 0
+        self.unplaced = self.defects = 0
         self.kinds: Mapping[str, bool] = {}
         self.problem = ""  # why nothing can be recorded now
         self.archives: Counter[str] = Counter({"archived": 0, "failed": 0, "lost": 0})  # of ended runs

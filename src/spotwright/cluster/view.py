@@ -288,6 +288,10 @@ class ClusterView:
         """An owner that the API has."""
         return self._owners.get(_OwnerKey(kind, namespace, uid))
 
+    def workload(self, uid: str) -> Mapping[str, Any]:
+        """An owner or a pod with this UID, of whatever kind; empty: the API has none."""
+        return self.pods.get(uid) or next((each for key, each in self._owners.items() if key.uid == uid), {})
+
     def last_of_owner(self, kind: str, namespace: str, uid: str) -> Mapping[str, Any] | None:
         """The last state of an owner that was seen to leave the API; None: it is there, or nobody saw that."""
         return self._gone_owners.get(_OwnerKey(kind, namespace, uid))

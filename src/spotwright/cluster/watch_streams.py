@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from spotwright.clouds.cluster_autoscaler import STATUS
@@ -58,6 +59,7 @@ _NAMESPACES = Resource("/api/v1", "namespaces")
 
 _LOG = logging.getLogger(__name__)
 _DISCOVERS = 20.0  # seconds between two questions for kinds that are not served yet, which take up to 10
+_LISTS = 8  # namespaces and kinds that are listed at once, of namespaces that were entered
 _GONE = 3  # questions in a row after which a kind that is not served any more counts as gone with all of its objects
 _REFUSALS = (*FORBIDDEN, 404)  # answers that do not pass by themselves
 
@@ -156,7 +158,11 @@ class Streams:
         self._complete: set[Stream] = set()  # streams whose first list was there
         self._kinds: dict[str, str] = dict.fromkeys((*OWNERS, CLAIM), NOT_SERVED)  # watched, or why it is not
         self._missing: dict[str, int] = {}  # kinds that were served: how often the API server has not had them since
-        self._has_begun = False
+        self._has_begun = self._has_settled = False
+        self._filling: dict[tuple[Stream, str], asyncio.Task[None]] = {}  # what lists a namespace that was entered
+        self._later: set[Stream] = set()  # of kinds that came later, whose first list is not there
+        self._given_up: list[Stream] = []
+        self._lists = asyncio.Semaphore(_LISTS)
 
     async def begin(self) -> None:
         """Follow everything that is to be followed, and look for further kinds from then on."""
@@ -178,9 +184,10 @@ class Streams:
 
     async def end(self) -> None:
         """Follow nothing any more."""
-        for task in self._tasks.values():
+        tasks = (*self._tasks.values(), *self._filling.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def next(self) -> tuple[Stream, Change] | None:
         """Wait for the next change of any stream. Raises what has ended a stream.
@@ -190,8 +197,12 @@ class Streams:
         stream, change, pump = await self._queue.get()
         if isinstance(change, Exception):
             raise change
-        if change.kind is ChangeKind.SYNCED and pump is not self._tasks.get(stream):
+        if change.kind is not ChangeKind.SYNCED:
+            return stream, change
+        namespace = str(metadata(change.data).get("namespace", ""))
+        if pump is not (self._filling.get((stream, namespace)) if namespace else self._tasks.get(stream)):
             return None
+        self._filling.pop((stream, namespace), None)
         return stream, change
 
     # What is known
@@ -222,9 +233,13 @@ class Streams:
 
     def is_ready(self, namespace: str) -> bool:
         """Whether all is known that has to be, to record what is in a namespace."""
-        return namespace not in self._namespaces.entered and not any(
-            stream.namespace in ("", namespace) for stream in self._waiting
-        )
+        if namespace in self._namespaces.entered or self.is_filling(namespace):
+            return False
+        return not any(stream.namespace in ("", namespace) for stream in self._waiting)
+
+    def is_filling(self, namespace: str) -> bool:
+        """Whether what was in a namespace when it was entered is still being listed."""
+        return any(of == namespace for _, of in self._filling)
 
     def has_all(self, kind: str, namespace: str) -> bool:
         """Whether every object of this kind in a namespace is known."""
@@ -235,7 +250,9 @@ class Streams:
         """Note that a stream has told all that there is. Returns whether for the first time."""
         is_first = stream not in self._complete
         self._waiting.discard(stream)
+        self._later.discard(stream)
         self._complete.add(stream)
+        self._has_settled = self._has_settled or not self._waiting
         return is_first
 
     def give_up(self) -> Iterator[Stream]:
@@ -243,6 +260,8 @@ class Streams:
 
         What is recorded needs the pods and the nodes; of a kind that may not be read nothing is concluded.
         """
+        given_up, self._given_up = self._given_up, []
+        yield from given_up
         for stream in list(self._waiting):
             mirror = self._mirrors[stream]
             if stream.kind in WORDS and mirror.status in _REFUSALS:
@@ -255,12 +274,28 @@ class Streams:
     # Namespaces
 
     def enter(self, namespace: str) -> None:
-        """Follow what is in a namespace that is enabled now: streams of all namespaces list again."""
+        """Follow what is in a namespace that is enabled now: what is in it is listed, and no other one waits for that.
+
+        Before all was listed once, the streams of all namespaces list again.
+        """
         if self._namespaces.listed:
             self._follow_namespace(namespace)
             return
-        for kind in _OF_NAMESPACES:
-            self._list_again(Stream(kind))
+        for stream in map(Stream, _OF_NAMESPACES):
+            if self._has_settled and stream in self._mirrors:
+                filling = asyncio.create_task(self._guarded(partial(self._fill, stream, namespace)))
+                self._filling[stream, namespace] = filling
+            else:
+                self._list_again(stream)
+
+    async def _fill(self, stream: Stream, namespace: str) -> None:
+        """Put in what is in a namespace, and that this is all."""
+        mirror = self._mirrors[stream]
+        async with self._lists:
+            async for change in mirror.catch_up(namespace):
+                await self._queue.put((stream, change, None), namespace, partial(mirror.is_current, change))
+        told = Change(ChangeKind.SYNCED, {"metadata": {"namespace": namespace}})
+        await self._queue.put((stream, told, asyncio.current_task()), namespace)
 
     def leave(self, namespace: str) -> None:
         """Forget what is in a namespace that is not enabled any more."""
@@ -269,6 +304,8 @@ class Streams:
                 self._mirrors[stream].drop(namespace)
             if (own := Stream(kind, namespace)) in self._mirrors:
                 self._follow_no_more(own)
+            if (filling := self._filling.pop((Stream(kind), namespace), None)) is not None:
+                filling.cancel()
 
     def drop_waiting(self, namespace: str) -> None:
         """Forget the changes that wait of a namespace which is served last."""
@@ -420,7 +457,8 @@ class Streams:
         self._take_from(stream)
 
     def _take_from(self, stream: Stream) -> None:
-        self._waiting.add(stream)
+        is_later = self._has_begun and stream.kind in OWNERS and not self._namespaces.entered
+        (self._later if is_later else self._waiting).add(stream)
         self._complete.discard(stream)
         self._tasks[stream] = asyncio.create_task(self._guarded(lambda: self._pump(stream)), name=f"watch {stream}")
 
@@ -434,7 +472,11 @@ class Streams:
         self._tasks.pop(stream).cancel()
         del self._mirrors[stream]
         self._waiting.discard(stream)
+        self._later.discard(stream)
         self._complete.discard(stream)
+        for key in [key for key in self._filling if key[0] == stream]:
+            self._filling.pop(key).cancel()
+            self._given_up.append(Stream(stream.kind, key[1]))
 
     async def _pump(self, stream: Stream) -> None:
         async for change in self._mirrors[stream].changes():

@@ -23,6 +23,7 @@ from spotwright.cluster.node_events import NodeEvents
 from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded
 from spotwright.cluster.pod_starts import PodStarts
 from spotwright.cluster.run_store import RunStore, WorkloadRun
+from spotwright.cluster.unseen_pods import UnseenPods
 from spotwright.cluster.view import ClusterView, LastLine, node_of_event
 from spotwright.cluster.watch_streams import CLAIM, WORDS, Namespaces, Stream, Streams
 from spotwright.cluster.watched import Watched
@@ -44,9 +45,10 @@ class Watcher:
     """Watches the listed namespaces; without a list all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`.
 
     ``on_recorded`` hears of each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any
-    more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut. ``costs``
-    are those of namespaces. ``last_line`` is that of the view. ``name`` is that of the registration, from which follows the name
-    of the policy that proves who writes Events about nodes.
+    more, ``on_watched`` of what is watched, whenever that has changed, ``on_cut`` of each run whose recording was cut,
+    ``on_defect`` of each workload that is set aside because of a defect. ``costs`` are those of namespaces. ``last_line`` is
+    that of the view. ``name`` is that of the registration, from which follows the name of the policy that proves who writes
+    Events about nodes.
     """
 
     def __init__(  # noqa: PLR0913  # what it tells others, each by a default of its own
@@ -61,6 +63,7 @@ class Watcher:
         on_watched: Callable[[Watched], None] = lambda _: None,
         *,
         on_cut: Callable[[WorkloadRun], None] = lambda _: None,
+        on_defect: Callable[[Mapping[str, Any]], None] = lambda _: None,
         admission: FindAdmission = lambda *_: None,
         is_admission_known: Callable[[Mapping[str, Any], str], bool] = lambda *_: True,
         costs: NamespaceCosts | None = None,
@@ -81,6 +84,7 @@ class Watcher:
             on_gone=self._apply,
             on_kinds=self._tell_watched,
         )
+        self._unseen = UnseenPods(api, namespaces)
         self._recorder = WorkloadRecorder(
             store,
             self._view,
@@ -96,6 +100,8 @@ class Watcher:
             admission=admission,
             is_admission_known=is_admission_known,
             on_cut=on_cut,
+            on_defect=on_defect,
+            unseen=self._unseen,
         )
         self._on_watched, self._told = on_watched, Watched()
         self._costly: set[str] = set()  # namespaces that are set aside
@@ -105,6 +111,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Watch until cancelled. Raises :class:`Fenced` once another watcher records."""
+        await self._unseen.read()  # before pods are listed: those that are not in the list are gone
         await self._streams.begin()
         try:
             while True:
@@ -179,7 +186,7 @@ class Watcher:
             if found is not None:
                 stream, change = found
                 if change.kind is ChangeKind.SYNCED:
-                    self._synced(stream)
+                    self._synced(stream, str(metadata(change.data).get("namespace", "")))
                 else:
                     with self._costs.counting((stream.payer(change), "")):
                         self._apply(stream, change)
@@ -204,7 +211,12 @@ class Watcher:
         moments += [at for at in (self._recorder.next_moment(), self._view.unsettled_until()) if at is not None]
         return max(_PAUSE, min(moments) - time.monotonic() + 0.01) if moments else None
 
-    def _synced(self, stream: Stream) -> None:
+    def _synced(self, stream: Stream, entered: str = "") -> None:
+        """A stream has told all that there is; of a namespace alone, where one was ``entered``."""
+        if entered:
+            if not self._streams.is_filling(entered):
+                self._recorder.look_at_everything(entered)
+            return
         is_first = self._streams.synced(stream)
         self._view.nodes_are_complete = self._view.nodes_are_complete or stream.kind == "Node"
         if stream.kind == "Namespace" and is_first and stream.namespace and stream.namespace not in self._namespaces:

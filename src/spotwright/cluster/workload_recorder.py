@@ -12,6 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
@@ -20,20 +21,24 @@ from spotwright.cluster.namespace_costs import NamespaceCosts
 from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded, Recorder
 from spotwright.cluster.run_records import RecordGone
 from spotwright.cluster.run_store import RunStore, WorkloadRun
+from spotwright.cluster.unseen_pods import UnseenPod, UnseenPods
 from spotwright.cluster.view import ClusterView, SeenPod, is_finished, strange_pools
 from spotwright.cluster.watch_streams import Namespaces, Streams
-from spotwright.cluster.workloads import Lineage, is_own_run, templates_of
+from spotwright.cluster.workloads import Lineage, is_own_run, pod_ended_at, templates_of
 from spotwright.engine.events import NoteAdded
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.kinds.kind import Retry, run_kind
-from spotwright.kube.object_fields import Owner, controller_of, metadata, seconds, uid_of
+from spotwright.kube.object_fields import Owner, controller_of, mapping, metadata, seconds, uid_of
 
 __all__ = ["WorkloadRecorder"]
 
 
 _LOG = logging.getLogger(__name__)
 _RETRY = 5.0  # seconds until a run is tried again whose journal could not be written
-_BLOCKED = 20  # runs that are tried in vain, until the store counts as blocked
+_MENDING, _TELLING = (
+    2.0,
+    0.5,
+)  # seconds for runs that are read again, and for what people are shown: nothing is recorded then
 _ORPHANED = 30.0  # seconds for which a deleted pod waits for its owner
 _REFUSED_KEPT = 10_000  # workloads that no run can be made of, and of which that is remembered
 
@@ -45,7 +50,8 @@ class WorkloadRecorder:
     ``order_limit`` and ``admission`` are those of each :class:`~spotwright.cluster.observer.Recorder`. A pod of a workload of
     which ``is_admission_known`` does not hold is not looked at: whoever says so asks for it again. ``on_recorded`` hears of
     each pod that is recorded, ``on_forgotten`` of the UID of each one of which nothing is known any more, ``on_cut`` of each run
-    whose recording was cut.
+    whose recording was cut, ``on_defect`` of each workload that is set aside because of a defect; of one that is gone it
+    hears an empty object. ``unseen`` are pods that came and went before.
     """
 
     def __init__(  # noqa: PLR0913  # what it reads, and what it tells others, each by a default of its own
@@ -65,6 +71,8 @@ class WorkloadRecorder:
         admission: FindAdmission = lambda *_: None,
         is_admission_known: Callable[[Mapping[str, Any], str], bool] = lambda *_: True,
         on_cut: Callable[[WorkloadRun], None] = lambda _: None,
+        on_defect: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        unseen: UnseenPods | None = None,
     ) -> None:
         self._store, self._view, self._streams, self._namespaces = store, view, streams, namespaces
         self._costs, self._aside, self._now = costs, aside, now
@@ -80,10 +88,12 @@ class WorkloadRecorder:
             str, float
         ] = {}  # UIDs of deleted pods whose owners were not found, and until when they wait
         self._run_of_pod: dict[str, str] = {}  # pod UID -> UID of the workload
-        self._unwritten: set[str] = set()  # UIDs of workloads whose run cannot be written now
+        self._unwritten: dict[
+            str, None
+        ] = {}  # UIDs of workloads whose run cannot be written now, the next to try first
         self._refused: OrderedDict[str, None] = OrderedDict()  # UIDs of workloads that no run can be made of
         self._try_again_at = 0.0
-        self._on_cut = on_cut
+        self._on_cut, self._on_defect, self._unseen = on_cut, on_defect, unseen or UnseenPods()
         store.on_cut = self._heard_of_cut
         self.problem = ""
         """Why the store cannot be written now; empty if it can."""
@@ -100,7 +110,7 @@ class WorkloadRecorder:
         for problem in self._store.open_unfinished(self._now(), is_wanted):
             _LOG.warning("%s", problem)
             self.problem = problem if self._store.unopened else ""
-        self._unwritten |= self._store.unopened.keys()
+        self._unwritten |= dict.fromkeys(self._store.unopened)
         self._try_again_at = time.monotonic() + _RETRY
         for uid, run in self._store.runs.items():
             self._note_pods(uid, run)
@@ -133,12 +143,12 @@ class WorkloadRecorder:
         if not self._unwritten or time.monotonic() < self._try_again_at:
             return
         self._try_again_at = time.monotonic() + _RETRY
-        blocked, waiting = 0, sorted(self._unwritten)
+        waiting, ends = list(self._unwritten), time.monotonic() + _MENDING
         for uid in waiting:
             if not self._is_open_again(uid):
-                blocked += 1
-                if blocked >= _BLOCKED:
-                    break
+                self._unwritten[uid] = self._unwritten.pop(uid)  # the others come first the next time
+            if time.monotonic() >= ends:
+                break
         if len(self._unwritten) < len(waiting):
             self.look_at_everything()
         if not self._unwritten and self.problem:
@@ -163,7 +173,8 @@ class WorkloadRecorder:
             _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
             self._store.unopened.pop(uid, None)
             self._refuse(uid)
-        self._unwritten.discard(uid)
+            self._on_defect(self._view.workload(uid))
+        self._unwritten.pop(uid, None)
         return True
 
     # Looks
@@ -309,14 +320,14 @@ class WorkloadRecorder:
         run = self._store.runs.get(uid)
         namespace = metadata(pods[0].pod).get("namespace") if pods else run.namespace if run else ""
         with self._costs.counting((str(namespace), ""), max(1, len(pods))), self._setting_aside(uid):
+            run = run or self._begun(pods, now)
             if run is None:
-                if self._store.has_ended(_root_of(pods)) or self._is_long_over(pods, now):
-                    self._forget(pods)
-                    return
-                run = self._begin(pods, now)
+                self._forget(pods)
+                return
             root = None if is_gone else self._root(run, pods)
             config = self._store.config(run.namespace)
-            recorder = Recorder(run, self._view, now, self._decide, self._order_limit, self._admission, config)
+            unseen = self._unseen_of(run, pods) if are_all else ()
+            recorder = Recorder(run, self._view, now, self._decide, self._order_limit, self._admission, config, unseen)
             if trial is not None:
                 recorder.tell_trial(trial)
             recorder.record(pods, root, are_all=are_all, may_end=may_end)
@@ -338,12 +349,18 @@ class WorkloadRecorder:
             self._costs.put_aside((namespace, ""), why)
 
     def tell_people(self, most: int) -> None:
-        """Show so many of the runs that have changed as they are, the longest untold ones first."""
+        """Show so many of the runs that have changed as they are, the longest untold ones first.
+
+        Nothing is recorded meanwhile, so where the API server takes its time it is fewer at once.
+        """
+        ends = time.monotonic() + _TELLING
         for uid in [uid for uid, run in self._store.runs.items() if not run.is_told][:most]:
             with self._setting_aside(uid):
                 run = self._store.runs.pop(uid)
                 self._store.runs[uid] = run  # the others come first the next time
                 run.tell(self._now())
+            if time.monotonic() >= ends:
+                break
 
     def _have_to_wait(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool) -> bool:
         """Whether it is not known yet of all of these pods what was decided of them."""
@@ -378,7 +395,7 @@ class WorkloadRecorder:
             yield
         except StateError as error:
             self._store.forget(uid)
-            self._unwritten.add(uid)
+            self._unwritten[uid] = None
             self._try_again_at = time.monotonic() + _RETRY
             if not self.problem:
                 _LOG.warning("what happens is kept until it can be written: %s", error)
@@ -393,6 +410,7 @@ class WorkloadRecorder:
             self._refuse(uid)
             self._store.forget(uid)
             _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
+            self._on_defect(self._view.workload(uid))
 
     def _refuse(self, uid: str) -> None:
         self._refused[uid] = None
@@ -407,6 +425,30 @@ class WorkloadRecorder:
         deleted = records.deleted_until(str(metadata(pods[0].pod).get("namespace", "")))
         until = max(now - records.kept, deleted + 1.0 if deleted else 0.0)  # both are whole seconds there
         return all(_ended_before(seen.pod, until) for seen in pods)
+
+    def _may_be_begun_anew(self, root: Mapping[str, Any], now: float) -> bool:
+        """Whether an earlier record of this workload may have been deleted, with attempts of which nothing is known any more."""
+        records = self._store.records
+        made_at = seconds(metadata(root).get("creationTimestamp"))
+        if records.kept is None or made_at is None:
+            return True
+        return made_at <= max(now - records.kept, records.deleted_until(str(metadata(root).get("namespace", ""))))
+
+    def _unseen_of(self, run: WorkloadRun, pods: Sequence[SeenPod]) -> Sequence[UnseenPod]:
+        """The pods of a run that came and went while nobody recorded."""
+        recorded = (key.partition("/")[0] for key in run.attempts)
+        there = (uid_of(seen.pod) for seen in pods)
+        known = chain(recorded, there, self._view.pods, self._view.gone_pods)
+        return self._unseen.of(run.namespace, run.uid, known)
+
+    def _begun(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun | None:
+        """A new run for the workload of these pods; None: it is over, and its record may be deleted."""
+        root = _root_of(pods)
+        if self._store.has_ended(root) or self._is_long_over(pods, now):
+            return None
+        if self._may_be_begun_anew(root, now):
+            self._unseen.drop(str(metadata(root).get("namespace", "")), uid_of(root))
+        return self._begin(pods, now)
 
     def _begin(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun:
         owners, root = pods[0].owners, _root_of(pods)
@@ -458,7 +500,6 @@ def _root_of(pods: Sequence[SeenPod]) -> Mapping[str, Any]:
 
 
 def _ended_before(pod: Mapping[str, Any], at: float) -> bool:
-    """Whether all containers of a pod had ended at a moment, as far as it says; one that says nothing has not."""
-    containers = (pod.get("status") or {}).get("containerStatuses") or ()
-    ends = [seconds(((each.get("state") or {}).get("terminated") or {}).get("finishedAt")) for each in containers]
-    return bool(ends) and all(end is not None and end < at for end in ends)
+    """Whether a pod had ended at a moment, as far as it says; one that says nothing has not."""
+    ended_at = pod_ended_at(mapping(pod.get("status")))
+    return ended_at is not None and ended_at < at

@@ -61,6 +61,7 @@ __all__ = [
     "lineage",
     "main_container",
     "outcome_of",
+    "pod_ended_at",
     "pods_of_job",
     "requests_of",
     "retries_of",
@@ -154,7 +155,7 @@ def outcome_of(root: Mapping[str, Any]) -> Outcome | None:
     is_of_steps = run_kind(root).retry is Retry.STEP
     if "phase" in status and (is_of_steps or root.get("kind") == "Pod"):
         ended = _PHASES.get(str(status["phase"]))
-        at = seconds(status.get("finishedAt")) if is_of_steps else _pod_ended_at(status)
+        at = seconds(status.get("finishedAt")) if is_of_steps else pod_ended_at(status)
         if ended is RunStatus.FAILED and (how := how_shut_down(root)):
             return Outcome(RunStatus.CANCELLED, how, at)
         return None if ended is None else Outcome(ended, _words(status) if ended is RunStatus.FAILED else "", at)
@@ -212,7 +213,7 @@ def attempts_of(pod: Mapping[str, Any], *, is_gone: bool = False, is_cut_off: bo
     bound_at = started if mapping(pod.get("spec")).get("nodeName") else None
     ended_at = _finished_at(main) if has_ended else None
     if has_ended and ended_at is None and status.get("phase") in _FINISHED:
-        ended_at = _pod_ended_at(status)
+        ended_at = pod_ended_at(status)
     yield PodAttempt(key_of(pod, restarts), restarts, made_at, bound_at, ended_at, has_ended)
 
 
@@ -220,7 +221,7 @@ def _finished_at(container: Mapping[str, Any]) -> float | None:
     return seconds(mapping(mapping(container.get("state")).get("terminated")).get("finishedAt"))
 
 
-def _pod_ended_at(status: Mapping[str, Any]) -> float | None:
+def pod_ended_at(status: Mapping[str, Any]) -> float | None:
     """When a finished pod ended: with its last container; of one that the kubelet ended itself, when it ceased to be ready.
 
     A pod that its kubelet did not admit has neither, and ended when it began. None where a container still runs by its last word:

@@ -35,7 +35,8 @@ class PastAttempt(NamedTuple):
     admitted, or of all rungs, ``pool`` that of its node. ``has_climbed``: it left the rung on which it began to wait.
     ``waited_in_vain``: it was taken back because it had no node and none was on its way. ``then`` are the pools of the rung that
     was recorded for the next attempt; empty: nothing was. ``rung`` is its index on the ladder, where the ladder is the one of
-    then. ``stalled`` and ``useless`` are those of :class:`~spotwright.scheduling.budgets.LadderPosition`.
+    then. ``stalled`` and ``useless`` are those of :class:`~spotwright.scheduling.budgets.LadderPosition`. ``is_recorded``: false
+    for an ending that was seen and is not recorded yet: it moves the rung, and refuses nothing.
     """
 
     cause: Cause | None = None
@@ -48,6 +49,7 @@ class PastAttempt(NamedTuple):
     rung: int | None = None
     stalled: int | None = None
     useless: Useless = Useless()
+    is_recorded: bool = True
 
 
 class NextAttempt(NamedTuple):
@@ -107,12 +109,14 @@ def next_rung(
             rung = _with_pools(past.then, ladder, following.rung)
             if rung != following.rung:
                 following = _as_recorded(following, rung, ladder, past)
-        elif following.then is FollowUp.FAIL and not refusal:
+        elif following.then is FollowUp.FAIL and not refusal and all(one.is_recorded for one in history[:number]):
             refusal = f"{following.why} ({_listed(history, past.cause)})"
         if following.then in (FollowUp.RETRY, FollowUp.FAIL):
             why = following.why
     rung = _with_capacity(rung, spent, policy, ladder, without)
-    known = all(past.cause is not None or past.waited_in_vain or not past.has_ended for past in history)
+    known = all(
+        (past.cause is not None and past.is_recorded) or past.waited_in_vain or not past.has_ended for past in history
+    )
     is_first = known and not any(past.waited_in_vain or (past.cause and past.cause.is_interruption) for past in history)
     return NextAttempt(len(history) + 1, rung, why, refusal, spent, known, is_first and not refusal, following)
 

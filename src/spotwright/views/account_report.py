@@ -8,7 +8,7 @@ from typing import Any
 
 from spotwright.model.pools import PriceSource
 from spotwright.model.quantities import format_money
-from spotwright.views.account import NOTHING, Account, Amount, AttemptCost, PoolCost, Range, SpentOn
+from spotwright.views.account import NOTHING, Account, Amount, AttemptCost, PoolCost, Range, SpentOn, total
 from spotwright.views.run_deadline import deadline_json, missed_text
 from spotwright.views.text import Rows, plural, span, table, wrapped
 
@@ -18,6 +18,7 @@ __all__ = [
     "cost",
     "cost_heading",
     "cost_range",
+    "each_second",
     "figures",
     "heading",
     "line_rows",
@@ -344,6 +345,14 @@ def report_json(account: Account, name: str = "", *, with_attempts: bool = True)
         "cached": [{"task": task, "run": run, "task_there": origin} for task, run, origin in account.cached],
         "unpriced": list(account.unpriced),
     }
+
+
+def each_second(costs: Account) -> Amount:
+    """What each further second costs while the attempts that run go on, each with the part of its node that it has paid."""
+    running = [one for one in costs.attempts_by_start if one.cause is None]
+    parts = (Fraction(one.used, one.clock) if one.clock else one.share for one in running)
+    nothing = Amount(money=None if costs.unpriced else Fraction(0))
+    return total([nothing, *(Amount.of(1, one.price, per=1) * part for one, part in zip(running, parts, strict=True))])
 
 
 def amount_json(amount: Amount) -> Mapping[str, float | None]:

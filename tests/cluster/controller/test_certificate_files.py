@@ -118,6 +118,57 @@ def test_readers_of_logs_know_the_new_authority_of_a_new_certificate(
     controlled(tmp_path, files, test, recording, read_port=0)
 
 
+def test_a_certificate_whose_authority_is_not_there_yet_is_not_served(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, authority: Pair
+) -> None:
+    """The files are replaced one after the other, and looked at in between."""
+    caplog.set_level("INFO")
+    second = an_authority("second")
+    old, new = issued(authority), issued(second)
+    files = Files(tmp_path / "tls").write(old, authority)
+
+    async def test(server: SmallApiServer) -> None:
+        await review(caplog, server, a_job())
+        files.paths.key.write_bytes(new.key_pem)
+        files.paths.certificate.write_bytes(new.pem)
+        (event,) = (await until(lambda: server.objects.get(EVENTS))).values()
+        assert "API servers would refuse the new certificate" in event["message"]
+        assert "): the one before is served until " in event["message"]
+        assert await served(address_of(caplog)) == old.certificate
+        await review(caplog, server, a_job())
+        files.paths.authority.write_bytes(second.pem)
+        await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
+        assert await served(address_of(caplog)) == new.certificate
+        assert bundle(server)[0] == second.certificate
+        await until(lambda: [line for line in caplog.messages if "the certificate is accepted until" in line])
+        await review(caplog, server, a_job())
+
+    controlled(tmp_path, files, test)
+
+
+def test_a_certificate_whose_authority_never_comes_is_served_once_the_one_before_has_ended(
+    tmp_path: Path, authority: Pair
+) -> None:
+    now = datetime.now(UTC)
+    files = Files(tmp_path / "tls").write(issued(authority, ends=2 * DAY), authority)
+    made = Renewal(files.paths, None, [ADDRESS], lambda: now)
+
+    async def nothing(*_: object) -> None:
+        return
+
+    def looked() -> bool:
+        asyncio.run(made.look(nothing, nothing))
+        return not made.served.is_changed
+
+    assert looked()
+    new = issued(an_authority("second"))
+    files.paths.key.write_bytes(new.key_pem)
+    files.paths.certificate.write_bytes(new.pem)
+    assert not looked()
+    now += 3 * DAY
+    assert looked()
+
+
 def test_a_certificate_whose_key_is_not_there_yet_leaves_the_old_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, authority: Pair
 ) -> None:

@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
+from tests.cluster.controller.controller_process import a_cluster, show
+from tests.cluster.controller.processes import POLICY, recording, until
+from tests.cluster.records.record_server import RecordServer
 from tests.cluster.watching.days import JOBS, PODS, Day, day
-from tests.cluster.watching.watched_objects import job, pod
+from tests.cluster.watching.small_api_server import serving
+from tests.cluster.watching.watched_objects import job, node, pod
 
 from spotwright.cluster.kept_objects import Sharing
 from spotwright.cluster.mirror import Mirror
@@ -45,6 +50,41 @@ def test_an_odd_workload_ends_the_records_of_no_other(
 
     day(tmp_path, test)
     assert caplog.text.count("odd-uid is not watched any more") == 1
+
+
+def test_a_workload_that_a_defect_sets_aside_is_told_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In an Event on the workload, and in a metric; the records of others go on."""
+
+    def broken(_recorder: Recorder, _pods: Sequence[SeenPod], root: Mapping[str, Any] | None, **_how: bool) -> None:
+        raise RuntimeError(f"nobody has thought of {root}")
+
+    monkeypatch.setattr(Recorder, "record", broken)
+
+    async def test() -> None:
+        async with serving(RecordServer) as server:
+            a_cluster(server, POLICY, node("n1"))
+            train = job("train", uid="uid-train")
+            show(server, JOBS, train)
+            show(server, PODS, pod("one", train, node="n1", phase="Running"))
+            caplog.set_level("INFO")
+            async with recording(server, tmp_path):
+                [event] = await until(lambda: [each for each in _events(server) if each["reason"] == "NotRecorded"])
+                address = next(line.split(" at ")[1] for line in caplog.messages if "metrics are served at" in line)
+                async with ClientSession() as session, session.get(address) as answer:
+                    assert "spotwright_workloads_set_aside_total 1\n" in await answer.text()
+            assert (
+                event["involvedObject"] | {"kind": "Job", "name": "train", "uid": "uid-train"}
+                == event["involvedObject"]
+            )
+            assert event["message"].startswith("Job train is not recorded any more, because of a defect in Spotwright")
+
+    asyncio.run(test())
+
+
+def _events(server: RecordServer) -> list[dict[str, Any]]:
+    return [each for path, found in server.objects.items() if path.endswith("/events") for each in found.values()]
 
 
 def test_a_stream_that_ends_by_a_defect_ends_the_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from tests.cluster.reading.recorded import iris_workflow, looks_at_train, pod_of_step
 from tests.cluster.reading.served import Printed, spotwright
+from tests.cluster.records.bad_days import STEPS, Recording, ended_runs, quick
+from tests.cluster.records.bad_days import There as InCluster
 from tests.cluster.records.record_server import RecordServer, login, recording_server
 from tests.cluster.watching.watched_cluster import Cluster
-from tests.cluster.watching.watched_objects import job, pod
+from tests.cluster.watching.watched_objects import BEGIN, done, job, pod
 
+from spotwright.cluster.api_client import Api
 from spotwright.cluster.api_run_records import ApiRecords
+from spotwright.cluster.kubernetes_login import Kubernetes
+from spotwright.cluster.recorded_runs import RecordedPruning, RecordedRuns
 from spotwright.cluster.run_objects import RUN
 
 ALONE = (
@@ -107,3 +112,40 @@ def test_a_cluster_without_our_kinds_says_what_to_do(there: There) -> None:
             "spotwright: context here: the cluster has no SpotRuns: install the chart of Spotwright there, or name another "
             "context with --context\n"
         )
+
+
+def pruned(kubernetes: Kubernetes, namespace: str) -> list[str]:
+    """Delete all ended runs of a namespace. Returns why some could not be."""
+    pruning = RecordedPruning(kubernetes, RecordedRuns(kubernetes), namespace, age=0.0)
+    items = [item for item in pruning.take_stock(BEGIN + 100_000.0) if not item.kept]
+    assert items
+    return [why for _, why in pruning.delete(items) if why]
+
+
+def test_a_workload_that_is_still_there_is_not_recorded_again_by_a_recorder_that_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch.setattr)
+    monkeypatch.setattr(Api, "now", lambda _: BEGIN + 3_000.0)
+    with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
+        Recording(kubernetes, tmp_path / "first").play()
+        assert ended_runs(server) == {"train", "serve", "iris"}
+        assert pruned(kubernetes, "team-a") == []
+        made = Recording(kubernetes, tmp_path / "second", InCluster.after(STEPS))
+        assert ended_runs(server) == {"serve"}
+        later = job("later", uid="uid-later", status=done())
+        made.see(
+            [("put", "Job", later), ("put", "Pod", pod("l", later, made=500, node="n1", phase="Failed", exit_code=1))]
+        )
+        assert ended_runs(server) == {"serve", "later"}
+
+
+def test_nothing_is_deleted_where_it_cannot_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(monkeypatch.setattr)
+    with recording_server(tmp_path) as (server, kubeconfig), login(kubeconfig) as kubernetes:
+        Recording(kubernetes, tmp_path / "first").play()
+        server.refuse = lambda _method, path: 403 if "spotcounters" in path else None
+        first, *_ = found = pruned(kubernetes, "team-a")
+        assert len(found) == 2
+        assert "you need the rights to get, create and patch SpotCounters there" in first
+        assert ended_runs(server) == {"train", "serve", "iris"}

@@ -114,7 +114,7 @@ def test_each_attempt_is_read_from_where_its_own_log_is(recorded: Recorded) -> N
             : at_most if at_most >= 0 else None
         ],
         others=lambda _: None,
-        is_recorded=lambda: True,
+        is_recorded=lambda _: True,
     )
     run.read_all()
     assert [run.read_log("train", attempt, "", 0) for attempt in (1, 2)] == [b"the end\n", b"second\n"]

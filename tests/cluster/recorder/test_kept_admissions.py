@@ -126,3 +126,21 @@ def test_a_pod_waits_for_an_api_server_that_is_away_and_not_for_ever(monkeypatch
         assert await beside.known(late) is None
 
     run(scenario)
+
+
+def test_a_record_that_nobody_answers_for_holds_up_no_pod_of_another_workload() -> None:
+    async def scenario(beside: Beside) -> None:
+        waiting, other = beside.pod("one"), beside.pod("two", owner="another")
+        [silent, _] = beside.server.objects[TASKS]
+
+        async def silence(_request: web.Request) -> web.Response:
+            await asyncio.sleep(60)
+            return web.Response(status=500)
+
+        beside.server.pages[f"{TASKS}/{silent}"] = silence
+        assert not beside.admissions.is_known(waiting, JOB)
+        async with asyncio.timeout(kept_admissions._ANSWER / 2):
+            assert await beside.known(other, "another") is not None
+        assert beside.looked == ["uid-two"]
+
+    run(scenario)

@@ -11,7 +11,14 @@ from typing import Any
 import yaml
 from tests.cluster.chart.rendered import CHART
 
-_TYPES: Mapping[str, Any] = {"string": str, "integer": int, "object": dict, "array": list}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
 
 
 @functools.cache
@@ -31,7 +38,7 @@ def misfits(found: Mapping[str, Any]) -> list[str]:
 
 def _misfits(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     kind = schema["type"]
-    if type(value) is not _TYPES[kind]:
+    if type(value) not in _TYPES[kind]:
         yield f"{path} is {value!r:.60}"
     elif kind == "object":
         yield from _of_object(value, schema, path)

@@ -12,8 +12,9 @@ from tests.cluster.watching.silent_watcher import SilentWatcher
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import BEGIN, job, pod
 
+from spotwright.cluster.admit_unplaced import why_unplaced
 from spotwright.cluster.controller_events import Unplaced
-from spotwright.cluster.observer import Recorder, why_unplaced
+from spotwright.cluster.observer import Recorder
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
 from spotwright.config import from_mapping

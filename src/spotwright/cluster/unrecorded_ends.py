@@ -1,0 +1,164 @@
+"""Reads the ends of attempts that nobody has recorded yet off their pods, for the review that decides about the next attempt.
+
+The recorder may be busy, or change its replica, and the next pod comes all the same. What the API server shows of the earlier
+pods, and of their nodes, is judged by the same rules as in the recorder. It moves the rung of one attempt, and spends no budget
+for good: with the next attempt the record decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+import msgspec
+
+from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION
+from spotwright.cluster.api_client import Api, ApiFailed, object_path
+from spotwright.cluster.bounded_json import TooManyValues, read_object
+from spotwright.cluster.marked_pods import pod_texts
+from spotwright.cluster.signals import LastSeen, signals_of, when_told
+from spotwright.cluster.workloads import task_name
+from spotwright.kube.object_fields import controller_of, mapping, metadata, text, uid_of
+from spotwright.model.attempts import Cause
+from spotwright.scheduling.cause import classify
+
+__all__ = ["Earlier", "PodEnds", "Unsettled"]
+
+
+_LOG = logging.getLogger(__name__)
+_LARGEST = 512 * 1024  # bytes of a pod or a node, and what they may take in memory
+_MEMORY = 2_000_000
+_LARGEST_LIST = 8 * 1024 * 1024  # bytes: of pods that are more together, nothing is known
+_SECONDS = 2.0  # for all that is read; a review does without it then
+_NUMBER = re.compile("[1-9][0-9]{0,5}")
+_ENDED = ("Succeeded", "Failed")
+_NOT_COUNTED = (Cause.SUCCEEDED, Cause.CANCELLED)
+
+
+class Unsettled(NamedTuple):
+    """An attempt that is recorded without its end: its number, the UID and the name of its pod."""
+
+    number: int
+    uid: str
+    pod: str
+    is_noticed: bool = False
+    """It was told that its node goes."""
+
+
+class Earlier(NamedTuple):
+    """The attempts of a task before the one under review whose ends are not recorded.
+
+    ``unsettled`` are recorded; of those with the numbers in ``unrecorded`` nothing is. ``seen`` is the highest number of which a
+    pod was seen. ``uids`` are those of all pods that are recorded, ``selector`` is that of the pods beside, ``path`` the one of
+    the task.
+    """
+
+    namespace: str
+    owners: Sequence[Mapping[str, Any]]
+    path: str
+    slots: int
+    selector: str
+    unsettled: Sequence[Unsettled]
+    unrecorded: Sequence[int]
+    seen: int
+    uids: Collection[str]
+
+
+class PodEnds:
+    """How attempts have ended, as far as the API server shows it: :meth:`of`."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def of(self, earlier: Earlier, seconds: float) -> tuple[Mapping[int, Cause], Collection[int]]:
+        """The causes by the numbers of the attempts, and the numbers of those whose pods are gone, as read within this time."""
+        causes: dict[int, Cause] = {}
+        gone: set[int] = set()
+        try:
+            async with asyncio.timeout(min(seconds, _SECONDS)):
+                for one in earlier.unsettled:
+                    await self._look(earlier, one, causes, gone)
+                if earlier.unrecorded:
+                    await self._look_for(earlier, causes, gone)
+        except (ApiFailed, TimeoutError) as error:
+            _LOG.warning(
+                "how earlier attempts of %s ended is not known: %s", earlier.path, str(error) or "no answer in time"
+            )
+        return causes, gone
+
+    async def _look(self, earlier: Earlier, one: Unsettled, causes: dict[int, Cause], gone: set[int]) -> None:
+        """Look at the pod of a recorded attempt."""
+        found = await self._read("Pod", one.pod, earlier.namespace)
+        if found is None or uid_of(found) != one.uid:
+            gone.add(one.number)
+        elif (cause := await self._cause(found, earlier.owners)) is not None:
+            causes[one.number] = Cause.INTERRUPTED if one.is_noticed else cause
+
+    async def _look_for(self, earlier: Earlier, causes: dict[int, Cause], gone: set[int]) -> None:
+        """Look for the pods of attempts of which nothing is recorded, by the numbers that they carry.
+
+        Of pods that are alike in a parallel Job nothing says which slot they are of: there they count where all ended in one way.
+        """
+        pods: dict[int, list[Mapping[str, Any]]] = {number: [] for number in earlier.unrecorded}
+        async with aclosing(
+            pod_texts(self._api, earlier.namespace, earlier.selector, most_bytes=_LARGEST_LIST)
+        ) as texts:
+            async for each in texts:
+                pod = _pod_of(each)
+                if pod is not None and uid_of(pod) not in earlier.uids and _is_of(pod, earlier):
+                    pods.get(_number_of(pod), []).append(pod)
+        for number, alike in pods.items():
+            found = {await self._cause(pod, earlier.owners) for pod in alike}
+            if len(found) == 1 and (cause := found.pop()) is not None:
+                causes[number] = cause
+            elif not alike and earlier.slots == 1 and number <= earlier.seen:
+                gone.add(number)
+
+    async def _cause(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Cause | None:
+        """Why a pod has ended, or is ending; None: it goes on, or ended without spending anything."""
+        is_told = when_told(pod) is not None
+        if not is_told and text(mapping(pod.get("status")).get("phase")) not in _ENDED:
+            return None
+        name = text(mapping(pod.get("spec")).get("nodeName"))
+        node, is_known = None, False
+        if name:
+            try:
+                node, is_known = await self._read("Node", name), True
+            except ApiFailed as error:
+                _LOG.debug("%s", error)
+        is_deleted = bool(metadata(pod).get("deletionTimestamp"))
+        seen = LastSeen(pod, node, owners, pod_gone=is_deleted, node_gone=is_known and node is None)
+        cause = classify(signals_of(seen)).cause
+        return None if cause in _NOT_COUNTED else cause
+
+    async def _read(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        path = object_path("v1", kind, name, namespace)
+        return await self._api.get_or_none(path, at_most=_LARGEST, memory=_MEMORY)
+
+
+def _pod_of(content: bytes) -> Mapping[str, Any] | None:
+    try:
+        return read_object(content, _MEMORY)
+    except (msgspec.DecodeError, TooManyValues):
+        return None
+
+
+def _number_of(pod: Mapping[str, Any]) -> int:
+    """The number of the attempt that a pod carries, whoever has written it; 0: none."""
+    number = text(mapping(metadata(pod).get("annotations")).get(ATTEMPT_ANNOTATION))
+    return int(number) if _NUMBER.fullmatch(number) else 0
+
+
+def _is_of(pod: Mapping[str, Any], earlier: Earlier) -> bool:
+    """Whether a pod belongs to the task of the one under review."""
+    place = {uid_of(owner): number for number, owner in enumerate(earlier.owners)}
+    owner = controller_of(pod)
+    return (
+        owner is not None
+        and owner.uid in place
+        and (task_name({"kind": "Pod", **pod}, earlier.owners[place[owner.uid] :]).path == earlier.path)
+    )
