@@ -273,7 +273,7 @@ _LOCAL_ONLY = (
     "containers",
     "seed",
     "cache",
-    "taken_every",
+    "interrupt_every",
     "time_scale",
     "policy_texts",
     "deadline",
