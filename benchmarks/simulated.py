@@ -34,7 +34,7 @@ _INTERRUPTED = Behavior(1.0, Signals(signal=15, noticed=True, spot=True), report
 _POOLS = """\
 version: 1
 pools:
-  spot: {capacity: spot, node: {cpu: 8, memory: 32Gi, pods: 8}, max_nodes: 10, notice: 30s, simulate: {taken_every: 10m}}
+  spot: {capacity: spot, node: {cpu: 8, memory: 32Gi, pods: 8}, max_nodes: 10, notice: 30s, simulate: {interrupt_every: 10m}}
   on-demand: {capacity: on-demand, node: {cpu: 8, memory: 32Gi, pods: 8}, max_nodes: 4}
 policy:
   default: {spot: prefer, interruptions: {max: 5}, pending_timeout: 1d}

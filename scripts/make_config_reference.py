@@ -34,7 +34,7 @@ pools:
     labels: {{gpu: "true"}}
     taints: ["sku=gpu:NoSchedule"]
     price: 0.97/h
-    simulate: {{taken_every: 20s}}
+    simulate: {{interrupt_every: 20s}}
   gpu: {{capacity: on-demand, provider: aks, machine: Standard_NC6s_v3, max_nodes: 2, price: 3.06/h}}
 policy:
   default:

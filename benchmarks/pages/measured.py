@@ -50,12 +50,12 @@ class Measured:
         state = self.new_folder("large")
         kind = KINDS["many"]
         work = replace(kind.work, reports=2)
-        made(state, "many", kind._replace(chains=LARGE // 10 if self.quick else LARGE, work=work, taken_every="9m"))
+        made(state, "many", kind._replace(chains=LARGE // 10 if self.quick else LARGE, work=work, interrupt_every="9m"))
         return state
 
     @cached_property
     def recorded(self) -> Path:
         """The folder of an ended run of short tasks, to be played again."""
         tasks = 6_000 if self.quick else 30_000
-        kind = Kind(tasks, 1, LIVE, taken_every="10000d", nodes=tasks // 40)
+        kind = Kind(tasks, 1, LIVE, interrupt_every="10000d", nodes=tasks // 40)
         return made(self.new_folder("recorded"), "recorded", kind)

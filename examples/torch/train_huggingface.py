@@ -2,7 +2,7 @@
 
 The model is made from its configuration, and the texts from a rule, so nothing is downloaded. Try it::
 
-    spotwright run train_huggingface.py --taken-every 20s
+    spotwright run train_huggingface.py --interrupt-every 20s
     spotwright rehearse --must-resume --budget 5m -- python train_huggingface.py
 """
 

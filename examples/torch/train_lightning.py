@@ -2,7 +2,7 @@
 
 The data follow a rule, so nothing is downloaded. Try it::
 
-    spotwright run train_lightning.py --taken-every 20s
+    spotwright run train_lightning.py --interrupt-every 20s
     spotwright rehearse --must-resume --budget 5m -- python train_lightning.py
 """
 

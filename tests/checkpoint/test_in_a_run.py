@@ -39,8 +39,8 @@ def training(epochs: int = 20) -> str:
 POOLS = """
 version: 1
 pools:
-  taken: {capacity: spot, node: {cpu: 4}, notice: 10m, simulate: {boot: 0s, taken_every: 1h, work: 10000h}}
-  kept: {capacity: spot, node: {cpu: 4}, notice: 10m, simulate: {boot: 0s, taken_every: 10000h, work: 1s}}
+  taken: {capacity: spot, node: {cpu: 4}, notice: 10m, simulate: {boot: 0s, interrupt_every: 1h, expected_duration: 10000h}}
+  kept: {capacity: spot, node: {cpu: 4}, notice: 10m, simulate: {boot: 0s, interrupt_every: 10000h, expected_duration: 1s}}
 policy:
   default: {spot: prefer, ladder: [taken, kept], fall_back_after: 1, grace_period: 10m, interruptions: {backoff: 0s}}
 """

@@ -244,7 +244,7 @@ def test_a_reader_replaces_no_writer(tmp_path: Path) -> None:
 
 
 def test_the_environment_gives_the_time_between_interruptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPOTWRIGHT_TAKEN_EVERY", "600")
+    monkeypatch.setenv("SPOTWRIGHT_INTERRUPT_EVERY", "600")
     monkeypatch.setenv("SPOTWRIGHT_NOTICE", "30")
     with Checkpoint(tmp_path) as ckpt:
         ckpt.load()
@@ -256,18 +256,18 @@ def test_the_environment_gives_the_time_between_interruptions(tmp_path: Path, mo
 
 @pytest.mark.parametrize("given", ["", "often", "0", "-5", "nan"])
 def test_a_malformed_variable_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
-    monkeypatch.setenv("SPOTWRIGHT_TAKEN_EVERY", given)
+    monkeypatch.setenv("SPOTWRIGHT_INTERRUPT_EVERY", given)
 
-    assert Checkpoint(tmp_path)._policy.hazard.taken_every is None
+    assert Checkpoint(tmp_path)._policy.hazard.interrupt_every is None
 
 
 def test_an_argument_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPOTWRIGHT_TAKEN_EVERY", "600")
+    monkeypatch.setenv("SPOTWRIGHT_INTERRUPT_EVERY", "600")
 
-    assert Checkpoint(tmp_path, taken_every=math.inf)._policy.hazard.taken_every == math.inf
+    assert Checkpoint(tmp_path, interrupt_every=math.inf)._policy.hazard.interrupt_every == math.inf
 
 
-@pytest.mark.parametrize("options", [{"keep": 0}, {"every": -1}, {"taken_every": 0}, {"every": math.nan}])
+@pytest.mark.parametrize("options", [{"keep": 0}, {"every": -1}, {"interrupt_every": 0}, {"every": math.nan}])
 def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         Checkpoint(tmp_path, **options)

@@ -59,11 +59,11 @@ def test_each_pool_is_shown_with_the_labels_and_taints_of_its_nodes() -> None:
 LIVED = """\
 version: 1
 pools:
-  spot: {capacity: spot, provider: karpenter, lifetime: 24h, labels: {karpenter.sh/nodepool: both}}
-  regular: {capacity: on-demand, provider: karpenter, lifetime: 24h, labels: {karpenter.sh/nodepool: both}}
-  alone: {capacity: on-demand, provider: karpenter, lifetime: 24h}
+  spot: {capacity: spot, provider: karpenter, max_lifetime: 24h, labels: {karpenter.sh/nodepool: both}}
+  regular: {capacity: on-demand, provider: karpenter, max_lifetime: 24h, labels: {karpenter.sh/nodepool: both}}
+  alone: {capacity: on-demand, provider: karpenter, max_lifetime: 24h}
   endless: {capacity: spot, provider: karpenter}
-  elsewhere: {capacity: spot, provider: aks, lifetime: 24h}
+  elsewhere: {capacity: spot, provider: aks, max_lifetime: 24h}
 policy: {default: {spot: prefer, grace_period: 10s}, tasks: {"big/*": {grace_period: GRACE}}}
 """
 

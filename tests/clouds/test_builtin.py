@@ -78,9 +78,9 @@ def test_a_node_has_the_devices_of_others_too(built_in: Pool, name: str) -> None
 
 
 def test_by_default_no_node_is_taken(built_in: Pool) -> None:
-    assert built_in.simulate.taken_every is None
+    assert built_in.simulate.interrupt_every is None
     assert built_in.simulate.trace is None
-    assert built_in.lifetime is None
+    assert built_in.max_lifetime is None
 
 
 def test_waits_are_short(built_in: Pool) -> None:

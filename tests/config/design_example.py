@@ -19,8 +19,8 @@ pools:
     price: 0.97/h
     max_price: 1.20/h
     notice: 45s
-    lifetime: 24h
-    simulate: {boot: 3s, taken_every: 20s, work: 1m, drain: at-notice}
+    max_lifetime: 24h
+    simulate: {boot: 3s, interrupt_every: 20s, expected_duration: 1m, drain: at-notice}
   gpu: {capacity: on-demand, machine: Standard_NC6s_v3, max_nodes: 2, price: 3.06/h}
 policy:
   default:

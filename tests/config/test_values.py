@@ -40,8 +40,8 @@ def test_every_field_of_a_pool_reaches_the_model(design: Config) -> None:
         price=Fraction(97, 100),
         max_price=Fraction(6, 5),
         notice=45.0,
-        lifetime=86400.0,
-        simulate=Simulate(boot=3.0, taken_every=20.0, work=60.0, drain=Drain.AT_NOTICE),
+        max_lifetime=86400.0,
+        simulate=Simulate(boot=3.0, interrupt_every=20.0, expected_duration=60.0, drain=Drain.AT_NOTICE),
     )
 
 
@@ -73,7 +73,7 @@ def test_a_pool_may_be_taken_without_a_notice() -> None:
 
 def test_by_default_nodes_are_never_taken() -> None:
     simulate = pool_of("").simulate
-    assert (simulate.taken_every, simulate.trace) == (None, None)
+    assert (simulate.interrupt_every, simulate.trace) == (None, None)
 
 
 def test_the_defaults_of_a_pool_are_the_models() -> None:

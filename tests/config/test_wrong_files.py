@@ -196,8 +196,8 @@ POOLS = {
         "5: pools.a.notice: expected a duration such as 30s, found '30 seconds'",
     ),
     "no lifetime": (
-        SPOT + "    lifetime: 0s\n",
-        "5: pools.a.lifetime: expected a duration such as 24h, more than 0, found '0s'",
+        SPOT + "    max_lifetime: 0s\n",
+        "5: pools.a.max_lifetime: expected a duration such as 24h, more than 0, found '0s'",
     ),
     "a highest price for on-demand": (
         "version: 1\npools:\n  a: {capacity: on-demand, max_price: 1/h}\n",
@@ -207,28 +207,44 @@ POOLS = {
 
 SIMULATE = {
     "on-demand nodes that are taken": (
-        "version: 1\npools:\n  a: {capacity: on-demand, simulate: {taken_every: 20s}}\n",
-        "3: pools.a.simulate.taken_every: on-demand nodes are not taken: remove it, or set capacity: spot",
+        "version: 1\npools:\n  a: {capacity: on-demand, simulate: {interrupt_every: 20s}}\n",
+        "3: pools.a.simulate.interrupt_every: on-demand nodes are not taken: remove it, or set capacity: spot",
     ),
     "on-demand nodes with a trace": (
         "version: 1\npools:\n  a: {capacity: on-demand, simulate: {trace: t.json}}\n",
         "3: pools.a.simulate.trace: on-demand nodes are not taken: remove it, or set capacity: spot",
     ),
     "taken every no time": (
-        SPOT + "    simulate: {taken_every: 0}\n",
-        "5: pools.a.simulate.taken_every: expected a duration such as 20s, more than 0, found 0",
+        SPOT + "    simulate: {interrupt_every: 0}\n",
+        "5: pools.a.simulate.interrupt_every: expected a duration such as 20s, more than 0, found 0",
     ),
     "a mean and a trace": (
-        SPOT + "    simulate:\n      trace: t.json\n      taken_every: 20s\n",
-        "7: pools.a.simulate: expected taken_every or trace, found both: remove one",
+        SPOT + "    simulate:\n      trace: t.json\n      interrupt_every: 20s\n",
+        "7: pools.a.simulate: expected interrupt_every or trace, found both: remove one",
     ),
     "a start without a trace": (
         SPOT + "    simulate: {start: 6h}\n",
         "5: pools.a.simulate.start: has a meaning only with trace: add that, or remove this",
     ),
+    "the earlier name of a pool's age": (
+        SPOT + "    lifetime: 24h\n",
+        "5: pools.a.lifetime: is called max_lifetime now",
+    ),
+    "the earlier name of a mean": (
+        SPOT + "    simulate: {taken_every: 1h}\n",
+        "5: pools.a.simulate.taken_every: is called interrupt_every now",
+    ),
+    "the earlier name of a duration": (
+        SPOT + "policy: {default: {work: 1h}}\n",
+        "5: policy.default.work: is called expected_duration now",
+    ),
+    "the earlier name of a wait": (
+        SPOT + "policy: {default: {errors: {ceiling: 5m}}}\n",
+        "5: policy.default.errors.ceiling: is called max_backoff now",
+    ),
     "work without a mean": (
-        SPOT + "    simulate: {work: 1h}\n",
-        "5: pools.a.simulate.work: has a meaning only with taken_every: add that, or remove this",
+        SPOT + "    simulate: {expected_duration: 1h}\n",
+        "5: pools.a.simulate.expected_duration: has a meaning only with interrupt_every: add that, or remove this",
     ),
     "another way to drain": (
         SPOT + "    simulate: {drain: now}\n",
@@ -251,11 +267,11 @@ POLICIES = {
     ),
     "a field of another group": (
         TWO + "  default:\n    errors: {max: 3}\n",
-        "7: policy.default.errors.max: unknown key, known here: backoff, ceiling, factor, retries",
+        "7: policy.default.errors.max: unknown key, known here: backoff, factor, max_backoff, retries",
     ),
     "a group that is a number": (
         TWO + "  default: {interruptions: 3}\n",
-        "6: policy.default.interruptions: expected a mapping with max, backoff, factor, ceiling, found 3",
+        "6: policy.default.interruptions: expected a mapping with max, backoff, factor, max_backoff, found 3",
     ),
     "a budget below nothing": (
         TWO + "  default: {errors: {retries: -1}}\n",

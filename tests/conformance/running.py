@@ -25,7 +25,7 @@ policy:
 """,
     "interrupted every second": """
 pools:
-  spot: {capacity: spot, node: {cpu: 8, memory: 16Gi}, max_nodes: 2, notice: 50ms, simulate: {boot: 10ms, taken_every: 1s}}
+  spot: {capacity: spot, node: {cpu: 8, memory: 16Gi}, max_nodes: 2, notice: 50ms, simulate: {boot: 10ms, interrupt_every: 1s}}
   od: {capacity: on-demand, node: {cpu: 8, memory: 16Gi}, simulate: {boot: 0s}}
 policy:
   default: {spot: prefer, grace_period: 20ms, interruptions: {max: 20, backoff: 10ms}, fall_back_after: 3}

@@ -27,7 +27,7 @@ SEEDS = range(16)
 MANY = range(len(SEEDS), 1000)
 INTERRUPTED = """
 pools:
-  spot: {capacity: spot, node: {cpu: 8, memory: 16Gi}, notice: 10ms, simulate: {boot: 0s, taken_every: 100ms}}
+  spot: {capacity: spot, node: {cpu: 8, memory: 16Gi}, notice: 10ms, simulate: {boot: 0s, interrupt_every: 100ms}}
   od: {capacity: on-demand, node: {cpu: 8, memory: 16Gi}, simulate: {boot: 0s}}
 policy:
   default: {spot: prefer, grace_period: 10ms, interruptions: {max: 30, backoff: 1ms}, fall_back_after: 4}

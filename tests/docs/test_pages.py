@@ -99,7 +99,7 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_variable_of_an_attempt_is_documented() -> None:
-    pool = Pool("spot", Capacity.SPOT, simulate=Simulate(taken_every=60))
+    pool = Pool("spot", Capacity.SPOT, simulate=Simulate(interrupt_every=60))
     found = {**_environment("/attempt", "/checkpoint", "run", "task", 1), **_expectations(pool, 30, 1)}
 
     assert (

@@ -47,7 +47,8 @@ policy:
 
 AT_WORK = """
 pools:
-  spot: {{capacity: spot, node: {{cpu: 8}}, notice: {notice}, simulate: {{boot: 0s, taken_every: 1h, work: 10000h}}}}
+  spot: {{capacity: spot, node: {{cpu: 8}}, notice: {notice},
+    simulate: {{boot: 0s, interrupt_every: 1h, expected_duration: 10000h}}}}
   od: {{capacity: on-demand, node: {{cpu: 8}}, simulate: {{boot: 0s}}}}
 policy:
   default: {{spot: prefer, fall_back_after: 1, grace_period: {grace}, interruptions: {{backoff: 1ms}}}}

@@ -80,7 +80,9 @@ def test_the_logs_of_a_cached_task_are_those_of_the_attempt_that_made_the_result
     assert project.here("logs", "second", "one").out == "==> one attempt 1 <==\nadding to 1\n"
 
 
-@pytest.mark.parametrize("options", only([["--taken-every", "1h"]], [["--cache", "off"], ["--taken-every", "1h"]]))
+@pytest.mark.parametrize(
+    "options", only([["--interrupt-every", "1h"]], [["--cache", "off"], ["--interrupt-every", "1h"]])
+)
 def test_a_run_whose_nodes_may_be_taken_uses_no_earlier_results(project: Project, options: list[str]) -> None:
     assert project.run(chain(project), name="first").code == 0
     assert project.run(chain(project), *options, name="second").code == 0
@@ -89,7 +91,7 @@ def test_a_run_whose_nodes_may_be_taken_uses_no_earlier_results(project: Project
 
 def test_a_run_whose_nodes_may_be_taken_uses_earlier_results_with_cache_on(project: Project) -> None:
     assert project.run(chain(project), name="first").code == 0
-    assert project.run(chain(project), "--taken-every", "1h", "--cache", "on", name="second").code == 0
+    assert project.run(chain(project), "--interrupt-every", "1h", "--cache", "on", name="second").code == 0
     assert starts(project) == ["one", "two"]
 
 

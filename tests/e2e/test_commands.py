@@ -22,8 +22,8 @@ def test_a_script_is_rehearsed_as_the_command_that_it_is(project: Project) -> No
     [
         ("run sh train.sh", "a command comes after --: spotwright run -- sh train.sh"),
         (
-            "run --taken-every 30s env --ignore-environment python train.py",
-            "spotwright run --taken-every 30s -- env --ignore-environment python train.py",
+            "run --interrupt-every 30s env --ignore-environment python train.py",
+            "spotwright run --interrupt-every 30s -- env --ignore-environment python train.py",
         ),
         ("run train.py --lr 3", "No such option '--lr'"),
         (

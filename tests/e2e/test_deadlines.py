@@ -19,7 +19,7 @@ pools:
   spot: {capacity: spot, price: 1/h, node: {cpu: 8}, simulate: {boot: 0s}}
   od: {capacity: on-demand, price: 3/h, node: {cpu: 8}, simulate: {boot: 0s}}
 policy:
-  default: {grace_period: 500ms, checkpoint: pvc://saved, work: WORK}
+  default: {grace_period: 500ms, checkpoint: pvc://saved, expected_duration: WORK}
 """
 
 

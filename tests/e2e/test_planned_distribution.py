@@ -35,7 +35,7 @@ pools:
   spot: {capacity: spot, price: 1/h, node: {cpu: 8}, notice: 30s, simulate: {boot: 3m, trace: market.json}}
   od: {capacity: on-demand, price: 3/h, node: {cpu: 8}, simulate: {boot: 3m}}
 policy:
-  default: {deadline: 22s, work: 4500ms, grace_period: 2m, checkpoint: pvc://saved, interruptions: {max: 50}}
+  default: {deadline: 22s, expected_duration: 4500ms, grace_period: 2m, checkpoint: pvc://saved, interruptions: {max: 50}}
 """
 
 

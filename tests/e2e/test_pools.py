@@ -127,7 +127,7 @@ def test_a_node_is_used_again(project: Project) -> None:
 
 
 def test_a_node_may_live_longer_than_any_wait_of_the_machine(project: Project) -> None:
-    project.config(ONE_EACH.format(nodes=1, cpu=1).replace("boot: 0s", "boot: 0s, taken_every: 100000h"))
+    project.config(ONE_EACH.format(nodes=1, cpu=1).replace("boot: 0s", "boot: 0s, interrupt_every: 100000h"))
     assert project.run(project.pipeline({"one": step(adds_one, {"number": 1})})).code == 0
 
 

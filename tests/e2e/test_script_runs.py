@@ -34,7 +34,7 @@ def test_a_script_or_command_is_interrupted_resumes_and_leaves_its_model_in_the_
 ) -> None:
     project.extra["HOME"] = str(tmp_path_factory.mktemp("home"))  # the home folder itself keeps nothing
     project.write("finetune.py", SCRIPT)
-    often = ("--taken-every", "2s", "--seed", "1", "--policy", "interruptions.max=1000")
+    often = ("--interrupt-every", "2s", "--seed", "1", "--policy", "interruptions.max=1000")
     done = project.spotwright("run", *often, *words)
 
     assert done.code == 0, done.out + done.err

@@ -22,7 +22,7 @@ ENDS = st.sampled_from([SUCCEEDED, FAILED, TAKEN, TAKEN, LOST, MOVED, HALF, OOM,
 DOES = st.builds(Behavior, st.sampled_from([0.5, 1.0, 7.0, 40.0]), ENDS, st.integers(0, 3))
 PLACES = st.builds(
     lambda boot, taken, notice, most, lifetime: {
-        "simulate": {"boot": boot, "taken_every": taken}, "notice": notice, "max_nodes": most, "lifetime": lifetime,
+        "simulate": {"boot": boot, "interrupt_every": taken}, "notice": notice, "max_nodes": most, "max_lifetime": lifetime,
     },
     st.sampled_from([0.0, 2.0]), st.sampled_from([None, 5.0, 60.0]), st.sampled_from([0.0, 10.0]), st.integers(0, 3),
     st.sampled_from([None, 30.0]),

@@ -11,7 +11,7 @@ from tests.engine.scripts import TAKEN, Behavior, scripted
 from spotwright.engine.events import AttemptDecided
 from spotwright.engine.loop import replay_decisions
 
-POLICY = {"spot": "require", "interruptions": {"max": 9, "backoff": "1s", "factor": 2, "ceiling": "60s"}}
+POLICY = {"spot": "require", "interruptions": {"max": 9, "backoff": "1s", "factor": 2, "max_backoff": "60s"}}
 
 
 def waits_of(*lives: Behavior) -> list[float]:

@@ -38,7 +38,7 @@ GETS_ON = [Behavior(5, TAKEN, reports=2, done_before=done / 20, done_after=(done
 def a_run(
     *pools: Pool, script: Script | None = None, traces: dict[str, Trace] | None = None, **settings: object
 ) -> Run:
-    policy = {"spot": "prefer", "deadline": "1000s", "work": "100s", **settings}
+    policy = {"spot": "prefer", "deadline": "1000s", "expected_duration": "100s", **settings}
     config = a_config(*(pools or (SPOT, ON_DEMAND)), policy={k: v for k, v in policy.items() if v is not None})
     return Run(a_plan([a_task("a")], config), script or always(Behavior(100.0)), traces=traces or {})
 
@@ -55,7 +55,7 @@ def test_with_slack_it_runs_on_spot() -> None:
 
 
 def test_without_stated_work_it_runs_on_demand_at_once() -> None:
-    run = a_run(work=None)
+    run = a_run(expected_duration=None)
     run.start()
     assert run.pools("a") == ["on-demand"]
 
@@ -177,7 +177,7 @@ def test_where_one_pool_has_no_price_the_others_are_not_compared_with_a_guess(
 ) -> None:
     prices = [price and Fraction(price) for price in (spot, on_demand)]
     pools = [a_pool(price=prices[0]), a_pool("on-demand", spot=False, price=prices[1])]
-    policy = {"deadline": "1000s", "work": "100s", "checkpoint": "pvc://ckpt"}
+    policy = {"deadline": "1000s", "expected_duration": "100s", "checkpoint": "pvc://ckpt"}
     run = Run(a_plan([a_task("a")], a_config(*pools, policy=policy)), always(Behavior(100)))
     run.start()
     assert run.pools("a") == ["spot"]
@@ -264,7 +264,9 @@ def test_spot_that_comes_back_while_on_demand_cannot_be_had_is_taken_before_the_
 def test_an_on_demand_node_that_is_free_again_is_taken() -> None:
     """The first task holds the only on-demand node when the second one needs it, and spot is gone."""
     pool = a_pool("on-demand", spot=False, max_nodes=1, node=None)
-    config = a_config(a_pool(max_nodes=0), pool, policy={"spot": "prefer", "deadline": "30m", "work": "700s"})
+    config = a_config(
+        a_pool(max_nodes=0), pool, policy={"spot": "prefer", "deadline": "30m", "expected_duration": "700s"}
+    )
     run = Run(a_plan(a_fan(2), config), always(Behavior(700.0)))
     assert run.start().status is RunStatus.SUCCEEDED
     assert run.world.now - START <= 1800 + 702  # one of them has to be late by the other
@@ -273,7 +275,9 @@ def test_an_on_demand_node_that_is_free_again_is_taken() -> None:
 def test_of_two_tasks_with_deadlines_that_want_one_on_demand_node_the_other_takes_spot() -> None:
     """Both ask at once, so the other one sees at its next look that the node is taken."""
     pool = a_pool("on-demand", spot=False, max_nodes=1, node=None)
-    config = a_config(a_pool(node=None), pool, policy={"spot": "prefer", "deadline": "705s", "work": "700s"})
+    config = a_config(
+        a_pool(node=None), pool, policy={"spot": "prefer", "deadline": "705s", "expected_duration": "700s"}
+    )
     run = Run(a_plan(a_fan(2), config), always(Behavior(700.0)))
     assert (run.start().status, run.world.now - START) == (RunStatus.SUCCEEDED, 120 + 702)
     assert {pool for task in run.state.tasks.values() for pool in run.pools(task.path)} == {"on-demand", "spot"}
@@ -281,7 +285,7 @@ def test_of_two_tasks_with_deadlines_that_want_one_on_demand_node_the_other_take
 
 def test_an_attempt_waits_for_on_demand_nodes_that_its_own_run_holds() -> None:
     pool = a_pool("on-demand", spot=False, max_nodes=1, node=None)
-    config = a_config(pool, policy={"spot": "prefer", "deadline": "1h", "work": "700s"})
+    config = a_config(pool, policy={"spot": "prefer", "deadline": "1h", "expected_duration": "700s"})
     run = Run(a_plan(a_fan(2), config), always(Behavior(700.0)))
     assert (run.start().status, run.world.now - START) == (RunStatus.SUCCEEDED, 1402)
 
@@ -305,7 +309,12 @@ def test_a_deadline_beside_required_spot_is_refused() -> None:
 
 def test_a_deadline_leaves_room_for_downstream_tasks() -> None:
     """Task a has 1000 s, which include 700 s of work after it on the longest path."""
-    stated = {"a": {"work": "100s"}, "b": {"work": "200s"}, "loop/*": {"work": "250s"}, "c": {"work": "50s"}}
+    stated = {
+        "a": {"expected_duration": "100s"},
+        "b": {"expected_duration": "200s"},
+        "loop/*": {"expected_duration": "250s"},
+        "c": {"expected_duration": "50s"},
+    }
     config = a_config(a_pool(max_nodes=0), ON_DEMAND, policy={"deadline": "1000s"}, tasks=stated)
     inside = a_dag(a_task("x"), a_task("y", "x"), out="y")
     root = [a_task("a"), a_task("b", "a"), a_task("loop", "a", dag="inside", parameters={}), a_task("c", "b", "loop")]
@@ -316,7 +325,11 @@ def test_a_deadline_leaves_room_for_downstream_tasks() -> None:
 
 def test_a_deadline_leaves_room_for_the_iterations_of_a_loop_that_follow_under_its_limit() -> None:
     """Five iterations of 100 s, two at a time, and 50 s after them: three rounds."""
-    stated = {"before": {"work": "10s"}, "**/x*": {"work": "100s"}, "c": {"work": "50s"}}
+    stated = {
+        "before": {"expected_duration": "10s"},
+        "**/x*": {"expected_duration": "100s"},
+        "c": {"expected_duration": "50s"},
+    }
     config = a_config(a_pool(), ON_DEMAND, policy={"deadline": "1000s"}, tasks=stated)
     root = [a_task("before"), a_loop("loop", "before", items=(1,) * 5, limit=2), a_task("c", "loop")]
     run = Run(a_plan(root, config, body=a_body(a_task("x"))))
@@ -327,7 +340,7 @@ def test_a_deadline_leaves_room_for_the_iterations_of_a_loop_that_follow_under_i
 
 
 def test_a_deadline_alone_prefers_spot() -> None:
-    config = a_config(policy={"deadline": "1000s", "work": "100s"})
+    config = a_config(policy={"deadline": "1000s", "expected_duration": "100s"})
     planned = a_plan([a_task("a")], config).unfold("")[0]
     assert (planned.policy.spot, planned.policy.sources["spot"]) == (Spot.PREFER, "default")
 
@@ -351,7 +364,7 @@ def test_a_pool_that_is_not_simulated_leaves_room_for_the_boot_that_it_expects()
 
 def test_a_measured_boot_replaces_the_expected_one() -> None:
     slow = a_pool("on-demand", spot=False, boot=90.0, simulate={"boot": 20.0})
-    tasks = {"a": {"spot": "never"}, "b": {"spot": "prefer", "deadline": "1000s", "work": "100s"}}
+    tasks = {"a": {"spot": "never"}, "b": {"spot": "prefer", "deadline": "1000s", "expected_duration": "100s"}}
     config = a_config(a_pool(max_nodes=0), slow, tasks=tasks)
     run = Run(a_plan([a_task("a"), a_task("b", "a")], config), always(Behavior(100.0)))
     run.start()
@@ -386,7 +399,12 @@ def test_a_task_that_saves_its_work_waits_for_spot_and_names_its_numbers() -> No
 @pytest.mark.parametrize(("scale", "saved"), [(1.0, "0.34 USD"), (600.0, "0.0006 USD")])
 def test_what_a_decision_saves_is_told_in_the_real_time_that_the_account_counts(scale: float, saved: str) -> None:
     work = 36_000 / scale
-    policy = {"deadline": f"{60_000 / scale}s", "work": f"{work}s", "checkpoint": "pvc://ckpt", "grace_period": "30s"}
+    policy = {
+        "deadline": f"{60_000 / scale}s",
+        "expected_duration": f"{work}s",
+        "checkpoint": "pvc://ckpt",
+        "grace_period": "30s",
+    }
     config = a_config(a_pool(price=Fraction(1)), a_pool("on-demand", spot=False, price=Fraction(3)), policy=policy)
     run = Run(a_plan([a_task("a")], config), always(Behavior(work)), scale=scale)
     run.start()

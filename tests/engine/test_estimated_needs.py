@@ -17,7 +17,7 @@ from spotwright.engine.loop import replay_decisions
 from spotwright.engine.next_rung import needs_of
 from spotwright.scheduling.estimates import Estimate, Needs
 
-SAVED = {"deadline": "2000s", "work": "1000s", "checkpoint": "pvc://ckpt"}
+SAVED = {"deadline": "2000s", "expected_duration": "1000s", "checkpoint": "pvc://ckpt"}
 
 
 def a_run(script: Script, *pools: Any, **settings: Any) -> Run:

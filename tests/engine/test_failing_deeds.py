@@ -95,7 +95,7 @@ def test_a_start_that_is_refused_spends_the_error_budget() -> None:
 
 
 def test_a_node_that_goes_before_its_attempt_could_start_is_an_interruption() -> None:
-    short_lived = a_pool(lifetime=7.0, notice=1.0)
+    short_lived = a_pool(max_lifetime=7.0, notice=1.0)
     run = flaky(short_lived, ON_DEMAND, starts=[TryAgain(30.0, "429 Too Many Requests")], seconds=1.0)
     assert run.start().status is RunStatus.SUCCEEDED
     assert run.causes("t0") == ["interrupted", "succeeded"]

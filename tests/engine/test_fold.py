@@ -92,7 +92,7 @@ def test_the_last_progress_may_come_with_the_end() -> None:
 
 def test_a_notice_is_recorded_at_its_attempts() -> None:
     run = Run(
-        a_plan([a_task("a")], a_config(a_pool(lifetime=20.0), policy={"spot": "require"})),
+        a_plan([a_task("a")], a_config(a_pool(max_lifetime=20.0), policy={"spot": "require"})),
         scripted({"a": [Behavior(60)]}),
     )
     run.start()
@@ -102,7 +102,7 @@ def test_a_notice_is_recorded_at_its_attempts() -> None:
 
 def test_a_node_has_the_moments_of_its_boot_readiness_notice_and_end() -> None:
     run = Run(
-        a_plan([a_task("a")], a_config(a_pool(lifetime=20.0), policy={"spot": "require"})),
+        a_plan([a_task("a")], a_config(a_pool(max_lifetime=20.0), policy={"spot": "require"})),
         scripted({"a": [Behavior(60)]}),
     )
     run.start()

@@ -33,7 +33,7 @@ def test_counts_of_earlier_runs_decide_between_spot_and_on_demand(
     known: tuple[float, ...], pool: str, saves: bool
 ) -> None:
     """Spot costs nearly as much as on-demand here, so it pays only where it is hardly lost."""
-    prices: dict[str, Any] = {"deadline": "20h", "work": "4h", "grace_period": "30s"}
+    prices: dict[str, Any] = {"deadline": "20h", "expected_duration": "4h", "grace_period": "30s"}
     if saves:
         prices["checkpoint"] = "pvc://ckpt"
     spot = a_pool(price=2, boot=600.0, simulate={"boot": 600.0})
@@ -46,7 +46,9 @@ def test_counts_of_earlier_runs_decide_between_spot_and_on_demand(
 
 
 def test_a_loss_of_the_run_itself_is_counted() -> None:
-    config = a_config(a_pool(), ON_DEMAND, policy={"deadline": "10h", "work": "1000s", "checkpoint": "pvc://c"})
+    config = a_config(
+        a_pool(), ON_DEMAND, policy={"deadline": "10h", "expected_duration": "1000s", "checkpoint": "pvc://c"}
+    )
     run = Run(a_plan([a_task("a")], config), scripted({"a": [Behavior(900, TAKEN)]}, Behavior(100)))
     run.start()
     assert sum(run.state.sightings["spot"].counts().up.ended) == 1.0
@@ -54,7 +56,7 @@ def test_a_loss_of_the_run_itself_is_counted() -> None:
 
 
 def test_waits_are_counted_too() -> None:
-    config = a_config(policy={"deadline": "10h", "work": "100s", "checkpoint": "pvc://c"})
+    config = a_config(policy={"deadline": "10h", "expected_duration": "100s", "checkpoint": "pvc://c"})
     trace = Trace(1500.0, (0, 1, 1, 1))
     run = Run(a_plan(a_chain(2), config), always(Behavior(100)), traces={"spot": trace})
     run.start()
@@ -64,7 +66,9 @@ def test_waits_are_counted_too() -> None:
 
 def test_a_pool_that_is_full_of_the_runs_own_nodes_is_not_down() -> None:
     config = a_config(
-        a_pool(max_nodes=1, node=None), ON_DEMAND, policy={"deadline": "10h", "work": "100s", "checkpoint": "pvc://c"}
+        a_pool(max_nodes=1, node=None),
+        ON_DEMAND,
+        policy={"deadline": "10h", "expected_duration": "100s", "checkpoint": "pvc://c"},
     )
     run = Run(a_plan([a_task("a"), a_task("b")], config), always(Behavior(100)))
     run.start()

@@ -141,7 +141,9 @@ def test_a_run_that_waits_for_a_node_that_boots_replays_from_its_journal() -> No
 
 def test_a_backoff_does_not_count_as_waiting() -> None:
     script = scripted({"a": [Behavior(1, TAKEN)]})
-    run = a_run(a_pool(max_nodes=1, notice=0.0), script=script, interruptions={"backoff": "300s", "ceiling": "300s"})
+    run = a_run(
+        a_pool(max_nodes=1, notice=0.0), script=script, interruptions={"backoff": "300s", "max_backoff": "300s"}
+    )
     run.start()
     assert [data_of(event)["until"] - event.at for event in run.events_of("placed")] == [60, 60]
 

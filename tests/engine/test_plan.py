@@ -100,7 +100,7 @@ def test_a_pattern_matches_the_path_of_a_task_inside_a_pipeline() -> None:
     assert policy_of(plan, "loop/x").spot is Spot.NEVER
 
 
-@pytest.mark.parametrize("settings", [{"deadline": "8h", "work": "1h"}, {"fall_back_after": 2}])
+@pytest.mark.parametrize("settings", [{"deadline": "8h", "expected_duration": "1h"}, {"fall_back_after": 2}])
 def test_a_deadline_or_a_fallback_alone_prefers_spot(settings: dict[str, Any]) -> None:
     assert policy_of(a_plan([a_task("a")], a_config(policy=settings))).spot is Spot.PREFER
 

@@ -32,7 +32,7 @@ from spotwright.engine.state import RunState
 from spotwright.model.pools import Trace
 
 TAKEN_OFTEN = a_config(
-    a_pool(simulate={"taken_every": 20.0}), ON_DEMAND, policy={"spot": "prefer", "errors": {"retries": 2}}
+    a_pool(simulate={"interrupt_every": 20.0}), ON_DEMAND, policy={"spot": "prefer", "errors": {"retries": 2}}
 )
 CROWDED = a_config(a_pool(max_nodes=1, node=None), ON_DEMAND, policy={"spot": "prefer", "pending_timeout": "15s"})
 BODY = a_body(a_task("a"), a_task("b", "a"), out="b")

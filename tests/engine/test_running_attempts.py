@@ -21,7 +21,13 @@ ENDLESS = Behavior(10_000.0, stops_in=1.0)
 
 def a_run(script: Script, *, deadline: str = "1000s", **settings: object) -> Run:
     """A task with 100 s of work; spot and on-demand boot in 2 s, and spot is left within its grace period of 30 s."""
-    policy = {"spot": "prefer", "deadline": deadline, "work": "100s", "checkpoint": "pvc://ckpt", **settings}
+    policy = {
+        "spot": "prefer",
+        "deadline": deadline,
+        "expected_duration": "100s",
+        "checkpoint": "pvc://ckpt",
+        **settings,
+    }
     config = a_config(policy={key: value for key, value in policy.items() if value})
     return Run(a_plan([a_task("a")], config), script)
 
@@ -57,7 +63,7 @@ def test_a_move_is_explained_with_its_numbers() -> None:
 
 
 def test_a_move_goes_to_the_on_demand_pool_that_has_room_and_the_deadline_is_kept() -> None:
-    policy = {"spot": "prefer", "deadline": "1000s", "work": "100s", "checkpoint": "pvc://ckpt"}
+    policy = {"spot": "prefer", "deadline": "1000s", "expected_duration": "100s", "checkpoint": "pvc://ckpt"}
     pools = [a_pool(), a_pool("full", spot=False), a_pool("with-room", spot=False)]
     script = scripted({"a": [ENDLESS]}, Behavior(100))
     run = Run(a_plan([a_task("a")], a_config(*pools, policy=policy)), script, traces={"full": Trace(10_000.0, (0,))})
@@ -127,7 +133,10 @@ def test_a_node_that_is_taken_while_the_attempt_leaves_is_an_interruption() -> N
 def test_an_attempt_that_a_move_could_not_save_any_more_stays() -> None:
     """Another task has shown meanwhile that on-demand takes ten minutes to boot: spot can still keep the deadline."""
     slow = a_pool("on-demand", spot=False, boot=2.0, simulate={"boot": 600.0})
-    tasks = {"a": {"deadline": "1000s", "work": "100s", "checkpoint": "pvc://ckpt"}, "b": {"spot": "never"}}
+    tasks = {
+        "a": {"deadline": "1000s", "expected_duration": "100s", "checkpoint": "pvc://ckpt"},
+        "b": {"spot": "never"},
+    }
     run = Run(a_plan([a_task("a"), a_task("b")], a_config(a_pool(), slow, tasks=tasks)), always(Behavior(990.0)))
     run.start()
     assert data_of(run.events_of("kept")[-1])["why"].startswith(
@@ -165,7 +174,7 @@ HOURS = 3600.0
 
 def a_long_run(*attempts: Behavior, then: Behavior) -> Run:
     """40 h of work in 56 h: it goes to on-demand after hours without spot, which comes back at 30 h."""
-    policy = {"spot": "prefer", "deadline": "56h", "work": "40h", "checkpoint": "pvc://ckpt"}
+    policy = {"spot": "prefer", "deadline": "56h", "expected_duration": "40h", "checkpoint": "pvc://ckpt"}
     config = a_config(a_pool(node=None), a_pool("on-demand", spot=False, node=None), policy=policy)
     traces = {"spot": Trace(HOURS, (*[0] * 30, *[1] * 60))}
     return Run(a_plan([a_task("a")], config), scripted({"a": list(attempts)}, then), traces=traces)

@@ -151,7 +151,7 @@ def test_an_interrupted_task_is_retried_and_has_the_same_output() -> None:
 
 
 def test_a_success_during_a_notice_counts() -> None:
-    pool = a_pool(lifetime=5.0, max_nodes=1)
+    pool = a_pool(max_lifetime=5.0, max_nodes=1)
     run = Run(a_plan([a_task("a")], a_config(pool, policy={"spot": "require"})), always(Behavior(8.0)))
     run.start()
     assert (run.causes("a"), len(run.events_of("notice"))) == (["succeeded"], 1)
@@ -171,7 +171,7 @@ def test_an_exit_with_0_and_no_outputs_on_a_living_node_is_a_failure() -> None:
 
 
 def test_nodes_that_the_supply_takes_interrupt_their_attempts() -> None:
-    pool = a_pool(simulate={"taken_every": 20.0}, max_nodes=1)
+    pool = a_pool(simulate={"interrupt_every": 20.0}, max_nodes=1)
     run = Run(
         a_plan([a_task("a")], a_config(pool, ON_DEMAND, policy={"spot": "prefer"})), always(Behavior(60.0)), seed=3
     )

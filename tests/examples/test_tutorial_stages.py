@@ -13,7 +13,7 @@ from tests.examples.conftest import Server
 pytestmark = pytest.mark.long
 
 # With this seed the downloader's node is taken after 1.2s, 1.1s and then not for 17s, that of the merge not for 13s.
-TAKEN = ("--seed", "1640", "--taken-every", "5s", "--time-scale", "1000")
+TAKEN = ("--seed", "1640", "--interrupt-every", "5s", "--time-scale", "1000")
 
 
 def ran(project: Project, stage: str, server: Server, *options: str) -> dict[str, Any]:

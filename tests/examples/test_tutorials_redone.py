@@ -71,7 +71,7 @@ def test_the_training_is_preempted_three_times_and_goes_on(preempted: dict[str, 
 @pytest.mark.long
 def test_it_ends_where_an_undisturbed_one_would(preempted: dict[str, object], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "spotwright", "run", str(PREEMPTIBLE / "pipeline.py"), "--json"]
-    still = (PREEMPTIBLE / "spotwright.yaml").read_text().replace(", taken_every: 4s", "")
+    still = (PREEMPTIBLE / "spotwright.yaml").read_text().replace(", interrupt_every: 4s", "")
     (tmp_path / "still.yaml").write_text(still)
     done = subprocess.run(
         [*command, "--config", "still.yaml"], cwd=tmp_path, capture_output=True, text=True, check=True

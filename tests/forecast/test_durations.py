@@ -41,7 +41,7 @@ def test_json_has_the_same_shape(tmp_path: Path) -> None:
 
 def test_what_the_policy_states_is_used_and_what_nothing_tells_is_assumed_with_a_note() -> None:
     durations = Durations()
-    assert durations.of("train", "train", 120.0) == (120.0, "work in the policy", False, SAVE)
+    assert durations.of("train", "train", 120.0) == (120.0, "expected_duration in the policy", False, SAVE)
     assert durations.of("load", "load", None) == (ASSUMED, "assumed", False, SAVE)
     [note] = durations.notes([task("train"), task("load")._replace(source="assumed")])
     assert note.startswith("the duration of load is not known: 10m00s each is assumed")

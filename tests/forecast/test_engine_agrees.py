@@ -50,7 +50,10 @@ def by_the_engine(markets: list[list[int]], policy: Mapping[str, Any], every: fl
     work = {
         name: TaskWork(work, reports=50 if every else 0, checkpoint_every=every or None) for name, work in WORK.items()
     }
-    stated = {name: {"work": f"{work}s", **({"checkpoint": "ckpt"} if every else {})} for name, work in WORK.items()}
+    stated = {
+        name: {"expected_duration": f"{work}s", **({"checkpoint": "ckpt"} if every else {})}
+        for name, work in WORK.items()
+    }
     plan = a_plan([a_task("first"), a_task("second", "first")], a_config(*pools, policy=policy, tasks=stated))
     simulation = Simulation(pools, policy, traces=traces)
     [state] = simulation.add(WorkModel(work, 0), plan=plan).drive()

@@ -85,9 +85,9 @@ def test_iterations_of_a_loop_share_a_line() -> None:
 
 
 def test_what_a_run_with_a_deadline_must_be_told_is_named() -> None:
-    stated = task("stated", work=HOUR)._replace(policy=Policy(spot=Spot.PREFER, work=HOUR))
+    stated = task("stated", work=HOUR)._replace(policy=Policy(spot=Spot.PREFER, expected_duration=HOUR))
     warnings = forecast(stated, task("train", work=HOUR, saves=True), deadline=8 * HOUR).warnings
-    assert any("'train': {work: 3600s, checkpoint: FOLDER}" in warning for warning in warnings)
+    assert any("'train': {expected_duration: 3600s, checkpoint: FOLDER}" in warning for warning in warnings)
     assert not any("'stated'" in warning for warning in warnings)
 
 

@@ -96,7 +96,7 @@ def test_set_retry_and_set_timeout_are_one_layer(pipeline: TaskGraph) -> None:
         "errors.retries": 2,
         "errors.backoff": 30.0,
         "errors.factor": 3.0,
-        "errors.ceiling": 600.0,
+        "errors.max_backoff": 600.0,
         "timeout": 600.0,
     }
 

@@ -147,14 +147,14 @@ def test_an_approval_at_a_nodes_server_is_reported(cloud: Cloud) -> None:
 
 
 def test_an_approved_node_goes_early() -> None:
-    lab = Lab(a_pool(lifetime=100.0, max_nodes=1)).submit("a").until(104)
+    lab = Lab(a_pool(max_lifetime=100.0, max_nodes=1)).submit("a").until(104)
     lab.supply.approve("spot-1")
     lab.until(105)
     assert lab.seen(NodeGone) == [(105, "spot-1")]
 
 
 def test_an_approval_without_a_notice_does_nothing() -> None:
-    lab = Lab(a_pool(lifetime=100.0, max_nodes=1)).submit("a").until(50)
+    lab = Lab(a_pool(max_lifetime=100.0, max_nodes=1)).submit("a").until(50)
     lab.supply.approve("spot-1")
     lab.supply.approve("unknown")
     assert lab.until(60).seen(NodeGone) == []
@@ -246,7 +246,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("provider", "source"), [("aks", "azure"), ("gke", "gcp")])
 def test_an_attempt_reads_the_notice_from_its_nodes_agent(project: Project, provider: str, source: str) -> None:
-    project.config(CLOUDS.format(provider=provider, takes=", taken_every: 1h, work: 10000h"))
+    project.config(CLOUDS.format(provider=provider, takes=", interrupt_every: 1h, expected_duration: 10000h"))
     done = project.run(project.pipeline({"train": step(asks_until_noticed)}))
     assert done.code == 0, done.err
     assert project.causes("train") == ["interrupted", "succeeded"]
@@ -283,7 +283,7 @@ def lets_its_node_go_early() -> int:
 @pytest.mark.slow
 def test_an_approval_during_a_run_takes_the_node_early(project: Project) -> None:
     notice = CLOUDS.replace("grace_period: 1s", "grace_period: 20s")
-    project.config(notice.format(provider="aks", takes=", taken_every: 1h, work: 10000h"))
+    project.config(notice.format(provider="aks", takes=", interrupt_every: 1h, expected_duration: 10000h"))
     done = project.run(project.pipeline({"train": step(lets_its_node_go_early)}))
     assert done.code == 0, done.err
     assert project.causes("train") == ["interrupted", "succeeded"]

@@ -94,15 +94,15 @@ def test_every_field_reaches_the_policy() -> None:
                 interruptions__max=7,
                 interruptions__backoff=2.0,
                 interruptions__factor=3.0,
-                interruptions__ceiling=4.0,
+                interruptions__max_backoff=4.0,
                 errors__retries=5,
                 errors__backoff=6.0,
                 errors__factor=7.0,
-                errors__ceiling=8.0,
+                errors__max_backoff=8.0,
                 fall_back_after=6,
                 pending_timeout=9.0,
                 deadline=deadline,
-                work=10.0,
+                expected_duration=10.0,
                 grace_period=11.0,
                 timeout=12.0,
                 checkpoint="pvc://ckpt",
@@ -120,7 +120,7 @@ def test_every_field_reaches_the_policy() -> None:
         fall_back_after=6,
         pending_timeout=9.0,
         deadline=deadline,
-        work=10.0,
+        expected_duration=10.0,
         grace_period=11.0,
         timeout=12.0,
         checkpoint="pvc://ckpt",
@@ -164,14 +164,14 @@ def test_set_retry_also_raises_a_budget_that_a_policy_names(place: str) -> None:
 
 
 def test_the_backoff_of_set_retry_counts_for_interruptions_too() -> None:
-    policy = with_retry(errors__retries=5, errors__backoff=30.0, errors__factor=1.0, errors__ceiling=60.0)
+    policy = with_retry(errors__retries=5, errors__backoff=30.0, errors__factor=1.0, errors__max_backoff=60.0)
     assert policy.error_backoff == policy.interruption_backoff == Backoff(30.0, 1.0, 60.0)
     assert policy.sources["interruptions.backoff"] == RETRY
 
 
 def test_a_policy_that_sets_a_wait_keeps_it_field_by_field() -> None:
     weaker = (layer(DEFAULT, interruptions__backoff=5.0),)
-    policy = with_retry(weaker=weaker, errors__retries=5, errors__backoff=30.0, errors__ceiling=60.0)
+    policy = with_retry(weaker=weaker, errors__retries=5, errors__backoff=30.0, errors__max_backoff=60.0)
     assert policy.interruption_backoff == Backoff(5.0, 2.0, 60.0)
     assert policy.error_backoff == Backoff(30.0, 2.0, 60.0)
 

@@ -32,13 +32,13 @@ _NODE = {"cpu": 8, "memory": "32Gi", "pods": 8}
 class Kind(NamedTuple):
     """What a run is made of: ``chains`` of ``length`` tasks each, all with the same work, on spot and on-demand pools.
 
-    ``taken_every`` is the mean life of a spot node, and pools have at most ``nodes`` of them.
+    ``interrupt_every`` is the mean life of a spot node, and pools have at most ``nodes`` of them.
     """
 
     chains: int
     length: int = 1
     work: TaskWork = TaskWork(300.0)
-    taken_every: str = "10m"
+    interrupt_every: str = "10m"
     nodes: int = 10
     policy: Mapping[str, Any] = {"spot": "prefer", "interruptions": {"max": 5}, "pending_timeout": "1d"}
 
@@ -85,7 +85,7 @@ def _config(kind: Kind) -> dict[str, Any]:
         "max_nodes": kind.nodes,
         "notice": "30s",
         "price": 0.3,
-        "simulate": {"taken_every": kind.taken_every, "boot": "40s"},
+        "simulate": {"interrupt_every": kind.interrupt_every, "boot": "40s"},
     }
     return {
         "version": 1,

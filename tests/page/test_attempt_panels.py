@@ -156,7 +156,7 @@ def test_after_a_resume_the_budgets_begin_anew() -> None:
 
 
 def test_a_move_of_our_own_spends_nothing() -> None:
-    policy = {"spot": Spot.PREFER, "deadline": Deadline(after=3600.0), "work": 600.0}
+    policy = {"spot": Spot.PREFER, "deadline": Deadline(after=3600.0), "expected_duration": 600.0}
     story = Story(a_plan(a_task("a"), policy=policy)).boots("cpu-spot-1").binds("a", "cpu-spot-1").after(10)
     story.fact("halt", "a", 1, why="to on-demand, at the last safe moment: 1m of work", moves=True)
     story.after(1).ends("a", exit_code=143, moved="to on-demand")

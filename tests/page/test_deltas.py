@@ -70,7 +70,7 @@ def test_a_failure_reaches_the_tasks_of_its_scope_and_the_exit_handlers() -> Non
 
 
 def test_a_notice_reaches_the_attempts_that_it_names() -> None:
-    pool = a_pool(notice=10.0, simulate={"taken_every": 20.0})
+    pool = a_pool(notice=10.0, simulate={"interrupt_every": 20.0})
     run = Run(a_plan(a_fan(6), a_config(pool, ON_DEMAND, policy={"spot": "prefer"})), always(Behavior(60.0)), seed=4)
     run.start()
     browser, _, _ = follow(run.plans, [[event] for event in run.events])

@@ -53,7 +53,7 @@ def test_tasks_that_have_spent_of_a_budget_stand_with_what_is_left_of_it() -> No
 
 
 def with_a_deadline(seconds: float = 3600.0, **more: Any) -> Story:
-    policy = {"spot": Spot.PREFER, "deadline": Deadline(after=seconds), "work": 600.0, **more}
+    policy = {"spot": Spot.PREFER, "deadline": Deadline(after=seconds), "expected_duration": 600.0, **more}
     return Story(a_plan(a_task("a"), policy=policy))
 
 

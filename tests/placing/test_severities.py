@@ -78,8 +78,8 @@ def test_a_value_that_does_not_hold_is_a_warning_if_the_user_set_it_and_a_note_i
 
 
 def test_a_factor_that_argo_cannot_use_is_a_warning_if_the_user_set_it_and_a_note_if_it_is_built_in() -> None:
-    growing = "{default: {spot: require, interruptions: {max: 12, backoff: 1m, factor: 2, ceiling: 5m}}}"
-    built_in = "{default: {spot: require, interruptions: {max: 12, backoff: 1m, ceiling: 5m}}}"
+    growing = "{default: {spot: require, interruptions: {max: 12, backoff: 1m, factor: 2, max_backoff: 5m}}}"
+    built_in = "{default: {spot: require, interruptions: {max: 12, backoff: 1m, max_backoff: 5m}}}"
     old = "{argo: '3.5'}"
 
     assert place(filled(WORKFLOW), growing, target=old).reports(": warning: ", "waits grow by the factor")

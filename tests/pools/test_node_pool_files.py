@@ -94,7 +94,7 @@ def google(machine: str, **config: Any) -> ListedPool:
 
 def test_preemptible_and_flex_start_machines_of_google_are_named() -> None:
     old = google("n1-standard-8", preemptible=True)
-    assert (old.settings["capacity"], old.settings["lifetime"]) == ("spot", "24h")
+    assert (old.settings["capacity"], old.settings["max_lifetime"]) == ("spot", "24h")
     assert old.settings["labels"] == {"cloud.google.com/gke-preemptible": "true"}
     flexible = google("a2-highgpu-1g", flexStart=True)
     assert (flexible.settings["capacity"], flexible.settings["max_nodes"]) == ("on-demand", 2)

@@ -252,7 +252,7 @@ def test_a_pipeline_that_a_function_of_a_script_makes_is_resumed_as_it_was_compi
         ({"arguments": {"number": object()}}, InputError, "a parameter is a string, number, boolean, list or mapping"),
         ({"config": "missing.yaml"}, ConfigError, "missing.yaml"),
         ({"time_scale": 0}, InputError, "expected a number above 0"),
-        ({"taken_every": "soon"}, InputError, "soon"),
+        ({"interrupt_every": "soon"}, InputError, "soon"),
         ({"seed": -1}, InputError, "seed"),
         ({"config": {"pools": {"it": {"capacity": "sport"}}}}, ConfigError, "<config>:1: pools.it.capacity: .*'sport'"),
         ({"config": {"pools": object()}}, ConfigError, "a parameter is a string"),

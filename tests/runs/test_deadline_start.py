@@ -12,7 +12,7 @@ NOW = 1_800_000_000.0
 
 
 def a_chain_of(works: dict[str, str], deadline: str) -> Plan:
-    tasks = {name: {"work": work} for name, work in works.items()}
+    tasks = {name: {"expected_duration": work} for name, work in works.items()}
     names = list(works)
     specs = [a_task(name, *names[max(0, index - 1) : index]) for index, name in enumerate(names)]
     return a_plan(specs, a_config(SPOT, ON_DEMAND, policy={"deadline": deadline}, tasks=tasks))
@@ -29,7 +29,7 @@ def test_a_path_that_is_too_long_is_told_with_by_how_much_and_the_nearest_deadli
 
 
 def test_work_inside_a_pipeline_counts() -> None:
-    config = a_config(policy={"deadline": "90m"}, tasks={"inner/*": {"work": "1h"}})
+    config = a_config(policy={"deadline": "90m"}, tasks={"inner/*": {"expected_duration": "1h"}})
     plan = a_plan([a_task("inner", dag="inside")], config, inside=a_dag(a_task("x"), a_task("y", "x"), out="y"))
     assert len(list(deadline_notes(plan, NOW))) == 1
 
@@ -47,7 +47,7 @@ def test_the_boot_of_a_simulated_pool_passes_faster_with_a_time_scale() -> None:
 
 def test_tasks_that_state_no_work_are_named() -> None:
     [note] = deadline_notes(a_plan(a_fan(5), a_config(policy={"deadline": "1h"})), NOW)
-    assert note.endswith("on on-demand, from the start: t0, t1, t2 and 2 more")
+    assert note == "tasks without 'expected_duration' run on on-demand under a deadline: t0, t1, t2 and 2 more"
 
 
 def test_a_run_without_a_deadline_needs_no_word() -> None:

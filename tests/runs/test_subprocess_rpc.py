@@ -15,7 +15,7 @@ from spotwright.runs.subprocess_rpc import answers, ask, refusal
 
 
 def test_options_survive_the_way_to_another_process() -> None:
-    planning = PlanOptions({"n": [1, None]}, config=Path("/a.yaml"), taken_every=2.0, policy={"spot": "never"})
+    planning = PlanOptions({"n": [1, None]}, config=Path("/a.yaml"), interrupt_every=2.0, policy={"spot": "never"})
     running = RunOptions(3, 60.0, cache="off", containers="host", state=Path("/state"), name="r")
     assert PlanOptions.from_data(json.loads(json.dumps(planning.to_data()))) == planning
     assert RunOptions.from_data(json.loads(json.dumps(running.to_data()))) == running

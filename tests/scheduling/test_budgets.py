@@ -91,7 +91,7 @@ def test_backoff_comes_before_a_return_to_the_pool_it_was_taken_from() -> None:
 
 
 def test_backoff_grows_with_every_interruption_up_to_its_ceiling() -> None:
-    policy = a_policy(spot="require", interruptions={"backoff": "4s", "factor": 3, "ceiling": "30s"})
+    policy = a_policy(spot="require", interruptions={"backoff": "4s", "factor": 3, "max_backoff": "30s"})
     ladder = a_ladder(policy, SPOT)
     waits = [after_attempt(Cause.INTERRUPTED, BudgetUse(n), TOP, policy, ladder).wait for n in range(4)]
     assert waits == [4.0, 12.0, 30.0, 30.0]

@@ -149,7 +149,7 @@ def test_as_many_useless_attempts_in_a_row_as_allowed_leave_spot_open() -> None:
 
 def test_without_stated_work_only_on_demand_is_used() -> None:
     choice = choose(SLACK._replace(work=None), LADDER, everywhere)
-    assert (choice.rung, "without a stated 'work'" in choice.why) == (2, True)
+    assert (choice.rung, "without 'expected_duration'" in choice.why) == (2, True)
 
 
 def test_without_an_on_demand_rung_it_waits_for_spot_until_the_deadline() -> None:

@@ -71,7 +71,7 @@ def test_a_run_starts_at_its_own_moment() -> None:
 
 def test_tasks_of_the_same_name_in_two_runs_are_two_tasks() -> None:
     simulation = (
-        Simulation([a_pool(lifetime=50.0)]).add(working(20)).add(working(100, checkpoint_every=10), name="other")
+        Simulation([a_pool(max_lifetime=50.0)]).add(working(20)).add(working(100, checkpoint_every=10), name="other")
     )
     states = simulation.drive()
     assert [causes(state) for state in states] == [["succeeded"], ["interrupted", "succeeded"]]
@@ -86,7 +86,7 @@ def test_a_cancelled_run_leaves_its_node_to_the_other() -> None:
 
 def test_runs_have_their_own_interruptions() -> None:
     """The same pipeline with two seeds: the interruptions of one run are not those of the other."""
-    pool = a_pool(simulate={"taken_every": 50.0}, node=None)
+    pool = a_pool(simulate={"interrupt_every": 50.0}, node=None)
     policy = {"spot": "require", "interruptions": {"max": 50}}
     simulation = Simulation([pool], policy).add(working(60), a_fan(4), seed=1).add(working(60), a_fan(4), seed=2)
     first, second = simulation.drive()
@@ -130,7 +130,7 @@ def test_a_single_run_gets_the_events_of_every_node() -> None:
 
 def test_a_notice_names_only_the_attempts_of_its_receiver() -> None:
     simulation = (
-        Simulation([a_pool(max_nodes=1, lifetime=20.0)])
+        Simulation([a_pool(max_nodes=1, max_lifetime=20.0)])
         .add(working(100, checkpoint_every=1))
         .add(working(100, checkpoint_every=1))
     )
@@ -153,7 +153,7 @@ SCENARIOS = st.fixed_dictionaries(
     {
         "seed": st.integers(0, 99),
         "nodes": st.integers(1, 3),
-        "taken_every": st.sampled_from([None, 30.0, 200.0]),
+        "interrupt_every": st.sampled_from([None, 30.0, 200.0]),
         "notice": st.sampled_from([0.0, 10.0]),
         "drained_every": st.sampled_from([None, 60.0]),
         "trace": st.one_of(st.none(), st.lists(st.integers(0, 3), min_size=2, max_size=5)),
@@ -165,7 +165,9 @@ SCENARIOS = st.fixed_dictionaries(
 
 def scenario(drawn: dict) -> Simulation:  # type: ignore[type-arg]
     """Several diamonds on few nodes of four cores, with everything that may happen to nodes."""
-    pool = a_pool(max_nodes=drawn["nodes"], notice=drawn["notice"], simulate={"taken_every": drawn["taken_every"]})
+    pool = a_pool(
+        max_nodes=drawn["nodes"], notice=drawn["notice"], simulate={"interrupt_every": drawn["interrupt_every"]}
+    )
     policy = {"spot": "prefer", "pending_timeout": "120s", "interruptions": {"max": 4}, "errors": {"retries": 1}}
     traces = {"spot": Trace(25.0, tuple(drawn["trace"]))} if drawn["trace"] else {}
     drains = Drains(every=drawn["drained_every"]) if drawn["drained_every"] else None

@@ -85,7 +85,7 @@ def test_no_run_is_late_where_on_demand_could_meet_the_deadline(case: Case) -> N
     spot = [a_pool(f"spot-{number}", max_nodes=2, **given) for number in range(len(case.counts))]
     on_demand = a_pool("on-demand", spot=False, simulate={"boot": case.boots[1]}, node=None, max_nodes=9)
     deadline = LENGTH[case.shape] * (case.work + max(case.boots)) + case.slack
-    policy = {"deadline": f"{deadline}s", "work": f"{case.work}s", "grace_period": case.grace}
+    policy = {"deadline": f"{deadline}s", "expected_duration": f"{case.work}s", "grace_period": case.grace}
     if case.reports:
         policy["checkpoint"] = "pvc://ckpt"
     traces = {pool.name: Trace(case.gap, tuple(each)) for pool, each in zip(spot, case.counts, strict=True)}
@@ -96,12 +96,12 @@ def test_no_run_is_late_where_on_demand_could_meet_the_deadline(case: Case) -> N
     assert state.finished_at - START <= deadline + 1e-3
 
 
-def test_a_job_of_two_days_that_is_taken_every_hour_stays_on_spot_and_is_in_time() -> None:
+def test_a_job_of_two_days_that_is_interrupt_every_hour_stays_on_spot_and_is_in_time() -> None:
     """With the built-in policy: it is taken thirty times and more, and each attempt gets on."""
     pools = [a_pool("spot", node=None), a_pool("on-demand", spot=False, node=None)]
     trace = Trace(600.0, (1, 1, 1, 1, 1, 1, 0) * 300)
     model = works(48 * 3600.0, reports=1000, stops_in=1.0)
-    settings = {"checkpoint": "pvc://ckpt", "deadline": "96h", "work": "48h"}
+    settings = {"checkpoint": "pvc://ckpt", "deadline": "96h", "expected_duration": "48h"}
     plan, state, journal = run([a_task("t0")], pools, model, {"spot": trace}, **settings)
     attempts = state.tasks["t0"].attempts
     assert (state.status, sum(each.cause is not None and each.cause.is_interruption for each in attempts) > 10) == (
@@ -113,7 +113,9 @@ def test_a_job_of_two_days_that_is_taken_every_hour_stays_on_spot_and_is_in_time
 
 
 @pytest.mark.parametrize("boot", [90.0, 900.0, 2400.0])
-@pytest.mark.parametrize("deadline", [{}, {"deadline": "3h", "work": "100s"}], ids=["no deadline", "a deadline"])
+@pytest.mark.parametrize(
+    "deadline", [{}, {"deadline": "3h", "expected_duration": "100s"}], ids=["no deadline", "a deadline"]
+)
 def test_a_boot_longer_than_the_timeout_fails_no_task(boot: float, deadline: dict[str, str]) -> None:
     pools = [
         a_pool("spot", max_nodes=0),
@@ -131,7 +133,9 @@ def test_a_long_run_uses_spot_learns_from_it_meets_its_deadline_and_replays(save
     trace = Trace(600.0, (1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, *[1] * 30, 0, 0))
     model = works(4000.0, reports=40 if saves else 0, stops_in=1.0)
     settings = {"checkpoint": "pvc://ckpt"} if saves else {}
-    plan, state, journal = run(a_chain(4), pools, model, {"spot": trace}, deadline="12h", work="4000s", **settings)
+    plan, state, journal = run(
+        a_chain(4), pools, model, {"spot": trace}, deadline="12h", expected_duration="4000s", **settings
+    )
     assert state.finished_at is not None
     assert state.finished_at - START <= 12 * 3600.0
     used = [attempt.pool for task in state.tasks.values() for attempt in task.attempts]

@@ -149,7 +149,8 @@ class Killed:
         ]
         on_demand = a_pool("on-demand", spot=False, price=Fraction(3), **given)
         policy = {
-            "spot": "prefer", "work": f"{case.work}s", "deadline": f"{case.deadline}s", "grace_period": f"{case.grace}s"
+            "spot": "prefer", "expected_duration": f"{case.work}s",
+            "deadline": f"{case.deadline}s", "grace_period": f"{case.grace}s"
         }  # fmt: skip
         if case.every is not None:
             policy["checkpoint"] = "pvc://ckpt"

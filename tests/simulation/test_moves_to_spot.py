@@ -65,7 +65,12 @@ class Simulated:
         tasks: Sequence[TaskSpec] = (),
         **policy: object,
     ) -> None:
-        given: dict[str, Any] = {"spot": "prefer", "checkpoint": "pvc://ckpt", "work": f"{hours}h", **policy}
+        given: dict[str, Any] = {
+            "spot": "prefer",
+            "checkpoint": "pvc://ckpt",
+            "expected_duration": f"{hours}h",
+            **policy,
+        }
         policy = {name: value for name, value in given.items() if value is not None}
         self.plan: Plan = a_plan(tasks or [a_task("a")], a_config(*pools, policy=policy))
         self.journal = MemoryJournal()

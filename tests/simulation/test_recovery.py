@@ -57,7 +57,7 @@ def test_an_attempt_that_ended_while_there_was_no_engine_counts(adopts: bool) ->
 
 
 def test_a_node_that_went_while_there_was_no_engine_is_reported_with_the_end_of_its_attempt() -> None:
-    run = one_task(1000.0, lifetime=100.0, notice=10.0)
+    run = one_task(1000.0, max_lifetime=100.0, notice=10.0)
     run.drive(until=50.0)
     run.pass_time(200.0)
     run.drive(until=300.0)
@@ -66,7 +66,7 @@ def test_a_node_that_went_while_there_was_no_engine_is_reported_with_the_end_of_
 
 
 def test_a_notice_that_came_while_there_was_no_engine_is_reported() -> None:
-    run = one_task(1000.0, lifetime=100.0, notice=60.0)
+    run = one_task(1000.0, max_lifetime=100.0, notice=60.0)
     run.drive(until=50.0)
     run.pass_time(110.0)
     run.drive(until=120.0)
@@ -83,7 +83,7 @@ def test_progress_goes_on_while_there_is_no_engine() -> None:
 
 
 def test_a_node_that_the_lost_engine_did_not_commit_is_reported_to_the_next_one() -> None:
-    run = one_task(1000.0, node=None, max_nodes=1, lifetime=100.0, notice=30.0)
+    run = one_task(1000.0, node=None, max_nodes=1, max_lifetime=100.0, notice=30.0)
     run.journal.crash_on, run.journal.before = "placed", True
     with pytest.raises(Crash):
         run.drive()
@@ -129,9 +129,9 @@ def test_an_engine_that_detaches_leaves_its_attempts_running_and_the_queue_empty
     st.integers(0, 20),
 )
 def test_crashes_of_engines_change_no_output_and_start_no_attempt_twice(
-    losses: list[tuple[int, float]], adopts: bool, taken_every: float | None, seed: int
+    losses: list[tuple[int, float]], adopts: bool, interrupt_every: float | None, seed: int
 ) -> None:
-    pool = a_pool(simulate={"taken_every": taken_every}, notice=5.0)
+    pool = a_pool(simulate={"interrupt_every": interrupt_every}, notice=5.0)
     config = a_config(pool, ON_DEMAND, policy={"spot": "prefer", "interruptions": {"max": 9}, "fall_back_after": 3})
     run = Handover(a_plan(a_diamond(), config), lambda _: Behavior(20.0, reports=2), seed=seed, adopts=adopts)
     state = RunState([run.plan])

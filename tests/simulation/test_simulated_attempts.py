@@ -10,7 +10,7 @@ from tests.simulation.simulated_attempts import Behavior
 from spotwright.engine.events import AttemptEnded, CancelRequested, ProgressReported, RunStatus
 from spotwright.errors import SpotwrightError
 
-LIVES_60S = a_pool(max_nodes=1, lifetime=60.0, notice=10.0)
+LIVES_60S = a_pool(max_nodes=1, max_lifetime=60.0, notice=10.0)
 
 
 def ends(simulation: Simulation) -> list[AttemptEnded]:
@@ -77,7 +77,7 @@ def test_reports_become_progress_in_the_journal() -> None:
 
 
 def test_reported_progress_decides_when_the_seeded_model_takes_the_node() -> None:
-    pool = a_pool(simulate={"taken_every": 30.0}, notice=0.0)
+    pool = a_pool(simulate={"interrupt_every": 30.0}, notice=0.0)
     simulation = Simulation([pool], {"spot": "require", "interruptions": {"max": 50}})
     (state,) = simulation.add(working(100.0, reports=100, checkpoint_every=10.0), seed=4).drive()
     reported_at = {event.at for event in simulation.events() if isinstance(event, ProgressReported)}

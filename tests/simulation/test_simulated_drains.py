@@ -119,7 +119,7 @@ def test_moves_charge_no_budget_and_are_bounded(
 
 @given(st.integers(0, 1000), st.integers(0, 3))
 def test_moves_and_interruptions_are_counted_apart(seed: int, most: int) -> None:
-    pool = a_pool(simulate={"taken_every": 300.0})
+    pool = a_pool(simulate={"interrupt_every": 300.0})
     simulation = Simulation(
         [pool], {"spot": "require", "interruptions": {"max": most}}, seed, drains=Drains(every=200.0)
     )

@@ -55,17 +55,17 @@ def test_a_drained_node_counts_as_a_node_until_it_is_gone() -> None:
 
 
 def test_a_node_that_is_gone_booting_announced_or_drained_cannot_be_drained() -> None:
-    lab = Lab(a_pool(lifetime=100.0)).submit("a").until(1)
+    lab = Lab(a_pool(max_lifetime=100.0)).submit("a").until(1)
     assert not lab.supply.drain("spot-9", "drained", START + 1)
     assert not lab.supply.drain("spot-1", "drained", START + 1)
     assert lab.until(5).supply.drain("spot-1", "drained", START + 5)
     assert not lab.supply.drain("spot-1", "drained", START + 5)
-    lab = Lab(a_pool(lifetime=100.0)).submit("a").until(103)
+    lab = Lab(a_pool(max_lifetime=100.0)).submit("a").until(103)
     assert not lab.supply.drain("spot-1", "drained", START + 103)
 
 
 def test_the_provider_may_take_a_node_that_is_being_drained() -> None:
-    lab = Lab(a_pool(lifetime=100.0)).submit("a").until(101).drain("spot-1").until(200)
+    lab = Lab(a_pool(max_lifetime=100.0)).submit("a").until(101).drain("spot-1").until(200)
     assert (lab.seen(Noticed), lab.seen(NodeGone)) == ([(102, "spot-1")], [(112, "spot-1")])
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spotwright.model.pools import Simulate, Trace
 from spotwright.supply.node_fit import LATEST_SHARE, InterruptionDraw, draw_interruption, next_change, nodes_at, uniform
 
-EVERY_20S = Simulate(taken_every=20.0)
+EVERY_20S = Simulate(interrupt_every=20.0)
 TRACE = Trace(60.0, (2, 2, 0, 1))
 
 
@@ -48,7 +48,7 @@ def test_an_attempt_as_long_as_the_mean_keeps_its_node_once_in_e_times() -> None
 
 
 def test_an_attempt_with_less_stated_work_loses_its_node_less_often() -> None:
-    short = Simulate(taken_every=20.0, work=2.0)
+    short = Simulate(interrupt_every=20.0, expected_duration=2.0)
     through = [drawn.share is None for n in range(1000) if (drawn := draw_interruption(short, n, "train", 1))]
     assert sum(through) / len(through) > 0.85
 

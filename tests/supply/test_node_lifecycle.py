@@ -129,7 +129,7 @@ def test_min_nodes_are_ready_from_the_start() -> None:
 
 
 def test_a_taken_node_is_replaced_up_to_min_nodes() -> None:
-    lab = Lab(a_pool(min_nodes=1, lifetime=100.0, notice=0.0)).until(150)
+    lab = Lab(a_pool(min_nodes=1, max_lifetime=100.0, notice=0.0)).until(150)
     assert lab.seen(NodeBooting) == [(0, "spot-1"), (100, "spot-2")]
 
 
@@ -243,7 +243,7 @@ STEPS = st.lists(
 def test_no_attempt_is_ever_bound_to_a_node_that_is_full_gone_or_noticed(
     steps: list[tuple[str, int]], seed: int, most: int
 ) -> None:
-    pool = a_pool(max_nodes=most, notice=5.0, lifetime=90.0, simulate={"taken_every": 40.0})
+    pool = a_pool(max_nodes=most, notice=5.0, max_lifetime=90.0, simulate={"interrupt_every": 40.0})
     lab = Lab(pool, seed=seed)
     room: dict[str, int] = {}
     lost: set[str] = set()

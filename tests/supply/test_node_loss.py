@@ -14,7 +14,7 @@ from spotwright.model.pools import Drain, Trace
 from spotwright.supply.node_fit import NodeBooting, NodeGone, NodeRequest, Noticed, SigtermDue, draw_interruption
 
 WHOLE_NODE = NodeRequest(("spot",), {"cpu": 4000}, grace=3.0)
-LIVES_100S = a_pool(lifetime=100.0, max_nodes=1)
+LIVES_100S = a_pool(max_lifetime=100.0, max_nodes=1)
 
 
 def traced(*counts: int, gap: float = 60.0, scale: float = 1.0, **pool: Any) -> Lab:
@@ -35,7 +35,7 @@ def test_the_notice_names_the_attempts_on_the_node() -> None:
 
 
 def test_a_node_of_a_pool_without_notice_goes_at_once() -> None:
-    lab = Lab(a_pool(lifetime=100.0, max_nodes=1, notice=0.0)).submit("a").until(103)
+    lab = Lab(a_pool(max_lifetime=100.0, max_nodes=1, notice=0.0)).submit("a").until(103)
     assert (lab.notices, lab.seen(SigtermDue), lab.seen(NodeGone)) == ([], [], [(102, "spot-1")])
 
 
@@ -50,7 +50,7 @@ def test_the_end_of_a_node_names_its_reason() -> None:
 
 
 def test_no_attempt_is_bound_to_a_node_with_a_notice() -> None:
-    lab = Lab(a_pool(lifetime=100.0)).submit("a").until(105).submit("b").until(120)
+    lab = Lab(a_pool(max_lifetime=100.0)).submit("a").until(105).submit("b").until(120)
     assert lab.bound == [(2, "a", "spot-1"), (107, "b", "spot-2")]
 
 
@@ -77,7 +77,7 @@ def test_without_a_grace_period_sigterm_comes_with_the_end() -> None:
 
 
 def test_a_provider_that_drains_at_the_notice_sends_sigterm_at_once() -> None:
-    pool = a_pool(lifetime=100.0, simulate={"drain": Drain.AT_NOTICE})
+    pool = a_pool(max_lifetime=100.0, simulate={"drain": Drain.AT_NOTICE})
     assert Lab(pool).submit("a", WHOLE_NODE).until(200).seen(SigtermDue) == [(102, "a")]
 
 
@@ -89,14 +89,14 @@ def test_an_attempt_that_ended_during_the_notice_gets_no_sigterm() -> None:
 
 
 def test_an_attempt_without_reports_loses_its_node_at_the_drawn_age() -> None:
-    pool = a_pool(simulate={"taken_every": 20.0})
+    pool = a_pool(simulate={"interrupt_every": 20.0})
     drawn = draw_interruption(pool.simulate, 7, "a", 1)
     assert drawn is not None
     assert Lab(pool).submit("a").until(100).notices[0][0] == pytest.approx(2 + drawn.age, abs=0.002)
 
 
 def test_an_attempt_with_reports_loses_its_node_at_the_drawn_share_however_long_that_takes() -> None:
-    pool = a_pool(simulate={"taken_every": 20.0})
+    pool = a_pool(simulate={"interrupt_every": 20.0})
     drawn = draw_interruption(pool.simulate, 7, "train", 1)
     assert drawn is not None
     assert drawn.share is not None
@@ -106,7 +106,7 @@ def test_an_attempt_with_reports_loses_its_node_at_the_drawn_share_however_long_
 
 
 def test_an_attempt_whose_share_is_one_or_more_keeps_its_node() -> None:
-    pool = a_pool(simulate={"taken_every": 20.0})
+    pool = a_pool(simulate={"interrupt_every": 20.0})
     lab = Lab(pool)
     name = next(
         name
@@ -118,25 +118,25 @@ def test_an_attempt_whose_share_is_one_or_more_keeps_its_node() -> None:
 
 
 def test_the_draw_does_not_depend_on_when_an_attempt_starts() -> None:
-    pool = a_pool(simulate={"taken_every": 20.0})
+    pool = a_pool(simulate={"interrupt_every": 20.0})
     early = Lab(pool).submit("a").until(100).notices[0][0] - 2
     late = Lab(pool).until(50).submit("a").until(200).notices[0][0] - 52
     assert early == pytest.approx(late, abs=0.002)
 
 
 def test_on_demand_nodes_are_never_taken_by_the_model() -> None:
-    pool = a_pool(spot=False, simulate={"taken_every": 1.0})
+    pool = a_pool(spot=False, simulate={"interrupt_every": 1.0})
     assert Lab(pool).submit("a").until(500).notices == []
 
 
 def ages(*names: str) -> list[float]:
-    pool = a_pool(simulate={"taken_every": 20.0})
+    pool = a_pool(simulate={"interrupt_every": 20.0})
     drawn = [draw_interruption(pool.simulate, 7, name, 1) for name in names]
     return [draw.age for draw in drawn if draw is not None]
 
 
 def test_attempts_that_share_a_node_lose_it_no_more_often_than_one_alone() -> None:
-    lab = Lab(a_pool(simulate={"taken_every": 20.0}))
+    lab = Lab(a_pool(simulate={"interrupt_every": 20.0}))
     for name in ("a", "b", "c", "d"):
         lab.submit(name)
     assert ages("a")[0] > min(ages("b", "c", "d"))
@@ -144,12 +144,12 @@ def test_attempts_that_share_a_node_lose_it_no_more_often_than_one_alone() -> No
 
 
 def test_when_the_oldest_attempt_ends_the_draw_of_the_next_one_counts() -> None:
-    lab = Lab(a_pool(simulate={"taken_every": 20.0})).submit("a").submit("b").until(3).release("a").until(200)
+    lab = Lab(a_pool(simulate={"interrupt_every": 20.0})).submit("a").submit("b").until(3).release("a").until(200)
     assert lab.notices[0][0] == pytest.approx(3 + ages("b")[0], abs=0.002)
 
 
 def test_the_draw_of_the_next_one_applies_to_the_rest_of_its_work() -> None:
-    pool = a_pool(simulate={"taken_every": 20.0})
+    pool = a_pool(simulate={"interrupt_every": 20.0})
     thresholds = {
         name: drawn.threshold(0.5) for name in "bcdefgh" if (drawn := draw_interruption(pool.simulate, 7, name, 1))
     }
@@ -160,7 +160,7 @@ def test_the_draw_of_the_next_one_applies_to_the_rest_of_its_work() -> None:
 
 
 def test_the_draw_of_an_ended_attempt_takes_no_node() -> None:
-    pool = a_pool(simulate={"taken_every": 20.0})
+    pool = a_pool(simulate={"interrupt_every": 20.0})
     assert Lab(pool).submit("a").until(3).release("a").until(500).notices == []
 
 

@@ -42,7 +42,7 @@ def test_nodes_outlive_the_run_that_asked_for_them() -> None:
 
 
 def test_a_run_has_its_own_seed_for_interruptions() -> None:
-    pool = a_pool(simulate={"taken_every": 20.0})
+    pool = a_pool(simulate={"interrupt_every": 20.0})
     drawn = draw_interruption(pool.simulate, 99, "a", 1)
     assert drawn is not None
     lab = Lab(pool, seed=7)

@@ -26,7 +26,7 @@ def quiet(script: Path, pids: set[int], tmp_path_factory: pytest.TempPathFactory
 def test_killed_with_torchrun_it_goes_on_from_its_last_save(
     script: Path, quiet: bytes, pids: set[int], tmp_path: Path
 ) -> None:
-    attempt = Attempt(tmp_path, script, pids, SPOTWRIGHT_TAKEN_EVERY="1")
+    attempt = Attempt(tmp_path, script, pids, SPOTWRIGHT_INTERRUPT_EVERY="1")
     attempt.until(20)
     attempt.kill()
 
@@ -36,7 +36,7 @@ def test_killed_with_torchrun_it_goes_on_from_its_last_save(
 def test_after_a_notice_at_one_rank_it_goes_on_from_a_step_of_both(
     script: Path, quiet: bytes, pids: set[int], tmp_path: Path
 ) -> None:
-    attempt = Attempt(tmp_path, script, pids, SPOTWRIGHT_TAKEN_EVERY="inf")
+    attempt = Attempt(tmp_path, script, pids, SPOTWRIGHT_INTERRUPT_EVERY="inf")
     attempt.until(2)
     before = attempt.newest_save()
     attempt.notice(1, seconds=120)
@@ -54,7 +54,7 @@ def test_after_a_notice_at_one_rank_it_goes_on_from_a_step_of_both(
 def test_after_sigterm_to_torchrun_it_goes_on_without_the_loss_of_a_step(
     script: Path, quiet: bytes, pids: set[int], tmp_path: Path
 ) -> None:
-    attempt = Attempt(tmp_path, script, pids, SPOTWRIGHT_TAKEN_EVERY="inf")
+    attempt = Attempt(tmp_path, script, pids, SPOTWRIGHT_INTERRUPT_EVERY="inf")
     attempt.until(10)
     attempt.process.send_signal(signal.SIGTERM)
     assert attempt.end() != 0

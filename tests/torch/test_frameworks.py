@@ -63,7 +63,7 @@ def test_killed_at_every_change_of_a_file_it_goes_on_from_a_whole_checkpoint(
 ) -> None:
     newest = 0
     for change in range(5, 65, 3):
-        training = trainings.start(framework.script, tmp_path, pace=0, die_at=change, SPOTWRIGHT_TAKEN_EVERY="0.01")
+        training = trainings.start(framework.script, tmp_path, pace=0, die_at=change, SPOTWRIGHT_INTERRUPT_EVERY="0.01")
         if training.end() == [0]:
             break
         steps = framework.steps(tmp_path)

@@ -79,10 +79,10 @@ def test_under_torchrun_with_nccl_it_goes_on_after_a_kill_and_after_sigterm(
     for place in ("quiet", "taken"):
         (tmp_path / place).mkdir()
     expected = end_of("quiet", [0])
-    attempt = Attempt(tmp_path / "taken", script, pids, ranks, SPOTWRIGHT_TAKEN_EVERY="1")
+    attempt = Attempt(tmp_path / "taken", script, pids, ranks, SPOTWRIGHT_INTERRUPT_EVERY="1")
     attempt.until(15)
     attempt.kill()
-    attempt = Attempt(tmp_path / "taken", script, pids, ranks, SPOTWRIGHT_TAKEN_EVERY="inf")
+    attempt = Attempt(tmp_path / "taken", script, pids, ranks, SPOTWRIGHT_INTERRUPT_EVERY="inf")
     attempt.until(30)
     attempt.process.send_signal(signal.SIGTERM)
     assert attempt.end() != 0

@@ -21,7 +21,7 @@ from spotwright.views.run_text import runs_text, show_text, summary_text
 
 
 def under_a_deadline(*tasks: Any, seconds: float = 100.0) -> Story:
-    policy = {"spot": Spot.PREFER, "deadline": Deadline(after=seconds), "work": 60.0}
+    policy = {"spot": Spot.PREFER, "deadline": Deadline(after=seconds), "expected_duration": 60.0}
     return Story(a_plan(*(tasks or (a_task("a"),)), policy=policy))
 
 

@@ -45,9 +45,9 @@ class AttendedTraining:
         if every is not None and not every >= 0:
             raise ValueError(f"every={every}: the seconds between two saves must be 0 or more")
         self._step, self._total, self._saves_when_due = step, total, saves_when_due
-        taken_every = seconds_from_environment("SPOTWRIGHT_TAKEN_EVERY", 0.0) or None
+        interrupt_every = seconds_from_environment("SPOTWRIGHT_INTERRUPT_EVERY", 0.0) or None
         notice = seconds_from_environment("SPOTWRIGHT_NOTICE", 0.0)
-        self._policy = SavePolicy(Hazard(taken_every), notice=notice, every=every)
+        self._policy = SavePolicy(Hazard(interrupt_every), notice=notice, every=every)
         self._progress = ProgressFile()
         self._hook = _pod_hook()
         self._agreement = Agreement.of_group()

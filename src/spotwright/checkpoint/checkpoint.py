@@ -49,9 +49,9 @@ class Checkpoint:
       program is not loaded.
     - ``keep`` is the number of saves to keep, the newest ones.
     - ``every`` is the seconds of work between two saves. By default they are optimal for the measured cost of a save and for
-      ``taken_every``.
-    - ``taken_every`` is the pool's mean time between interruptions in seconds (``inf``: never). Default:
-      ``SPOTWRIGHT_TAKEN_EVERY``, else what is usual for spot.
+      ``interrupt_every``.
+    - ``interrupt_every`` is the pool's mean time between interruptions in seconds (``inf``: never). Default:
+      ``SPOTWRIGHT_INTERRUPT_EVERY``, else what is usual for spot.
     - ``group`` is the process group of a training with several ranks (``torch.distributed.group.WORLD``). Every rank then makes a
       ``Checkpoint`` and calls :meth:`load`, :meth:`steps` and :meth:`step_done` alike, once for each optimizer step; a notice or
       SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.agreement`).
@@ -72,7 +72,7 @@ class Checkpoint:
         program: str = "",
         keep: int = 2,
         every: float | None = None,
-        taken_every: float | None = None,
+        interrupt_every: float | None = None,
         group: Any = None,
         writer: bool | None = None,
         print_to: str | os.PathLike[str] | None = None,
@@ -81,8 +81,10 @@ class Checkpoint:
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least the newest checkpoint must be kept")
-        if (every is not None and not every >= 0) or (taken_every is not None and not taken_every > 0):
-            raise ValueError("every and taken_every are seconds: every must be 0 or more, taken_every more than 0")
+        if (every is not None and not every >= 0) or (interrupt_every is not None and not interrupt_every > 0):
+            raise ValueError(
+                "every and interrupt_every are seconds: every must be 0 or more, interrupt_every more than 0"
+            )
         self._manager = SaveManager(
             open_store(place, storage_options, name=name),
             program=program,
@@ -93,9 +95,9 @@ class Checkpoint:
         is_first = group is not None or os.environ.get("RANK", "0") == "0"
         self.writer = is_first if writer is None else writer
         """True if this process saves."""
-        self._taken_every = _taken_every() if taken_every is None else taken_every
+        self._interrupt_every = _interrupt_every() if interrupt_every is None else interrupt_every
         self._policy = SavePolicy(
-            Hazard(self._taken_every), notice=seconds_from_environment("SPOTWRIGHT_NOTICE", 0.0), every=every
+            Hazard(self._interrupt_every), notice=seconds_from_environment("SPOTWRIGHT_NOTICE", 0.0), every=every
         )
         self._termination = Termination(self._may_go_on, lambda: self._policy.needed)
         self._hook = _pod_hook()
@@ -313,7 +315,7 @@ class Checkpoint:
     def _begin(self) -> None:
         """Claim the place and handle SIGTERM and notices, at the first call that needs it."""
         if self.writer and not self._claimed:
-            self._policy.hazard = self._saves.claim(self._taken_every)
+            self._policy.hazard = self._saves.claim(self._interrupt_every)
             self._claimed = True
             self._began = self._step_began = self._saved_at = time.monotonic()
         self._handle_signals()
@@ -473,8 +475,8 @@ def _pod_hook() -> PodHook | None:
     return PodHook.from_environment(os.environ)
 
 
-def _taken_every() -> float | None:
-    seconds = seconds_from_environment("SPOTWRIGHT_TAKEN_EVERY", math.nan)
+def _interrupt_every() -> float | None:
+    seconds = seconds_from_environment("SPOTWRIGHT_INTERRUPT_EVERY", math.nan)
     return seconds if seconds > 0 else None
 
 

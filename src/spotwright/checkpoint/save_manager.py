@@ -69,7 +69,7 @@ class SaveManager:
     def claim(self, hazard: float | None, *, ranks: int = 0) -> Hazard:
         """Become the writer of the place. Returns the rate of interruptions with the counts of earlier attempts.
 
-        ``hazard`` is the pool's ``taken_every``. The counts are passed on in the claim. ``ranks`` is as in
+        ``hazard`` is the pool's ``interrupt_every``. The counts are passed on in the claim. ``ranks`` is as in
         :meth:`SaveLog.claim_token`. Raises :class:`OtherProgram` before it claims anything, because the other program may be
         running, and :class:`PlaceError` if another training of this process has the place.
         """

@@ -62,15 +62,15 @@ def unannounced(rate: float, *, notice_fits: bool) -> float:
 class Hazard:
     """The rate of interruptions: a prior rate, corrected by the interruptions of earlier attempts.
 
-    ``taken_every`` is the pool's mean time between interruptions in seconds; ``inf``: never; ``None``: not known. ``taken`` is
+    ``interrupt_every`` is the pool's mean time between interruptions (s); ``inf``: never; ``None``: not known. ``taken`` is
     the number of earlier attempts of this work that were taken after their first save, ``lived`` the number that the prior rate
     predicts for the time that they lived.
     """
 
-    __slots__ = ("lived", "taken", "taken_every")
+    __slots__ = ("interrupt_every", "lived", "taken")
 
-    def __init__(self, taken_every: float | None, taken: int = 0, lived: float = 0.0) -> None:
-        self.taken_every, self.taken, self.lived = taken_every, taken, lived
+    def __init__(self, interrupt_every: float | None, taken: int = 0, lived: float = 0.0) -> None:
+        self.interrupt_every, self.taken, self.lived = interrupt_every, taken, lived
 
     def rate(self, age: float) -> float:
         """Return the losses per second at this age of the attempt, in seconds."""
@@ -78,16 +78,16 @@ class Hazard:
 
     def exposure(self, age: float) -> float:
         """Return the number of interruptions that the prior rate predicts up to this age."""
-        if self.taken_every is not None:
-            return age / self.taken_every
+        if self.interrupt_every is not None:
+            return age / self.interrupt_every
         total = 0.0
         for (start, rate), (end, _) in zip(_RATES, (*_RATES[1:], (math.inf, 0.0)), strict=True):
             total += max(0.0, min(age, end) - start) * rate
         return total
 
     def _prior_rate(self, age: float) -> float:
-        if self.taken_every is not None:
-            return 1 / self.taken_every
+        if self.interrupt_every is not None:
+            return 1 / self.interrupt_every
         return next(rate for start, rate in reversed(_RATES) if age >= start)
 
 
@@ -193,8 +193,8 @@ class SavePolicy:
         return text + "."
 
     def _source(self, age: float) -> str:
-        if self.hazard.taken_every is not None:
-            source = "as the pool states" if math.isfinite(self.hazard.taken_every) else "this pool's nodes are not"
+        if self.hazard.interrupt_every is not None:
+            source = "as the pool states" if math.isfinite(self.hazard.interrupt_every) else "this pool's nodes are not"
         else:
             source = f"the usual for a spot node after {_seconds(age)}"
         taken = self.hazard.taken

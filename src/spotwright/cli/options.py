@@ -274,7 +274,7 @@ _LOCAL_ONLY = (
     "containers",
     "seed",
     "cache",
-    "taken_every",
+    "interrupt_every",
     "time_scale",
     "policy_texts",
     "deadline",

@@ -93,8 +93,8 @@ def _description(pool: Pool, price: str, config: Config) -> list[str]:
     lines = [f"{pool.name}: {pool.capacity}, {pool.provider}, {_size(pool)}"]
     if pool.is_spot:
         lines[0] += f", notice {format_duration(pool.notice)}"
-    if pool.lifetime is not None:
-        lines[0] += f", taken after {format_duration(pool.lifetime)}"
+    if pool.max_lifetime is not None:
+        lines[0] += f", taken after {format_duration(pool.max_lifetime)}"
     lines += list(_end_of_lifetime(pool, config))
     where = [pool.machine, pool.region, " ".join(pool.zones), pool.os if pool.os != "linux" else ""]
     machine = ", ".join(part for part in where if part)
@@ -115,7 +115,7 @@ def _description(pool: Pool, price: str, config: Config) -> list[str]:
 def _end_of_lifetime(pool: Pool, config: Config) -> Iterator[str]:
     """Who takes the nodes of a pool at the end of their lifetime, and when the last work on them ends."""
     provider = providers.of(pool)
-    if pool.lifetime is not None and provider.lifetime_field:
+    if pool.max_lifetime is not None and provider.lifetime_field:
         last = format_duration(longest_end(pool, config.pools, config.longest_grace_period))
         drains = f"{provider.title} drains a node then ({provider.lifetime_field})"
         yield f"  lifetime  {drains}, and removes it {last} later at the latest"
@@ -155,7 +155,7 @@ def pool_json(pool: Pool, price: str) -> dict[str, Any]:
         "min_nodes": pool.min_nodes,
         "max_nodes": pool.max_nodes,
         "notice_seconds": pool.notice if pool.is_spot else None,
-        "lifetime_seconds": pool.lifetime,
+        "lifetime_seconds": pool.max_lifetime,
         "price": price or None,
         "max_price": None if pool.max_price is None else float(pool.max_price),
         "labels": dict(providers.labels(pool)),

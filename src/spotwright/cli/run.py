@@ -81,7 +81,7 @@ def _page_of(state: Path, name: str, *, as_json: bool, is_wanted: bool) -> Itera
         show_default=True,
         help="Reuse earlier results. auto: unless nodes are interrupted.",
     ),
-    click.option("--taken-every", type=Duration(), help="Interrupt spot nodes, on average this often."),
+    click.option("--interrupt-every", type=Duration(), help="Interrupt spot nodes, on average this often."),
     click.option(
         "--time-scale",
         type=float,
@@ -110,7 +110,7 @@ def run(
     deadline: str | None,
     fail_on_missed_deadline: bool,
     cache: str,
-    taken_every: float | None,
+    interrupt_every: float | None,
     time_scale: float,
     plan_file: Path | None,
     name: str | None,
@@ -122,7 +122,7 @@ def run(
     a COMMAND after --, such as torchrun --nproc-per-node 2 train.py; all of its processes are on one node.
 
     Pools and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Each attempt is a real process.
-    Nodes are simulated; they are interrupted only if the pools or --taken-every say so.
+    Nodes are simulated; they are interrupted only if the pools or --interrupt-every say so.
 
     With --on kfp it runs on Kubeflow Pipelines: PIPELINE is placed as by spotwright compile, uploaded unless the server has this
     content already, started, and followed until its end. Ctrl-C leaves it running.
@@ -145,7 +145,7 @@ def run(
         arguments=shared.arguments,
         textual=True,
         config=shared.config,
-        taken_every=taken_every,
+        interrupt_every=interrupt_every,
         policy=policy_of(policy_texts if deadline is None else (*policy_texts, f"deadline={deadline}")),
     )
     running = RunOptions(

@@ -358,7 +358,7 @@ def _found(
         **({"labels": dict(pool.labels)} if pool.labels else {}),
         **({"taints": taints} if taints else {}),
         **({"notice": "30s"} if is_azure and pool.is_spot else {}),
-        **({"lifetime": node_pool.lifetime} if node_pool and node_pool.lifetime else {}),
+        **({"max_lifetime": node_pool.lifetime} if node_pool and node_pool.lifetime else {}),
         **({"create_flags": flags} if flags else {}),
     }
     notes = [*_notes(one, pool, taints), *(node_pool.notes if node_pool else ())]

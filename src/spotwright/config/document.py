@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -19,6 +19,7 @@ import yaml
 
 from spotwright import yaml_composer as composer
 from spotwright.errors import ConfigError, InputError
+from spotwright.model.policy import RENAMED
 from spotwright.model.quantities import format_bytes
 from spotwright.visible_text import visible
 
@@ -120,10 +121,11 @@ _LONGEST = 60  # characters of a user's text that a message repeats
 
 
 class Problems:
-    """The problems of one file; ``name`` is its name in messages."""
+    """The problems of one file; ``name`` is its name in messages, ``stored``: a run kept its text, so earlier names are right."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, stored: bool = False) -> None:
         self.name = name
+        self.stored = stored
         self._problems: dict[tuple[int, str], None] = {}  # an anchored value is read once for each of its aliases
 
     def __len__(self) -> int:
@@ -180,9 +182,18 @@ class Location(NamedTuple):
         """Report that the value of this field is not ``what`` it must be."""
         self.wrong(node.line, f"expected {what}, found {describe(node)}")
 
-    def unknown(self, line: int, name: str, known: Iterable[str]) -> None:
-        """Report an unknown key of this mapping, with the closest known one."""
-        self.key(name).wrong(line, f"unknown key, {closest(name, known)}")
+    def entries(self, node: Table, known: Collection[str]) -> Mapping[str, Entry]:
+        """Return the entries of this mapping by their known names; those of the text of a stored run may have earlier names."""
+        if not self.problems.stored:
+            return node.entries
+        return {RENAMED[key] if RENAMED.get(key) in known else key: entry for key, entry in node.entries.items()}
+
+    def unknown(self, line: int, name: str, known: Collection[str]) -> None:
+        """Report an unknown key of this mapping, with its present name or the closest known one."""
+        present = RENAMED.get(name)
+        self.key(name).wrong(
+            line, f"is called {present} now" if present in known else f"unknown key, {closest(name, known)}"
+        )
 
 
 def closest(name: str, known: Iterable[str]) -> str:
@@ -320,7 +331,7 @@ class _Converter:
         # libyaml gives an absent value the line of the next token; the line of its key is better
         return Scalar(key if kind == "null" and key is not None else line, node.value, kind)
 
-    def _entries(self, node: composer.MappingNode, location: Location) -> dict[str, Entry]:
+    def _entries(self, node: composer.MappingNode, location: Location) -> Mapping[str, Entry]:
         entries: dict[str, Entry] = {}
         merged: list[tuple[int, composer.Node]] = []
         for key, value in node.value:

@@ -387,16 +387,17 @@ def read_fields(node: Table, location: Location, fields: tuple[Field, ...]) -> d
     Problems are reported at ``location``; a wrong value is ``None``.
     """
     values = {}
+    known = [field.name for field in fields]
+    entries = location.entries(node, known)
     for field in fields:
-        entry = node.entries.get(field.name)
+        entry = entries.get(field.name)
         if entry is not None:
             values[field.name] = field.read(entry.node, location.key(field.name), field.expects)
         elif field.default is REQUIRED:
             location.key(field.name).wrong(node.line, f"expected {field.expects}, found nothing: it is required")
         else:
             values[field.name] = field.default
-    known = [field.name for field in fields]
-    for key, entry in node.entries.items():
+    for key, entry in entries.items():
         if key not in known:
             location.unknown(entry.line, key, known)
     return values
@@ -643,7 +644,7 @@ POOL = (
         "Time between the provider's notice and the end of a node; `0s`: nodes are taken without a notice.",
     ),
     Field(
-        "lifetime",
+        "max_lifetime",
         "a duration such as 24h, more than 0",
         positive_duration,
         None,
@@ -671,7 +672,7 @@ POOL = (
     ),
     Field(
         "simulate",
-        "a mapping such as {taken_every: 20s}",
+        "a mapping such as {interrupt_every: 20s}",
         table,
         None,
         "see below",
@@ -691,7 +692,7 @@ SIMULATE = (
         "Time until a new node is ready.",
     ),
     Field(
-        "taken_every",
+        "interrupt_every",
         "a duration such as 20s, more than 0",
         positive_duration,
         None,
@@ -699,12 +700,12 @@ SIMULATE = (
         "Spot pools only: the mean time between two interruptions of a node.",
     ),
     Field(
-        "work",
+        "expected_duration",
         "a duration such as 1h, more than 0",
         positive_duration,
         None,
-        "taken_every",
-        "Beside `taken_every`: assumed duration of a whole attempt that reports its progress, so that an interruption "
+        "interrupt_every",
+        "Beside `interrupt_every`: assumed duration of a whole attempt that reports its progress, so that an interruption "
         "comes at a share of its work.",
     ),
     Field(
@@ -713,7 +714,7 @@ SIMULATE = (
         words,
         None,
         "none",
-        "Spot pools only, instead of `taken_every`: a recording, its path relative to this file; "
+        "Spot pools only, instead of `interrupt_every`: a recording, its path relative to this file; "
         '`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}` gives the number of available nodes for each 300 '
         "seconds. `prices`, beside `data`, may give the price of a node for each number.",
     ),

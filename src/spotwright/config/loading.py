@@ -176,11 +176,11 @@ def parse(
     """Read and check the text of a configuration. ``name`` is its name in messages; paths of traces are relative to it.
 
     A run that stored its traces and ``quotes``, the prices of its price sheets by pool, reads its stored text with
-    ``traces_exist=False``, because the files may be gone by then.
+    ``traces_exist=False``, because the files may be gone by then; its text may have earlier names of keys.
 
     Raises :class:`ConfigError`: a line for each problem, ``file:line: field: what was expected, what was found``, at most ten.
     """
-    problems = Problems(str(name))
+    problems = Problems(str(name), stored=not traces_exist)
     root, location = read(text, problems), Location(problems)
     _refuse_newer(root, location)
     values = read_fields(root, location, TOP)

@@ -57,16 +57,16 @@ POLICY_MEANINGS: Mapping[str, str] = {
     "Under a deadline: number of interrupted attempts in a row without more progress; after more, spot is left for good.",
     "interruptions.backoff": "Wait before an attempt that returns to the pool that it was taken from.",
     "interruptions.factor": "Factor by which each further wait is longer.",
-    "interruptions.ceiling": "Maximum wait.",
+    "interruptions.max_backoff": "Maximum wait.",
     "errors.retries": "Number of errors after which a task is tried again. An error never counts as an interruption.",
     "errors.backoff": "Wait after an error.",
     "errors.factor": "Factor by which each further wait is longer.",
-    "errors.ceiling": "Maximum wait.",
+    "errors.max_backoff": "Maximum wait.",
     "fall_back_after": "Number of interruptions from which on the task stays on on-demand. Only with `spot: prefer`.",
     "pending_timeout": "Time for which an attempt waits for a node of one pool before it tries the next pool. On a cluster the "
     "time in which a node is on its way does not count.",
     "deadline": "Time by which the work must be done. It decides the pool, in place of `fall_back_after` and `pending_timeout`.",
-    "work": "Duration of the task, for a deadline to plan with.",
+    "expected_duration": "Duration of the task, for a deadline to plan with.",
     "grace_period": "Time of the code between SIGTERM and SIGKILL.",
     "timeout": "Maximum duration of one attempt.",
     "checkpoint": "Place of the code's checkpoints, which the code reads from the environment variable SPOTWRIGHT_CHECKPOINT.",
@@ -114,7 +114,7 @@ def _tasks(node: Table, location: Location) -> Iterator[tuple[str, Layer]]:
 def _layer(node: Table, line: int, location: Location) -> Layer:
     source = f"{PurePath(location.problems.name).name}:{line}"
     values: dict[str, Any] = {}
-    for key, entry in node.entries.items():
+    for key, entry in location.entries(node, _KEYS).items():
         here = location.key(key)
         if key in _GROUPS[""]:
             values.update(_value({key: plain(entry.node)}, entry, here, source))
@@ -129,7 +129,7 @@ def _layer(node: Table, line: int, location: Location) -> Layer:
 
 def _group_values(group: str, node: Table, location: Location, source: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, entry in node.entries.items():
+    for name, entry in location.entries(node, _GROUPS[group]).items():
         if name in _GROUPS[group]:
             values.update(_value({group: {name: plain(entry.node)}}, entry, location.key(name), source))
         else:
@@ -272,7 +272,7 @@ def _price(price: Any, field: str) -> Fraction:
 
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # an RFC 1123 label
-_ONLY_SPOT = ("taken_every", "work", "trace", "start")
+_ONLY_SPOT = ("interrupt_every", "expected_duration", "trace", "start")
 
 
 def read_pools(node: Table, location: Location, folder: Path, *, traces_exist: bool) -> dict[str, Pool]:
@@ -337,18 +337,18 @@ def _check_together(pool: Pool, entries: Mapping[str, Entry], location: Location
 
 
 def _simulate(node: Table, location: Location, capacity: Capacity | None) -> Simulate:
-    entries = node.entries
+    entries = location.entries(node, [field.name for field in SIMULATE])
     if capacity is Capacity.ON_DEMAND:
         for name in _ONLY_SPOT:
             if name in entries:
                 location.key(name).wrong(
                     entries[name].line, "on-demand nodes are not taken: remove it, or set capacity: spot"
                 )
-    elif "taken_every" in entries and "trace" in entries:
-        line = max(entries["taken_every"].line, entries["trace"].line)
-        location.wrong(line, "expected taken_every or trace, found both: remove one")
+    elif "interrupt_every" in entries and "trace" in entries:
+        line = max(entries["interrupt_every"].line, entries["trace"].line)
+        location.wrong(line, "expected interrupt_every or trace, found both: remove one")
     else:
-        _needs("work", "taken_every", entries, location)
+        _needs("expected_duration", "interrupt_every", entries, location)
         _needs("start", "trace", entries, location)
     return Simulate(**read_fields(node, location, SIMULATE))
 

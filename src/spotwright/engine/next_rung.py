@@ -496,7 +496,9 @@ def following(
     attempt, in_vain = task.last, cause is Cause.UNSCHEDULABLE
     ended = past_of(attempt)._replace(cause=cause, rung=attempt.rung, pool=attempt.taken_by, waited_in_vain=in_vain)
     if cause.is_interruption:
-        stalled = budgets.count_stalled(list(lives(state, task, cause)), planned.policy.interruption_backoff.ceiling)
+        stalled = budgets.count_stalled(
+            list(lives(state, task, cause)), planned.policy.interruption_backoff.max_backoff
+        )
         ended = ended._replace(stalled=stalled, useless=useless_attempts(state, task, planned, cause))
     history = history_of(state, task, attempt, ended)
 
@@ -591,13 +593,17 @@ def outlook_without_advice(
     pools = [state.launches(name) for name in dict.fromkeys(n for rung in planned.ladder.rungs for n in rung.pools)]
     later = planned.downstream + planned.steps_after * max(each.boot.expected for each in pools)
     deadline_at = policy.deadline.moment(state.started_at) - later
-    progress, pace, stated = _saved_share(task, planned), _pace(task, policy.work or 0.0), policy.work or 0.0
+    progress, pace, stated = (
+        _saved_share(task, planned),
+        _pace(task, policy.expected_duration or 0.0),
+        policy.expected_duration or 0.0,
+    )
     starts = _starts(task, pace) if pace.is_seen(stated) else []
     needs = estimates.needs(stated, progress, pace, pools, starts, deadline_at - state.started_at)
     return deadline.Outlook(
         now=now,
         deadline=deadline_at,
-        work=policy.work,
+        work=policy.expected_duration,
         progress=progress,
         overhead=needs.launch.expected,
         useless=useless_attempts(state, task, planned, cause).spot,
@@ -611,7 +617,7 @@ def outlook_without_advice(
 
 def useless_attempts(state: RunState, task: TaskState, planned: PlannedTask, cause: Cause | None = None) -> Useless:
     """How many attempts in a row got nowhere. ``cause`` is that of the newest one's end, where it is not folded yet."""
-    ceiling = planned.policy.interruption_backoff.ceiling
+    ceiling = planned.policy.interruption_backoff.max_backoff
     return budgets.count_useless(list(lives(state, task, cause)), ceiling, saves=_saves(task, planned))
 
 
@@ -637,7 +643,7 @@ def needs_of(state: RunState, task: TaskState) -> estimates.Needs | None:
         planned = effective_plan(state, task)
     except InputError:  # its decisions say so
         return None
-    if planned.policy.deadline is None or not planned.policy.work or not planned.ladder.rungs:
+    if planned.policy.deadline is None or not planned.policy.expected_duration or not planned.ladder.rungs:
         return None
     return outlook_without_advice(state, task, planned, state.last_at).needs
 

@@ -106,7 +106,7 @@ def pools_changed(state: RunState, attempt: AttemptState, event: AttemptDecided)
 
 def work_measured(state: RunState, task: TaskState, attempt: AttemptState, event: ProgressReported) -> None:
     """A report under a deadline: it measures the pace of the work, and a running attempt on spot is looked at again."""
-    stated, reached = task.plan.policy.work or 0.0, reached_before(task, attempt)
+    stated, reached = task.plan.policy.expected_duration or 0.0, reached_before(task, attempt)
     task.pace, attempt.measured = next_mark(task.pace, attempt.measured, event.at, event.value, reached, stated)
     kept = reached if task.plan.policy.checkpoint is not None else 0.0
     if attempt.started_in is None and attempt.bound_at is not None and kept <= event.value < 1.0:
@@ -125,9 +125,9 @@ def reached_before(task: TaskState, attempt: AttemptState) -> float:
 def has_gone_on(task: TaskState, attempt: AttemptState, at: float) -> bool:
     """Whether an attempt has not done alone what it reports first, at this moment: it would have been twice as fast as known.
 
-    Without a stated ``work`` nobody asks.
+    Without an ``expected_duration`` nobody asks.
     """
-    stated = task.plan.policy.work or 0.0
+    stated = task.plan.policy.expected_duration or 0.0
     if attempt.number == 1 or attempt.bound_at is None or at < attempt.bound_at:
         return False
     whole = task.pace.whole if task.pace.is_seen(stated) else stated
@@ -137,7 +137,13 @@ def has_gone_on(task: TaskState, attempt: AttemptState, at: float) -> bool:
 def _is_watched(state: RunState, task: TaskState) -> bool:
     """Whether a deadline may move the running attempt of a task: from spot, or to spot where its work is saved."""
     policy, attempt, ladder = task.plan.policy, task.last, task.plan.ladder
-    if policy.deadline is None or not policy.work or attempt.bound_at is None or attempt.key or not ladder.on_demand:
+    if (
+        policy.deadline is None
+        or not policy.expected_duration
+        or attempt.bound_at is None
+        or attempt.key
+        or not ladder.on_demand
+    ):
         return False
     pool = state.plan.config.pools.get(attempt.pool or "")
     if pool is None or pool.is_spot:

@@ -253,7 +253,7 @@ class Plan:
     def _steps(self, planned: PlannedTask) -> float:
         """The tasks with stated work in a task: itself, or those on the longest path through its DAG."""
         if planned.spec.dag is None:
-            return 1.0 if planned.policy.work else 0.0
+            return 1.0 if planned.policy.expected_duration else 0.0
         return _rounds(planned.spec.loop) * self._steps_inside(planned)
 
     def stated_work(self, planned: PlannedTask) -> float:
@@ -263,7 +263,7 @@ class Plan:
         them not, the work of a loop is that of one iteration.
         """
         if planned.spec.dag is None:
-            return planned.policy.work or 0.0
+            return planned.policy.expected_duration or 0.0
         return _rounds(planned.spec.loop) * self._work_inside(planned)
 
     def _steps_inside(self, planned: PlannedTask) -> float:

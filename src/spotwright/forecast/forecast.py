@@ -267,7 +267,7 @@ class _Runs:
         self.supply = supply
         rates = np.array([supply.losses_an_hour(index) / 3600.0 for index in range(len(names))] or [0.0])
         self.every = np.array([_interval(task, rates, names) for task in tasks])
-        lifetimes = np.array([pools[name].lifetime or math.inf for name in names] or [math.inf])
+        lifetimes = np.array([pools[name].max_lifetime or math.inf for name in names] or [math.inf])
         rules: dict[str, Rule] = {SPOT: SpotFirst(tasks)}
         if question.deadline is not None:
             rules[DEADLINE] = UnderDeadline(tasks, question.deadline)
@@ -498,8 +498,8 @@ def _unstated(tasks: Sequence[TaskToCome]) -> Iterator[str]:
     missing: dict[str, str] = {}
     for task in tasks:
         policy, needs = task.policy, []
-        if policy.work is None:
-            needs.append(f"work: {math.ceil(task.work)}s")
+        if policy.expected_duration is None:
+            needs.append(f"expected_duration: {math.ceil(task.work)}s")
         if task.saves and policy.checkpoint is None:
             needs.append("checkpoint: FOLDER")
         if needs and task.spot and task.on_demand is not None:
@@ -507,7 +507,7 @@ def _unstated(tasks: Sequence[TaskToCome]) -> Iterator[str]:
     if missing:
         more = f", and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         yield (
-            "run --deadline takes tasks to on-demand at once whose work spotwright.yaml does not state; add to policy.tasks: "
+            "tasks without expected_duration run on on-demand under --deadline; add to policy.tasks: "
             f"{', '.join(list(missing.values())[:_SHOWN])}{more}"
         )
 

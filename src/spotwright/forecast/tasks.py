@@ -2,7 +2,7 @@
 
 Loops, conditions and pipelines inside pipelines are unfolded (:mod:`spotwright.forecast.unfolding`), so that what is left is one
 graph of tasks in topological order. How long a task takes was measured by an earlier run, is given in a file, is stated as
-``work`` in the configuration, or is assumed.
+``expected_duration`` in the configuration, or is assumed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Durations:
     is_asked_for: bool = True
 
     def of(self, path: str, spec_path: str, stated: float | None) -> Known:
-        """The duration of a task; ``stated`` is the ``work`` of its policy."""
+        """The duration of a task; ``stated`` is its policy's ``expected_duration``."""
         work: float | None = None
         save: float | None = None
         saves = False
@@ -102,7 +102,7 @@ class Durations:
         if work is not None and (stated is None or self.is_asked_for):
             return Known(work, self.origin, saves, SAVE if save is None else save)
         if stated is not None:
-            return Known(stated, "work in the policy", saves, SAVE if save is None else save)
+            return Known(stated, "expected_duration in the policy", saves, SAVE if save is None else save)
         return Known(ASSUMED, _ASSUMED, saves, SAVE if save is None else save)
 
     def iterations(self, path: str, spec_path: str, known: int | None = None) -> int | None:
@@ -135,7 +135,7 @@ class Durations:
         if assumed:
             yield (
                 f"the duration of {some(assumed)} is not known: {format_duration(ASSUMED)} each is assumed; name an earlier run "
-                "or a file with --durations, or set work in the policy"
+                "or a file with --durations, or set expected_duration in the policy"
             )
 
 
@@ -337,7 +337,7 @@ class _Walk:
 
     def _on_nodes(self, planned: PlannedTask, before: tuple[int, ...]) -> TaskToCome:
         policy, ladder = self._ladder(planned)
-        known = self.durations.of(planned.path, planned.spec_path, policy.work)
+        known = self.durations.of(planned.path, planned.spec_path, policy.expected_duration)
         offers = [self._offer(name, planned.work) for rung in ladder.rungs for name in rung.pools]
         spot = tuple(offer for pool, offer in offers if pool.is_spot)
         on_demand = next((offer for pool, offer in offers if not pool.is_spot), None)

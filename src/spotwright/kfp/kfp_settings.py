@@ -287,7 +287,7 @@ def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer 
         if first:
             values["errors.backoff"] = first
             values["errors.factor"] = max(1.0, factor)
-            values["errors.ceiling"] = parse_duration(retry.get("backoffMaxDuration") or "3600s")
+            values["errors.max_backoff"] = parse_duration(retry.get("backoffMaxDuration") or "3600s")
     if timeout is not None:
         values["timeout"] = timeout
     calls = [name for name, given in (("set_retry", retry), ("set_timeout", timeout)) if given is not None]

@@ -84,8 +84,10 @@ _ARGO_LIMIT = "retry:retryStrategy.limit"
 _ARGO_WAITS: Mapping[str, Fact] = {
     "interruptions.backoff": in_object("retry:retryStrategy.backoff.duration"),
     "interruptions.factor": in_object("retry:retryStrategy.backoff.factor"),
-    "interruptions.ceiling": in_object("retry:retryStrategy.backoff.cap"),
-    **dict.fromkeys(("errors.backoff", "errors.factor", "errors.ceiling"), nothing("Argo has one backoff for both")),
+    "interruptions.max_backoff": in_object("retry:retryStrategy.backoff.cap"),
+    **dict.fromkeys(
+        ("errors.backoff", "errors.factor", "errors.max_backoff"), nothing("Argo has one backoff for both")
+    ),
 }
 _FACTS: Mapping[str, Fact] = {
     **POD_FACTS,

@@ -557,9 +557,9 @@ def _backoff(ctx: PlaceContext, at: Path, wait: Backoff, limit: int, level: Leve
     factor = max(1, round(wait.factor))
     backoff = {"duration": _duration(wait.first)}
     if argo_version(ctx.config) >= (3, 7):
-        backoff |= {"factor": str(factor), "cap": _duration(wait.ceiling)}
+        backoff |= {"factor": str(factor), "cap": _duration(wait.max_backoff)}
     else:
-        while factor > 1 and wait.first * float(factor) ** (limit - 1) > wait.ceiling:
+        while factor > 1 and wait.first * float(factor) ** (limit - 1) > wait.max_backoff:
             factor -= 1
         backoff["factor"] = str(factor)
     if factor != wait.factor:

@@ -76,7 +76,7 @@ def _backoff(ctx: PlaceContext, wait: Backoff) -> dict[str, str]:
     """Waits without a window over all attempts. Before Argo 3.7 nothing limits how they grow, so they stay as they begin."""
     backoff = {"duration": f"{max(1, math.ceil(wait.first))}s"}
     if str(ctx.config.target.get("argo", "3.7")) >= "3.7":
-        backoff |= {"factor": str(max(1, round(wait.factor))), "cap": f"{max(1, math.ceil(wait.ceiling))}s"}
+        backoff |= {"factor": str(max(1, round(wait.factor))), "cap": f"{max(1, math.ceil(wait.max_backoff))}s"}
     return backoff
 
 

@@ -93,8 +93,8 @@ _KFP_LIMIT = "task:retryPolicy.maxRetryCount"
 _KFP_WAITS: Mapping[str, Fact] = {
     "interruptions.backoff": in_object("task:retryPolicy.backoffDuration"),
     "interruptions.factor": in_object("task:retryPolicy.backoffFactor"),
-    "interruptions.ceiling": nothing("backoffMaxDuration of KFP is a window over all attempts"),
-    **dict.fromkeys(("errors.backoff", "errors.factor", "errors.ceiling"), nothing("KFP has one backoff for both")),
+    "interruptions.max_backoff": nothing("backoffMaxDuration of KFP is a window over all attempts"),
+    **dict.fromkeys(("errors.backoff", "errors.factor", "errors.max_backoff"), nothing("KFP has one backoff for both")),
 }
 _KFP_GRACE = "which gives spotwright.checkpoint this time before SIGTERM; code has about 0.3s after it"
 _KFP_AFFINITY = in_object("settings:nodeAffinity", name="required node affinity")

@@ -235,7 +235,7 @@ def _retries_of(own: Mapping[str, Any]) -> int:
 
 def _factor(wait: Backoff, count: int) -> int:
     """The policy's factor as a whole number, smaller if the last wait would be too long."""
-    factor, longest = max(1, int(wait.factor)), max(wait.ceiling, LONGEST_WAIT)
+    factor, longest = max(1, int(wait.factor)), max(wait.max_backoff, LONGEST_WAIT)
     if wait.first and count > 1:
         factor = min(factor, int((longest / wait.first) ** (1 / (count - 1))) + 1)
     while factor > 1 and _wait(wait, factor, count - 1) > longest:

@@ -221,10 +221,10 @@ def _expectations(pool: Pool, grace: float, scale: float) -> dict[str, str]:
     """Variables on the expected end of the node, in real seconds. The mean time between interruptions is not scaled."""
     env = {"SPOTWRIGHT_NOTICE": f"{pool.notice / scale:g}", "SPOTWRIGHT_GRACE": f"{grace / scale:g}"}
     simulate = pool.simulate
-    if simulate.taken_every is not None:
-        env["SPOTWRIGHT_TAKEN_EVERY"] = f"{simulate.taken_every:g}"
-    elif simulate.trace is None and pool.lifetime is None:
-        env["SPOTWRIGHT_TAKEN_EVERY"] = "inf"
+    if simulate.interrupt_every is not None:
+        env["SPOTWRIGHT_INTERRUPT_EVERY"] = f"{simulate.interrupt_every:g}"
+    elif simulate.trace is None and pool.max_lifetime is None:
+        env["SPOTWRIGHT_INTERRUPT_EVERY"] = "inf"
     return env
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "BUILT_IN",
     "EXIT_HANDLER",
     "FIELDS",
+    "RENAMED",
     "Backoff",
     "Deadline",
     "Layer",
@@ -48,18 +49,18 @@ class Spot(StrEnum):
 
 
 class Backoff(NamedTuple):
-    """Waits between attempts, seconds: ``first * factor ** n``, never above ``ceiling``."""
+    """Waits between attempts, seconds: ``first * factor ** n``, never above ``max_backoff``."""
 
     first: float = 1.0
     factor: float = 2.0
-    ceiling: float = 300.0
+    max_backoff: float = 300.0
 
     def wait(self, ended: int) -> float:
         """Seconds to wait after the ``ended``-th ending of its kind, counted from one."""
         try:
-            return min(self.ceiling, self.first * self.factor ** max(0, ended - 1))
+            return min(self.max_backoff, self.first * self.factor ** max(0, ended - 1))
         except OverflowError:
-            return self.ceiling
+            return self.max_backoff
 
 
 class Deadline(NamedTuple):
@@ -98,7 +99,7 @@ class Policy:
     fall_back_after: int = 10
     pending_timeout: float = 600.0
     deadline: Deadline | None = None
-    work: float | None = None
+    expected_duration: float | None = None
     grace_period: float = 30.0
     timeout: float | None = None
     checkpoint: str | None = None
@@ -112,18 +113,18 @@ FIELDS: Mapping[str, str] = {
     "interruptions.max": "a whole number, 0 or more",
     "interruptions.backoff": "a duration such as 1s",
     "interruptions.factor": "a number, 1 or more",
-    "interruptions.ceiling": "a duration such as 5m",
+    "interruptions.max_backoff": "a duration such as 5m",
     "errors.retries": "a whole number, 0 or more",
     "errors.backoff": "a duration such as 1s",
     "errors.factor": "a number, 1 or more",
-    "errors.ceiling": "a duration such as 5m",
+    "errors.max_backoff": "a duration such as 5m",
     "fall_back_after": "a whole number from 0 to interruptions.max",
     "pending_timeout": "a duration such as 10m",
     "deadline": (
         "a duration from the run's start (8h), or a time with its zone (2026-11-21T08:00:00+01:00); "
         "add 'best-effort' where it may be missed"
     ),
-    "work": "a duration: how long the task takes on a node that is never taken",
+    "expected_duration": "a duration: how long the task takes on a node that is never taken",
     "grace_period": "a duration such as 20s",
     "timeout": "a duration such as 1h",
     "checkpoint": "a folder, a URL or pvc://NAME, without placeholders: each task of each run has a folder of its own there",
@@ -134,17 +135,25 @@ FIELDS: Mapping[str, str] = {
 EXIT_HANDLER = Layer("it is an exit handler, which has to run however the pipeline ends", {"spot": Spot.NEVER})
 """Keeps exit handlers on on-demand where the default policy would let them onto spot; its source says why."""
 
+RENAMED: Mapping[str, str] = {
+    "ceiling": "max_backoff",
+    "lifetime": "max_lifetime",
+    "taken_every": "interrupt_every",
+    "work": "expected_duration",
+}
+"""Earlier names of keys of ``spotwright.yaml``. A file with one is refused with the new name; a stored run may have them."""
+
 BUILT_IN = Layer(
     "built in",
     {
         "interruptions.max": 10,
         "interruptions.backoff": 1.0,
         "interruptions.factor": 2.0,
-        "interruptions.ceiling": 300.0,
+        "interruptions.max_backoff": 300.0,
         "errors.retries": 0,
         "errors.backoff": 1.0,
         "errors.factor": 2.0,
-        "errors.ceiling": 300.0,
+        "errors.max_backoff": 300.0,
         "pending_timeout": 600.0,
         "grace_period": 30.0,
     },
@@ -152,7 +161,7 @@ BUILT_IN = Layer(
 _RETRY_TO_INTERRUPTIONS = {
     "errors.backoff": "interruptions.backoff",
     "errors.factor": "interruptions.factor",
-    "errors.ceiling": "interruptions.ceiling",
+    "errors.max_backoff": "interruptions.max_backoff",
 }
 
 
@@ -199,7 +208,7 @@ def resolve(layers: Iterable[Layer], kfp: Layer | None = None, own: Layer | None
         fall_back_after=values["fall_back_after"],
         pending_timeout=values["pending_timeout"],
         deadline=values.get("deadline"),
-        work=values.get("work"),
+        expected_duration=values.get("expected_duration"),
         grace_period=values["grace_period"],
         timeout=values.get("timeout"),
         checkpoint=values.get("checkpoint"),
@@ -218,7 +227,7 @@ def imply_spot(policy: Policy) -> Policy:
 
 
 def _backoff(kind: str, values: Mapping[str, Any]) -> Backoff:
-    return Backoff(values[f"{kind}.backoff"], values[f"{kind}.factor"], values[f"{kind}.ceiling"])
+    return Backoff(values[f"{kind}.backoff"], values[f"{kind}.factor"], values[f"{kind}.max_backoff"])
 
 
 def _apply_set_retry(kfp: Layer, values: dict[str, Any], sources: dict[str, str]) -> None:
@@ -311,6 +320,10 @@ def _read(field: str, value: Any) -> Any:
 def _suggestion(field: str) -> str:
     import difflib
 
+    group, dot, word = field.rpartition(".")
+    present = f"{group}{dot}{RENAMED.get(word)}"
+    if present in FIELDS:
+        return present
     close = difflib.get_close_matches(field, FIELDS, n=1) or [f for f in FIELDS if f.endswith(f".{field}")][:1]
     return close[0] if close else f"one of {', '.join(FIELDS)}"
 
@@ -386,15 +399,15 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "interruptions.max": _whole,
     "interruptions.backoff": _duration,
     "interruptions.factor": _factor,
-    "interruptions.ceiling": _duration,
+    "interruptions.max_backoff": _duration,
     "errors.retries": _whole,
     "errors.backoff": _duration,
     "errors.factor": _factor,
-    "errors.ceiling": _duration,
+    "errors.max_backoff": _duration,
     "fall_back_after": _whole,
     "pending_timeout": _positive_duration,
     "deadline": _deadline,
-    "work": _positive_duration,
+    "expected_duration": _positive_duration,
     "grace_period": _duration,
     "timeout": _positive_duration,
     "checkpoint": _checkpoint,

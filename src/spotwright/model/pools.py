@@ -112,14 +112,14 @@ class Drain(StrEnum):
 class Simulate(NamedTuple):
     """Settings of the pool in the local and simulated worlds; a cluster ignores them. Durations are seconds of that world.
 
-    ``taken_every`` is the mean time between interruptions of a node, without a trace. With neither, nodes are never taken.
-    ``work`` is the assumed duration of a whole attempt that reports its progress: it turns ``taken_every`` into a share of the
-    attempt's work (see :mod:`spotwright.supply.node_fit`). Default: ``taken_every``.
+    ``interrupt_every`` is the mean time between interruptions of a node, without a trace. With neither, nodes are never taken.
+    ``expected_duration`` is the assumed duration of a whole attempt that reports its progress: it turns ``interrupt_every`` into
+    a share of the attempt's work (see :mod:`spotwright.supply.node_fit`). Default: ``interrupt_every``.
     """
 
     boot: float = 2.0
-    taken_every: float | None = None
-    work: float | None = None
+    interrupt_every: float | None = None
+    expected_duration: float | None = None
     trace: str | None = None  # path of a recorded trace
     start: float = 0.0  # where in the trace the run begins
     drain: Drain = Drain.BEFORE_END
@@ -161,7 +161,7 @@ class Pool:
     quote: Quote | None = None
     price_source: PriceSource = PriceSource.CONFIGURED
     notice: float = 30.0
-    lifetime: float | None = None
+    max_lifetime: float | None = None
     boot: float = EXPECTED_BOOT
     create_flags: Mapping[str, Any] = field(default_factory=dict)
     simulate: Simulate = field(default_factory=Simulate)

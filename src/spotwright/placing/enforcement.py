@@ -213,7 +213,7 @@ _LONGEST = 20  # characters of a value that is printed in a column
 _REQUIRED = "pod:affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "pod:affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
 BACKOFFS: tuple[str, ...] = tuple(
-    f"{kind}.{part}" for kind in ("interruptions", "errors") for part in ("backoff", "factor", "ceiling")
+    f"{kind}.{part}" for kind in ("interruptions", "errors") for part in ("backoff", "factor", "max_backoff")
 )
 BY_CONTROLLER = Fact(Enforcer.CONTROLLER)
 """That only the Spotwright controller keeps the value."""
@@ -236,7 +236,7 @@ POD_FACTS: Mapping[str, Fact] = {
     "fall_back_after": nothing(),
     "pending_timeout": nothing(),
     "deadline": nothing("only spotwright run keeps it"),
-    "work": nothing("only spotwright run reads it, for a deadline"),
+    "expected_duration": nothing("only spotwright run reads it, for a deadline"),
     "grace_period": in_object("pod:terminationGracePeriodSeconds"),
     "timeout": nothing(),
     "checkpoint": in_object("pod:containers.0.env", "for code that reads it", name="SPOTWRIGHT_CHECKPOINT"),

@@ -5,7 +5,7 @@ reads off a NodePool of both capacity types, are one NodePool here; weights put 
 capacity, Karpenter leaves that offering out for some minutes and takes on-demand of the same NodePool, or the NodePool with the
 next weight: this is what ``spot: prefer`` means there.
 
-The ``lifetime`` of a pool is ``expireAfter``: then Karpenter drains the node. A drain waits for pods with
+The ``max_lifetime`` of a pool is ``expireAfter``: then Karpenter drains the node. A drain waits for pods with
 ``karpenter.sh/do-not-disrupt``, which placement writes, unless ``terminationGracePeriod`` is set: then each pod is deleted so
 early that its own grace period ends with that period, and a node lives for the sum of the two at most. It also lets Karpenter
 replace nodes that have drifted from their NodePool or its image, whatever their pods say; a budget of no nodes for that reason
@@ -57,7 +57,7 @@ NODE_CLASS_LABELS: Mapping[str, Mapping[str, str]] = {
 class NodePool(NamedTuple):
     """What a NodePool of a cluster asks for. ``capacities``: True for spot. ``flags`` are settings for ``create_flags``.
 
-    ``lifetime`` is empty where nothing ends the work on a node at that age; ``notes`` say so.
+    ``max_lifetime`` is empty where nothing ends the work on a node at that age; ``notes`` say so.
     """
 
     name: str
@@ -253,9 +253,9 @@ def _meanings(request: Request, members: Sequence[Pool]) -> Iterator[str]:
     for one in members:
         if one.min_nodes:
             yield request.warn(f"min_nodes {one.min_nodes} is not given to Karpenter, which keeps no empty nodes")
-    if any(one.lifetime is not None for one in members):
+    if any(one.max_lifetime is not None for one in members):
         yield (
-            f"lifetime: Karpenter drains a node at the age expireAfter, and removes it at most {_last(request)} s later "
+            f"max_lifetime: Karpenter drains a node at the age expireAfter, and removes it at most {_last(request)} s later "
             "(terminationGracePeriod: the longest grace period of the policies, or the notice). Pods with "
             f"{_DO_NOT_DISRUPT} keep working until their own grace period has to begin; without terminationGracePeriod they "
             "would outlive the node's lifetime."
@@ -291,9 +291,9 @@ def _node_pool(request: Request, name: str, members: Sequence[Pool], reference: 
     if pool.taints:
         yield "      taints:"
         yield from (f"      - {flow(taint.fields)}" for taint in pool.taints)
-    lifetimes = [one.lifetime for one in members if one.lifetime is not None]
+    lifetimes = [one.max_lifetime for one in members if one.max_lifetime is not None]
     if lifetimes:
-        yield f"      expireAfter: {max(int(min(lifetimes)), 1)}s  # lifetime"
+        yield f"      expireAfter: {max(int(min(lifetimes)), 1)}s  # max_lifetime"
         yield f"      terminationGracePeriod: {_last(request)}s  # after it no work is left on the node"
     yield "  disruption:" if lifetimes else "  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 5m}"
     if lifetimes:

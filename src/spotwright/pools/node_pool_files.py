@@ -437,7 +437,7 @@ def _read_gke(raw: _Raw) -> ListedPool:
         zones=zones,
         os="windows" if is_windows else "",
         node=node,
-        lifetime="24h" if is_preemptible else None,
+        max_lifetime="24h" if is_preemptible else None,
         labels={
             **(config.get("labels") or {}),
             **labels,

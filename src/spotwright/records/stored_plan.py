@@ -76,7 +76,7 @@ class StoredPlan:
 
     source: Compiled | PodSource
     config: Config
-    taken_every: float | None
+    interrupt_every: float | None
     traces: Mapping[str, Trace]
     policy: Mapping[str, Any] = field(default_factory=dict)  # --policy, in the shape of policy.default
     real_nodes: bool = False
@@ -84,13 +84,13 @@ class StoredPlan:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan for the engine, with ``--taken-every`` applied to simulated pools. Made once: large graphs take long.
+        """The plan for the engine, with ``--interrupt-every`` applied to simulated pools. Made once: large graphs take long.
 
         Raises :class:`InputError` for a pipeline or a policy that cannot run.
         """
         pools = self.config.pools
         if not self.real_nodes:
-            pools = {name: _simulated(pool, self.taken_every) for name, pool in pools.items()}
+            pools = {name: _simulated(pool, self.interrupt_every) for name, pool in pools.items()}
         graph = build(self.source) if isinstance(self.source, Compiled) else self.source.graph(pools)
         return Plan(
             graph,
@@ -115,23 +115,23 @@ class StoredPlan:
             raise InputError(f"--policy {error}") from error
 
 
-def _simulated(pool: Pool, taken_every: float | None) -> Pool:
-    if taken_every is not None and pool.is_spot:
-        pool = replace(pool, simulate=pool.simulate._replace(taken_every=taken_every, trace=None))
+def _simulated(pool: Pool, interrupt_every: float | None) -> Pool:
+    if interrupt_every is not None and pool.is_spot:
+        pool = replace(pool, simulate=pool.simulate._replace(interrupt_every=interrupt_every, trace=None))
     return pool.simulated
 
 
 def can_be_taken(pools: Mapping[str, Pool]) -> bool:
     """Whether any node of these pools can be taken away in a local run."""
     return any(
-        pool.simulate.taken_every is not None or pool.simulate.trace is not None or pool.lifetime is not None
+        pool.simulate.interrupt_every is not None or pool.simulate.trace is not None or pool.max_lifetime is not None
         for pool in pools.values()
     )
 
 
-def traces_of(config: Config, taken_every: float | None) -> dict[str, Trace]:
-    """Read the recorded traces that the configuration names; none where ``--taken-every`` overrides them."""
-    if taken_every is not None:
+def traces_of(config: Config, interrupt_every: float | None) -> dict[str, Trace]:
+    """Read the recorded traces that the configuration names; none where ``--interrupt-every`` overrides them."""
+    if interrupt_every is not None:
         return {}
     return {
         name: configuration.load_trace(pool.simulate.trace, pool.max_price)
@@ -150,7 +150,7 @@ def plan_document(stored: StoredPlan) -> dict[str, Any]:
     return {
         "compiled" if isinstance(stored.source, Compiled) else "pods": stored.source.to_data(),
         "config": {"text": stored.config.text, "path": stored.config.path},
-        "taken_every": stored.taken_every,
+        "taken_every": stored.interrupt_every,
         "policy": dict(stored.policy),
         "real_nodes": stored.real_nodes,
         "found": list(stored.found),

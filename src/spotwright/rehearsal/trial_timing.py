@@ -52,4 +52,4 @@ class TrialTiming:
         """
         if not self.undisturbed:
             return {}
-        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.work.seconds or self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}
+        return {"SPOTWRIGHT_INTERRUPT_EVERY": f"{self.work.seconds or self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}

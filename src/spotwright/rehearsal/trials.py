@@ -154,10 +154,12 @@ class TrialRunner:
     ) -> None:
         stored = prepared.stored
         pools = {
-            name: replace(pool, simulate=Simulate(boot=0.0, drain=pool.simulate.drain), lifetime=None, min_nodes=0)
+            name: replace(pool, simulate=Simulate(boot=0.0, drain=pool.simulate.drain), max_lifetime=None, min_nodes=0)
             for name, pool in stored.config.pools.items()
         }
-        calm = replace(stored, config=replace(stored.config, pools=pools), taken_every=None, traces={}, policy=_POLICY)
+        calm = replace(
+            stored, config=replace(stored.config, pools=pools), interrupt_every=None, traces={}, policy=_POLICY
+        )
         options = replace(prepared.options, cache="off")  # a trial must execute its task
         self._prepared = prepared._replace(planned=prepared.planned._replace(stored=calm), options=options, notes=())
         self._prepare, self._collect, self._readable = prepare, collect, readable

@@ -154,7 +154,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     *,
     config: ConfigSource | None = None,
     seed: int | None = None,
-    taken_every: str | float | None = None,
+    interrupt_every: str | float | None = None,
     time_scale: float = 1.0,
     cache: str | bool = "auto",
     containers: str = "auto",
@@ -168,7 +168,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
 
     ``pipeline`` is a function with ``@dsl.pipeline``, or the path of a .py or compiled YAML file. ``arguments`` are values of
     the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record; of an artifact its path
-    or address as a text, or a mapping with ``uri`` and ``metadata``. ``taken_every`` is a duration (``"20s"``, or seconds).
+    or address as a text, or a mapping with ``uri`` and ``metadata``. ``interrupt_every`` is a duration (``"20s"``, or seconds).
     ``config`` is the path of a ``spotwright.yaml`` or a mapping in its shape; by default the nearest file counts, from the
     pipeline's folder up to the root of the repository. ``policy`` holds for every task, in the shape of ``policy.default``.
     ``cache`` says whether earlier results are reused: ``True`` or ``"on"``, ``False`` or ``"off"``, or ``"auto"``: unless nodes
@@ -185,7 +185,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     planning = PlanOptions(
         arguments=dict(arguments or {}),
         config=config_option(config),
-        taken_every=_seconds(taken_every) if taken_every is not None else None,
+        interrupt_every=_seconds(interrupt_every) if interrupt_every is not None else None,
         policy=dict(policy or {}),
     )
     running = RunOptions(
@@ -214,11 +214,11 @@ def open_run(name: str = "last", state: str | Path = DEFAULT_STATE) -> Run:
     return Run(StateFolder.existing(Path(state)).find(name))
 
 
-def _seconds(taken_every: str | float) -> float:
+def _seconds(interrupt_every: str | float) -> float:
     try:
-        return parse_duration(taken_every)
+        return parse_duration(interrupt_every)
     except ValueError as error:
-        raise InputError(f"taken_every: {error}") from error
+        raise InputError(f"interrupt_every: {error}") from error
 
 
 def _listen(process: subprocess.Popen[str], *, until_begun: bool = False) -> str:

@@ -76,8 +76,8 @@ def plan_run(
     unknown or of the wrong type.
     """
     config = _config(source, options)
-    traces = traces_of(config, options.taken_every)
-    stored = StoredPlan(source, config, options.taken_every, traces, options.policy, real_nodes)
+    traces = traces_of(config, options.interrupt_every)
+    stored = StoredPlan(source, config, options.interrupt_every, traces, options.policy, real_nodes)
     if not options.shared_config:
         _require_matches(config, stored.plan.graph)
     notes = (*source.warnings, *config.notes, *check_plan(stored))
@@ -161,7 +161,7 @@ _LARGEST = 20_000_000  # bytes of a journal that is searched for them
 
 
 def deadline_notes(plan: Plan, now: float, time_scale: float = 1.0) -> Iterator[str]:
-    """What to say before a run with a deadline begins: that it cannot be met, and which tasks state no ``work``."""
+    """What to say before a run with a deadline begins: that it cannot be met, and which tasks have no ``expected_duration``."""
     worst: tuple[float, str, float] | None = None
     silent: list[str] = []
     starts: dict[str, float] = {}
@@ -172,7 +172,7 @@ def deadline_notes(plan: Plan, now: float, time_scale: float = 1.0) -> Iterator[
         deadline = planned.policy.deadline
         if deadline is None:
             continue
-        if planned.ladder.rungs and not planned.policy.work:
+        if planned.ladder.rungs and not planned.policy.expected_duration:
             silent.append(planned.path)
         need = start + work + planned.downstream + _launch(plan, planned, time_scale)
         excess = need - _after(deadline, now)
@@ -187,7 +187,7 @@ def deadline_notes(plan: Plan, now: float, time_scale: float = 1.0) -> Iterator[
         )
     if silent:
         named = ", ".join(silent[:3]) + (f" and {len(silent) - 3} more" if len(silent) > 3 else "")
-        yield f"without a stated 'work' a deadline can only be kept on on-demand, from the start: {named}"
+        yield f"tasks without 'expected_duration' run on on-demand under a deadline: {named}"
 
 
 def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> MarketKnown | None:
@@ -259,4 +259,4 @@ def _after(deadline: Deadline, now: float) -> float:
 
 def _kind(pool: Pool) -> str:
     """What makes a pool the same pool for its supply."""
-    return repr((pool.provider, pool.machine, pool.zones, pool.region, pool.lifetime, tuple(pool.simulate)))
+    return repr((pool.provider, pool.machine, pool.zones, pool.region, pool.max_lifetime, tuple(pool.simulate)))

@@ -145,7 +145,7 @@ def _changed_plan(stored: StoredPlan, say: Say) -> StoredPlan | None:
     source, config = _source_now(stored.source, say), _config_now(stored, say)
     if _is_same_code(source, stored.source) and config.text == stored.config.text:
         return None
-    newer = replace(stored, source=source, config=config, traces=traces_of(config, stored.taken_every))
+    newer = replace(stored, source=source, config=config, traces=traces_of(config, stored.interrupt_every))
     newer.plan.check()
     return newer
 

@@ -54,7 +54,7 @@ class PlanOptions:
     ``arguments`` are strings from a command line if ``textual`` is set, else Python values; ``@env:VAR`` and
     ``@file:PATH`` are references in both. ``config`` is a file or a mapping in its shape; without one it is looked for from the
     pipeline's file, or from ``folder`` (default: the current one) if the pipeline has none; ``shared_config``: patterns of its
-    ``policy.tasks`` may match no task. ``taken_every`` overrides every spot
+    ``policy.tasks`` may match no task. ``interrupt_every`` overrides every spot
     pool's ``simulate``. ``policy`` is in the shape of ``policy.default`` and is stronger than anything that the configuration or
     the pipeline says.
     """
@@ -63,14 +63,16 @@ class PlanOptions:
     textual: bool = False
     config: Path | Mapping[str, Any] | None = None
     folder: Path | None = None
-    taken_every: float | None = None
+    interrupt_every: float | None = None
     policy: Mapping[str, Any] = field(default_factory=dict)
     shared_config: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that no plan can have."""
-        if self.taken_every is not None and self.taken_every <= 0:
-            raise InputError(f"--taken-every {self.taken_every:g}s: expected a duration above 0, for example 20s")
+        if self.interrupt_every is not None and self.interrupt_every <= 0:
+            raise InputError(
+                f"--interrupt-every {self.interrupt_every:g}s: expected a duration above 0, for example 20s"
+            )
 
     def to_data(self) -> dict[str, Any]:
         """The options as plain data for another process, if the arguments are plain data."""

@@ -254,7 +254,7 @@ def _reason(outlook: Outlook, spot: list[int]) -> str:
         row = "an attempt" if outlook.useless == 1 else f"{outlook.useless} attempts in a row"
         return f"on-demand: {row} on spot got nowhere, and interruptions.max is {outlook.max_interruptions}"
     if outlook.last_moment is None:
-        return "on-demand: without a stated 'work' no wait for spot is safe"
+        return "on-demand: without 'expected_duration' no wait for spot is safe"
     if outlook.only_on_demand and outlook.now - outlook.last_moment > _SHORT:
         late = outlook.now - outlook.last_moment
         return f"on-demand: it ends {late:.4g}s after its deadline at the earliest; a deadline later by that can be met"

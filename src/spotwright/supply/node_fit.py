@@ -80,11 +80,11 @@ def uniform(seed: int, *parts: object) -> float:
 
 def draw_interruption(simulate: Simulate, seed: int, task: str, attempt: int) -> InterruptionDraw | None:
     """Draw the interruption of one attempt on a pool; ``None`` where the model takes none of the pool's nodes."""
-    if simulate.taken_every is None:
+    if simulate.interrupt_every is None:
         return None
     life = -math.log1p(-uniform(seed, "life", task, attempt))
-    share = life * simulate.taken_every / (simulate.work or simulate.taken_every or 1.0)
-    return InterruptionDraw(min(share, LATEST_SHARE) if share < 1.0 else None, life * simulate.taken_every)
+    share = life * simulate.interrupt_every / (simulate.expected_duration or simulate.interrupt_every or 1.0)
+    return InterruptionDraw(min(share, LATEST_SHARE) if share < 1.0 else None, life * simulate.interrupt_every)
 
 
 def nodes_at(trace: Trace, moment: float) -> int:

@@ -418,9 +418,9 @@ class Supply:
             return
         node.ready, self._dirty = True, True
         self._events.append(NodeReady(node.name, node.pool.name))
-        if node.pool.lifetime is not None:
-            why = f"at the end of its lifetime of {node.pool.lifetime:g}s"
-            self._agenda.at(now + node.pool.lifetime / self._scale, lambda at: self._take(node, why, at))
+        if node.pool.max_lifetime is not None:
+            why = f"at the end of its lifetime of {node.pool.max_lifetime:g}s"
+            self._agenda.at(now + node.pool.max_lifetime / self._scale, lambda at: self._take(node, why, at))
         self._watch_idle(node, now)
 
     def _watch_idle(self, node: Node, now: float) -> None:

@@ -138,11 +138,11 @@ def _policy_rows(role: RoleReport) -> Iterator[tuple[str, str, str, str]]:
     for field, (value, source) in values.items():
         kind, _, part = field.rpartition(".")
         folds = kind in _WAITS and _folds(role, kind, values)
-        if role.enforcement[field].text == NOT_NEEDED or (folds and part in ("factor", "ceiling")):
+        if role.enforcement[field].text == NOT_NEEDED or (folds and part in ("factor", "max_backoff")):
             continue
         if field == "errors.backoff" and folds and not role.policy.retries and source == BUILT_IN.source:
             continue
-        growth = f", x{values[f'{kind}.factor'][0]}, max {values[f'{kind}.ceiling'][0]}" if folds else ""
+        growth = f", x{values[f'{kind}.factor'][0]}, max {values[f'{kind}.max_backoff'][0]}" if folds else ""
         shown = f"{value}{growth}" if part == "backoff" else "no bound" if value == str(MOST_RETRIES) else value
         yield field, shown, _ITS_ROLE if source == role.on_demand_reason else source, role.enforcement[field].text
 
@@ -161,7 +161,7 @@ _WIDE = 100  # columns of a terminal on which four columns fit
 
 def _folds(role: RoleReport, kind: str, values: Mapping[str, tuple[str, str]]) -> bool:
     """Whether the growth of waits is built in and is enforced, or not enforced, as the first wait is."""
-    fields = [f"{kind}.factor", f"{kind}.ceiling"]
+    fields = [f"{kind}.factor", f"{kind}.max_backoff"]
     first = role.enforcement[f"{kind}.backoff"].by
     return all(values[one][1] == BUILT_IN.source and role.enforcement[one].by is first for one in fields)
 

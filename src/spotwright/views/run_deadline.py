@@ -92,7 +92,7 @@ def _parts(state: RunState, task: TaskState, end: float) -> Iterator[tuple[float
     moved = [each for each in lost if each not in taken and each not in failed]
     for some, what in ((taken, "interrupted"), (failed, "failed"), (moved, "moved")):
         yield sum((_ran(each, end) for each in some), 0.0), f"in {plural(len(some), f'{what} attempt')}"
-    work = task.plan.policy.work
+    work = task.plan.policy.expected_duration
     stated = f" (its work is stated as {span(work)})" if work else ""
     yield _ran(last, end), f"in its {'last' if lost else 'only'} attempt{stated}"
 

@@ -307,7 +307,7 @@ def test_a_node_pool_is_read_in_full_beside_its_nodes() -> None:
         "provider": "karpenter",
         "zones": ["us-east-1a"],
         "labels": {"karpenter.sh/nodepool": "general", "kubernetes.io/arch": "arm64", "team": "a"},
-        "lifetime": "720h",
+        "max_lifetime": "720h",
         "create_flags": {"requirements": REQUIREMENTS[3:], "nodeClassRef": REFERENCE, "limits": {"cpu": "100"}},
     }
     pools = found(node, node_pools=(a_node_pool(expireAfter="720h", terminationGracePeriod="48h"),))
@@ -323,7 +323,7 @@ OUTLIVED, LATER, DRIFTED = (
 
 
 @pytest.mark.parametrize(
-    ("spec", "disruption", "lifetime", "notes"),
+    ("spec", "disruption", "max_lifetime", "notes"),
     [
         ({}, {}, None, []),
         ({"expireAfter": "Never"}, {}, None, []),
@@ -345,7 +345,7 @@ def test_a_lifetime_is_what_ends_the_work_on_a_node(
     given["spec"]["disruption"] = disruption
     [pool, _] = found(node_pools=(given,)).values()
 
-    assert pool.settings.get("lifetime") == lifetime
+    assert pool.settings.get("max_lifetime") == lifetime
     assert [text for text in pool.notes if "expireAfter" in text or "terminationGracePeriod" in text] == [
         next(text for text in pool.notes if note in text) for note in notes
     ]

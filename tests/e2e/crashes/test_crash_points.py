@@ -12,7 +12,7 @@ from tests.sampling import only
 
 TAKEN = """
 pools:
-  spot: {capacity: spot, node: {cpu: 8}, notice: 50ms, simulate: {boot: 10ms, taken_every: 1h, work: 10000h}}
+  spot: {capacity: spot, node: {cpu: 8}, notice: 50ms, simulate: {boot: 10ms, interrupt_every: 1h, expected_duration: 10000h}}
   od: {capacity: on-demand, node: {cpu: 8}, simulate: {boot: 0s}}
 policy:
   default: {spot: prefer, fall_back_after: 1, grace_period: 20ms, interruptions: {backoff: 10ms}}

@@ -85,7 +85,7 @@ pools:
     node: {{cpu: {chance.choice([1, 2, 8])}}}
     max_nodes: {chance.choice([1, 2, 4])}
     notice: {chance.choice(["0s", "30ms"])}
-    simulate: {{boot: {chance.choice(["0s", "20ms"])}, taken_every: {every}, work: 150ms}}
+    simulate: {{boot: {chance.choice(["0s", "20ms"])}, interrupt_every: {every}, expected_duration: 150ms}}
   od: {{capacity: on-demand, node: {{cpu: 8}}, simulate: {{boot: 0s}}}}
 policy:
   default:

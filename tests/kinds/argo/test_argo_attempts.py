@@ -23,9 +23,7 @@ def with_patch(patch: str) -> str:
 
 
 def test_interruptions_and_errors_share_argos_limit() -> None:
-    policy = (
-        "{default: {spot: prefer, interruptions: {max: 7, backoff: 2s, factor: 3, ceiling: 1m}, errors: {retries: 2}}}"
-    )
+    policy = "{default: {spot: prefer, interruptions: {max: 7, backoff: 2s, factor: 3, max_backoff: 1m}, errors: {retries: 2}}}"
     outcome = place(a_workflow(), policy)
 
     strategy = template(outcome)["retryStrategy"]
@@ -75,7 +73,7 @@ def test_before_argo_3_2_a_warning_reports_that_errors_are_retried_too() -> None
 
 
 def test_before_3_7_a_factor_keeps_the_last_wait_below_the_ceiling() -> None:
-    policy = "{default: {spot: prefer, interruptions: {max: 6, backoff: 1s, factor: 4, ceiling: 5m}}}"
+    policy = "{default: {spot: prefer, interruptions: {max: 6, backoff: 1s, factor: 4, max_backoff: 5m}}}"
     outcome = place(a_workflow(), policy, argo="3.6")
 
     assert template(outcome)["retryStrategy"]["backoff"] == {"duration": "1s", "factor": "3"}
