@@ -14,7 +14,7 @@ from typing import Any
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Layer, Policy, Spot, resolve
 from spotwright.model.pools import Capacity, Pool
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
 __all__ = ["RESULTS", "decided", "every_order", "page"]
@@ -148,7 +148,7 @@ def decided(endings: str, interruptions: int, errors: int) -> NextAttempt:
     """What is decided about the attempt after these endings."""
     values = {"spot": Spot.PREFER, "interruptions.max": interruptions, "errors.retries": errors}
     policy: Policy = resolve([Layer("the budgets", {**values, "fall_back_after": interruptions})])
-    ladder: Ladder = build(Work(), policy, _POOLS)
+    ladder: Ladder = build(PodRequirements(), policy, _POOLS)
     history: list[PastAttempt] = []
     for letter in endings:
         rung = ladder.rungs[next_rung(history, policy, ladder).rung].pools

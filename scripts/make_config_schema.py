@@ -85,7 +85,9 @@ _POLICY: Mapping[str, Shape] = {
     **dict.fromkeys(("ladder", "image_pull_secrets"), _NAMES),
     **dict.fromkeys(("interruptions.max", "errors.retries", "fall_back_after"), _COUNT),
     **dict.fromkeys(("interruptions.factor", "errors.factor"), _FACTOR),
-    **dict.fromkeys(("interruptions.backoff", "interruptions.max_backoff", "errors.backoff"), JSON_SHAPES[fields.duration]),
+    **dict.fromkeys(
+        ("interruptions.backoff", "interruptions.max_backoff", "errors.backoff"), JSON_SHAPES[fields.duration]
+    ),
     **dict.fromkeys(("errors.max_backoff", "grace_period"), JSON_SHAPES[fields.duration]),
     **dict.fromkeys(("pending_timeout", "work", "timeout"), JSON_SHAPES[fields.positive_duration]),
     "deadline": _DEADLINE,

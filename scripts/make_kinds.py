@@ -19,7 +19,7 @@ from spotwright.cli import cli
 from spotwright.kinds.kind import Kind, Reads, Retry, all_kinds, group_of, kind_of, leads_by_name
 from spotwright.placing.document_pair import KIND
 from spotwright.placing.enforcement import CONTROLLER_TEXT, Enforcer, Fact
-from spotwright.placing.pods import Duty
+from spotwright.placing.pods import PodRole
 
 __all__ = ["PAGES", "index", "kinds_of", "page"]
 
@@ -52,14 +52,14 @@ _GPU_POOLS = """\
   gpu: {capacity: on-demand, provider: aks, node: {cpu: 16, memory: 64Gi, nvidia.com/gpu: 8}}
 """
 
-_WHERE: Mapping[Duty, str] = {
-    Duty.WORKER: "as the policy says",
-    Duty.COORDINATOR: "on-demand: the other pods need them",
-    Duty.SERVING: "unchanged, unless the object asks for spot: they answer requests",
-    Duty.DATASTORE: "unchanged, unless the object has a policy: they keep data",
-    Duty.INTERACTIVE: "unchanged, unless the object has a policy: people work in them",
-    Duty.SYSTEM: "unchanged, unless the object has a policy: they run on every node",
-    Duty.HOOK: "on-demand: a release waits for them",
+_WHERE: Mapping[PodRole, str] = {
+    PodRole.WORKER: "as the policy says",
+    PodRole.COORDINATOR: "on-demand: the other pods need them",
+    PodRole.SERVING: "unchanged, unless the object asks for spot: they answer requests",
+    PodRole.DATASTORE: "unchanged, unless the object has a policy: they keep data",
+    PodRole.INTERACTIVE: "unchanged, unless the object has a policy: people work in them",
+    PodRole.SYSTEM: "unchanged, unless the object has a policy: they run on every node",
+    PodRole.HOOK: "on-demand: a release waits for them",
 }
 
 _RETRY: Mapping[Retry, str] = {

@@ -127,7 +127,7 @@ def review(way: Way) -> None:
     """Review a pod of a placed Job, one of whose attempts was interrupted."""
     from spotwright import config as configuration
     from spotwright.cluster.admission_server import admit, answer, parse_review
-    from spotwright.cluster.admit_pods import PodFacts
+    from spotwright.cluster.admit_pods import AdmissionContext
     from spotwright.model.attempts import Cause
     from spotwright.scheduling.next_attempt import PastAttempt
 
@@ -138,7 +138,7 @@ def review(way: Way) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     request = {"uid": "1", "operation": "CREATE", "namespace": "team", "object": pod}
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
-    facts = PodFacts([PastAttempt(Cause.INTERRUPTED, ("spot-a",), "spot-a")])
+    facts = AdmissionContext([PastAttempt(Cause.INTERRUPTED, ("spot-a",), "spot-a")])
     with way.watched():
         response, _ = answer(
             parse_review(body), lambda asked: admit(asked.data, config, facts=facts, refusal_image="none")

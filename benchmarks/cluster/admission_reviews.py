@@ -27,7 +27,7 @@ import aiohttp
 
 from spotwright import config as configuration
 from spotwright.cluster.admission_server import Webhook, admit, answer, parse_review, start_server
-from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.cluster.certificates import ServedCertificate
 from spotwright.cluster.configurations import Configurations
 from spotwright.model.attempts import Cause
@@ -41,7 +41,7 @@ pools:
   regular: {capacity: on-demand, provider: aks}
 policy: {default: {spot: prefer, interruptions: {max: 8}, fall_back_after: 4}}
 """
-FACTS = PodFacts([PastAttempt(Cause.INTERRUPTED, ("spot-a",), "spot-a")] * 3)
+FACTS = AdmissionContext([PastAttempt(Cause.INTERRUPTED, ("spot-a",), "spot-a")] * 3)
 
 
 def a_job() -> dict[str, Any]:
@@ -157,7 +157,7 @@ async def _nothing(_version: str, _kind: str, _name: str, _namespace: str) -> No
     return None
 
 
-async def _facts(_pod: Mapping[str, Any]) -> PodFacts:
+async def _facts(_pod: Mapping[str, Any]) -> AdmissionContext:
     return FACTS
 
 

@@ -68,7 +68,7 @@ def _run(rank: int, port: int, folder: Path, notices: int) -> None:
     import torch
     import torch.distributed as dist
 
-    from spotwright.checkpoint.agreement import Agreement
+    from spotwright.checkpoint.save_coordinator import Agreement
 
     store = dist.TCPStore("127.0.0.1", port, None, is_master=False, timeout=timedelta(seconds=60))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)

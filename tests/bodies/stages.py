@@ -22,14 +22,14 @@ from tests.simulation.world import SimulatedWorld
 from spotwright.engine.events import Event
 from spotwright.engine.io_resolution import Inputs
 from spotwright.engine.plan import Plan
-from spotwright.engine.ports import Clock, World
+from spotwright.engine.ports import Backend, Clock
 from spotwright.engine.state import RunState, TaskState
 from spotwright.kfp.executors import PythonComponent
 from spotwright.kfp.secrets import Secrets
 from spotwright.local.attempt_orders import AttemptPaths
+from spotwright.local.backend import EngineSide, LocalHooks, NodeRemoval, open_backend
 from spotwright.local.host import steady_clock
 from spotwright.local.protocol import LOG, StartOrder, read_exit
-from spotwright.local.world import EngineSide, LocalHooks, NodeRemoval, open_world
 from spotwright.model.attempts import Signals
 from spotwright.records.state_folder import RunFolder
 from spotwright.supply.node_fit import AttemptKey
@@ -81,7 +81,7 @@ class Stage(Protocol):
 
     clock: Clock
 
-    def open(self, plan: Plan, state: RunState, tasks: Mapping[str, str]) -> World:
+    def open(self, plan: Plan, state: RunState, tasks: Mapping[str, str]) -> Backend:
         """The world for the next engine of the run."""
 
     def take(self, task: str, notice: float) -> None:
@@ -120,7 +120,7 @@ class SimulatedStage:
     def _behavior(self, start: AttemptStart) -> Behavior:
         return BEHAVIORS[self.tasks[start.task] if start.number == 1 else "succeeds"]
 
-    def open(self, plan: Plan, state: RunState, tasks: Mapping[str, str]) -> World:
+    def open(self, plan: Plan, state: RunState, tasks: Mapping[str, str]) -> Backend:
         self.tasks.update(tasks)
         return SimulatedWorld(self.attempts)
 
@@ -197,7 +197,7 @@ class LocalStage:
         self._stack, self._epoch = ExitStack(), 0
         self._interruptions = _Interruptions()
 
-    def open(self, plan: Plan, state: RunState, tasks: Mapping[str, str]) -> World:
+    def open(self, plan: Plan, state: RunState, tasks: Mapping[str, str]) -> Backend:
         self._stack.close()
         self._epoch += 1
         root, volumes = self.folder.path.parent, self.folder.path / "volumes"
@@ -208,7 +208,7 @@ class LocalStage:
         hooks = LocalHooks(None, lambda _selector, _clock: self._interruptions)
         engine = EngineSide(selector, self.clock, list)
         pools = {pool.name: pool for pool in POOLS}
-        return self._stack.enter_context(open_world(engine, paths, state, pools, {}, None, hooks))
+        return self._stack.enter_context(open_backend(engine, paths, state, pools, {}, None, hooks))
 
     def take(self, task: str, notice: float) -> None:
         self._interruptions.removals.append(NodeRemoval(AttemptKey(RUN, task, 1), notice, "taken by the test"))

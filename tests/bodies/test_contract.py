@@ -36,9 +36,9 @@ from spotwright.engine.events import (
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.loop import Engine
 from spotwright.engine.next_rung import Snapshot
-from spotwright.engine.ports import Outcome, Refused, TryAgain, World
+from spotwright.engine.ports import Backend, Outcome, Refused, TryAgain
 from spotwright.engine.state import RunState, TaskState
-from spotwright.local import world as local_world
+from spotwright.local import backend as local_world
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 
@@ -56,7 +56,7 @@ class Session:
 
     stage: Stage
     tasks: Mapping[str, str]
-    around: Callable[[World], World] = lambda world: world
+    around: Callable[[Backend], Backend] = lambda world: world
     policy: Mapping[str, str] = field(default_factory=dict)
     packages: Sequence[str] = ()
 
@@ -262,13 +262,13 @@ def test_the_next_engine_asks_again_for_environments_that_were_not_ready(stage: 
     assert session.task().attempts[-1].cause is Cause.SUCCEEDED
 
 
-# Deeds that fail
+# Effects that fail
 
 
 class _Faulty:
     """A world whose first starts have these outcomes."""
 
-    def __init__(self, world: World, outcomes: list[Outcome], tried: list[float]) -> None:
+    def __init__(self, world: Backend, outcomes: list[Outcome], tried: list[float]) -> None:
         self._world, self._outcomes, self._tried = world, outcomes, tried
 
     def __getattr__(self, name: str) -> Any:
@@ -298,7 +298,7 @@ def test_a_start_that_is_refused_is_a_start_up_error_with_its_reason(stage: Stag
     assert (session.task().spent, tried) == (BudgetUse(errors=1), [1, 2])
 
 
-def test_a_deed_that_fails_for_too_long_counts_as_refused(stage: Stage) -> None:
+def test_a_effect_that_fails_for_too_long_counts_as_refused(stage: Stage) -> None:
     session, _ = faulty(stage, TryAgain(1e6, "no quota"))
     session.finish()
     assert session.task().attempts[0].cause_why == "no quota (for 600s)"
@@ -306,7 +306,7 @@ def test_a_deed_that_fails_for_too_long_counts_as_refused(stage: Stage) -> None:
 
 def test_tidying_up_that_is_refused_is_a_note_and_ends_no_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(stage, {"a": "succeeds"})
-    monkeypatch.setattr(session.world, "conclude", lambda _state, _event: Refused("the disk is full"))
+    monkeypatch.setattr(session.world, "cleanup", lambda _state, _event: Refused("the disk is full"))
     session.finish()
     assert session.state.status is RunStatus.SUCCEEDED
     assert [note.text for note in session.of(NoteAdded)] == [

@@ -60,7 +60,7 @@ def test_a_run_imports_nothing_that_only_other_runs_need(tmp_path: Path) -> None
     pipeline, state = tmp_path / "plain.yaml", tmp_path / "state"
     pipeline.write_text(document({"one": step(one)}))
     modules = all_imported(HELP.format(command=["run", str(pipeline), "--state", str(state)]))
-    assert "spotwright.local.world" in modules
+    assert "spotwright.local.backend" in modules
     assert modules & FOR_OTHER_RUNS == set()
 
 

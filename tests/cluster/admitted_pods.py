@@ -10,7 +10,7 @@ from tests.cluster.json_patches import apply_patch
 from tests.placing.placed import at_path
 
 from spotwright.cluster.admit_objects import Outcome
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, admit_pod
 from spotwright.config import Config
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
@@ -21,9 +21,9 @@ PREFER = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2, 
 IMAGE = "spotwright-refusal:1"
 
 
-def taken(*pools: str) -> PodFacts:
+def taken(*pools: str) -> AdmissionContext:
     """Attempts that were interrupted on these pools."""
-    return PodFacts([PastAttempt(Cause.INTERRUPTED, (pool,), pool) for pool in pools])
+    return AdmissionContext([PastAttempt(Cause.INTERRUPTED, (pool,), pool) for pool in pools])
 
 
 def a_pod(config: Config | None = None, **pod_spec: Any) -> dict[str, Any]:
@@ -39,10 +39,10 @@ def a_pod(config: Config | None = None, **pod_spec: Any) -> dict[str, Any]:
 
 
 def precise(
-    pod: dict[str, Any], facts: PodFacts | None = None, config: Config | None = None
+    pod: dict[str, Any], facts: AdmissionContext | None = None, config: Config | None = None
 ) -> tuple[dict[str, Any], Outcome]:
     before = copy.deepcopy(pod)
-    outcome = admit_pod(pod, config or a_config(PREFER), facts or PodFacts(), IMAGE)
+    outcome = admit_pod(pod, config or a_config(PREFER), facts or AdmissionContext(), IMAGE)
     assert pod == before
     return apply_patch(pod, outcome.patch), outcome
 

@@ -22,7 +22,7 @@ from tests.cluster.admitted_pods import (
 from tests.placing.placed import at_path
 
 from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION, IGNORE_ANNOTATION
-from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
 
@@ -32,15 +32,15 @@ POOL = "kubernetes.azure.com/agentpool"
 @pytest.mark.parametrize(
     ("facts", "pool"),
     [
-        (PodFacts(), "spot-a"),
+        (AdmissionContext(), "spot-a"),
         (taken("spot-a"), "spot-b"),
         (taken("spot-a", "spot-b"), "regular"),
-        (PodFacts([PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")]), "spot-a"),
-        (PodFacts(without_capacity={"spot-a"}), "spot-b"),
-        (PodFacts(agree=lambda *_: ("spot-b",)), "spot-b"),
+        (AdmissionContext([PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")]), "spot-a"),
+        (AdmissionContext(without_capacity={"spot-a"}), "spot-b"),
+        (AdmissionContext(agree=lambda *_: ("spot-b",)), "spot-b"),
     ],
 )
-def test_a_pod_requires_the_pool_of_its_rung(facts: PodFacts, pool: str) -> None:
+def test_a_pod_requires_the_pool_of_its_rung(facts: AdmissionContext, pool: str) -> None:
     pod, _ = precise(a_pod(), facts)
     assert conditions(pod)[POOL] == [pool]
     assert pod["metadata"]["annotations"]["spotwright.dev/rung"] == pool
@@ -81,7 +81,7 @@ def test_a_pod_is_marked_with_its_attempt_and_the_reason_of_its_rung() -> None:
 
 
 def test_a_rung_that_was_decided_before_an_end_was_recorded_says_so() -> None:
-    facts = PodFacts([*taken("spot-a").history, PastAttempt(None, ("spot-b",))], is_late=True)
+    facts = AdmissionContext([*taken("spot-a").history, PastAttempt(None, ("spot-b",))], is_late=True)
     pod, _ = precise(a_pod(), facts)
     why = "interruption 1 of 3: again on spot-b; decided before the end of an earlier attempt was recorded"
     assert (conditions(pod)[POOL], pod["metadata"]["annotations"]["spotwright.dev/why"]) == (["spot-b"], why)
@@ -114,7 +114,7 @@ def test_an_attempt_on_on_demand_has_no_notice() -> None:
 def test_the_place_of_the_checkpoint_is_the_same_for_all_attempts() -> None:
     config = a_config(PREFER.replace("spot: prefer", "spot: prefer, checkpoint: 's3://ours/ckpt'"))
     given = a_pod(config)
-    first, second = (variables(precise(given, facts, config)[0]) for facts in (PodFacts(), taken("spot-a")))
+    first, second = (variables(precise(given, facts, config)[0]) for facts in (AdmissionContext(), taken("spot-a")))
     assert first["SPOTWRIGHT_CHECKPOINT"] == second["SPOTWRIGHT_CHECKPOINT"] == "s3://ours/ckpt/$(SPOTWRIGHT_RUN)/train"
 
 
@@ -174,12 +174,15 @@ def test_a_policy_of_the_object_s_own_reaches_its_pods() -> None:
     job["metadata"]["annotations"] = {"spotwright.dev/policy": own}
     template = admitted(job, a_config("{default: {spot: never}}"))[0]["spec"]["template"]
     given = {**a_pod(), "metadata": {**template["metadata"], "generateName": "train-"}, "spec": template["spec"]}
-    rungs = [precise(given, facts, a_config("{default: {spot: never}}"))[0] for facts in (PodFacts(), taken("spot-b"))]
+    rungs = [
+        precise(given, facts, a_config("{default: {spot: never}}"))[0]
+        for facts in (AdmissionContext(), taken("spot-b"))
+    ]
     assert [one["metadata"]["annotations"]["spotwright.dev/rung"] for one in rungs] == ["spot-b", "regular"]
 
 
 def test_a_missing_fact_never_refuses() -> None:
-    facts = PodFacts([*taken("spot-a").history, *[PastAttempt(None, ("spot-b",))] * 9])
+    facts = AdmissionContext([*taken("spot-a").history, *[PastAttempt(None, ("spot-b",))] * 9])
     assert conditions(precise(a_pod(), facts)[0])[POOL] == ["spot-b"]
 
 
@@ -205,10 +208,10 @@ def test_tolerations_of_a_pool_that_came_later_are_added() -> None:
 
 def test_no_pod_of_a_gang_that_has_begun_is_refused_and_each_says_why_it_was_started_again() -> None:
     spent = [PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")] * 3
-    pod, outcome = precise(a_pod(), PodFacts(spent, agree=lambda *_: ("spot-b",), has_begun=True))
+    pod, outcome = precise(a_pod(), AdmissionContext(spent, agree=lambda *_: ("spot-b",), has_begun=True))
     assert outcome.verdict == "pod is admitted"
     assert pod["metadata"]["annotations"]["spotwright.dev/rung"] == "spot-b"
 
     interrupted = taken("spot-a")
-    pod, _ = precise(a_pod(), PodFacts(interrupted.history, agree=lambda *_: ("spot-b",), has_begun=True))
+    pod, _ = precise(a_pod(), AdmissionContext(interrupted.history, agree=lambda *_: ("spot-b",), has_begun=True))
     assert pod["metadata"]["annotations"]["spotwright.dev/why"].startswith("interruption 1 of")

@@ -27,7 +27,7 @@ from tests.cluster.webhook_servers import Cluster, a_certificate, a_webhook, mut
 from spotwright.cluster import admission_server
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
-from spotwright.cluster.admit_pods import Kept, PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext, Kept
 
 
 @pytest.fixture(autouse=True)
@@ -139,7 +139,7 @@ def test_it_is_alive_before_it_is_ready(certificate: Path, is_ready: bool, statu
 def test_a_defect_in_what_is_looked_up_is_said_and_denies_nothing(
     certificate: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(_cluster: Cluster, _request: AdmissionRequest) -> PodFacts:
+    async def broken(_cluster: Cluster, _request: AdmissionRequest) -> AdmissionContext:
         raise ValueError("a label that nobody has thought of")
 
     monkeypatch.setattr(Cluster, "find_facts", broken)
@@ -186,10 +186,10 @@ def test_a_server_that_ends_answers_a_review_whose_facts_take_longer_than_the_pa
     is_there = asyncio.Event()
     was_asked = asyncio.Event()
 
-    async def late(_cluster: Cluster, _request: AdmissionRequest) -> PodFacts:
+    async def late(_cluster: Cluster, _request: AdmissionRequest) -> AdmissionContext:
         was_asked.set()
         await is_there.wait()
-        return PodFacts()
+        return AdmissionContext()
 
     monkeypatch.setattr(Cluster, "find_facts", late)
 
@@ -294,7 +294,7 @@ def test_a_pod_whose_gang_has_agreed_otherwise_meanwhile_is_decided_again(certif
         return Kept.YES if admission.pools == agreed[0] else Kept.AGAIN
 
     async def scenario() -> None:
-        facts = PodFacts(agree=lambda *_: agreed[0], keep=keep)
+        facts = AdmissionContext(agree=lambda *_: agreed[0], keep=keep)
         async with serving(certificate, Cluster(facts=facts)) as (session, address):
             pod = patched(a_pod(), await mutate(session, address, a_pod()))
             assert pod["metadata"]["annotations"]["spotwright.dev/rung"] == "spot-b"

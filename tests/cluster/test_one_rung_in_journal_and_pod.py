@@ -29,7 +29,7 @@ from spotwright import config as configuration
 from spotwright.clouds import node_labels
 from spotwright.cluster import attempt_lookup
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, admit_pod
 from spotwright.cluster.attempt_lookup import before
 from spotwright.cluster.run_store import RunStore
 from spotwright.config import Config
@@ -135,7 +135,7 @@ def test_a_task_s_next_pod_has_the_rung_that_the_journal_decided(
                 new = a_new_pod(root, number)
                 known = before(FolderHistories(StateFolder.open(cluster.folder)).of(root), "train", number)
                 stays = "its owner would count it" if is_open else ""
-                facts = PodFacts(known, without_capacity=paused, stays=stays)
+                facts = AdmissionContext(known, without_capacity=paused, stays=stays)
                 outcome = admit_pod(new, config, facts, "refusal:1")
                 assert (outcome.verdict == "pod is refused") is (
                     task_before is not None and task_before.status is TaskStatus.FAILED
@@ -207,7 +207,7 @@ def test_a_step_whose_author_requires_what_we_require_has_one_ladder_in_journal_
                 )
                 new |= {"apiVersion": "v1", "spec": copy.deepcopy(spec)}
                 known = before(FolderHistories(StateFolder.open(cluster.folder)).of(workflow), "train", number)
-                outcome = admit_pod(new, config, PodFacts(known), "refusal:1")
+                outcome = admit_pod(new, config, AdmissionContext(known), "refusal:1")
                 assume(outcome.verdict == "pod is admitted")
                 assert outcome.kept is not None
                 made = apply_patch(new, outcome.patch)

@@ -14,7 +14,7 @@ from tests.placing.placed import at_path
 from spotwright import config as configuration
 from spotwright.clouds.cluster_autoscaler import Group, Status, read_priorities
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
-from spotwright.cluster.admit_pods import OPEN_ANNOTATION, RUNG_ANNOTATION, WHY_ANNOTATION, PodFacts
+from spotwright.cluster.admit_pods import OPEN_ANNOTATION, RUNG_ANNOTATION, WHY_ANNOTATION, AdmissionContext
 from spotwright.cluster.task_objects import Content, agree_in
 from spotwright.config import Config
 from spotwright.model.attempts import Cause
@@ -26,8 +26,8 @@ IN_ORDER = Autoscalers(True, None, True, read_priorities({20: ["^aks-spot.*"], 1
 IGNORED = Autoscalers(True, None, False, None, {})
 
 
-def ordered(seen: Autoscalers, **more: Any) -> PodFacts:
-    return PodFacts(autoscalers=seen, **more)
+def ordered(seen: Autoscalers, **more: Any) -> AdmissionContext:
+    return AdmissionContext(autoscalers=seen, **more)
 
 
 def marks_of(pod: dict[str, Any]) -> dict[str, str]:
@@ -132,9 +132,11 @@ def test_groups_that_cannot_grow_now_do_not_break_the_order() -> None:
     assert not is_open(precise(a_pod(config), ordered(seen), config)[0])
 
 
-@pytest.mark.parametrize("facts", [taken("spot-a"), PodFacts([PastAttempt(waited_in_vain=True, pools=("spot-a",))])])
-def test_after_an_interruption_or_a_wait_in_vain_the_ladder_decides(facts: PodFacts) -> None:
-    known = PodFacts(facts.history, autoscalers=NOTHING_SCALES)
+@pytest.mark.parametrize(
+    "facts", [taken("spot-a"), AdmissionContext([PastAttempt(waited_in_vain=True, pools=("spot-a",))])]
+)
+def test_after_an_interruption_or_a_wait_in_vain_the_ladder_decides(facts: AdmissionContext) -> None:
+    known = AdmissionContext(facts.history, autoscalers=NOTHING_SCALES)
     pod, _ = precise(a_pod(), known)
     assert marks_of(pod)[RUNG_ANNOTATION] == "spot-b"
     assert not is_open(pod)
@@ -142,7 +144,7 @@ def test_after_an_interruption_or_a_wait_in_vain_the_ladder_decides(facts: PodFa
 
 def test_an_attempt_that_was_open_and_interrupted_is_followed_by_the_rung_after_that_of_its_node() -> None:
     past = PastAttempt(Cause.INTERRUPTED, tuple(EVERY.split(",")), "spot-b")
-    pod, _ = precise(a_pod(), PodFacts([past], autoscalers=NOTHING_SCALES))
+    pod, _ = precise(a_pod(), AdmissionContext([past], autoscalers=NOTHING_SCALES))
     assert marks_of(pod)[RUNG_ANNOTATION] == "spot-a"
 
 
@@ -150,28 +152,30 @@ STAYS = "its Job would count it against backoffLimit 6"
 
 
 def test_a_pod_that_nobody_takes_back_is_open_whatever_keeps_the_order() -> None:
-    for facts in (PodFacts(stays=STAYS), PodFacts(taken("spot-a").history, stays=STAYS)):
+    for facts in (AdmissionContext(stays=STAYS), AdmissionContext(taken("spot-a").history, stays=STAYS)):
         pod, _ = precise(a_pod(), facts)
         assert is_open(pod)
         assert marks_of(pod)[OPEN_ANNOTATION].endswith(STAYS)
 
 
 def test_on_the_fall_back_nothing_is_open() -> None:
-    pod, _ = precise(a_pod(), PodFacts(taken("spot-a", "spot-b").history, stays=STAYS, autoscalers=NOTHING_SCALES))
+    pod, _ = precise(
+        a_pod(), AdmissionContext(taken("spot-a", "spot-b").history, stays=STAYS, autoscalers=NOTHING_SCALES)
+    )
     assert marks_of(pod)[RUNG_ANNOTATION] == "regular"
     assert not is_open(pod)
 
 
 def test_work_with_one_rung_is_open_to_nothing_else() -> None:
     config = a_config("{default: {spot: require, ladder: [spot-a]}}")
-    pod, _ = precise(a_pod(config), PodFacts(stays=STAYS, autoscalers=NOTHING_SCALES), config)
+    pod, _ = precise(a_pod(config), AdmissionContext(stays=STAYS, autoscalers=NOTHING_SCALES), config)
     assert marks_of(pod)[RUNG_ANNOTATION] == "spot-a"
     assert OPEN_ANNOTATION not in marks_of(pod)
 
 
 def test_work_that_stays_off_spot_is_not_open_to_it() -> None:
     config = a_config("{default: {spot: never}}")
-    pod, _ = precise(a_pod(config), PodFacts(stays=STAYS, autoscalers=NOTHING_SCALES), config)
+    pod, _ = precise(a_pod(config), AdmissionContext(stays=STAYS, autoscalers=NOTHING_SCALES), config)
     assert marks_of(pod)[RUNG_ANNOTATION] == "regular"
 
 
@@ -205,7 +209,7 @@ def test_the_pods_of_a_set_have_one_answer_whatever_each_sees(first: Autoscalers
 
 
 def test_a_pod_of_a_set_that_could_not_be_taken_back_follows_its_set() -> None:
-    pod, _ = precise(a_pod(), PodFacts(stays=STAYS, agree=lambda *_: ("spot-b",)))
+    pod, _ = precise(a_pod(), AdmissionContext(stays=STAYS, agree=lambda *_: ("spot-b",)))
     assert marks_of(pod)[RUNG_ANNOTATION] == "spot-b"
     pod, _ = precise(a_pod(), ordered(IGNORED, agree=lambda rungs, _: tuple(name for one in rungs for name in one)))
     assert is_open(pod)

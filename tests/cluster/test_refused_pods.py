@@ -9,7 +9,7 @@ from tests.cluster.admission_objects import KEY, a_config
 from tests.cluster.admitted_pods import IMAGE, PREFER, SPENT, a_pod, precise
 from tests.cluster.json_patches import apply_patch
 
-from spotwright.cluster.admit_pods import PodFacts, RefusalPods, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, RefusalPods, admit_pod
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import parse_quantity
 from spotwright.scheduling.next_attempt import PastAttempt
@@ -135,13 +135,13 @@ def test_it_goes_where_its_user_s_selectors_let_it_and_nowhere_because_of_its_ru
     placed = list(term["matchExpressions"])
     term["matchExpressions"].append(own)
     given["spec"]["affinity"]["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}
-    outcome = admit_pod(given, a_config(require), PodFacts([past("spot-a")]), IMAGE)
+    outcome = admit_pod(given, a_config(require), AdmissionContext([past("spot-a")]), IMAGE)
     spec = apply_patch(given, outcome.patch)["spec"]
     assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [own]}]}}
     assert spec["affinity"] == {"nodeAffinity": required}
     term["matchExpressions"] = placed
-    outcome = admit_pod(given, a_config(require), PodFacts([past("spot-a")]), IMAGE)
+    outcome = admit_pod(given, a_config(require), AdmissionContext([past("spot-a")]), IMAGE)
     assert "affinity" not in apply_patch(given, outcome.patch)["spec"]
 
 
@@ -184,7 +184,7 @@ def test_it_runs_as_the_user_that_was_set_or_as_its_own(user: int, own: dict[str
 
 def test_its_message_fits_the_termination_log_in_bytes() -> None:
     pod = a_pod()
-    facts = PodFacts([PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")] * 2000)
+    facts = AdmissionContext([PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")] * 2000)
     after, _ = precise(pod, facts)
     text = after["spec"]["containers"][0]["env"][0]["value"]
     assert 1000 < len(text.encode()) <= 3000

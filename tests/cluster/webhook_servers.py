@@ -15,7 +15,7 @@ from tests.cluster.admission_objects import a_config
 from tests.cluster.reviews import a_review
 
 from spotwright.cluster.admission_server import AdmissionRequest, Webhook, start_server
-from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.cluster.certificates import ServedCertificate
 from spotwright.cluster.configurations import Configurations
 
@@ -31,15 +31,15 @@ def a_certificate(folder: Path) -> Path:
 class Cluster:
     """What the webhook reads: objects by kind and name, and the facts of all pods; each answer takes ``delay`` seconds."""
 
-    def __init__(self, *objects: dict[str, Any], facts: PodFacts | None = None, delay: float = 0.0) -> None:
+    def __init__(self, *objects: dict[str, Any], facts: AdmissionContext | None = None, delay: float = 0.0) -> None:
         self.objects = {(one["kind"], one["metadata"]["name"]): one for one in objects}
-        self.facts, self.delay = facts or PodFacts(), delay
+        self.facts, self.delay = facts or AdmissionContext(), delay
 
     async def find_object(self, _version: str, kind: str, name: str, _namespace: str) -> Mapping[str, Any] | None:
         await asyncio.sleep(self.delay)
         return self.objects.get((kind, name))
 
-    async def find_facts(self, _request: AdmissionRequest) -> PodFacts:
+    async def find_facts(self, _request: AdmissionRequest) -> AdmissionContext:
         await asyncio.sleep(self.delay)
         return self.facts
 

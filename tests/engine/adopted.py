@@ -14,7 +14,7 @@ from spotwright.engine.events import (
     AttemptBound,
     AttemptDecided,
     AttemptEnded,
-    AttemptTakenBack,
+    AttemptRecalled,
     AttemptWaits,
     Event,
     NodeChanged,
@@ -95,5 +95,5 @@ class AdoptedTask:
 
     def take_back(self, decided: Event) -> None:
         """Record the decision to take the newest attempt back."""
-        assert isinstance(decided, AttemptTakenBack)
+        assert isinstance(decided, AttemptRecalled)
         self.add(decided)

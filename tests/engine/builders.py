@@ -13,7 +13,7 @@ from spotwright.kfp.executors import PythonComponent
 from spotwright.kfp.pipeline_graph import KFP
 from spotwright.model.policy import Layer, Policy, parse_policy, resolve
 from spotwright.model.pools import Capacity, Pool, Simulate
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build
 
 START = 1_800_000_000.0
 NODE = {"cpu": 4000, "memory": 16 * 2**30}
@@ -38,8 +38,8 @@ def a_policy(**settings: Any) -> Policy:
     return resolve([parse_policy(settings, "test")])
 
 
-def a_ladder(policy: Policy, *pools: Pool, work: Work | None = None) -> Ladder:
-    return build(work or Work(), policy, {pool.name: pool for pool in pools or (SPOT, SPOT_B, ON_DEMAND)})
+def a_ladder(policy: Policy, *pools: Pool, work: PodRequirements | None = None) -> Ladder:
+    return build(work or PodRequirements(), policy, {pool.name: pool for pool in pools or (SPOT, SPOT_B, ON_DEMAND)})
 
 
 def a_config(

@@ -68,14 +68,14 @@ def test_the_engine_sleeps_while_a_halted_attempt_ends() -> None:
 class WithdrawsLate(ScriptedWorld):
     """Takes attempts that are to be stopped out of the queue only 100 s later."""
 
-    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
+    def on_decisions(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
         halts = [event for event in decisions if isinstance(event, AttemptHalted)]
         if halts:
             self.cluster.agenda.at(self.now + 100, lambda at: self._withdraw(state, halts, at))
-        return super().arrange(state, [event for event in decisions if event not in halts])
+        return super().on_decisions(state, [event for event in decisions if event not in halts])
 
     def _withdraw(self, state: RunState, halts: Sequence[Event], at: float) -> None:
-        self._facts += self._queue.arrange(state, halts, at)
+        self._facts += self._queue.on_decisions(state, halts, at)
 
 
 def test_a_halted_attempt_has_no_timer() -> None:

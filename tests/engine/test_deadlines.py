@@ -439,6 +439,6 @@ def test_an_impossible_deadline_says_by_how_much() -> None:
 def test_an_engine_without_a_deadline_never_imports_numpy() -> None:
     code = (
         "import sys, spotwright.engine.loop, spotwright.engine.decide, spotwright.cli.run_session, "
-        "spotwright.local.world; sys.exit('numpy' in sys.modules)"
+        "spotwright.local.backend; sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

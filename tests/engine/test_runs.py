@@ -297,7 +297,7 @@ def test_the_decisions_about_an_end_are_in_the_same_append_as_the_end() -> None:
     assert ["ended", "decided", "finished"] in batches
 
 
-def test_every_deed_follows_the_commit_of_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_effect_follows_the_commit_of_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(a_plan(a_diamond()), scripted({"left": [Behavior(1, TAKEN)]}))
     perform, performed = Engine._perform, list[Event]()
 

@@ -12,7 +12,7 @@ from tests.engine.adopted import AdoptedTask
 from tests.engine.builders import START
 
 from spotwright.engine.decide import take_back, why_it_stays
-from spotwright.engine.events import AttemptTakenBack
+from spotwright.engine.events import AttemptRecalled
 from spotwright.engine.waits import (
     CANNOT_GROW,
     NO_NODE,
@@ -106,7 +106,7 @@ def test_an_open_attempt_never_waits_in_vain(kind: str) -> None:
 def test_what_is_said_of_a_pod_alone_leaves_out_no_pool(kind: str, left_out: list[str], words: str) -> None:
     task = waiting((0, f"{kind}: as told"))
     [decided] = take_back(task.state, task.state.tasks["work"], task.last, {}, {}, START + 60)
-    assert isinstance(decided, AttemptTakenBack)
+    assert isinstance(decided, AttemptRecalled)
     assert (list(decided.left_out), decided.why) == (left_out, f"{words}: as told")
     assert tuple(decided.pools) == ("spot-b",)
 
@@ -114,7 +114,7 @@ def test_what_is_said_of_a_pod_alone_leaves_out_no_pool(kind: str, left_out: lis
 def test_a_decision_tells_only_the_time_in_which_no_node_was_on_its_way() -> None:
     task = waiting((0, NO_NODE), (30, NODE_ORDERED), (930, NO_NODE))
     [decided] = take_back(task.state, task.state.tasks["work"], task.last, {}, {}, START + 960)
-    assert isinstance(decided, AttemptTakenBack)
+    assert isinstance(decided, AttemptRecalled)
     assert decided.why == "no node on spot for 1m00s, and none on its way"
 
 

@@ -28,11 +28,11 @@ from spotwright.checkpoint.errors import CheckpointError
 from spotwright.checkpoint.file_values import Directory, File
 from spotwright.cluster.admission_server import DEFECT, AdmissionRequest, BadReview, admit, answer, parse_review
 from spotwright.cluster.admit_objects import referenced_objects
-from spotwright.cluster.admit_pods import PodFacts, wants_facts
+from spotwright.cluster.admit_pods import AdmissionContext, wants_facts
 from spotwright.cluster.admit_updates import Update
 from spotwright.cluster.api_client import ApiFailed
 from spotwright.cluster.attempt_lookup import Lookups
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import task_name, templates_of
@@ -116,7 +116,7 @@ class _Hears(logging.Handler):
 
 def _decide(request: AdmissionRequest) -> Any:
     update = None if request.old is None else Update(request.old, request.manager)
-    return admit(request.data, config(), (), PodFacts(), update=update, refusal_image="busybox:1", by="a/b")
+    return admit(request.data, config(), (), AdmissionContext(), update=update, refusal_image="busybox:1", by="a/b")
 
 
 class StrictApi:
@@ -226,7 +226,7 @@ def _record(pod: Mapping[str, Any]) -> None:
         view.clock = 100.0
         view.put_pod(pod)
         with limited("a record"), contextlib.suppress(SpotwrightError):  # the watcher says that it does not watch it
-            Recorder(run, view, 1_800_000_100.0).record([SeenPod(pod, ())], pod, are_all=True)
+            PodReconciler(run, view, 1_800_000_100.0).record([SeenPod(pod, ())], pod, are_all=True)
         run.commit()
         store.close()
 

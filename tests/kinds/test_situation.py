@@ -29,7 +29,7 @@ from spotwright.manifests.files import is_added, place_text
 from spotwright.placing.document_pair import PipelinePair, objects_of
 from spotwright.placing.documents import Document, References, parse
 from spotwright.placing.patch import data_document
-from spotwright.pools.ground import PodWork, pod_works
+from spotwright.pools.cluster_inventory import PodWork, pod_works
 
 GOLDEN = Path(__file__).parent / "golden"
 POD = {"spec": {"containers": [{"name": "main", "image": "i"}]}}

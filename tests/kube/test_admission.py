@@ -16,7 +16,7 @@ from spotwright.kube.pod import scheduling_of
 from spotwright.linter.subjects import FileObjects, Pods, objects_in, pods_of
 from spotwright.placing.documents import parse
 from spotwright.placing.pod_spec import pod_requests
-from spotwright.pools.ground import Objects, PodWork, ground_of, pod_works
+from spotwright.pools.cluster_inventory import Objects, PodWork, ground_of, pod_works
 
 NAMESPACE = {
     "apiVersion": "v1",

@@ -22,7 +22,7 @@ from tests.placing.drawn_pods import PREFERRED, REQUIRED, Pod, configs, specs
 from tests.placing.placed import FILE
 
 from spotwright.cluster.admit_objects import admit_object
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, admit_pod
 from spotwright.cluster.workloads import template_of_pod
 from spotwright.config import Config
 from spotwright.errors import InputError, SpotwrightError
@@ -33,7 +33,7 @@ from spotwright.manifests.pod_graph import PodTask, pod_graph
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import resolve
 from spotwright.placing.documents import ManifestError, References, parse
-from spotwright.scheduling.ladder import Work, build
+from spotwright.scheduling.ladder import PodRequirements, build
 from spotwright.scheduling.next_attempt import PastAttempt
 
 QUICK = settings(
@@ -153,7 +153,7 @@ def test_the_journal_reads_a_pinned_pod_as_its_placed_template(config: Config, p
     names = list(config.pools)
     past = [PastAttempt(Cause.INTERRUPTED, (names[0],), names[0])] * lost
 
-    outcome = admit_pod(new, config, PodFacts(past, has_begun=True), "refusal:1")
+    outcome = admit_pod(new, config, AdmissionContext(past, has_begun=True), "refusal:1")
     assume(outcome.verdict == "pod is admitted")
     pinned = apply_patch(new, outcome.patch)
     assert outcome.kept is not None
@@ -168,7 +168,7 @@ def ladder_of(spec: Mapping[str, Any], config: Config) -> list[tuple[str, ...]]:
     graph = pod_graph("run", [PodTask("Job", "train", dict(spec))], config.pools)
     task = graph.root.tasks["train"]
     assert config.policy_default is not None
-    ladder = build(Work(task.requests, task.constraints), resolve([config.policy_default]), config.pools)
+    ladder = build(PodRequirements(task.requests, task.constraints), resolve([config.policy_default]), config.pools)
     return [rung.pools for rung in ladder.rungs]
 
 
@@ -190,7 +190,7 @@ def test_a_refused_pod_keeps_what_its_author_requires_and_stays_off_gpus(config:
     assert template is not None
     many = [PastAttempt(Cause.FAILED, (), "")] * 20
     new = a_pod_of(template)
-    outcome = admit_pod(new, config, PodFacts(many), "refusal:1")
+    outcome = admit_pod(new, config, AdmissionContext(many), "refusal:1")
     assume(outcome.verdict == "pod is refused")
 
     found = [json.loads(term) for term in canonical(apply_patch(new, outcome.patch)["spec"])[2]]

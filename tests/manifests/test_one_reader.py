@@ -24,12 +24,12 @@ from tests.placing.placed import PREFER, refusal
 from spotwright import config
 from spotwright.cli import cli
 from spotwright.cluster.admit_objects import admit_object
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, admit_pod
 from spotwright.errors import InputError
 from spotwright.kfp.task_settings import read_settings
 from spotwright.kube.pod import refusals_of
 from spotwright.manifests.pod_graph import PodTask, pod_graph
-from spotwright.pools.ground import Finding, pod_works
+from spotwright.pools.cluster_inventory import Finding, pod_works
 
 TAKEN: dict[str, Spec] = {
     "null": {"nodeSelector": None, "tolerations": None, "affinity": None},
@@ -86,7 +86,7 @@ def by_review_of_the_pod(fields: Spec) -> str:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
     metadata = {**template["metadata"], "generateName": "train-", "ownerReferences": [owner]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**template["spec"], **fields}}
-    outcome = admit_pod(pod, CONFIG, PodFacts(), "refusal:1")
+    outcome = admit_pod(pod, CONFIG, AdmissionContext(), "refusal:1")
     assert not outcome.patch
     return whole(outcome.warnings)
 

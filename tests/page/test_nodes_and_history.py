@@ -10,7 +10,7 @@ from tests.page.reading import AJob, reader_from, reader_of
 from tests.views.builders import START, Story, a_config, a_plan, a_task, tutorial
 
 from spotwright.engine.event_codec import EVENT_TYPES
-from spotwright.engine.events import AttemptTakenBack
+from spotwright.engine.events import AttemptRecalled
 from spotwright.engine.plan import Plan
 from spotwright.graph import Dag, TaskGraph, TaskSpec
 from spotwright.page.attempt_panel import history, nodes
@@ -155,7 +155,7 @@ def test_a_pool_that_is_left_out_says_until_when_and_why() -> None:
     job.wait(60, "Unschedulable: 0/3 nodes are available")
     at = job.state.last_at + 600
     left_out = {"spot": (at + 300, 2)}
-    job.take_back(AttemptTakenBack(at, "work", 1, rung=1, pools=("spot-b",), why="no node on spot", left_out=left_out))
+    job.take_back(AttemptRecalled(at, "work", 1, rung=1, pools=("spot-b",), why="no node on spot", left_out=left_out))
     reader = reader_from(job.state.plans[0], job.events, at + 1)
     found = {pool["name"]: pool for pool in pools([reader], at + 1)["pools"]}
     assert found["spot"]["left_out"] == {"until": at + 300, "times": 2, "why": "no node on spot", "run": "iris-x7k2p"}

@@ -8,7 +8,7 @@ from tests.engine.adopted import AdoptedTask
 from tests.engine.builders import START
 from tests.views.builders import Story, tutorial
 
-from spotwright.engine.events import AttemptTakenBack
+from spotwright.engine.events import AttemptRecalled
 from spotwright.engine.state import RunState
 from spotwright.page.columns import Marks, RunColumns, timeline
 from spotwright.views.run_json import run_view
@@ -36,7 +36,7 @@ def an_attempt_taken_back(until: float) -> AdoptedTask:
     one = AdoptedTask()
     one.adopt(("spot",), at=0)
     one.take_back(
-        AttemptTakenBack(
+        AttemptRecalled(
             START + 60, "work", 1, rung=1, pools=("spot-b",), why="no room", left_out={"spot": (START + until, 1)}
         )
     )

@@ -16,9 +16,8 @@ from spotwright.engine.events import (
     AttemptAdopted,
     AttemptBound,
     AttemptEnded,
-    AttemptHeld,
+    AttemptRecalled,
     AttemptReleased,
-    AttemptTakenBack,
     AttemptWaits,
     EngineStarted,
     Event,
@@ -26,6 +25,7 @@ from spotwright.engine.events import (
     NoticeGiven,
     NoticeWithdrawn,
     PlanExtended,
+    PodStuckTerminating,
     RunCreated,
     RunMeta,
 )
@@ -121,7 +121,7 @@ class Workload:
     def _hold(self, path: str, task: TaskState | None, choice: int) -> None:
         if task is not None and task.last.node:
             node = task.last.node if choice else ""
-            self.tell(AttemptHeld(self.at, path, task.last.number, node=node, since=self.at - 60))
+            self.tell(PodStuckTerminating(self.at, path, task.last.number, node=node, since=self.at - 60))
 
     def _release(self, path: str, task: TaskState | None, _choice: int) -> None:
         if task is not None and task.last.held is not None:
@@ -136,7 +136,7 @@ class Workload:
         if task is not None and task.last.is_live and task.last.bound_at is None:
             left_out = {"spot": (self.at + 300, 1)}
             self.tell(
-                AttemptTakenBack(
+                AttemptRecalled(
                     self.at, path, task.last.number, rung=1, pools=("on-demand",), why="in vain", left_out=left_out
                 )
             )

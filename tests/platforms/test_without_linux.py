@@ -144,7 +144,7 @@ def python(project: Project, script: str) -> Done:
 
 def test_what_runs_attempts_cannot_even_be_imported_there(elsewhere: Project) -> None:
     """Without this the tests below would show nothing."""
-    assert python(elsewhere, "import spotwright.local.world").code == 1
+    assert python(elsewhere, "import spotwright.local.backend").code == 1
     assert python(elsewhere, "open('/proc/self/stat', 'rb')").code == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.pools.checks import check
-from spotwright.pools.ground import Finding, ground_of, pod_works, read_objects
+from spotwright.pools.cluster_inventory import Finding, ground_of, pod_works, read_objects
 
 NODES = Path(__file__).parent / "nodes"
 

@@ -17,7 +17,7 @@ from tests.pools.listed_node_pools import AWS, AZ, EKSCTL, GCLOUD, SHOWN, STATE
 
 from spotwright.cli import cli
 from spotwright.errors import InputError
-from spotwright.pools.ground import read_objects
+from spotwright.pools.cluster_inventory import read_objects
 
 KUBELET = {"kind": "KubeletConfiguration", "shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s"}
 BY_PRIORITY = {"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 10}]}

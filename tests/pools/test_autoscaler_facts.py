@@ -11,7 +11,7 @@ from tests import plain_yaml
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.pools.checks import check
-from spotwright.pools.ground import Finding, ground_of, read_objects
+from spotwright.pools.cluster_inventory import Finding, ground_of, read_objects
 
 AKS = {"cpuspot": {"capacity": "spot", "provider": "aks"}, "cpu": {"capacity": "on-demand", "provider": "aks"}}
 NAMES = {"status": "cluster-autoscaler-status", "priorities": "cluster-autoscaler-priority-expander"}

@@ -26,7 +26,7 @@ from tests.pools.checked_pools import (
 from spotwright import config as configuration
 from spotwright.clouds.node_signs import REMOVED_TAINTS
 from spotwright.pools.checks import check
-from spotwright.pools.ground import Objects, PodWork, ground_of, pod_works, read_objects
+from spotwright.pools.cluster_inventory import Objects, PodWork, ground_of, pod_works, read_objects
 
 
 def spot_node(data: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tests.pools.checked_pools import (
 
 from spotwright import config as configuration
 from spotwright.pools.checks import check
-from spotwright.pools.ground import Objects, ground_of, pod_works
+from spotwright.pools.cluster_inventory import Objects, ground_of, pod_works
 
 
 def kubelet(total: str, critical: str) -> dict[str, Any]:

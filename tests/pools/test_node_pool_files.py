@@ -13,7 +13,7 @@ from spotwright import config as configuration
 from spotwright.clouds import providers
 from spotwright.errors import InputError
 from spotwright.pools.catalogue import script
-from spotwright.pools.ground import read_objects
+from spotwright.pools.cluster_inventory import read_objects
 from spotwright.pools.node_pool_files import listed_pools
 from spotwright.pools.request import ListedPool, Request
 

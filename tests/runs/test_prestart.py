@@ -141,7 +141,7 @@ def imported(module: str, names: tuple[str, ...]) -> str:
 
 
 def test_the_early_imports_of_a_command_do_not_include_the_engine() -> None:
-    heavy = ("config", "engine", "graph", "local.world", "scheduling", "supply", "views")
+    heavy = ("config", "engine", "graph", "local.backend", "scheduling", "supply", "views")
     assert imported("spotwright.cli.run", tuple(f"spotwright.{name}" for name in heavy)) == ""
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from spotwright.model.policy import Layer, Policy, Spot, resolve
 from spotwright.model.pools import Capacity, Pool
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build
 
 POOLS = {
     name: Pool(name, Capacity(capacity), provider="generic", price=Fraction(price), labels={"pool": name})
@@ -18,4 +18,4 @@ def a_policy(**values: object) -> Policy:
     return resolve([Layer("test", {"spot": Spot.PREFER, "interruptions.max": 3, "fall_back_after": 2, **values})])
 
 
-LADDER: Ladder = build(Work(), a_policy(), POOLS)
+LADDER: Ladder = build(PodRequirements(), a_policy(), POOLS)

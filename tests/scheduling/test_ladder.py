@@ -13,13 +13,13 @@ from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, a_policy, a_pool
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
-from spotwright.scheduling.ladder import Ladder, Work, build, too_large
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build, too_large
 
 GPU = {"cpu": 4000, "nvidia.com/gpu": 1}
 
 
-def ladder(*pools: Pool, work: Work | None = None, policy: Policy | None = None) -> Ladder:
-    return build(work or Work(), policy or a_policy(spot="prefer"), {pool.name: pool for pool in pools})
+def ladder(*pools: Pool, work: PodRequirements | None = None, policy: Policy | None = None) -> Ladder:
+    return build(work or PodRequirements(), policy or a_policy(spot="prefer"), {pool.name: pool for pool in pools})
 
 
 def order(made: Ladder) -> list[str]:
@@ -114,10 +114,10 @@ def test_pools_that_do_not_say_whether_they_have_the_gpus_of_the_work_are_named(
     fields: dict[str, Any], silent: list[str]
 ) -> None:
     pools = a_pool("spot", node=None), a_pool("base", spot=False, **{"node": None, **fields})
-    with_gpu = ladder(*pools, work=Work({"nvidia.com/gpu": 1}))
+    with_gpu = ladder(*pools, work=PodRequirements({"nvidia.com/gpu": 1}))
     said = f"it asks for nvidia.com/gpu, and {', '.join(silent)} in spotwright.yaml do not say whether their nodes have that"
     assert [text.split(":")[0] for text in with_gpu.warnings("train")] == [said]
-    assert not ladder(*pools, work=Work({"cpu": 1000})).unstated
+    assert not ladder(*pools, work=PodRequirements({"cpu": 1000})).unstated
 
 
 def a_team_pool(name: str, **fields: Any) -> Pool:
@@ -126,7 +126,7 @@ def a_team_pool(name: str, **fields: Any) -> Pool:
 
 def test_a_pool_that_only_its_taint_keeps_away_is_named_with_the_ladder_that_tolerates_it() -> None:
     pools = {pool.name: pool for pool in (a_pool("small", spot=False, node={"cpu": 1000}), a_team_pool("big"))}
-    work = Work(requests={"cpu": 4000})
+    work = PodRequirements(requests={"cpu": 4000})
     refused = build(work, a_policy(spot="prefer"), pools)
 
     assert order(refused) == []
@@ -157,7 +157,7 @@ def test_a_ladder_is_no_remedy_for_a_pool_that_the_work_should_not_have(pools: l
 
 
 def test_a_toleration_of_the_task_is_not_added_again() -> None:
-    work = Work(constraints=Constraints(tolerations=(Toleration(operator="Exists"),)))
+    work = PodRequirements(constraints=Constraints(tolerations=(Toleration(operator="Exists"),)))
     made = ladder(a_pool("tainted", taints=(Taint("spot", "true"),)), work=work)
     assert made.rungs[0].tolerations == ()
 
@@ -165,7 +165,7 @@ def test_a_toleration_of_the_task_is_not_added_again() -> None:
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "gpu.intel.com/i915"])
 def test_the_taint_of_a_gpu_pool_is_tolerated_for_work_that_asks_for_gpus_or_parts_of_them(resource: str) -> None:
     pool = a_pool("gpu", node={"cpu": 4000, resource: 1}, taints=(Taint("sku", "gpu"),))
-    assert order(ladder(pool, work=Work({resource: 1}))) == ["gpu"]
+    assert order(ladder(pool, work=PodRequirements({resource: 1}))) == ["gpu"]
 
 
 def test_the_taint_of_a_gpu_pool_repels_other_work() -> None:
@@ -177,38 +177,40 @@ def test_the_taint_of_a_gpu_pool_repels_other_work() -> None:
 
 
 def test_a_selector_refuses_pools_without_the_label() -> None:
-    work = Work(constraints=Constraints(selector={"disk": "ssd"}))
+    work = PodRequirements(constraints=Constraints(selector={"disk": "ssd"}))
     made = ladder(a_pool("ssd", labels={"disk": "ssd"}), SPOT, work=work)
     assert (order(made), made.refusals["spot"]) == (["ssd"], "its node selector asks for disk=ssd")
 
 
 def test_required_affinity_refuses_pools_that_do_not_match() -> None:
     term = Term((Expression("disk", "In", ("ssd", "nvme")),))
-    made = ladder(a_pool("ssd", labels={"disk": "ssd"}), SPOT, work=Work(constraints=Constraints(required=(term,))))
+    made = ladder(
+        a_pool("ssd", labels={"disk": "ssd"}), SPOT, work=PodRequirements(constraints=Constraints(required=(term,)))
+    )
     assert order(made) == ["ssd"]
 
 
 def test_a_zone_of_aks_is_selected_by_its_label_and_not_by_its_number() -> None:
     aks = a_pool("aks", zones=("1", "2"), region="eastus", provider="aks")
-    fits = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-2"}))
-    number = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "2"}))
+    fits = PodRequirements(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-2"}))
+    number = PodRequirements(constraints=Constraints(selector={"topology.kubernetes.io/zone": "2"}))
     assert order(ladder(aks, work=fits)) == ["aks"]
     assert order(ladder(aks, work=number)) == []
 
 
 def test_a_pool_of_aks_without_a_region_may_be_in_the_zone() -> None:
-    work = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-1"}))
+    work = PodRequirements(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-1"}))
     assert order(ladder(a_pool("aks", zones=("1",), provider="aks"), work=work)) == ["aks"]
 
 
 def test_a_pool_of_several_zones_fits_where_one_of_them_does() -> None:
-    work = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "b"}))
+    work = PodRequirements(constraints=Constraints(selector={"topology.kubernetes.io/zone": "b"}))
     made = ladder(a_pool("two", zones=("a", "b")), a_pool("one", zones=("a",)), work=work)
     assert order(made) == ["two"]
 
 
 def test_a_task_larger_than_a_node_is_refused_with_both_sizes() -> None:
-    made = ladder(SPOT, work=Work({"cpu": 8000}))
+    made = ladder(SPOT, work=PodRequirements({"cpu": 8000}))
     assert (made.rungs, made.refusals) == ((), {"spot": "it asks for 8 cpu, a node has 4 cpu"})
 
 
@@ -248,7 +250,7 @@ def test_work_without_gpus_goes_to_gpu_pools_if_no_other_pool_fits() -> None:
 
 
 def test_work_that_selects_a_gpu_node_goes_there() -> None:
-    work = Work(constraints=Constraints(selector={"gpu": "true"}))
+    work = PodRequirements(constraints=Constraints(selector={"gpu": "true"}))
     assert order(ladder(a_pool("gpu", node=GPU, labels={"gpu": "true"}), SPOT, work=work)) == ["gpu"]
 
 
@@ -270,7 +272,7 @@ def test_without_a_policy_a_gpu_pool_is_the_last_to_grow() -> None:
 
 
 def test_without_a_policy_and_a_fitting_pool_there_is_no_rung() -> None:
-    made = ladder(SPOT, work=Work({"cpu": 8000}), policy=Policy())
+    made = ladder(SPOT, work=PodRequirements({"cpu": 8000}), policy=Policy())
     assert (made.rungs, list(made.refusals)) == ((), ["spot"])
 
 
@@ -304,15 +306,15 @@ _GKE = a_pool("gke", spot=False, provider="gke", node={"cpu": 8000, "nvidia.com/
 
 
 def test_gke_lets_work_with_gpus_tolerate_the_gpu_taint_without_any_policy() -> None:
-    made = ladder(_GKE, work=Work(GPU), policy=Policy())
+    made = ladder(_GKE, work=PodRequirements(GPU), policy=Policy())
     assert [rung.tolerations for rung in made.rungs] == [(Toleration("nvidia.com/gpu", "Exists", effect="NoSchedule"),)]
 
 
 def test_gke_keeps_work_without_gpus_away_from_tainted_gpus() -> None:
-    assert "nvidia.com/gpu" in ladder(_GKE, work=Work({"cpu": 1000}), policy=Policy()).refusals["gke"]
+    assert "nvidia.com/gpu" in ladder(_GKE, work=PodRequirements({"cpu": 1000}), policy=Policy()).refusals["gke"]
 
 
 def test_no_other_provider_adds_tolerations() -> None:
     taint = Taint("nvidia.com/gpu", "present")
     pool = a_pool("aks", spot=False, provider="aks", node={"cpu": 8000, "nvidia.com/gpu": 1}, taints=(taint,))
-    assert "nvidia.com/gpu" in ladder(pool, work=Work(GPU), policy=Policy()).refusals["aks"]
+    assert "nvidia.com/gpu" in ladder(pool, work=PodRequirements(GPU), policy=Policy()).refusals["aks"]

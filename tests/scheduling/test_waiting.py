@@ -21,7 +21,7 @@ from spotwright.scheduling.budgets import (
     pauses_of,
     rung_after_waiting,
 )
-from spotwright.scheduling.ladder import Work, build
+from spotwright.scheduling.ladder import PodRequirements, build
 from spotwright.scheduling.next_attempt import PastAttempt, next_rung
 
 
@@ -48,7 +48,7 @@ def test_after_the_fall_back_no_spot_rung_is_tried() -> None:
 
 def test_policies_that_require_spot_stay_on_spot() -> None:
     policy = a_policy(spot=Spot.REQUIRE, fall_back_after=3)
-    ladder = build(Work(), policy, POOLS)
+    ladder = build(PodRequirements(), policy, POOLS)
     assert [rung_after_waiting(rung, BudgetUse(), policy, ladder, ()) for rung in range(2)] == [1, 0]
 
 

@@ -291,7 +291,7 @@ class SimulatedAttempts:
         for node, pool in list(self._nodes.items()):
             self._node_changed(node, pool, "gone", "the run is over, and the node stays")
 
-    # -- deeds of the engine
+    # -- effects of the engine
 
     def start(self, task: TaskState, inputs: Inputs, event: AttemptBound) -> None:
         """Start an attempt on the node to which it is bound."""

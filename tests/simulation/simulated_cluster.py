@@ -29,7 +29,7 @@ from spotwright.supply.node_fit import (
     SupplyEvent,
     uniform,
 )
-from spotwright.supply.simulated_pools import Agenda, Supply
+from spotwright.supply.simulated_pools import Supply, TimerQueue
 
 __all__ = ["Drains", "SimulatedCluster", "Tenant", "VirtualClock"]
 
@@ -96,7 +96,7 @@ class SimulatedCluster:
         drains: Drains | None = None,
         shared: bool = False,
     ) -> None:
-        self.clock, self.agenda = VirtualClock(start), Agenda()
+        self.clock, self.agenda = VirtualClock(start), TimerQueue()
         self.supply = Supply(pools, seed=seed, scale=scale, now=start, traces=traces, made=made)
         self.pools, self.shared = pools, shared
         self._seed, self._drains, self._drain_count = seed, drains or Drains(), 0

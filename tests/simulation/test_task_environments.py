@@ -30,7 +30,7 @@ class Building(ScriptedWorld):
     builds: list[str]
     refused = ""
 
-    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
+    def on_decisions(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
         asked = [event for event in decisions if isinstance(event, EnvironmentAsked)]
         answers = [
             EnvironmentChanged(
@@ -39,7 +39,7 @@ class Building(ScriptedWorld):
             for event in asked
         ]
         others = [event for event in decisions if not isinstance(event, EnvironmentAsked)]
-        return [*answers, *super().arrange(state, others)]
+        return [*answers, *super().on_decisions(state, others)]
 
     def prepare(self, state: RunState, event: EnvironmentAsked) -> Outcome:
         if event.task not in state.preparing:

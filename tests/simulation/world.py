@@ -1,6 +1,6 @@
 """The simulated cluster as the engine's world: one engine's view of the attempts of its run.
 
-Deeds start and stop attempts (:mod:`tests.simulation.simulated_attempts`), waiting moves the virtual clock. When an engine
+Effects start and stop attempts (:mod:`tests.simulation.simulated_attempts`), waiting moves the virtual clock. When an engine
 crashes or detaches, the attempts go on; the world of the next engine recovers them.
 """
 
@@ -124,10 +124,10 @@ class SimulatedWorld:
 
     # -- turns
 
-    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
+    def on_decisions(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
         """Apply decisions to the queue, look up earlier results, and bind attempts that fit now."""
         self._facts += [answer for event in decisions for answer in self._answers(event)]
-        self._facts += self._queue.arrange(state, decisions, self._now)
+        self._facts += self._queue.on_decisions(state, decisions, self._now)
         self.cluster.advance()
         return self.take_facts()
 
@@ -160,7 +160,7 @@ class SimulatedWorld:
             self.attempts.halt(key)
         return None
 
-    def conclude(self, _state: RunState, _event: AttemptDecided) -> Outcome:
+    def cleanup(self, _state: RunState, _event: AttemptDecided) -> Outcome:
         """Nothing to tidy up after a simulated attempt."""
         return None
 

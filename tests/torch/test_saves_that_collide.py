@@ -20,10 +20,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from spotwright.checkpoint import Checkpoint, File
-from spotwright.checkpoint.agreement import Agreement
 from spotwright.checkpoint.errors import SaveFailed, UnstorableState
 from spotwright.checkpoint.group_saves import GroupSaves
 from spotwright.checkpoint.rank_keys import GroupKeys
+from spotwright.checkpoint.save_coordinator import SaveCoordinator
 from spotwright.checkpoint.save_manager import SaveManager
 from spotwright.checkpoint.sharded_state import copied
 from spotwright.checkpoint.store import FolderStore, Store, open_store
@@ -170,7 +170,7 @@ def test_a_store_that_dies_while_a_rank_is_asked_whether_it_answers_fails_the_sa
 
 
 def calls_often(rank: Rank) -> int:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     store = dist.distributed_c10d._get_default_store()
     dist.barrier()
     counts = []
@@ -191,7 +191,7 @@ def test_the_answers_of_ranks_to_calls_do_not_stay_in_the_store(tmp_path: Path) 
 
 
 def asks_for_two_hundred_saves(rank: Rank) -> list[int]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     store = dist.distributed_c10d._get_default_store()
     counts: list[int] = []
     step = 0
@@ -227,7 +227,7 @@ def operations_of_looks(count: int, monkeypatch: pytest.MonkeyPatch) -> tuple[in
 
         monkeypatch.setattr(GroupKeys, name, noted)
     store = dist.TCPStore("127.0.0.1", 0, None, is_master=True, wait_for_workers=False)
-    agreements = [Agreement(GroupKeys(store, "looks", rank, count), rank, count) for rank in range(count)]
+    agreements = [SaveCoordinator(GroupKeys(store, "looks", rank, count), rank, count) for rank in range(count)]
     try:
         with ThreadPoolExecutor(count) as pool:
             assert all(pool.map(lambda each: each.answers(0, 20.0), agreements[1:]))

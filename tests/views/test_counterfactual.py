@@ -9,7 +9,7 @@ from tests.views.builders import CPU, a_config
 from spotwright.config import Config
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build
 from spotwright.views.account import OnDemand, on_demand_for
 
 CONFIG = """\
@@ -26,7 +26,7 @@ def alternative(
     spot: Spot | None, requests: Resources, config: Config | None = None, ran_on: str = "spot"
 ) -> OnDemand | str:
     pools: dict[str, Pool] = dict((config or a_config(CONFIG)).pools)
-    ladder: Ladder = build(Work(requests), Policy(spot=spot), pools)
+    ladder: Ladder = build(PodRequirements(requests), Policy(spot=spot), pools)
     return on_demand_for(pools[ran_on], requests, ladder, pools)
 
 

@@ -12,9 +12,9 @@ import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from spotwright.checkpoint.agreement import Agreement
 from spotwright.checkpoint.attempt_environment import ProgressFile
 from spotwright.checkpoint.errors import SaveFailed
+from spotwright.checkpoint.save_coordinator import SaveCoordinator
 from spotwright.checkpoint.save_policy import Hazard, SavePolicy
 from spotwright.checkpoint.termination import EXIT, Termination, seconds_from_environment
 
@@ -50,7 +50,7 @@ class AttendedTraining:
         self._policy = SavePolicy(Hazard(interrupt_every), notice=notice, every=every)
         self._progress = ProgressFile()
         self._hook = _pod_hook()
-        self._agreement = Agreement.of_group()
+        self._agreement = SaveCoordinator.of_group()
         self._agreement.needed = lambda: self._policy.needed
         self._agreement.on_missing = self._end_if_blocked
         self._agreement.replicas = [[0]] if is_replicated else ()

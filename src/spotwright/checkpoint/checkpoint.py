@@ -54,7 +54,7 @@ class Checkpoint:
       ``SPOTWRIGHT_INTERRUPT_EVERY``, else what is usual for spot.
     - ``group`` is the process group of a training with several ranks (``torch.distributed.group.WORLD``). Every rank then makes a
       ``Checkpoint`` and calls :meth:`load`, :meth:`steps` and :meth:`step_done` alike, once for each optimizer step; a notice or
-      SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.agreement`).
+      SIGTERM at any of them saves at one step of all (:mod:`spotwright.checkpoint.save_coordinator`).
     - ``writer=False`` loads and never saves, also what another training has saved. By default ranks other than 0 (``RANK``) do
       not save.
     - ``print_to`` is the file that :meth:`print` writes instead of the standard output. Each attempt writes it anew.

@@ -1,7 +1,7 @@
 """The saves of a training with several ranks, for ``Checkpoint(group=...)``: they are one attempt, and save the same step.
 
 Rank 0 claims the place. A state that every rank has (``DistributedDataParallel``) is saved by it alone; one with ``DTensor``
-values is saved in shards, by all ranks. They agree on the step (:mod:`spotwright.checkpoint.agreement`). If ranks are dead, one
+values is saved in shards, by all ranks. They agree on the step (:mod:`.save_coordinator`). If ranks are dead, one
 survivor that has the whole state, or one replica of a hybrid-sharded state, claims the place anew and saves.
 
 A save that is merely due copies the state at the agreed step, and a thread of each rank writes the copy. One at a time is under
@@ -23,8 +23,8 @@ import torch
 import torch.distributed as dist
 
 from spotwright.checkpoint import errors
-from spotwright.checkpoint.agreement import Agreement
 from spotwright.checkpoint.errors import BrokenCheckpoint, CheckpointError, PlaceError, SaveFailed, StaleWriter
+from spotwright.checkpoint.save_coordinator import SaveCoordinator
 from spotwright.checkpoint.save_log import LogEntry
 from spotwright.checkpoint.save_manager import Loaded, SaveManager, Shard
 from spotwright.checkpoint.save_policy import Hazard
@@ -49,7 +49,7 @@ class GroupSaves:
 
     def __init__(self, group: Any, manager: SaveManager, needed: Callable[[], float]) -> None:
         self._group, self._manager, self._needed = group, manager, needed
-        self.agreement = Agreement.of_group(group, store=manager.store)
+        self.agreement = SaveCoordinator.of_group(group, store=manager.store)
         self.agreement.needed = needed
         self.rank, self.size = self.agreement.rank, self.agreement.size
         self._first_token = 0  # of these ranks
@@ -154,7 +154,7 @@ class GroupSaves:
     def save(
         self, state: Callable[[], Any], facts: Mapping[str, Any], left: Callable[[], float], *, later: bool
     ) -> bool:
-        """Save with the ranks of :attr:`Agreement.savers`. ``left`` returns the seconds until this rank's end.
+        """Save with the ranks of :attr:`SaveCoordinator.savers`. ``left`` returns the seconds until this rank's end.
 
         With ``later`` this returns ``False`` when the state is copied, unless the save cannot be made in a thread;
         :meth:`take_ended` tells what has become of it. If no value of the state is a ``DTensor``, the first of these ranks saves

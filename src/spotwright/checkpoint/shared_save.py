@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from spotwright.checkpoint import errors
-from spotwright.checkpoint.agreement import Agreement
 from spotwright.checkpoint.errors import CheckpointError, SaveFailed
+from spotwright.checkpoint.save_coordinator import SaveCoordinator
 
 __all__ = ["SaveInThread", "SharedSave", "SilentRank"]
 
@@ -49,12 +49,12 @@ class SilentRank(SaveFailed):
 
 
 class SharedSave:
-    """A save, for one rank. ``name`` is that of :meth:`Agreement.begin_save`; ``left`` returns the seconds until this rank's end.
+    """A save, for one rank. ``name`` is :meth:`SaveCoordinator.begin_save`'s; ``left`` returns the seconds until this rank's end.
 
     Methods raise :class:`SaveFailed` where the ranks cannot reach one another, and :class:`SilentRank` for one that is silent.
     """
 
-    def __init__(self, agreement: Agreement, name: str, savers: Sequence[int], left: Callable[[], float]) -> None:
+    def __init__(self, agreement: SaveCoordinator, name: str, savers: Sequence[int], left: Callable[[], float]) -> None:
         self._agreement, self._name, self.left = agreement, name, left
         self.savers = list(savers)
         self.first = self.savers[0]

@@ -20,9 +20,9 @@ from spotwright.errors import InputError
 from spotwright.kube.admission import ADMITTING
 from spotwright.placing.documents import parse
 from spotwright.pools.checks import check
-from spotwright.pools.ground import (
+from spotwright.pools.cluster_inventory import (
+    ClusterInventory,
     Finding,
-    Ground,
     Objects,
     PodWork,
     Severity,
@@ -169,7 +169,7 @@ def _objects_in(path: Path, objects: Objects) -> tuple[list[Any], bool]:
     return every, has_settings
 
 
-def _print_findings(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_asked: bool) -> None:
+def _print_findings(ground: ClusterInventory, findings: Sequence[Finding], objects: Objects, *, is_asked: bool) -> None:
     for finding in findings:
         say(f"{finding.severity}: {visible(finding.where)}: {visible(finding.text)} [{finding.code}]")
         for line in finding.fix.splitlines():

@@ -21,6 +21,7 @@ _REMOVED: Mapping[str, str] = {
     "controller --print-rbac": "the chart has the rights: helm template charts/spotwright",
     "pools --kueue": "use spotwright pools command --as kueue",
     "run --no-cache": "use spotwright run --cache off",
+    "run --taken-every": "use --interrupt-every",
 }
 """A command, or an option behind the command that had it, and a clause for people."""
 

@@ -39,7 +39,7 @@ from spotwright.cluster.admit_objects import (
     as_warnings,
     referenced_objects,
 )
-from spotwright.cluster.admit_pods import Kept, PodFacts, RefusalPods, admit_pod, wants_facts
+from spotwright.cluster.admit_pods import AdmissionContext, Kept, RefusalPods, admit_pod, wants_facts
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod, why_left, why_unplaced_retries
 from spotwright.cluster.admit_updates import Update, restore_object
 from spotwright.cluster.bounded_json import most_memory
@@ -287,7 +287,7 @@ def admit(
     data: Mapping[str, Any],
     config: Config | None,
     beside: Sequence[Mapping[str, Any]] = (),
-    facts: PodFacts | None = None,
+    facts: AdmissionContext | None = None,
     *,
     update: Update | None = None,
     refusal_image: RefusalPods | str,
@@ -305,7 +305,7 @@ def admit(
     if data.get("kind") != "Pod" or data.get("apiVersion") != "v1":
         return admit_object(data, config, beside, by, steps=steps)
     first = admit_object(data, config, by=by, steps=steps)
-    second = admit_pod(first.placed or data, config, facts or PodFacts(), refusal_image)
+    second = admit_pod(first.placed or data, config, facts or AdmissionContext(), refusal_image)
     if first.placed is None:
         return first if first.warnings and not second.patch else second
     patch, warnings = [*first.patch, *second.patch], [*first.warnings, *second.warnings]
@@ -319,7 +319,7 @@ FindMissingClaims = Callable[[Config, str], Awaitable[Sequence[str]]]
 """Finds the claims that a configuration's policies name and that a namespace does not have."""
 
 
-FindFacts = Callable[[AdmissionRequest], Awaitable[PodFacts]]
+FindFacts = Callable[[AdmissionRequest], Awaitable[AdmissionContext]]
 """Finds what was recorded of a pod's task. It may wait for the end of the attempt before, mostly half a second."""
 
 ANSWER_AFTER = 9.0
@@ -498,7 +498,7 @@ class Webhook:
         if config is not None and asked.old is None and is_of_a_run(asked.data):
             return await self._answer_unplaced(asked, key, config)
         wanted: Sequence[tuple[str, str, str]] = []
-        facts = PodFacts()
+        facts = AdmissionContext()
         if config is not None:
             wanted = [] if asked.data.get("kind") == "Pod" else referenced_objects(asked.data)
             if len(wanted) > MOST_REFERENCES:
@@ -506,7 +506,7 @@ class Webhook:
                 return answer(asked, lambda _: Outcome(Verdict.TOO_LARGE, warnings=as_warnings([text])))
             facts = await self._facts(asked)
 
-        def decide(beside: Sequence[Mapping[str, Any]], facts: PodFacts, request: AdmissionRequest) -> Outcome:
+        def decide(beside: Sequence[Mapping[str, Any]], facts: AdmissionContext, request: AdmissionRequest) -> Outcome:
             update = None if request.old is None else Update(request.old, request.manager)
             outcome = admit(
                 request.data, config, beside, facts, update=update, refusal_image=self.refusal_image, by=self.name
@@ -543,7 +543,7 @@ class Webhook:
             return review, first
         placed, facts = first.placed, await self._found(asked)
 
-        def decide(facts: PodFacts, _: AdmissionRequest) -> Outcome:
+        def decide(facts: AdmissionContext, _: AdmissionRequest) -> Outcome:
             second = admit_pod(placed, config, facts, self.refusal_image, retries)
             patch, warnings = [*first.patch, *second.patch], [*first.warnings, *second.warnings]
             return Outcome(second.verdict, patch, warnings, kept=second.kept)
@@ -586,8 +586,8 @@ class Webhook:
         self,
         asked: AdmissionRequest,
         key: Key,
-        facts: PodFacts,
-        decide: Callable[[PodFacts, AdmissionRequest], Outcome],
+        facts: AdmissionContext,
+        decide: Callable[[AdmissionContext, AdmissionRequest], Outcome],
     ) -> tuple[dict[str, Any], Outcome]:
         """The answer by ``decide``, once it is noted what was decided of the pod; without that its history counts as unknown."""
         for _ in range(_DECIDED):
@@ -623,19 +623,19 @@ class Webhook:
         review, outcome, _ = await asyncio.shield(working)
         return review, outcome
 
-    async def _facts(self, asked: AdmissionRequest) -> PodFacts:
+    async def _facts(self, asked: AdmissionRequest) -> AdmissionContext:
         """What was recorded of a pod's task; nothing is known if it is not found in time."""
         if asked.data.get("kind") != "Pod" or asked.old is not None or not wants_facts(asked.data):
-            return PodFacts()
+            return AdmissionContext()
         return await self._found(asked)
 
-    async def _found(self, asked: AdmissionRequest) -> PodFacts:
+    async def _found(self, asked: AdmissionRequest) -> AdmissionContext:
         try:
             async with asyncio.timeout(FACTS):
                 return await self.find_facts(asked)
         except TimeoutError:
             _LOG.warning("the attempts before %s were not read in time", asked.about)
-            return PodFacts(is_known=False)
+            return AdmissionContext(is_known=False)
 
     async def _beside(self, asked: AdmissionRequest, wanted: Sequence[tuple[str, str, str]]) -> list[Mapping[str, Any]]:
         """The objects that a placement reads, as far as they are found in time."""

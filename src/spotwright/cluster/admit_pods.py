@@ -52,7 +52,7 @@ from spotwright.placing.pod_change import (
 from spotwright.placing.pod_spec import read_constraints, read_requests, refuse_scheduling
 from spotwright.placing.pods import shortest_notice, tolerations_of
 from spotwright.scheduling.budgets import allowed_rungs
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_rung
 
 __all__ = [
@@ -63,8 +63,8 @@ __all__ = [
     "REFUSAL_USER",
     "REFUSED_ANNOTATION",
     "RUNG_ANNOTATION",
+    "AdmissionContext",
     "Kept",
-    "PodFacts",
     "RefusalPods",
     "admit_pod",
     "grace_hook",
@@ -421,7 +421,7 @@ async def _kept(_: Admission) -> Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts:
+class AdmissionContext:
     """What was recorded of a pod's task.
 
     ``history`` are its attempts in order of creation. ``number`` was given to this attempt; None: one more than the history
@@ -429,7 +429,7 @@ class PodFacts:
     the pools on which the pods of the same gang, restart and ladder have agreed; None: the pod is in no gang. ``has_begun``:
     another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
     ``autoscalers`` is what the cluster shows of what makes its nodes. ``stays`` says why nobody will take the pod back where it
-    waits in vain; empty if the mover will.
+    waits in vain; empty if the descheduler will.
     ``token`` marks the pod, and ``keep`` notes what was decided of it, before the API server hears of it.
     ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain. ``is_admitted``: a review
     has made the pod precise just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
@@ -453,7 +453,7 @@ class PodFacts:
 def admit_pod(
     data: Mapping[str, Any],
     config: Config | None,
-    facts: PodFacts,
+    facts: AdmissionContext,
     refusals: RefusalPods | str,
     own_retries: str = "",
 ) -> Outcome:
@@ -503,11 +503,11 @@ def admit_pod(
     kept = Admission(pools, chosen.is_open, False, why[:_LONGEST], decided.number, pinned.conditions)
     if chosen.is_open:
         marks[OPEN_ANNOTATION] = chosen.why
-    patch, warnings = _precise(pod, decided, chosen, pin, marks)
+    patch, warnings = _pin_to_rung(pod, decided, chosen, pin, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings), kept=kept)
 
 
-def _late(facts: PodFacts) -> str:
+def _late(facts: AdmissionContext) -> str:
     """A clause for a pod that was decided about before all earlier ends were recorded; empty for others."""
     if not facts.is_late:
         return ""
@@ -546,7 +546,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
     return "pod serves" if owner is not None and kind_of(owner.api_version, owner.kind).leaves_pods else ""
 
 
-def _reason_in(facts: PodFacts) -> str:
+def _reason_in(facts: AdmissionContext) -> str:
     """Why a pod is left as it is because of what was recorded; empty if it is made precise."""
     if facts.is_admitted:
         return "pod is admitted already"
@@ -568,11 +568,11 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
     refuse_scheduling(ctx, ("spec",))
-    work = Work(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
+    work = PodRequirements(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
     return policy, build(work, policy, config.pools)
 
 
-def _marks(decided: NextAttempt, why: str, facts: PodFacts) -> dict[str, str]:
+def _marks(decided: NextAttempt, why: str, facts: AdmissionContext) -> dict[str, str]:
     marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: why}
     return {**marks, ADMISSION_ANNOTATION: facts.token} if facts.token else marks
 
@@ -601,7 +601,7 @@ class _Chosen(NamedTuple):
         return tuple(name for index in self.rungs for name in ladder.rungs[index].pools)
 
 
-def _chosen(pod: _Pod, decided: NextAttempt, facts: PodFacts) -> _Chosen:
+def _chosen(pod: _Pod, decided: NextAttempt, facts: AdmissionContext) -> _Chosen:
     """The rung that was decided, or all that the attempt may use now.
 
     It is open to them where something else keeps the order of their pools, unless an interruption or a wait in vain has decided
@@ -627,7 +627,7 @@ def _count(allowed: Sequence[int], ladder: Ladder) -> str:
     return "all its rungs" if len(allowed) == len(ladder.rungs) else f"{len(allowed)} of its rungs"
 
 
-def _with_gang(chosen: _Chosen, ladder: Ladder, facts: PodFacts) -> _Chosen:
+def _with_gang(chosen: _Chosen, ladder: Ladder, facts: AdmissionContext) -> _Chosen:
     """The rungs on which the pods of its gang with the same ladder have agreed: the first one that was asked decides."""
     if facts.agree is None:
         return chosen
@@ -638,7 +638,7 @@ def _with_gang(chosen: _Chosen, ladder: Ladder, facts: PodFacts) -> _Chosen:
     return _Chosen(rungs, "as the first pod of its set") if rungs else chosen
 
 
-def _precise(
+def _pin_to_rung(
     pod: _Pod, decided: NextAttempt, chosen: _Chosen, pin: PodChange, marks: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""

@@ -29,7 +29,7 @@ from spotwright import config as configuration
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
-from spotwright.cluster.admit_pods import Kept, PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext, Kept
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.attempt_numbers import Asking, Given, Numbers, Slot
 from spotwright.cluster.bounded_json import MOST_MEMORY
@@ -49,10 +49,10 @@ from spotwright.kube.object_fields import Owner, controller_of, mapping, mapping
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
 from spotwright.scheduling.budgets import left_out, pauses_of
-from spotwright.scheduling.ladder import Ladder, Work
+from spotwright.scheduling.ladder import Ladder, PodRequirements
 from spotwright.scheduling.next_attempt import PastAttempt
 
-__all__ = ["NO_PLAN", "FactFinder", "Lookups", "before"]
+__all__ = ["NO_PLAN", "AttemptHistoryReader", "Lookups", "before"]
 
 
 _T = TypeVar("_T")
@@ -64,7 +64,7 @@ class _NoPlan(Plan):
 
     def instance(self, template: str, path: str) -> PlannedTask:  # noqa: ARG002  # as that of a plan, as those below
         """A task of which nothing is planned."""
-        return PlannedTask(path, _NO_TASK, _NO_POLICY, Work(), Ladder(()))
+        return PlannedTask(path, _NO_TASK, _NO_POLICY, PodRequirements(), Ladder(()))
 
     def with_pool(self, name: str, *, is_spot: bool) -> Plan:  # noqa: ARG002
         """The same plan."""
@@ -266,7 +266,7 @@ class _Agreement:
         return pools
 
 
-class FactFinder:
+class AttemptHistoryReader:
     """Finds facts for the webhook: :meth:`find`. Histories are folded in a thread of its own.
 
     ``history_of`` gives what is recorded of a workload now, and raises :class:`StateError`. ``left_out`` gives the pools without
@@ -292,31 +292,31 @@ class FactFinder:
         """End the thread."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    async def find(self, request: AdmissionRequest) -> PodFacts:
+    async def find(self, request: AdmissionRequest) -> AdmissionContext:
         """What is known of the pod's task. A dry run gives out no number."""
         pod = request.data
         lineage = await self._lookups.owners(pod)
         is_alone = controller_of(pod) is None
         if not is_alone and (not lineage.is_complete or not lineage.owners):
-            return PodFacts(is_known=False)
+            return AdmissionContext(is_known=False)
         root = "" if is_alone else uid_of(lineage.owners[-1])
         try:
             if await self._numbers.is_under_review(pod, request.namespace, root):
-                return PodFacts(is_admitted=True)
+                return AdmissionContext(is_admitted=True)
             if is_alone:
                 return await self._alone(request)
             asked = _asked(request, lineage.owners)
             if len(asked.name.path) > _LONGEST_PATH:  # labels that the API server refuses after this review
-                return PodFacts(is_known=False)
+                return AdmissionContext(is_known=False)
             facts = await self._of(asked, pod, lineage.owners, is_dry=request.dry_run)
             return replace(facts, stays=await self._why_it_stays(pod, lineage.owners))
         except StateError as error:
             _LOG.warning("%s", error)
-            return PodFacts(is_known=False)
+            return AdmissionContext(is_known=False)
 
-    async def _alone(self, request: AdmissionRequest) -> PodFacts:
+    async def _alone(self, request: AdmissionRequest) -> AdmissionContext:
         """The facts about a pod that nobody makes again."""
-        facts = PodFacts(autoscalers=self._autoscalers(), stays=why_not_made_again(request.data, ()))
+        facts = AdmissionContext(autoscalers=self._autoscalers(), stays=why_not_made_again(request.data, ()))
         if request.dry_run:
             return facts
         async with _in_time():
@@ -354,7 +354,7 @@ class FactFinder:
 
     async def _of(
         self, asked: _Asked, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *, is_dry: bool
-    ) -> PodFacts:
+    ) -> AdmissionContext:
         """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over."""
         loop, now = asyncio.get_running_loop(), self._api.now()
         began = loop.time()
@@ -442,12 +442,12 @@ class FactFinder:
         agreement: _Agreement | None,
         now: float,
         seen: Mapping[int, Cause] = MappingProxyType({}),
-    ) -> PodFacts:
+    ) -> AdmissionContext:
         """The facts of an attempt with this number. ``seen`` are ends that are not recorded, by the numbers of attempts."""
         history, path = self._history_of(asked.root), asked.path(given.slot)
         is_dry = given.token is None
         past = set_history(history, asked.gang, path) if asked.gang else before(history, path, given.number, seen)
-        return PodFacts(
+        return AdmissionContext(
             past,
             number=given.number,
             agree=agreement,

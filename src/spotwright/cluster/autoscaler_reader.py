@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from spotwright.clouds.cluster_autoscaler import PRIORITIES, STATUS
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.api_client import Api, ApiFailed, connect, find_cluster
-from spotwright.cluster.autoscaler_words import SCALER, AutoscalerWords, is_word
+from spotwright.cluster.autoscaler_status import SCALER, AutoscalerStatus, is_word
 from spotwright.cluster.signals import events_of_pod
 from spotwright.errors import InputError
 from spotwright.kube.object_fields import mappings, metadata
@@ -127,9 +127,9 @@ Get = Callable[..., Mapping[str, Any]]
 """Reads a path of the API server, with a query; raises :class:`ApiFailed`."""
 
 
-def hear_of_pools(get: Get) -> AutoscalerWords:
+def hear_of_pools(get: Get) -> AutoscalerStatus:
     """What the autoscalers say of pools, as far as this caller may read it."""
-    words = AutoscalerWords()
+    words = AutoscalerStatus()
     with contextlib.suppress(ApiFailed):  # there is no status, or it is for others: the Events about a pod tell less
         words.put_status(get(f"{_CONFIG_MAPS}/{STATUS}"))
     with contextlib.suppress(ApiFailed):
@@ -141,7 +141,7 @@ def hear_of_pools(get: Get) -> AutoscalerWords:
     return words
 
 
-def hear_of_pod(words: AutoscalerWords, get: Get, pod: Mapping[str, Any]) -> None:
+def hear_of_pod(words: AutoscalerStatus, get: Get, pod: Mapping[str, Any]) -> None:
     """Add what they say of one pod."""
     try:
         _hear(words, get(*events_of_pod(pod)))
@@ -149,7 +149,7 @@ def hear_of_pod(words: AutoscalerWords, get: Get, pod: Mapping[str, Any]) -> Non
         words.can_hear = False
 
 
-def _hear(words: AutoscalerWords, listed: Mapping[str, Any]) -> None:
+def _hear(words: AutoscalerStatus, listed: Mapping[str, Any]) -> None:
     for event in mappings(listed.get("items")):
         if is_word(event, (str(metadata(event).get("namespace", "")),)):
             words.put_event(event)

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
-from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT as ORDER_LIMIT
+from spotwright.cluster.autoscaler_status import DEFAULT_LIMIT as ORDER_LIMIT
 from spotwright.cluster.log_client import reading_name
 from spotwright.cluster.log_keeper import DEFAULT_LIMIT, NAMESPACE_LIMIT
 

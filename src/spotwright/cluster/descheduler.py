@@ -5,9 +5,9 @@ machine is certainly gone and does not merely fail to report; and where its Job 
 placement not given it a ``podFailurePolicy``: beside one, Kubernetes lets a Job replace no pod before that has failed. And where
 its node has restarted and will never start it.
 
-The watcher asks it about the newest attempt of each pod that it looks at (:meth:`Mover.decide`), and records the answer with
-what it saw. Only after that is in the journal the deed follows (:meth:`Mover.recorded`), and whoever leads next finds it there
-and goes on. The mover keeps the moments at which time alone makes a difference, and has the watcher look again.
+The watcher asks it about the newest attempt of each pod that it looks at (:meth:`Descheduler.decide`), and records the answer
+with what it saw. The eviction follows once that is in the journal (:meth:`Descheduler.recorded`), so the next leader finds it
+there and goes on. The descheduler keeps the moments at which time alone makes a difference, and has the watcher look again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 from spotwright.clouds import node_signs
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.signals import LastSeen, event_time, lost_its_sandbox, why_never_starts
-from spotwright.cluster.unavailable_pools import PoolPauses, Tally
+from spotwright.cluster.unavailable_pools import CapacityBackoff, Tally
 from spotwright.engine.decide import take_back
-from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
+from spotwright.engine.events import AttemptBound, AttemptRecalled, AttemptReleased, Event, PodStuckTerminating
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.waits import NODE_ORDERED, in_vain_at, waited_in_vain
 from spotwright.kinds.job import REPLACEMENT_ANNOTATION, is_own_rule
@@ -36,9 +36,9 @@ from spotwright.notices.node_event import ToldNotice
 from spotwright.placing.context import QUEUE_LABEL
 
 __all__ = [
-    "Deed",
-    "Deeds",
-    "Mover",
+    "Descheduler",
+    "Eviction",
+    "EvictionJournal",
     "NodeSeen",
     "backoff_after",
     "backoff_of_job",
@@ -59,7 +59,7 @@ _CHANGED = 409  # its version or UID is another one: what the watcher sees next 
 
 
 @dataclass(slots=True)
-class Deed:
+class Eviction:
     """What is to be done to a pod. ``not_before`` is by the monotonic clock."""
 
     what: Literal["evict", "delete"]
@@ -74,21 +74,21 @@ class Deed:
     fails_first: bool = False  # its Job counts a pod only when its phase says that it has failed
 
 
-class Deeds:
-    """The deeds that are not done yet, by the pod's UID. ``done`` hears of each one that is done."""
+class EvictionJournal:
+    """The evictions that are not done yet, by the pod's UID. ``done`` hears of each one that is done."""
 
     def __init__(self, api: Api, done: Callable[[Literal["evicted", "deleted"]], None] = lambda _: None) -> None:
         self._api, self._done = api, done
-        self._open: dict[str, Deed] = {}
+        self._open: dict[str, Eviction] = {}
 
-    def want(self, deed: Deed) -> None:
-        """Let a deed be done; of one that is wanted already the pod's newest version counts."""
-        known = self._open.get(deed.uid)
-        if known is not None and known.what == deed.what:
-            if known.version != deed.version:
-                known.version, known.not_before = deed.version, known.not_before if known.is_done else 0.0
+    def want(self, eviction: Eviction) -> None:
+        """Let a eviction be done; of one that is wanted already the pod's newest version counts."""
+        known = self._open.get(eviction.uid)
+        if known is not None and known.what == eviction.what:
+            if known.version != eviction.version:
+                known.version, known.not_before = eviction.version, known.not_before if known.is_done else 0.0
         else:
-            self._open[deed.uid] = deed
+            self._open[eviction.uid] = eviction
 
     def forget(self, uid: str) -> None:
         """Want nothing of a pod any more."""
@@ -96,54 +96,56 @@ class Deeds:
 
     async def do(self, clock: float) -> None:
         """Try what is due."""
-        for deed in [each for each in self._open.values() if each.not_before <= clock]:
-            await self._try(deed, clock)
+        for eviction in [each for each in self._open.values() if each.not_before <= clock]:
+            await self._try(eviction, clock)
 
-    async def _try(self, deed: Deed, clock: float) -> None:
+    async def _try(self, eviction: Eviction, clock: float) -> None:
         try:
-            if deed.fails_first:
-                await self._api.send(*_failure(deed))
-                deed.fails_first = False
-            await self._api.send(*_request(deed))
+            if eviction.fails_first:
+                await self._api.send(*_failure(eviction))
+                eviction.fails_first = False
+            await self._api.send(*_request(eviction))
         except ApiFailed as error:
             if error.status in _DONE:
-                self._open.pop(deed.uid, None)
+                self._open.pop(eviction.uid, None)
                 return
-            deed.tries += 1
-            deed.not_before = clock + min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(deed.tries - 1, 10))
+            eviction.tries += 1
+            eviction.not_before = clock + min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(eviction.tries - 1, 10))
             if error.status != _CHANGED:
-                _LOG.warning("pod %s/%s: cannot %s it, tried again: %s", deed.namespace, deed.name, deed.what, error)
+                _LOG.warning(
+                    "pod %s/%s: cannot %s it, tried again: %s", eviction.namespace, eviction.name, eviction.what, error
+                )
             return
-        deed.not_before = clock + _LONGEST_WAIT  # its object may stay until its controller lets go of it
-        if deed.is_done:
+        eviction.not_before = clock + _LONGEST_WAIT  # its object may stay until its controller lets go of it
+        if eviction.is_done:
             return
-        deed.is_done = True
-        done: Literal["evicted", "deleted"] = "evicted" if deed.what == "evict" else "deleted"
+        eviction.is_done = True
+        done: Literal["evicted", "deleted"] = "evicted" if eviction.what == "evict" else "deleted"
         self._done(done)
-        _LOG.info("pod %s/%s is %s: %s", deed.namespace, deed.name, done, deed.why)
+        _LOG.info("pod %s/%s is %s: %s", eviction.namespace, eviction.name, done, eviction.why)
 
 
-def _request(deed: Deed) -> tuple[str, str, dict[str, Any]]:
+def _request(eviction: Eviction) -> tuple[str, str, dict[str, Any]]:
     """The method, path and body of the request. Raises :class:`ApiFailed` for a name that no pod has."""
-    path = object_path("v1", "Pod", deed.name, deed.namespace)
-    if deed.what == "delete":
+    path = object_path("v1", "Pod", eviction.name, eviction.namespace)
+    if eviction.what == "delete":
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-        return "DELETE", path, {**options, "preconditions": {"uid": deed.uid}}
-    options = {"preconditions": {"uid": deed.uid, "resourceVersion": deed.version}}
-    meta = {"name": deed.name, "namespace": deed.namespace}
+        return "DELETE", path, {**options, "preconditions": {"uid": eviction.uid}}
+    options = {"preconditions": {"uid": eviction.uid, "resourceVersion": eviction.version}}
+    meta = {"name": eviction.name, "namespace": eviction.namespace}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
     return "POST", f"{path}/eviction", body
 
 
-def _failure(deed: Deed) -> tuple[str, str, dict[str, Any]]:
+def _failure(eviction: Eviction) -> tuple[str, str, dict[str, Any]]:
     """The request that gives a pod the phase Failed, as Kubernetes' garbage collector of pods does it on nodes that are gone.
 
     Source: Kubernetes, ``pkg/controller/podgc`` (``markFailedAndDeletePod``). The version is a precondition: the
     node may just have told how the pod ended.
     """
-    path = f"{object_path('v1', 'Pod', deed.name, deed.namespace)}/status"
-    seen = {"uid": deed.uid, "resourceVersion": deed.version}
-    return "PATCH", path, {"metadata": seen, "status": {"phase": "Failed", "message": deed.why}}
+    path = f"{object_path('v1', 'Pod', eviction.name, eviction.namespace)}/status"
+    seen = {"uid": eviction.uid, "resourceVersion": eviction.version}
+    return "PATCH", path, {"metadata": seen, "status": {"phase": "Failed", "message": eviction.why}}
 
 
 def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *, is_admitted: bool) -> str:
@@ -345,19 +347,19 @@ class _View(Protocol):
     def told(self, name: str) -> ToldNotice | None: ...
 
 
-class Mover:
+class Descheduler:
     """Decides and acts for one leader. ``clock`` is monotonic; ``tally`` is for metrics."""
 
     def __init__(
         self,
         api: Api,
-        pauses: PoolPauses,
+        pauses: CapacityBackoff,
         clock: Callable[[], float] = time.monotonic,
         tally: Tally | None = None,
     ) -> None:
         self._pauses, self._clock, self._tally = pauses, clock, tally or Tally()
-        self._deeds = Deeds(api, self._tally.moved)
-        # pod UID -> its attempt with the pools of its run, from decision to record, where a deed may follow
+        self._deeds = EvictionJournal(api, self._tally.moved)
+        # pod UID -> its attempt with the pools of its run, from decision to record, where a eviction may follow
         self._attempts: dict[str, tuple[AttemptState, Mapping[str, Pool]]] = {}
         self._due: dict[str, float] = {}  # pod UID -> when to look again, by the monotonic clock
 
@@ -383,7 +385,7 @@ class Mover:
         is_over = _is_finished(seen.pod) and not (attempt.released and metadata(seen.pod).get("deletionTimestamp"))
         if seen.is_gone or is_over:
             if attempt.held is not None:
-                yield AttemptHeld(now, task.path, attempt.number)
+                yield PodStuckTerminating(now, task.path, attempt.number)
         elif node:
             yield from self._about_its_node(view, node, state, seen, task, attempt, now)
         elif attempt.is_live and attempt.bound_at is None:
@@ -433,7 +435,7 @@ class Mover:
             pauses, taken = self._pauses.of(namespace, pools), self._pauses.taken(namespace, pools)
             own = self._pauses.own(namespace, pools)
             for event in take_back(state, task, attempt, pauses, taken, now, own):
-                if isinstance(event, AttemptTakenBack):
+                if isinstance(event, AttemptRecalled):
                     self._tally.moved("taken-back")
                 yield event
         self._attempts[uid] = attempt, pools
@@ -455,7 +457,7 @@ class Mover:
         node = NodeSeen(name, view.node(name), view.events_of(name), view.told(name), view.is_node_gone(name))
         if view.is_ready(name):
             if attempt.held is not None:
-                yield AttemptHeld(now, task.path, attempt.number)
+                yield PodStuckTerminating(now, task.path, attempt.number)
             if attempt.is_live and lost_its_sandbox(seen.pod):
                 yield from self._while_it_never_starts(node, seen.pod, task, attempt, pools, now)
             return
@@ -466,7 +468,7 @@ class Mover:
             if not attempt.released:
                 yield AttemptReleased(now, task.path, attempt.number, why=why)
         elif metadata(seen.pod).get("deletionTimestamp") and attempt.held is None and not attempt.released:
-            yield AttemptHeld(now, task.path, attempt.number, node=name, since=not_ready_since(node.state))
+            yield PodStuckTerminating(now, task.path, attempt.number, node=name, since=not_ready_since(node.state))
 
     def _while_it_never_starts(
         self,
@@ -490,7 +492,7 @@ class Mover:
         meta = metadata(pod)
         version, namespace = str(meta.get("resourceVersion", "")), str(meta.get("namespace", ""))
         fails = what == "delete" and _is_of_a_job(pod) and not _is_finished(pod)
-        self._deeds.want(Deed(what, namespace, str(meta["name"]), uid_of(pod), version, why, fails_first=fails))
+        self._deeds.want(Eviction(what, namespace, str(meta["name"]), uid_of(pod), version, why, fails_first=fails))
 
 
 def _is_finished(pod: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from spotwright.clouds.providers import commands_to_free
 from spotwright.cluster.api_client import ApiFailed, object_path
 from spotwright.cluster.autoscaler_reader import hear_of_pod, hear_of_pools
-from spotwright.cluster.autoscaler_words import AutoscalerWords
+from spotwright.cluster.autoscaler_status import AutoscalerStatus
 from spotwright.cluster.descheduler import (
     NodeSeen,
     backoff_of_job,
@@ -79,7 +79,7 @@ def pool_states(
     task: TaskState,
     attempt: AttemptState,
     pools: Mapping[str, Pool],
-    words: AutoscalerWords,
+    words: AutoscalerStatus,
     left_out: Sequence[Mapping[str, Any]],
     now: float,
 ) -> list[dict[str, Any]]:
@@ -239,7 +239,7 @@ def _told(
     pods: Sequence[Mapping[str, Any]],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    words = hear_of_pools(kubernetes.get) if any(_status(pod) == "waiting" for pod in pods) else AutoscalerWords()
+    words = hear_of_pools(kubernetes.get) if any(_status(pod) == "waiting" for pod in pods) else AutoscalerStatus()
     now = time.time() if reader is None else reader.now or time.time()
     left_out = [own for one in runs.look_at_pools() if now < one["until"] for own in _of_run(one, reader)]
     return {
@@ -275,7 +275,7 @@ def _with_its_node(
     left_out: Sequence[Mapping[str, Any]],
     pod: Mapping[str, Any],
     reader: RunReader | None,
-    words: AutoscalerWords,
+    words: AutoscalerStatus,
 ) -> dict[str, Any]:
     """A pod explained, with what becomes of it where it waits for a node, or where its node does not report."""
     task, attempt = _attempt_of(pod, reader)

@@ -235,7 +235,7 @@ class ArchivedRun(FollowedRun):
         read_log: ReadLog,
         others: Callable[[str], ApiRun | None],
     ) -> None:
-        super().__init__(kubernetes, namespace, name, read_log=read_log, others=others, is_recorded=lambda: False)
+        super().__init__(kubernetes, namespace, name, read_log=read_log, others=others, is_recorded=lambda _: False)
         self._archived = objects
         self._get = self._of_archive
 

@@ -32,7 +32,7 @@ from spotwright.kube.object_fields import metadata
 from spotwright.model.pools import GENERIC, Capacity, Pool
 from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import Taint
-from spotwright.pools.ground import labels_of, name_of, names, taints_of
+from spotwright.pools.cluster_inventory import labels_of, name_of, names, taints_of
 from spotwright.pools.karpenter import NODE_CLASS_LABELS, NodePool, read_node_pool
 from spotwright.pools.request import UNKNOWN_CAPACITY, name_for
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Room", "SetAside", "Sharing"]
+__all__ = ["NamespaceQuota", "Quarantine", "Sharing"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _SAID = 1_000  # objects of which is remembered that the log has them
 _LONGEST_NAME = 253  # characters of a name: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 
 
-class SetAside:
+class Quarantine:
     """Says in the log that an object cannot be read: once for each, however often it comes.
 
     An unexpected error is told with its traceback the first time that it comes from its line, and counted after that.
@@ -79,7 +79,7 @@ def _bytes_of(text: Any) -> int:
     return sys.getsizeof(text) - _NO_TEXT if isinstance(text, str) else 0
 
 
-class Room:
+class NamespaceQuota:
     """How much of the memory the objects of a namespace may take, so that nobody's objects end the process of all.
 
     ``on_full`` hears of a namespace, each time that an object of it finds no room. ``limit`` is in bytes, as estimated from the

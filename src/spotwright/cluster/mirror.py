@@ -32,7 +32,7 @@ from spotwright.cluster.bounded_json import (
     read_as,
     read_object,
 )
-from spotwright.cluster.kept_objects import Room, SetAside
+from spotwright.cluster.kept_objects import NamespaceQuota, Quarantine
 from spotwright.kube.object_fields import metadata, uid_of
 
 __all__ = [
@@ -106,13 +106,13 @@ class Mirror:
         keep: Callable[[Mapping[str, Any]], bool] | None = None,
         slim: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         remember: bool = True,
-        room: Room | None = None,
+        room: NamespaceQuota | None = None,
         shortens: bool = False,
     ) -> None:
         self._api, self._keep, self._slim, self._remembers = api, keep, slim or _whole, remember
         self._room, self._shortens = room, shortens
         self._resource, self._path = resource, resource.path(namespace)
-        self._aside = SetAside()
+        self._aside = Quarantine()
         self._params = {
             **({"labelSelector": labels} if labels else {}),
             **({"fieldSelector": fields} if fields else {}),

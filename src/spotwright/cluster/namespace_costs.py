@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from spotwright.cluster.api_client import EventWriter
 
-__all__ = ["ANSWER", "LOOK", "Aside", "AsideEvents", "Key", "LastInLine", "NamespaceCosts", "Turns"]
+__all__ = ["ANSWER", "LOOK", "Aside", "AsideEvents", "FairQueue", "Key", "NamespaceCosts", "Turns"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -277,7 +277,7 @@ _MOST_LAST = 2_000  # changes of namespaces that are served last: more than thes
 T = TypeVar("T")
 
 
-class LastInLine(Generic[T]):
+class FairQueue(Generic[T]):
     """A queue in which what belongs to costly namespaces waits while there is anything else. For one event loop.
 
     What belongs to one namespace stays in order, and so does what belongs to none: that overtakes nothing that was put in before.

@@ -19,7 +19,7 @@ from typing import Any
 
 from spotwright.clouds import node_signs
 from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed
-from spotwright.cluster.autoscaler_words import NO_OFFERING, NODE_POOL
+from spotwright.cluster.autoscaler_status import NO_OFFERING, NODE_POOL
 from spotwright.cluster.signals import KUBELET_STARTS, REBOOTED
 from spotwright.cluster.watched import WATCHED
 from spotwright.kube.object_fields import mapping, metadata, seconds, text

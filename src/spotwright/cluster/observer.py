@@ -15,7 +15,7 @@ from spotwright.clouds import providers
 from spotwright.clouds.providers import node_pool_of
 from spotwright.cluster.admit_objects import ATTEMPT_ANNOTATION, MOST_STEPS, Admission
 from spotwright.cluster.admit_unplaced import LATE, UNPLACED, is_of_a_run, note_of, place_at_pod, why_unplaced
-from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
+from spotwright.cluster.autoscaler_status import DEFAULT_LIMIT
 from spotwright.cluster.katib_trials import METRICS_NOTE, may_lose_metrics, trial_of, trial_values
 from spotwright.cluster.last_proofs import End, last_proof
 from spotwright.cluster.run_store import WorkloadRun
@@ -95,7 +95,7 @@ from spotwright.placing.patch import Steps
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import classify, ended_early
 
-__all__ = ["Decide", "FindAdmission", "OnRecorded", "Recorder", "why_early"]
+__all__ = ["Decide", "FindAdmission", "OnRecorded", "PodReconciler", "why_early"]
 
 
 OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
@@ -128,7 +128,7 @@ def why_early(kind: str) -> str:
     )
 
 
-class Recorder:
+class PodReconciler:
     """Records one workload. ``now`` is the API server's clock.
 
     ``order_limit`` is in seconds: an attempt for which nodes were on their way for so long waits for none that are ordered later.

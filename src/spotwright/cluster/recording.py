@@ -11,8 +11,8 @@ import httpx2
 
 from spotwright import config as configuration
 from spotwright.cluster.api_client import Api
-from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
-from spotwright.cluster.descheduler import Mover
+from spotwright.cluster.autoscaler_status import DEFAULT_LIMIT
+from spotwright.cluster.descheduler import Descheduler
 from spotwright.cluster.kept_admissions import Admissions
 from spotwright.cluster.log_keeper import NAMESPACE_LIMIT, LogKeeper
 from spotwright.cluster.log_place import LogPlace
@@ -22,7 +22,7 @@ from spotwright.cluster.parts import until_one_ends
 from spotwright.cluster.retention import Retention
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.spot_pools import PoolObjects
-from spotwright.cluster.unavailable_pools import Findings, PoolPauses, Tally
+from spotwright.cluster.unavailable_pools import CapacityBackoff, Findings, Tally
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.watched import Watched
 from spotwright.cluster.watcher import Watcher
@@ -68,14 +68,14 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
     ``on_defect`` hears of each workload that is set aside because of a defect.
     """
     tally = tally or Tally()
-    pauses = PoolPauses(_unsaid if pools is None else pools.write)
+    pauses = CapacityBackoff(_unsaid if pools is None else pools.write)
     pauses.begin(store.records, api.now(), store.require)
-    mover = Mover(api, pauses, tally=tally)
+    descheduler = Descheduler(api, pauses, tally=tally)
     tally.begin()
     streams = Api(open_streams())
 
     def look(run: WorkloadRun, seen: SeenPod, is_cut_off: bool) -> None:
-        mover.recorded(seen.pod, is_gone=seen.is_gone)
+        descheduler.recorded(seen.pod, is_gone=seen.is_gone)
         on_recorded(run, seen, is_cut_off)
         if keeper is not None:
             keeper.look(run.folder, run.attempts, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
@@ -90,14 +90,14 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
 
     admissions = Admissions(api, look_again)
 
-    on_forgotten: list[Callable[[str], None]] = [mover.forget, admissions.forget]
+    on_forgotten: list[Callable[[str], None]] = [descheduler.forget, admissions.forget]
     on_cut: list[Callable[[WorkloadRun], None]] = []
     watcher = Watcher(
         streams,
         store,
         namespaces,
         look,
-        mover.decide,
+        descheduler.decide,
         order_limit,
         on_forgotten=partial(_tell, on_forgotten),
         on_watched=tell,
@@ -124,7 +124,7 @@ async def watch_and_keep_logs(  # noqa: PLR0913  # each has a default
         watcher.read_leases(),
         watcher.tell_people(),
         *([] if pools is None else [pools.run()]),
-        mover.run(watcher.look_at),
+        descheduler.run(watcher.look_at),
         *([] if keeper is None else [keeper.run()]),
         *([] if retention is None else [retention.run()]),
         _tell_problem(watcher, on_problem),

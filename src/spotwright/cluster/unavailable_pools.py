@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.cluster.run_records import RunRecords
-from spotwright.engine.events import AttemptBound, AttemptTakenBack, Event
+from spotwright.engine.events import AttemptBound, AttemptRecalled, Event
 from spotwright.errors import SpotwrightError
 from spotwright.model.pools import Pool
 from spotwright.scheduling.budgets import CEILING, Pause, left_out
@@ -25,11 +25,11 @@ from spotwright.visible_text import visible
 
 __all__ = [
     "NAMESPACE_UID",
+    "CapacityBackoff",
     "Finding",
     "Findings",
     "LeftOut",
     "Move",
-    "PoolPauses",
     "PoolsLeftOut",
     "Tally",
     "definition_of",
@@ -41,7 +41,7 @@ NAMESPACE_UID = "namespace_uid"
 """The argument of a run that holds the UID of its namespace: a name may have another owner later."""
 
 _LOG = logging.getLogger(__name__)
-_KINDS = (AttemptTakenBack.kind, AttemptBound.kind)
+_KINDS = (AttemptRecalled.kind, AttemptBound.kind)
 _READ = 6 * CEILING  # seconds: journals that nobody has written for longer hold no pause that counts
 _AGREED = 2  # namespaces that find the same hold, or end, a pause for all
 
@@ -89,7 +89,7 @@ def _by_name(found: Findings, namespace: str, pools: Mapping[str, Pool]) -> Mapp
     return {name: one.pause for name, one in holding if one is not None}
 
 
-class PoolPauses:
+class CapacityBackoff:
     """The pauses as the leader knows them. ``pools`` are always those of the configuration that an event's run has.
 
     ``write`` tells the webhooks what was found.
@@ -154,7 +154,7 @@ class PoolPauses:
         return max((moments.get(namespace, 0.0), *others[_AGREED - 1 : _AGREED]))
 
     def _take(self, namespace: str, pools: Mapping[str, Pool], event: Event) -> None:
-        if isinstance(event, AttemptTakenBack):
+        if isinstance(event, AttemptRecalled):
             for name, (until, times) in event.left_out.items():
                 if name in pools:
                     found = self._found.setdefault(definition_of(pools[name]), {})

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.clouds import node_signs, providers
-from spotwright.cluster.autoscaler_words import AutoscalerWords
+from spotwright.cluster.autoscaler_status import AutoscalerStatus
 from spotwright.cluster.signals import PodWaits, as_gone, has_not_started, is_held_up, read_pod, transition, waits_for
 from spotwright.cluster.workloads import Lineage, lineage
 from spotwright.kinds.kind import run_kinds
@@ -92,7 +92,7 @@ class ClusterView:
         self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet
         self.clock = 0.0
         self.nodes_are_complete = False
-        self.words = AutoscalerWords()
+        self.words = AutoscalerStatus()
 
     # Changes
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from spotwright.clouds.cluster_autoscaler import STATUS
 from spotwright.cluster.api_client import FORBIDDEN, Api, ApiFailed
-from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER, AutoscalerWords, is_word, slim_claim, slim_word
-from spotwright.cluster.kept_objects import Room, Sharing
+from spotwright.cluster.autoscaler_status import PROVISIONER, SCALER, AutoscalerStatus, is_word, slim_claim, slim_word
+from spotwright.cluster.kept_objects import NamespaceQuota, Sharing
 from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource
-from spotwright.cluster.namespace_costs import LastInLine, NamespaceCosts
+from spotwright.cluster.namespace_costs import FairQueue, NamespaceCosts
 from spotwright.cluster.node_events import NodeEvents
 from spotwright.cluster.served_kinds import ANSWERS, NOT_SERVED, Found, find_served
 from spotwright.cluster.view import slim_node_event
@@ -141,7 +141,7 @@ class Streams:
         self,
         api: Api,
         namespaces: Namespaces,
-        words: AutoscalerWords,
+        words: AutoscalerStatus,
         costs: NamespaceCosts,
         node_events: NodeEvents,
         on_gone: Callable[[Stream, Change], None],
@@ -149,9 +149,12 @@ class Streams:
     ) -> None:
         self._api, self._namespaces, self._words, self._costs = api, namespaces, words, costs
         self._node_events, self._on_gone, self._on_kinds = node_events, on_gone, on_kinds
-        self._queue: LastInLine[tuple[Stream, Change | Exception, asyncio.Task[None] | None]] = LastInLine(1000, costs)
+        self._queue: FairQueue[tuple[Stream, Change | Exception, asyncio.Task[None] | None]] = FairQueue(1000, costs)
         self._sharing = Sharing()
-        self._rooms = Room(self._no_room), Room(self._no_room, self._sharing.cost)  # of workloads, and of pods
+        self._rooms = (
+            NamespaceQuota(self._no_room),
+            NamespaceQuota(self._no_room, self._sharing.cost),
+        )  # of workloads, and of pods
         self._tasks: dict[Stream, asyncio.Task[None]] = {}
         self._mirrors: dict[Stream, Mirror] = {}
         self._waiting: set[Stream] = set()

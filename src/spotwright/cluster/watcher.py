@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from spotwright.cluster.api_client import Api
-from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT, is_word
-from spotwright.cluster.kept_objects import SetAside
+from spotwright.cluster.autoscaler_status import DEFAULT_LIMIT, is_word
+from spotwright.cluster.kept_objects import Quarantine
 from spotwright.cluster.last_proofs import NodeLeases
 from spotwright.cluster.mirror import Change, ChangeKind
 from spotwright.cluster.namespace_costs import LOOK, NamespaceCosts
@@ -70,7 +70,7 @@ class Watcher:
         last_line: LastLine = lambda _key: None,
         name: str = "spotwright",
     ) -> None:
-        self._api, self._store, self._view, self._aside = api, store, ClusterView(last_line), SetAside()
+        self._api, self._store, self._view, self._aside = api, store, ClusterView(last_line), Quarantine()
         self._leases = NodeLeases(api, self._view)
         self._costs = costs or NamespaceCosts(LOOK)
         self._namespaces = Namespaces(namespaces)

@@ -25,7 +25,7 @@ from spotwright.clouds.provider_records import PROVIDERS
 from spotwright.cluster.admission_server import Webhook, admit, start_server
 from spotwright.cluster.admit_pods import RefusalPods
 from spotwright.cluster.api_client import Api, EventWriter, about_namespace
-from spotwright.cluster.attempt_lookup import NO_PLAN, FactFinder, Lookups
+from spotwright.cluster.attempt_lookup import NO_PLAN, AttemptHistoryReader, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.certificates import API_SERVERS
@@ -108,7 +108,7 @@ async def run_webhook(settings: WebhookSettings, api: Api) -> None:
         return all(each.is_complete for each in followed)
 
     conflicts = ConflictingControllers(events, f"{settings.home}/{settings.name}", lookups.find_object)
-    facts = FactFinder(api, lookups, recorded.of, numbers, left_out, lambda: autoscalers.seen)
+    facts = AttemptHistoryReader(api, lookups, recorded.of, numbers, left_out, lambda: autoscalers.seen)
     webhook = Webhook(
         config_maps.configurations,
         lookups.find_object,

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from spotwright.cluster.autoscaler_words import DEFAULT_LIMIT
-from spotwright.cluster.kept_objects import SetAside
+from spotwright.cluster.autoscaler_status import DEFAULT_LIMIT
+from spotwright.cluster.kept_objects import Quarantine
 from spotwright.cluster.namespace_costs import NamespaceCosts
-from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded, Recorder
+from spotwright.cluster.observer import Decide, FindAdmission, OnRecorded, PodReconciler
 from spotwright.cluster.run_records import RecordGone
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.unseen_pods import UnseenPod, UnseenPods
@@ -61,7 +61,7 @@ class WorkloadRecorder:
         streams: Streams,
         namespaces: Namespaces,
         costs: NamespaceCosts,
-        aside: SetAside,
+        aside: Quarantine,
         now: Callable[[], float],
         *,
         on_recorded: OnRecorded = lambda *_: None,
@@ -327,7 +327,9 @@ class WorkloadRecorder:
             root = None if is_gone else self._root(run, pods)
             config = self._store.config(run.namespace)
             unseen = self._unseen_of(run, pods) if are_all else ()
-            recorder = Recorder(run, self._view, now, self._decide, self._order_limit, self._admission, config, unseen)
+            recorder = PodReconciler(
+                run, self._view, now, self._decide, self._order_limit, self._admission, config, unseen
+            )
             if trial is not None:
                 recorder.tell_trial(trial)
             recorder.record(pods, root, are_all=are_all, may_end=may_end)

@@ -130,7 +130,7 @@ def _waits(state: RunState, event: ev.AttemptWaits) -> None:
         task.status = TaskStatus.PENDING if attempt.is_held_up else TaskStatus.RUNNING
 
 
-def _taken_back(state: RunState, event: ev.AttemptTakenBack) -> None:
+def _taken_back(state: RunState, event: ev.AttemptRecalled) -> None:
     """Note that an attempt without a node is taken back; its end follows."""
     attempt = state.tasks[event.task].attempts[event.attempt - 1]
     if not attempt.is_live or attempt.bound_at is not None:
@@ -210,7 +210,7 @@ def _notice_withdrawn(state: RunState, event: ev.NoticeWithdrawn) -> None:
                 attempt.noticed_at = attempt.goes_at = None
 
 
-def _held(state: RunState, event: ev.AttemptHeld) -> None:
+def _held(state: RunState, event: ev.PodStuckTerminating) -> None:
     """Note that a node which does not report holds the pod of an attempt, or that it does no more."""
     state.tasks[event.task].attempts[event.attempt - 1].held = event if event.node else None
 
@@ -318,13 +318,13 @@ ATTEMPT_HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
     ev.AttemptAdopted: _adopted,
     ev.AttemptMoved: _moved,
     ev.AttemptWaits: _waits,
-    ev.AttemptTakenBack: _taken_back,
+    ev.AttemptRecalled: _taken_back,
     ev.AttemptBound: _bound,
     ev.ProgressReported: _progress,
     ev.AttemptKept: _kept,
     ev.NoticeGiven: _notice,
     ev.NoticeWithdrawn: _notice_withdrawn,
-    ev.AttemptHeld: _held,
+    ev.PodStuckTerminating: _held,
     ev.AttemptReleased: _released,
     ev.AttemptHalted: _halt,
     ev.AttemptEnded: _ended,

@@ -24,7 +24,7 @@ from spotwright.engine.events import (
     AttemptKept,
     AttemptMoved,
     AttemptPlaced,
-    AttemptTakenBack,
+    AttemptRecalled,
     CacheAsked,
     EnvironmentAsked,
     Event,
@@ -265,7 +265,7 @@ def take_back(
         else f"no node on {where} for {waited}, and none on its way"
     )
     return [
-        AttemptTakenBack(
+        AttemptRecalled(
             now,
             task.path,
             attempt.number,

@@ -28,12 +28,11 @@ __all__ = [
     "AttemptDecided",
     "AttemptEnded",
     "AttemptHalted",
-    "AttemptHeld",
     "AttemptKept",
     "AttemptMoved",
     "AttemptPlaced",
+    "AttemptRecalled",
     "AttemptReleased",
-    "AttemptTakenBack",
     "AttemptWaits",
     "CacheAsked",
     "CacheMissed",
@@ -50,6 +49,7 @@ __all__ = [
     "NoticeWithdrawn",
     "OutputsRead",
     "PlanExtended",
+    "PodStuckTerminating",
     "ProgressReported",
     "RunCreated",
     "RunExpired",
@@ -476,7 +476,7 @@ class AttemptWaits(Event, kw_only=True):
     why: str
 
 
-class AttemptTakenBack(Event, kw_only=True):
+class AttemptRecalled(Event, kw_only=True):
     """Decision: an attempt that waits in vain for a node is taken back, so that the next one waits on another rung.
 
     It spends no budget. ``rung`` and ``pools`` are those of the next attempt. ``left_out`` are the pools that no attempt is
@@ -493,7 +493,7 @@ class AttemptTakenBack(Event, kw_only=True):
     is_said: bool = False
 
 
-class AttemptHeld(Event, kw_only=True):
+class PodStuckTerminating(Event, kw_only=True):
     """Fact: the pod of an attempt stays, because its node does not report since ``since``, so no successor starts.
 
     An empty ``node``: it is held no more.
@@ -554,8 +554,8 @@ class OutputsRead(Event, kw_only=True):
 WORKLOAD_EVENTS = (
     AttemptAdopted,
     AttemptWaits,
-    AttemptTakenBack,
-    AttemptHeld,
+    AttemptRecalled,
+    PodStuckTerminating,
     AttemptReleased,
     NoticeWithdrawn,
     OutputsRead,

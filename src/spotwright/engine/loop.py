@@ -1,9 +1,9 @@
-"""The loop of the engine: take facts, decide, commit both in one transaction, then let the world act.
+"""The loop of the engine: take facts, decide, commit both in one transaction, then let the backend act.
 
-A turn folds the facts of the world into the state, asks :mod:`spotwright.engine.decide` until no further decision follows,
-appends everything to the journal in one transaction, and only then performs the *deeds*: what the committed events ask of the
-world (start, halt, conclude, complete). So no process is started or stopped before the journal says so. After ``kill -9`` at any
-point at most the deeds of the last commit are missing, and the next engine finds and settles those.
+A turn folds the facts of the backend into the state, asks :mod:`spotwright.engine.decide` until no further decision follows,
+appends everything to the journal in one transaction, and only then performs the *effects*: what the committed events ask of the
+backend (start, halt, clean up, complete). The journal records each start and stop before it happens. After ``kill -9`` at any
+point at most the effects of the last commit are missing; the next engine settles them.
 
 The decisions about attempts go to the supply of nodes: it queues them, moves them to another rung, withdraws them and frees
 room. :func:`replay` goes through a journal decision by decision, to check that today's code decides the same.
@@ -38,7 +38,7 @@ from spotwright.engine.events import (
 from spotwright.engine.fold import fold, rare_collections
 from spotwright.engine.next_rung import Snapshot, effective_plan
 from spotwright.engine.plan import Plan
-from spotwright.engine.ports import Clock, EventLog, LeaseKeeper, Outcome, Refused, TryAgain, World
+from spotwright.engine.ports import Backend, Clock, EventLog, LeaseKeeper, Outcome, Refused, TryAgain
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.model.attempts import Signals
@@ -50,18 +50,18 @@ __all__ = ["DECISIONS_VERSION", "AttemptQueue", "Engine", "Observer", "ReplayDiv
 
 
 Observer = Callable[[RunState, Sequence[Event]], None]
-"""Called with the state and every batch of events, after the batch is folded and committed and its deeds are performed."""
+"""Called with the state and every batch of events, after the batch is folded and committed and its effects are performed."""
 
 _PATIENCE = 600.0
-"""How long a deed is tried again before it counts as refused, seconds."""
+"""How long an effect is tried again before it counts as refused, seconds."""
 
 _SHORTEST_DELAY = 0.05
-"""The least number of seconds before a deed is tried again: a body that asks for none would keep the engine busy."""
+"""The least number of seconds before an effect is tried again: a body that asks for none would keep the engine busy."""
 
 
 @dataclass(order=True, slots=True)
 class _Retry:
-    """A deed that the world could not do yet. ``number`` keeps the order of deeds that are due at the same moment."""
+    """An effect that the backend could not do yet. ``number`` keeps the order of effects that are due at the same moment."""
 
     due: float
     number: int
@@ -73,18 +73,18 @@ class _Retry:
 class Engine:
     """The loop of one run, turn by turn, for a caller that waits on behalf of several runs at once.
 
-    :func:`drive` is the same loop for a caller that has one run and lets its world block.
+    :func:`drive` is the same loop for a caller that has one run and lets its backend block.
     """
 
     state: RunState
     journal: EventLog
-    world: World
+    backend: Backend
     clock: Clock
     observers: Sequence[Observer] = ()
     lease: LeaseKeeper | None = None
     _retries: list[_Retry] = field(default_factory=list)  # a heap
     _retry_count: int = 0
-    _facts: list[Event] = field(default_factory=list)  # of deeds that were refused
+    _facts: list[Event] = field(default_factory=list)  # of effects that were refused
 
     @property
     def ended(self) -> bool:
@@ -105,7 +105,7 @@ class Engine:
             self.journal.append(batch)
             for event in batch:
                 self._perform(event)
-            self._show(batch)  # after the deeds, so that no task waits for its sentence in the display
+            self._show(batch)  # after the effects, so that no task waits for its sentence in the display
         if self.ended:
             return None
         self._try_again()
@@ -120,17 +120,17 @@ class Engine:
         return moment
 
     def close(self) -> None:
-        """End everything that the run still has in the world; after a detach leave it running. Commit the last facts.
+        """End everything that the run still has in the backend; after a detach leave it running. Commit the last facts.
 
-        Work after an end that the world could not do yet is tried a last time. Where it fails there is a note: no later engine
+        Work after an end that the backend could not do yet is tried a last time. Where it fails there is a note: no later engine
         tries it.
         """
         self._try_last_time()
         last, self._facts = self._facts, []
         if self.state.detached and self.state.status is RunStatus.RUNNING:
-            self.world.detach()
+            self.backend.detach()
         else:
-            last += self.world.close()
+            last += self.backend.close()
         if last:
             for event in last:
                 fold(self.state, event)
@@ -138,14 +138,14 @@ class Engine:
             self._show(last)
 
     def _decide(self, batch: list[Event]) -> None:
-        """Fold the facts in ``batch`` and append what follows: decisions, and the facts with which the world answers them."""
+        """Fold the facts in ``batch`` and append what follows: decisions, and the facts with which the backend answers them."""
         facts: Sequence[Event] = tuple(batch)
         while True:
             for event in facts:
                 fold(self.state, event)
             decided = self._decide_all()
             batch += decided
-            facts = self.world.arrange(self.state, decided) if decided else ()
+            facts = self.backend.on_decisions(self.state, decided) if decided else ()
             if not facts:
                 return
             batch += facts
@@ -153,7 +153,7 @@ class Engine:
     def _decide_all(self) -> list[Event]:
         decided: list[Event] = []
         while True:
-            snapshot, now = Snapshot(self.world), self.clock()
+            snapshot, now = Snapshot(self.backend), self.clock()
             decisions = decide(self.state, snapshot, now)
             if not decisions:
                 return decided
@@ -167,33 +167,33 @@ class Engine:
         for observe in self.observers:
             observe(self.state, events)
 
-    # -- deeds
+    # -- effects
 
     def _perform(self, event: Event) -> None:
-        """Do what a committed event asks of the world; most events ask nothing."""
-        outcome = self._deed(event)
+        """Do what a committed event asks of the backend; most events ask nothing."""
+        outcome = self._effect(event)
         if outcome is not None:
             now = self.clock()
             self._retry_count += 1
             self._retry_later(_Retry(now, self._retry_count, event, now + _PATIENCE), outcome)
 
-    def _deed(self, event: Event) -> Outcome:
-        """Let the world do what the event asks for."""
+    def _effect(self, event: Event) -> Outcome:
+        """Let the backend do what the event asks for."""
         match event:
             case AttemptBound():
-                return self.world.start(self.state, event)
+                return self.backend.start(self.state, event)
             case AttemptHalted():
-                return self.world.halt(self.state, event)
+                return self.backend.halt(self.state, event)
             case AttemptDecided():
-                return self.world.conclude(self.state, event)
+                return self.backend.cleanup(self.state, event)
             case TaskCompleted():
-                return self.world.complete(self.state, event)
+                return self.backend.complete(self.state, event)
             case EnvironmentAsked():
-                return self.world.prepare(self.state, event)
+                return self.backend.prepare(self.state, event)
         return None
 
     def _retry_later(self, retry: _Retry, outcome: Outcome) -> None:
-        """Note when to try a deed again; a deed that is refused, or was tried for too long, becomes a fact."""
+        """Note when to try an effect again; an effect that is refused, or was tried for too long, becomes a fact."""
         now = self.clock()
         due = now + max(outcome.after, _SHORTEST_DELAY) if isinstance(outcome, TryAgain) else None
         if due is not None and due < retry.give_up_at:
@@ -204,24 +204,24 @@ class Engine:
             self._facts.append(_consequence(retry.event, why, now))
 
     def _try_again(self) -> None:
-        """Try the deeds again that are due, unless their attempt has ended meanwhile."""
+        """Try the effects again that are due, unless their attempt has ended meanwhile."""
         now = self.clock()
         while self._retries and self._retries[0].due <= now:
             retry = heapq.heappop(self._retries)
             if self._is_wanted(retry.event):
-                self._retry_later(retry, self._deed(retry.event))
+                self._retry_later(retry, self._effect(retry.event))
 
     def _try_last_time(self) -> None:
         """Try what is left to tidy up. Starts and halts are not tried: the next engine recovers their attempts."""
         for retry in sorted(self._retries):
             if isinstance(retry.event, AttemptDecided | TaskCompleted):
-                outcome = self._deed(retry.event)
+                outcome = self._effect(retry.event)
                 if outcome is not None:
                     self._facts.append(_consequence(retry.event, outcome.why, self.clock()))
         self._retries.clear()
 
     def _is_wanted(self, event: Event) -> bool:
-        """Whether a deed still has a purpose: starting or halting an attempt only while that attempt is live."""
+        """Whether an effect still has a purpose: starting or halting an attempt only while that attempt is live."""
         task = self.state.tasks.get(event.task)
         if isinstance(event, EnvironmentAsked):
             return event.task in self.state.preparing
@@ -231,7 +231,7 @@ class Engine:
 
 
 def _consequence(event: Event, why: str, now: float) -> Event:
-    """The fact that follows from a deed that cannot be done: what cannot be started has ended or failed, else a note."""
+    """The fact that follows from an effect that cannot be done: what cannot be started has ended or failed, else a note."""
     if isinstance(event, AttemptBound):
         return AttemptEnded(now, event.task, event.attempt, signals=Signals(start_error=why))
     if isinstance(event, EnvironmentAsked):
@@ -250,7 +250,7 @@ _FAILED_DEEDS = {
 def drive(
     state: RunState,
     journal: EventLog,
-    world: World,
+    backend: Backend,
     clock: Clock,
     *,
     facts: Sequence[Event] = (),
@@ -259,20 +259,20 @@ def drive(
 ) -> RunState:
     """Drive a run to its end. ``facts`` are those of the first turn: how the run was created, which engine drives it.
 
-    After an error the world is closed and nothing more is committed, because the error may have come from the journal. An engine
-    that lost its lease ends nothing: what runs belongs to the engine that took the run.
+    After an error the backend is closed and nothing more is committed: the error may have come from the journal. An engine that
+    lost its lease ends nothing: what runs belongs to the engine that took the run.
     """
-    engine = Engine(state, journal, world, clock, observers, lease)
+    engine = Engine(state, journal, backend, clock, observers, lease)
     try:
         with rare_collections():
             until = engine.turn(facts)
             while not engine.ended:
-                until = engine.turn(world.wait(until))
+                until = engine.turn(backend.wait(until))
     except Fenced:
-        world.detach()
+        backend.detach()
         raise
     except BaseException:
-        world.close()
+        backend.close()
         raise
     engine.close()
     return state
@@ -285,7 +285,7 @@ class AttemptQueue:
         self._supply, self._run = supply, run
         self._withdrawn: set[AttemptKey] = set()
 
-    def arrange(self, state: RunState, decisions: Sequence[Event], now: float) -> Iterator[Event]:
+    def on_decisions(self, state: RunState, decisions: Sequence[Event], now: float) -> Iterator[Event]:
         """Apply the decisions in order. Yields the ends of attempts that are halted before they had a node."""
         for event in decisions:
             arrangement = self._ARRANGEMENTS.get(type(event))

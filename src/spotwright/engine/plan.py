@@ -25,11 +25,11 @@ from spotwright.model.policy import (
     without_deadlines,
 )
 from spotwright.model.pools import DEFAULT_CPU, Capacity, Pool
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build
 
 __all__ = ["Plan", "PlannedTask", "Scope"]
 
-_NO_WORK, _NO_LADDER = Work(), Ladder(())
+_NO_WORK, _NO_LADDER = PodRequirements(), Ladder(())
 
 
 class Scope(NamedTuple):
@@ -65,7 +65,7 @@ class PlannedTask(NamedTuple):
     path: str
     spec: TaskSpec
     policy: Policy
-    work: Work
+    work: PodRequirements
     ladder: Ladder
     downstream: float = 0.0  # seconds of stated work on the longest path after it; a deadline leaves room for them
     spec_path: str = ""  # its path in the graph: without the numbers of iterations
@@ -91,7 +91,7 @@ class Plan:
     _inherited: dict[tuple[int, int], tuple[Layer, list[TaskSpec]]] = field(default_factory=dict)
     _after: dict[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)
     _policies: dict[tuple[int, ...], tuple[Policy, list[Layer]]] = field(default_factory=dict)
-    _ladders: dict[tuple[int, int, int], tuple[Work, Ladder]] = field(default_factory=dict)
+    _ladders: dict[tuple[int, int, int], tuple[PodRequirements, Ladder]] = field(default_factory=dict)
 
     def with_pool(self, name: str, *, is_spot: bool) -> Plan:
         """The plan with one more pool that was read off a node."""
@@ -291,11 +291,11 @@ class Plan:
             raise error
         return PlannedTask(path, spec, policy, work, ladder, spec_path=spec_path)
 
-    def _ladder(self, spec: TaskSpec, policy: Policy) -> tuple[Work, Ladder]:
+    def _ladder(self, spec: TaskSpec, policy: Policy) -> tuple[PodRequirements, Ladder]:
         """The needs and the ladder of a task. Equal tasks share their requests and constraints, and so their ladder."""
         key = (id(policy), id(spec.requests), id(spec.constraints))
         if key not in self._ladders:
-            work = Work(
+            work = PodRequirements(
                 spec.requests, spec.constraints
             )  # keeps alive the objects of the key; _policies keeps the policy
             described = build(work, policy, self.described)

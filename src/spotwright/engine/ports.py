@@ -1,12 +1,12 @@
 """The ports of the engine: the body that executes attempts, the log of events, the lease of a run, and requests to its engine.
 
-A *body* is where attempts run: this machine, a simulation, a cluster. The engine decides, and the :class:`World` of a body acts.
+A *body* is where attempts run: this machine, a simulation, a cluster. The engine decides, and its :class:`Backend` acts.
 The suite in ``tests/bodies`` is the contract in executable form; every body passes it.
 
-One engine calls a world in this order: for a run that exists :meth:`World.recover`, then :meth:`World.begin`, then in turns
-:meth:`World.wait`, :meth:`World.arrange` and the *deeds* (:meth:`World.prepare`, :meth:`World.start`, :meth:`World.halt`,
-:meth:`World.conclude`, :meth:`World.complete`), and at last :meth:`World.close` or :meth:`World.detach`. The lease is held from
-the first call to the last.
+One engine calls a backend in this order: for a run that exists :meth:`Backend.recover`, then :meth:`Backend.begin`, then in turns
+:meth:`Backend.wait`, :meth:`Backend.on_decisions` and the *effects* (:meth:`Backend.prepare`, :meth:`Backend.start`,
+:meth:`Backend.halt`, :meth:`Backend.cleanup`, :meth:`Backend.complete`), and at last :meth:`Backend.close` or
+:meth:`Backend.detach`. The lease is held from the first call to the last.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from spotwright.frozen import Frozen
 
 __all__ = [
     "REQUESTS",
+    "Backend",
     "Clock",
     "EventLog",
     "Holder",
@@ -31,7 +32,6 @@ __all__ = [
     "Refused",
     "Requests",
     "TryAgain",
-    "World",
 ]
 
 Clock = Callable[[], float]
@@ -39,23 +39,23 @@ Clock = Callable[[], float]
 
 
 class TryAgain(Frozen):
-    """A deed failed for now: a conflict, a rate limit, a server that does not answer. The engine tries it again."""
+    """An effect failed for now: a conflict, a rate limit, a server that does not answer. The engine tries it again."""
 
     after: float  # seconds until the next try
     why: str
 
 
 class Refused(Frozen):
-    """A deed failed for good. An attempt whose start is refused has ended; ``why`` is its start error."""
+    """An effect failed for good. An attempt whose start is refused has ended; ``why`` is its start error."""
 
     why: str
 
 
 Outcome = TryAgain | Refused | None
-"""The outcome of a deed; ``None``: it is done or under way, and later facts report the rest."""
+"""The outcome of an effect; ``None``: it is done or under way, and later facts report the rest."""
 
 
-class World(Answers, Protocol):
+class Backend(Answers, Protocol):
     """A body of the engine. It also answers the questions of :class:`~.decisions.snapshot.Answers` about its pools."""
 
     def recover(self, state: RunState) -> Sequence[Event]:
@@ -69,7 +69,7 @@ class World(Answers, Protocol):
     def begin(self, state: RunState) -> None:
         """Take up the run: queue the attempts that wait for a node. Called once, before the first turn."""
 
-    def arrange(self, state: RunState, decisions: Sequence[Event]) -> Sequence[Event]:
+    def on_decisions(self, state: RunState, decisions: Sequence[Event]) -> Sequence[Event]:
         """Note decisions before they are committed, without an effect outside of the body's memory.
 
         Returns the facts that follow at once: an attempt that gets a free node (``AttemptBound``), the end of a halted attempt
@@ -89,7 +89,7 @@ class World(Answers, Protocol):
     def halt(self, state: RunState, event: AttemptHalted) -> Outcome:
         """Ask the attempt to end (SIGTERM), and end it after its grace period. An attempt that has not started never works."""
 
-    def conclude(self, state: RunState, event: AttemptDecided) -> Outcome:
+    def cleanup(self, state: RunState, event: AttemptDecided) -> Outcome:
         """Tidy up after an attempt whose end is decided: keep its result, hide secrets in its outputs."""
 
     def complete(self, state: RunState, event: TaskCompleted) -> Outcome:
@@ -105,7 +105,7 @@ class World(Answers, Protocol):
         """Leave the attempts running and end nothing: another engine recovers them. Also after the lease is lost."""
 
     def close(self) -> Sequence[Event]:
-        """End everything that the run has in the world. Returns the last facts: nodes given back."""
+        """End everything that the run has in the backend. Returns the last facts: nodes given back."""
 
 
 class EventLog(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from spotwright.engine.events import AttemptEnded, AttemptHeld, AttemptTakenBack, RunMeta, RunStatus, TaskStatus
+from spotwright.engine.events import AttemptEnded, AttemptRecalled, PodStuckTerminating, RunMeta, RunStatus, TaskStatus
 from spotwright.engine.plan import Plan, PlannedTask, Scope
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
@@ -104,8 +104,8 @@ class AttemptState(_State):
     waited: float = 0.0  # seconds for which it waited before, while no node was on its way
     ordered: float = 0.0  # seconds for which a node was on its way for it before
     is_open: bool = False  # admitted for all rungs: the pool that takes it decides about its rung
-    taken_back: AttemptTakenBack | None = None  # the decision to take it back, because it waits in vain
-    held: AttemptHeld | None = None  # its node does not report, and holds its pod
+    taken_back: AttemptRecalled | None = None  # the decision to take it back, because it waits in vain
+    held: PodStuckTerminating | None = None  # its node does not report, and holds its pod
     released: str = ""  # why its pod was deleted although its node cannot say that it has ended
     started_at: float | None = None  # when it began on its node, if something had held it up there
     requests: Mapping[str, int] = field(

@@ -26,7 +26,7 @@ from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
 from spotwright.model.task_names import matches, no_such_task, refusal
 from spotwright.records.reader import RunReader
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build
 from spotwright.views.node_time import share_of
 from spotwright.views.text import shorten
 
@@ -379,10 +379,10 @@ class _Walk:
             preferring = replace(policy, spot=policy.spot or Spot.PREFER)
             self.ladders[key] = build(planned.work, preferring, self.plan.config.pools)
             if not self.ladders[key].rungs:  # its needs are known only during the run
-                self.ladders[key] = build(Work(), preferring, self.plan.config.pools)
+                self.ladders[key] = build(PodRequirements(), preferring, self.plan.config.pools)
         return policy, self.ladders[key]
 
-    def _offer(self, name: str, work: Work) -> tuple[Pool, Offer]:
+    def _offer(self, name: str, work: PodRequirements) -> tuple[Pool, Offer]:
         pool = self.plan.config.pools[name]
         price = pool.price if pool.price is not None else _RELATIVE[pool.is_spot]
         share = float(share_of(work.requests, pool.node))

@@ -8,7 +8,7 @@ from typing import Any
 
 from spotwright.kinds.kind import Kind, number_at, pods_at
 from spotwright.placing.documents import Path
-from spotwright.placing.pods import Duty
+from spotwright.placing.pods import PodRole
 
 __all__ = ["KINDS"]
 
@@ -19,7 +19,7 @@ def _workers(data: Mapping[str, Any], path: Path) -> int | None:
 
 
 _kind = partial(Kind, group="kubernetes.dask.org")
-_head = partial(pods_at, duty=Duty.COORDINATOR)
+_head = partial(pods_at, duty=PodRole.COORDINATOR)
 
 KINDS = (
     _kind(name="DaskCluster", places=(_head("spec.scheduler"), pods_at("spec.worker", at_once=_workers))),

@@ -35,7 +35,7 @@ from spotwright.placing.pod_change import PodChange, write
 from spotwright.placing.pod_spec import TEXT, PodSpecError, check, pod_requests, read_constraints
 from spotwright.placing.pods import Placed, no_pool_fits, tolerations_of
 from spotwright.scheduling.budgets import MAX_MOVES
-from spotwright.scheduling.ladder import Work, build
+from spotwright.scheduling.ladder import PodRequirements, build
 
 __all__ = [
     "RUN_LABEL",
@@ -131,7 +131,7 @@ def _place_own_pod(ctx: PlaceContext, path: Path) -> None:
         requests = pod_requests({"containers": [template.get("container")]})
     except PodSpecError as error:
         raise ctx.problem((*path, "container"), str(error)) from error
-    work = Work(requests, read_constraints(ctx, path))
+    work = PodRequirements(requests, read_constraints(ctx, path))
     for layer in (_ON_DEMAND, _ANYWHERE):
         policy: Policy = resolve([layer])
         ladder = build(work, policy, ctx.config.pools)

@@ -43,7 +43,7 @@ from spotwright.placing.pod_change import ContainerChange, PodChange, write_meta
 from spotwright.placing.pod_spec import TEXT, check, tell_assumptions
 from spotwright.placing.pods import Placed, change_of, metadata_change, own_conditions, warn_of_preference
 from spotwright.placing.retries import write_unless_set
-from spotwright.scheduling.ladder import Work
+from spotwright.scheduling.ladder import PodRequirements
 
 __all__ = [
     "LONGEST_WAIT",
@@ -521,7 +521,7 @@ and later) and in ``argocompiler/container.go`` of kubeflow/pipelines.
 _PVC = "pvc://"
 
 
-def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
+def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> PodRequirements:
     """The requests and constraints of an executor. An amount known only at run time counts as one GPU, or as none of the rest."""
     at = (*paths.executor(label), "container", "resources")
     given = mapping_at(ctx, at)
@@ -544,7 +544,7 @@ def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
     constraints = scheduling_of(fields.spec)
     terms = (*settings, "nodeAffinity")
     tell_assumptions(constraints, ctx.config.pools, ctx.add_finding, (*settings, "nodeSelector", "labels"), terms)
-    return Work(requests, constraints)
+    return PodRequirements(requests, constraints)
 
 
 def place_executor(

@@ -22,7 +22,7 @@ from spotwright.placing.context import PlaceContext
 from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import Mechanism
 from spotwright.placing.patch import value_at
-from spotwright.placing.pods import Duty
+from spotwright.placing.pods import PodRole
 from spotwright.placing.retries import whole_number
 
 __all__ = [
@@ -208,7 +208,7 @@ class PodPlace(NamedTuple):
 
     steps: tuple[str, ...]
     form: str = "T"
-    duty: Duty = Duty.WORKER
+    duty: PodRole = PodRole.WORKER
     job: int = 0
     read: ReadLevels | None = None
     at_once: Count | None = None
@@ -379,7 +379,7 @@ class Kind(NamedTuple):
 def pods_at(
     path: str,
     form: str = "T",
-    duty: Duty = Duty.WORKER,
+    duty: PodRole = PodRole.WORKER,
     job: int = 0,
     read: ReadLevels | None = None,
     at_once: Count | None = None,
@@ -554,7 +554,7 @@ def may_be_run(api_version: str, name: str) -> bool:
 def kinds_of_every_node() -> frozenset[str]:
     """The names of the kinds of which each node has a pod, whatever else is placed there."""
     every = all_kinds().values()
-    return frozenset(kind.name for kind in every if any(place.duty is Duty.SYSTEM for place in kind.places))
+    return frozenset(kind.name for kind in every if any(place.duty is PodRole.SYSTEM for place in kind.places))
 
 
 @cache

@@ -21,7 +21,7 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Mechanism, nothing, waits
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, check, refuse_at_template, refuse_misplaced
-from spotwright.placing.pods import Duty, Placed, Role, place_pod
+from spotwright.placing.pods import Placed, PodRole, Role, place_pod
 from spotwright.placing.retries import no_interruption_text, whole_number
 
 __all__ = ["KINDS"]
@@ -61,7 +61,7 @@ def _place_set(ctx: PlaceContext) -> None:
     refuse_misplaced(ctx, ctx.at("spec"), (*template, "spec"), POD_FIELDS)
     refuse_misplaced(ctx, ctx.at(*_TOP), (*template, "spec"), POD_FIELDS, allowed=("restartPolicy",))
     leaders = ctx.get(*_TOP, "leaderTemplate") is not None
-    members = [_place_pods(ctx, "leader", _LEADS, Duty.COORDINATOR)] if leaders else []
+    members = [_place_pods(ctx, "leader", _LEADS, PodRole.COORDINATOR)] if leaders else []
     members.append(_place_pods(ctx, "worker", "", duty_of(ctx)))
     policy = str(ctx.get(*_TOP, "restartPolicy", default=None) or next(iter(_AFTER)))
     for placed in members:
@@ -73,7 +73,7 @@ def _place_set(ctx: PlaceContext) -> None:
         _explain(ctx, has_leaders=leaders)
 
 
-def _place_pods(ctx: PlaceContext, name: str, reason: str, duty: Duty) -> Placed:
+def _place_pods(ctx: PlaceContext, name: str, reason: str, duty: PodRole) -> Placed:
     template = ctx.at(*_TOP, f"{name}Template")
     refuse_at_template(ctx, template)
     check(ctx, template, TEMPLATE)
@@ -116,8 +116,8 @@ KINDS = (
         version="v1",
         place=_place_set,
         places=(
-            pods_at("spec.leaderWorkerTemplate.leaderTemplate", duty=Duty.COORDINATOR, at_once=_groups),
-            pods_at("spec.leaderWorkerTemplate.workerTemplate", duty=Duty.SERVING, at_once=_workers),
+            pods_at("spec.leaderWorkerTemplate.leaderTemplate", duty=PodRole.COORDINATOR, at_once=_groups),
+            pods_at("spec.leaderWorkerTemplate.workerTemplate", duty=PodRole.SERVING, at_once=_workers),
         ),
         claims=claims_of_each("spec.leaderWorkerTemplate.volumeClaimTemplates"),
         is_gang=True,

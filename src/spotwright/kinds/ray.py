@@ -32,7 +32,7 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import POD_FACTS, Fact, Mechanism, in_object, nothing, waits
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
-from spotwright.placing.pods import Duty, Placed, Role, place_pod
+from spotwright.placing.pods import Placed, PodRole, Role, place_pod
 from spotwright.placing.retries import counting_text, no_interruption_text, whole_number, write_unless_set
 
 __all__ = ["KINDS", "market_type"]
@@ -162,7 +162,7 @@ def _place_service(ctx: PlaceContext) -> None:
         leave_unchanged(ctx)
         return
     cluster = ctx.at("spec", "rayClusterConfig")
-    members = _place_groups(ctx, cluster, _CLUSTER_LABEL, Duty.SERVING)
+    members = _place_groups(ctx, cluster, _CLUSTER_LABEL, PodRole.SERVING)
     for placed in members:
         placed.report.frozen = "everything can be changed; KubeRay makes a new RayCluster and moves the requests to it"
         if placed.on_spot:
@@ -177,7 +177,7 @@ def _place_service(ctx: PlaceContext) -> None:
             ctx.add_finding(Level.WARNING, cluster, text)
 
 
-def _place_groups(ctx: PlaceContext, at: Path, run: str, duty: Duty = Duty.WORKER) -> list[Placed]:
+def _place_groups(ctx: PlaceContext, at: Path, run: str, duty: PodRole = PodRole.WORKER) -> list[Placed]:
     """Place the head and the worker groups of the cluster spec at ``at``, and report what the operator will not take.
 
     ``duty`` is that of the worker groups.
@@ -188,7 +188,7 @@ def _place_groups(ctx: PlaceContext, at: Path, run: str, duty: Duty = Duty.WORKE
     groups = ctx.editor.get((*at, "workerGroupSpecs")) or ()
     first = (*at, "workerGroupSpecs", 0) if groups else (*at, "headGroupSpec")
     refuse_misplaced(ctx, at, (*first, "template", "spec"), POD_FIELDS)
-    head = _place_group(ctx, "head", (*at, "headGroupSpec"), run, _HEAD, Duty.COORDINATOR)
+    head = _place_group(ctx, "head", (*at, "headGroupSpec"), run, _HEAD, PodRole.COORDINATOR)
     workers = [
         _place_group(
             ctx, str(group.get("groupName") or f"workers-{index}"), (*at, "workerGroupSpecs", index), run, duty=duty
@@ -201,7 +201,7 @@ def _place_groups(ctx: PlaceContext, at: Path, run: str, duty: Duty = Duty.WORKE
 
 
 def _place_group(
-    ctx: PlaceContext, name: str, at: Path, run: str, reason: str = "", duty: Duty = Duty.WORKER
+    ctx: PlaceContext, name: str, at: Path, run: str, reason: str = "", duty: PodRole = PodRole.WORKER
 ) -> Placed:
     template = (*at, "template")
     refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS)
@@ -250,7 +250,7 @@ def _check_market(ctx: PlaceContext, placed: Placed, market: str, path: Path) ->
 
 
 def _place_role(
-    ctx: PlaceContext, name: str, template: Path, run: str, reason: str, duty: Duty = Duty.COORDINATOR
+    ctx: PlaceContext, name: str, template: Path, run: str, reason: str, duty: PodRole = PodRole.COORDINATOR
 ) -> Placed:
     refuse_at_template(ctx, template)
     role = Role(
@@ -365,9 +365,9 @@ def _pods_of_group(data: Mapping[str, Any], path: Path) -> int | None:
     return product(pods, number_at(data, (*group, "numOfHosts")))
 
 
-def _pods(prefix: str, workers: Duty = Duty.WORKER) -> tuple[PodPlace, ...]:
+def _pods(prefix: str, workers: PodRole = PodRole.WORKER) -> tuple[PodPlace, ...]:
     return (
-        pods_at(f"{prefix}.headGroupSpec.template", duty=Duty.COORDINATOR, at_once=one_pod),
+        pods_at(f"{prefix}.headGroupSpec.template", duty=PodRole.COORDINATOR, at_once=one_pod),
         pods_at(f"{prefix}.workerGroupSpecs.*.template", duty=workers, at_once=_pods_of_group),
     )
 
@@ -415,7 +415,7 @@ KINDS = (
         place=_place_job,
         places=(
             *_pods("spec.rayClusterSpec"),
-            pods_at("spec.submitterPodTemplate", duty=Duty.COORDINATOR, at_once=one_pod),
+            pods_at("spec.submitterPodTemplate", duty=PodRole.COORDINATOR, at_once=one_pod),
         ),
         mechanisms=(_RAY_JOB,),
         page="rayjob",
@@ -446,7 +446,7 @@ KINDS = (
     _kind(
         name="RayService",
         place=_place_service,
-        places=_pods("spec.rayClusterConfig", Duty.SERVING),
+        places=_pods("spec.rayClusterConfig", PodRole.SERVING),
         mechanisms=(_RAY_CLUSTER,),
         makes=("RayCluster",),
         harm=SERVES,

@@ -30,7 +30,7 @@ from spotwright.placing.documents import Path
 from spotwright.placing.enforcement import NODES_ONLY, POD_FACTS, Mechanism, nothing, waits
 from spotwright.placing.merging import place_merged, write
 from spotwright.placing.pod_spec import POD, POD_FIELDS, check, refuse_at_template, refuse_misplaced
-from spotwright.placing.pods import Duty, Placed, Role, place_pod
+from spotwright.placing.pods import Placed, PodRole, Role, place_pod
 from spotwright.placing.retries import no_interruption_text, whole_number
 
 __all__ = ["KINDS", "SERVES", "duty_of", "has_claim", "is_left", "leave_unchanged"]
@@ -199,9 +199,9 @@ def _is_labelled(ctx: PlaceContext) -> bool:
     return any(isinstance(one, dict) and one.get(_ROLE_LABEL) == _WORKER for one in labels)
 
 
-def duty_of(ctx: PlaceContext) -> Duty:
+def duty_of(ctx: PlaceContext) -> PodRole:
     """What such an object is for: one that is only kept on on-demand by its own policy serves, as others do."""
-    return Duty.WORKER if _is_labelled(ctx) or ctx.policy(ctx.name).spot is not Spot.NEVER else Duty.SERVING
+    return PodRole.WORKER if _is_labelled(ctx) or ctx.policy(ctx.name).spot is not Spot.NEVER else PodRole.SERVING
 
 
 def _explain(ctx: PlaceContext, placed: Placed, *, is_bound: bool) -> None:
@@ -226,7 +226,7 @@ def _kept(
     group: str,
     name: str,
     harm: str,
-    duty: Duty,
+    duty: PodRole,
     *paths: str,
     form: str = "T",
     is_placed: bool = False,
@@ -242,8 +242,8 @@ def _kept(
 
 _TEMPLATE = "spec.template"
 _PREDICTOR = ("spec.predictor", "spec.transformer", "spec.explainer")
-_SERVING = (SERVES, Duty.SERVING)
-_INTERACTIVE = (_USED, Duty.INTERACTIVE)
+_SERVING = (SERVES, PodRole.SERVING)
+_INTERACTIVE = (_USED, PodRole.INTERACTIVE)
 
 KINDS = (
     _kept("", "ReplicationController", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas),
@@ -251,7 +251,7 @@ KINDS = (
         group="apps",
         name="DaemonSet",
         place=_place_daemon_set,
-        places=(pods_at(_TEMPLATE, duty=Duty.SYSTEM),),
+        places=(pods_at(_TEMPLATE, duty=PodRole.SYSTEM),),
         mechanisms=(NODES_ONLY,),
         harm=_EVERYWHERE,
         leaves_pods=True,
@@ -267,7 +267,7 @@ KINDS = (
         name="Deployment",
         version="v1",
         place=_place_deployment,
-        places=(pods_at(_TEMPLATE, duty=Duty.SERVING, at_once=replicas),),
+        places=(pods_at(_TEMPLATE, duty=PodRole.SERVING, at_once=replicas),),
         mechanisms=(_DEPLOYMENT,),
         page="deployment",
         notes=(
@@ -286,7 +286,7 @@ KINDS = (
     _kept("apps", "ReplicaSet", *_SERVING, _TEMPLATE, is_placed=True, at_once=replicas)._replace(
         may_work=True, leaves_pods=True
     ),
-    _kept("apps", "StatefulSet", _STORES, Duty.DATASTORE, _TEMPLATE, is_placed=True, at_once=replicas)._replace(
+    _kept("apps", "StatefulSet", _STORES, PodRole.DATASTORE, _TEMPLATE, is_placed=True, at_once=replicas)._replace(
         leaves_pods=True,
         claims=claims_of_each("spec.volumeClaimTemplates"),
         notes=(

@@ -38,7 +38,7 @@ from spotwright.placing.merging import place_merged, strategic, write
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_change import write_metadata
 from spotwright.placing.pod_spec import POD, TEMPLATE, TEXT, check, refuse_misplaced
-from spotwright.placing.pods import Duty, Placed, Role, metadata_change
+from spotwright.placing.pods import Placed, PodRole, Role, metadata_change
 from spotwright.placing.retries import counting_text, no_interruption_text, whole_number, write_unless_set
 
 __all__ = ["KINDS", "levels_of"]
@@ -431,7 +431,7 @@ def _kind(name: str, spec: str, place: PlaceObject, **more: Any) -> Kind:
         version="v1beta2",
         place=place,
         places=(
-            pods_at(f"{spec}.driver", "H", Duty.COORDINATOR, read=_read, at_once=one_pod),
+            pods_at(f"{spec}.driver", "H", PodRole.COORDINATOR, read=_read, at_once=one_pod),
             pods_at(f"{spec}.executor", "H", read=_read, at_once=_executors),
         ),
         claims=_claims,
@@ -476,6 +476,6 @@ KINDS = (
     Kind(
         group="sparkoperator.k8s.io",
         name="SparkConnect",
-        places=(pods_at("spec.server.template", duty=Duty.COORDINATOR), pods_at("spec.executor.template")),
+        places=(pods_at("spec.server.template", duty=PodRole.COORDINATOR), pods_at("spec.executor.template")),
     ),
 )

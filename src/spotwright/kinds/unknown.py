@@ -16,7 +16,7 @@ from spotwright.placing.context import Finding, Level, PlaceContext, name_of
 from spotwright.placing.documents import Document, Path, show
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import POD_FIELDS
-from spotwright.placing.pods import Duty, Role, place_pod
+from spotwright.placing.pods import PodRole, Role, place_pod
 from spotwright.placing.retries import whole_number
 
 __all__ = [
@@ -103,10 +103,10 @@ def template_of(path: Path) -> Path | None:
     return path[:-1] if path[-1] == "spec" and len(path) > 1 else None
 
 
-def duty_of_named(api_version: str, kind: str) -> Duty:
+def duty_of_named(api_version: str, kind: str) -> PodRole:
     """What the pods that a user names are for: work, unless all pods of the kind serve, or run on every node."""
     known = {one.duty for one in kind_of(api_version, kind).places}
-    return known.pop() if known in ({Duty.SERVING}, {Duty.SYSTEM}) else Duty.WORKER
+    return known.pop() if known in ({PodRole.SERVING}, {PodRole.SYSTEM}) else PodRole.WORKER
 
 
 def replicas_above(data: Any, path: Path) -> int | None:

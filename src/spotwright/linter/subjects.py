@@ -30,7 +30,7 @@ from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, Pip
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import METADATA, POD, check_value, pod_requests
-from spotwright.placing.pods import Duty
+from spotwright.placing.pods import PodRole
 
 __all__ = [
     "Container",
@@ -313,7 +313,7 @@ class Pods:
     role: str
     spec: Path
     form: str
-    duty: Duty
+    duty: PodRole
     value: Shape
     metadata: Shape
     constraints: Constraints
@@ -344,7 +344,7 @@ class Pods:
     @property
     def is_work(self) -> bool:
         """Whether they do work that ends, and may be lost if somebody makes them again."""
-        return self.duty in (Duty.WORKER, Duty.COORDINATOR)
+        return self.duty in (PodRole.WORKER, PodRole.COORDINATOR)
 
     @property
     def conditions(self) -> list[Expression]:
@@ -543,16 +543,16 @@ def _role(owner: KubeObject, path: Path) -> str:
     return ""
 
 
-def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty:
+def role_duty(owner: KubeObject, duty: PodRole, role: str, metadata: Shape) -> PodRole:
     """What pods of a role are for, where the kind alone does not say it."""
     wish = mapping_at(owner.value, "metadata", "labels").get(SPOT_LABEL)
-    if duty is Duty.WORKER and hook_of(owner.value.get("metadata")) and wish is None:
-        return Duty.HOOK
-    if duty is Duty.SERVING and owner.record.may_work:
+    if duty is PodRole.WORKER and hook_of(owner.value.get("metadata")) and wish is None:
+        return PodRole.HOOK
+    if duty is PodRole.SERVING and owner.record.may_work:
         labels = {**mapping_at(owner.value, "metadata", "labels"), **mapping_of(metadata.get("labels"))}
         is_worker = labels.get(_ROLE_LABEL) == "worker" or labels.get(SPOT_LABEL) not in (None, "never")
-        return Duty.WORKER if is_worker else Duty.SERVING
-    return Duty.COORDINATOR if duty is Duty.WORKER and owner.record.leads(role) else duty
+        return PodRole.WORKER if is_worker else PodRole.SERVING
+    return PodRole.COORDINATOR if duty is PodRole.WORKER and owner.record.leads(role) else duty
 
 
 def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
@@ -590,7 +590,7 @@ def _argo(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestErro
             role,
             owner.at(*here),
             "H",
-            role_duty(owner, Duty.WORKER, role, {}),
+            role_duty(owner, PodRole.WORKER, role, {}),
             value,
             mapping_of(pod.metadata),
             constraints,
@@ -687,7 +687,7 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
             label,
             pipeline.settings_at(label),
             "K",
-            Duty.WORKER,
+            PodRole.WORKER,
             value,
             mapping_at(value, "podMetadata"),
             constraints,

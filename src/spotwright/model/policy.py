@@ -418,8 +418,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 def without_deadlines(layers: Sequence[Layer]) -> list[Layer]:
     """The layers as they count on a cluster, where nothing keeps a deadline: as though nobody had set one.
 
-    Placement, the webhook, the journal and the mover all read a policy through this, so that a deadline has no half effect: it
-    implies no ``spot: prefer`` either.
+    Placement, the webhook, the journal and the descheduler all read a policy through this, so that a deadline has no half effect:
+    it implies no ``spot: prefer`` either.
     """
     return [
         Layer(layer.source, {key: value for key, value in layer.values.items() if key != "deadline"})

@@ -16,7 +16,7 @@ from typing import Any
 
 from spotwright.engine.events import (
     ON_KFP,
-    AttemptTakenBack,
+    AttemptRecalled,
     RunStatus,
     TaskStatus,
 )
@@ -418,7 +418,7 @@ class _Pools:
                 }
 
 
-def taken_back(state: RunState) -> list[AttemptTakenBack]:
+def taken_back(state: RunState) -> list[AttemptRecalled]:
     """The decisions to take attempts back that had waited in vain, in the order in which they were made."""
     taken = (each.taken_back for task in state.tasks.values() for each in task.attempts)
     return sorted((each for each in taken if each is not None), key=lambda each: each.at)

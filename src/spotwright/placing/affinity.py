@@ -18,7 +18,7 @@ from spotwright.errors import ConfigError
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Expression as Condition
-from spotwright.scheduling.ladder import Ladder, Work
+from spotwright.scheduling.ladder import Ladder, PodRequirements
 
 __all__ = [
     "Attraction",
@@ -103,7 +103,9 @@ def _class_expression(used: Sequence[Pool]) -> list[Expression]:
     return [{"key": COMPUTE_CLASS, "operator": "In", "values": [compute_class]}] if compute_class else []
 
 
-def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping[str, Pool]) -> list[Expression]:
+def off_idle_gpus(
+    work: PodRequirements, ladder: Ladder, wanted: Attraction, pools: Mapping[str, Pool]
+) -> list[Expression]:
     """The conditions that keep work without GPUs off GPU pools where neither a taint nor another condition does.
 
     A pool that no label distinguishes from those in use is left out: nothing can keep the work off it.

@@ -47,11 +47,11 @@ from spotwright.placing.pod_spec import (
     refuse_scheduling,
 )
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, PodRequirements, build
 
 __all__ = [
-    "Duty",
     "Placed",
+    "PodRole",
     "Role",
     "change_of",
     "conflicting_path",
@@ -87,7 +87,7 @@ def conflicting_path(ctx: PlaceContext, spec: Path, refusals: Mapping[str, str])
     return spec
 
 
-class Duty(StrEnum):
+class PodRole(StrEnum):
     """What pods are for, which decides whether they may be lost."""
 
     WORKER = "worker"  # work that can be done again
@@ -125,7 +125,7 @@ class Role:
     is_elastic: bool = False
     queued_by: Path | None = None
     is_pinned: bool = False
-    duty: Duty = Duty.WORKER
+    duty: PodRole = PodRole.WORKER
     is_inherited: bool = False
     retries: OwnRetries | None = None
 
@@ -153,7 +153,7 @@ def place_pod(ctx: PlaceContext, role: Role, policy: Policy | None = None) -> Pl
     hook = ctx.hook
     reason = role.on_demand_reason or hook
     policy = policy or ctx.policy(role.path, on_demand_reason=reason, is_pinned=role.is_pinned, retries=role.retries)
-    work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
+    work = PodRequirements({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
     ladder = build(work, policy, ctx.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
@@ -226,7 +226,7 @@ def _check(ctx: PlaceContext, role: Role) -> None:
         check(ctx, (*role.template, "metadata"), METADATA)
 
 
-def _placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> PodChange:
+def _placement(ctx: PlaceContext, role: Role, placed: Placed, work: PodRequirements) -> PodChange:
     """What brings the pods to their pools and keeps them there, the grace period within the notice, and the policy."""
     queue = "" if role.is_inherited else _queue_of_role(ctx, role)
     also = placed.ladder.idle if role.is_inherited else ()
@@ -294,7 +294,7 @@ def change_of(
     ctx: PlaceContext,
     at: Path,
     placed: Placed,
-    work: Work,
+    work: PodRequirements,
     *,
     queue: str = "",
     also: Sequence[str] = (),
@@ -334,7 +334,7 @@ def _queue_of_role(ctx: PlaceContext, role: Role) -> str:
 
 
 def settle_queue(
-    ctx: PlaceContext, path: Path, placed: Placed, work: Work, required: Sequence[Expression], queue: str
+    ctx: PlaceContext, path: Path, placed: Placed, work: PodRequirements, required: Sequence[Expression], queue: str
 ) -> list[Expression]:
     """The conditions, beside those ``required``, by which Kueue assigns no flavor of a pool that the role must not use.
 
@@ -471,7 +471,7 @@ def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float |
     return min(map(providers.notice_of_pods, spot), default=None)
 
 
-def metadata_change(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Duty = Duty.WORKER) -> PodChange:
+def metadata_change(ctx: PlaceContext, metadata: Path, placed: Placed, duty: PodRole = PodRole.WORKER) -> PodChange:
     """The label, the policy and the shields of the pods whose metadata are at this path."""
     check(ctx, metadata, METADATA)
     spot = str(placed.policy.spot)
@@ -484,10 +484,12 @@ def metadata_change(ctx: PlaceContext, metadata: Path, placed: Placed, duty: Dut
 
 _SAFE_TO_EVICT, _DO_NOT_DISRUPT = "cluster-autoscaler.kubernetes.io/safe-to-evict", "karpenter.sh/do-not-disrupt"
 _OF_KARPENTER = "karpenter."  # labels of its nodes begin so: karpenter.sh/nodepool, karpenter.k8s.aws/instance-family
-_DEAR = frozenset({Duty.WORKER, Duty.COORDINATOR, Duty.HOOK})
+_DEAR = frozenset({PodRole.WORKER, PodRole.COORDINATOR, PodRole.HOOK})
 
 
-def shields(duty: Duty, target: Mapping[str, str], pools: Iterable[Pool], keys: Iterable[str] = ()) -> dict[str, str]:
+def shields(
+    duty: PodRole, target: Mapping[str, str], pools: Iterable[Pool], keys: Iterable[str] = ()
+) -> dict[str, str]:
     """The annotations that keep autoscalers from moving pods to save a node; none for pods that are cheap to move.
 
     Dear to move is work that begins again, or from its last checkpoint: workers, the coordinators without which all of them are
@@ -517,7 +519,7 @@ def _is_made_by_karpenter(pool: Pool) -> bool:
     return not providers.of(pool).has_groups or any(key.startswith(_OF_KARPENTER) for key in pool.labels)
 
 
-def shield_change(ctx: PlaceContext, metadata: Path, name: str, duty: Duty = Duty.WORKER) -> PodChange:
+def shield_change(ctx: PlaceContext, metadata: Path, name: str, duty: PodRole = PodRole.WORKER) -> PodChange:
     """The :func:`shields` of the pods of ``name``, whose metadata are at this path. What the user says stays, with a warning."""
     wanted = shields(duty, ctx.config.target, ctx.config.pools.values())
     given = ctx.editor.get((*metadata, "annotations")) or {}

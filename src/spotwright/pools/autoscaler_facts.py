@@ -24,7 +24,7 @@ from spotwright.clouds.providers import of
 from spotwright.model.pools import Pool
 from spotwright.placing.retries import expander_objects, expander_rules, preference_advice
 from spotwright.pools.autoscaler_config_maps import NAMESPACE
-from spotwright.pools.ground import Finding, Ground, Severity, names
+from spotwright.pools.cluster_inventory import ClusterInventory, Finding, Severity, names
 from spotwright.scheduling.ladder import has_accelerators
 
 __all__ = ["check_expander", "check_groups"]
@@ -33,7 +33,7 @@ _READ = f"kubectl get configmap -n {NAMESPACE} {PRIORITIES} {STATUS} -o yaml"
 _AUTOSCALER = "cluster autoscaler"
 
 
-def check_expander(ground: Ground) -> Iterator[Finding]:
+def check_expander(ground: ClusterInventory) -> Iterator[Finding]:
     """Spot pools that the autoscaler grows after on-demand pools for the same work, or in no order; lines that match nothing."""
     seen = ground.autoscalers
     if seen.has_status is None and seen.has_priorities is None:
@@ -54,13 +54,13 @@ def check_expander(ground: Ground) -> Iterator[Finding]:
     yield from _idle_lines(ground)
 
 
-def _growing(ground: Ground) -> list[Pool]:
+def _growing(ground: ClusterInventory) -> list[Pool]:
     """The pools that a cluster autoscaler grows."""
     of_groups = (pool for pool in ground.pools.values() if of(pool).has_groups)
     return [pool for pool in of_groups if pool.min_nodes < pool.max_nodes]
 
 
-def _broken_orders(ground: Ground, seen: Autoscalers) -> Iterator[tuple[Pool, str]]:
+def _broken_orders(ground: ClusterInventory, seen: Autoscalers) -> Iterator[tuple[Pool, str]]:
     """The on-demand pools that may be grown before a spot pool for the same work, with the reason.
 
     Work is the same for pools that both have accelerators or both have none, of one operating system.
@@ -79,7 +79,7 @@ def _is_alike(pool: Pool, other: Pool) -> bool:
     return pool.os == other.os and has_accelerators(pool.node or {}) is has_accelerators(other.node or {})
 
 
-def _advice(ground: Ground) -> str:
+def _advice(ground: ClusterInventory) -> str:
     """What to set, with the ConfigMap to apply; its patterns are names of groups where those of ``explain`` would not do."""
     rules = expander_rules(ground.pools)
     if not rules:
@@ -93,7 +93,7 @@ def _advice(ground: Ground) -> str:
     )
 
 
-def _lines_for(ground: Ground, pool: Pool) -> str:
+def _lines_for(ground: ClusterInventory, pool: Pool) -> str:
     """The lines of the ConfigMap that match the groups of a pool; empty if none does."""
     priorities = ground.autoscalers.priorities
     groups = _groups(ground)[pool.name] or [likely_group(pool)]
@@ -102,13 +102,13 @@ def _lines_for(ground: Ground, pool: Pool) -> str:
     return f"{', '.join(matched)} for {pool.name}" if matched else ""
 
 
-def _groups(ground: Ground) -> Mapping[str, Sequence[str]]:
+def _groups(ground: ClusterInventory) -> Mapping[str, Sequence[str]]:
     """The names of the groups of each pool, as the status has them."""
     status = ground.autoscalers.status
     return groups_of_pools(ground.pools.values(), status.groups if status is not None else ())
 
 
-def _idle_lines(ground: Ground) -> Iterator[Finding]:
+def _idle_lines(ground: ClusterInventory) -> Iterator[Finding]:
     """Lines of the expander's ConfigMap that match none of the groups that the status has."""
     seen = ground.autoscalers
     if seen.priorities is None or seen.status is None or not seen.status.groups:
@@ -121,7 +121,7 @@ def _idle_lines(ground: Ground) -> Iterator[Finding]:
         yield Finding("pattern-matches-no-group", Severity.NOTE, _AUTOSCALER, text, fix)
 
 
-def check_groups(ground: Ground) -> Iterator[Finding]:
+def check_groups(ground: ClusterInventory) -> Iterator[Finding]:
     """Groups that give no node now, groups that no pool describes, and pools that have no group."""
     status = ground.autoscalers.status
     if status is None:

@@ -24,7 +24,7 @@ from spotwright.model.scheduling_terms import Toleration
 from spotwright.placing.pod_change import longest_grace
 from spotwright.placing.pods import shortest_notice
 from spotwright.pools.autoscaler_facts import check_expander, check_groups
-from spotwright.pools.ground import Finding, Ground, PodWork, Severity, Shutdown
+from spotwright.pools.cluster_inventory import ClusterInventory, Finding, PodWork, Severity, Shutdown
 from spotwright.pools.node_facts import (
     check_gpus,
     check_labels,
@@ -33,17 +33,17 @@ from spotwright.pools.node_facts import (
     check_taints,
     check_zones,
 )
-from spotwright.scheduling.ladder import Work, build, has_accelerators
+from spotwright.scheduling.ladder import PodRequirements, build, has_accelerators
 
 __all__ = ["CHECKS", "check", "check_daemon_sets", "check_endings", "check_growth", "check_landing", "check_readable"]
 
 
-def check_readable(ground: Ground) -> Iterator[Finding]:
+def check_readable(ground: ClusterInventory) -> Iterator[Finding]:
     """Pods of manifests and DaemonSets with a field of another form than Kubernetes asks for."""
     yield from ground.unread
 
 
-def check_landing(ground: Ground) -> Iterator[Finding]:
+def check_landing(ground: ClusterInventory) -> Iterator[Finding]:
     """Work that lands nowhere, and pools on which none of the work lands because of a taint."""
     for work in ground.works:
         reasons = {pool.name: ground.refusal(pool, work) for pool in ground.pools.values()}
@@ -81,9 +81,9 @@ def check_landing(ground: Ground) -> Iterator[Finding]:
 _WISH = resolve([Layer("any work", {"spot": Spot.PREFER})])
 
 
-def _advice(ground: Ground, work: PodWork, reasons: Mapping[str, str]) -> str:
+def _advice(ground: ClusterInventory, work: PodWork, reasons: Mapping[str, str]) -> str:
     """What helps work that lands nowhere: ``place`` only where it would not refuse the work too."""
-    ladder = build(Work(work.requests, work.constraints), _WISH, ground.pools)
+    ladder = build(PodRequirements(work.requests, work.constraints), _WISH, ground.pools)
     if ladder.rungs:
         return "spotwright place adds the tolerations that the pools ask for"
     if ladder.tainted:
@@ -94,7 +94,7 @@ def _advice(ground: Ground, work: PodWork, reasons: Mapping[str, str]) -> str:
     return "correct what it asks of nodes, or add a label that they have under labels: of their pool in spotwright.yaml"
 
 
-def _is_meant_for(ground: Ground, pool: Pool, work: PodWork) -> bool:
+def _is_meant_for(ground: ClusterInventory, pool: Pool, work: PodWork) -> bool:
     """Whether a toleration would bring the work to the pool: its size and labels fit, and it asks for the pool's accelerators."""
     offers = pool.node or {}
     is_idle = has_accelerators(offers) or any(providers.is_gpu_taint(taint) for taint in providers.taints(pool))
@@ -107,7 +107,7 @@ def _is_meant_for(ground: Ground, pool: Pool, work: PodWork) -> bool:
 _AFTER_BOOT = ("nvidia.com/", "amd.com/", "feature.node.kubernetes.io/", "gpu.intel.com/", "node-role.kubernetes.io/")
 
 
-def check_growth(ground: Ground) -> Iterator[Finding]:
+def check_growth(ground: ClusterInventory) -> Iterator[Finding]:
     """Labels of pools and of selectors that no template of an empty pool has."""
     from_zero = [pool for pool in ground.pools.values() if pool.min_nodes == 0]
     for pool in from_zero:
@@ -141,7 +141,7 @@ def check_growth(ground: Ground) -> Iterator[Finding]:
                 )
 
 
-def _is_always_there(ground: Ground, key: str, value: str) -> bool:
+def _is_always_there(ground: ClusterInventory, key: str, value: str) -> bool:
     """Whether a pool that never shrinks to 0 has a node with the label."""
     return any(
         labels.get(key) == value
@@ -171,7 +171,7 @@ _OF_UNKNOWN = "its priority class (the value is in no file, so it may be the lea
 _DECIDING = {"grace_period", "ladder", "spot"}
 
 
-def check_endings(ground: Ground) -> Iterator[Finding]:
+def check_endings(ground: ClusterInventory) -> Iterator[Finding]:
     """Kubelet shutdown, notice and grace periods that do not fit each other."""
     spot = [pool for pool in ground.pools.values() if pool.is_spot]
     if not spot:
@@ -316,7 +316,7 @@ _SORTS = (
 )
 
 
-def check_daemon_sets(ground: Ground) -> Iterator[Finding]:
+def check_daemon_sets(ground: ClusterInventory) -> Iterator[Finding]:
     """DaemonSets whose pods a pool's taints keep away; a pool with GPUs whose device plugin is missing."""
     for pool in ground.pools.values():
         has_gpus = bool(providers.gpus_of(pool))
@@ -357,7 +357,7 @@ def _sort_of(work: PodWork) -> _Sort | None:
     return next((sort for sort in _SORTS if sort.words.search(text)), None)
 
 
-def _refusal(ground: Ground, pool: Pool, work: PodWork) -> str:
+def _refusal(ground: ClusterInventory, pool: Pool, work: PodWork) -> str:
     constraints = scheduling_of(work.spec)
     for labels, taints in ground.kinds_of_node(pool):
         reason = constraints.refusal({"kubernetes.io/os": pool.os, **labels}, taints)
@@ -366,16 +366,16 @@ def _refusal(ground: Ground, pool: Pool, work: PodWork) -> str:
     return ""
 
 
-def _has_another(ground: Ground, pool: Pool, sort: _Sort) -> bool:
+def _has_another(ground: ClusterInventory, pool: Pool, sort: _Sort) -> bool:
     """Whether another DaemonSet of the sort reaches the pool: clusters have one for each machine family."""
     return any(_sort_of(other) is sort and not _refusal(ground, pool, other) for other in ground.daemon_sets)
 
 
-def _any_plugin(ground: Ground) -> bool:
+def _any_plugin(ground: ClusterInventory) -> bool:
     return any((sort := _sort_of(work)) is not None and sort.what == "device plugin" for work in ground.daemon_sets)
 
 
-CHECKS: tuple[Callable[[Ground], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[ClusterInventory], Iterator[Finding]], ...] = (
     check_readable,
     check_taints,
     check_labels,
@@ -393,7 +393,7 @@ CHECKS: tuple[Callable[[Ground], Iterator[Finding]], ...] = (
 """All checks; each gives its findings for a ground."""
 
 
-def check(ground: Ground) -> list[Finding]:
+def check(ground: ClusterInventory) -> list[Finding]:
     """All findings, errors first, each once."""
     order = list(Severity)
     found = dict.fromkeys(chain.from_iterable(one(ground) for one in CHECKS))

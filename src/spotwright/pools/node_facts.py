@@ -22,7 +22,7 @@ from spotwright.clouds.node_signs import (
 )
 from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, azure_zone, past_forms
 from spotwright.model.scheduling_terms import Taint
-from spotwright.pools.ground import Finding, Ground, Severity, labels_of, name_of, names, taints_of
+from spotwright.pools.cluster_inventory import ClusterInventory, Finding, Severity, labels_of, name_of, names, taints_of
 
 __all__ = [
     "check_gpus",
@@ -82,7 +82,7 @@ _LEFTOVERS = (
 )
 
 
-def check_labels(ground: Ground) -> Iterator[Finding]:
+def check_labels(ground: ClusterInventory) -> Iterator[Finding]:
     """Labels of the configuration that the pool's nodes do not have: no selector that place writes can match them."""
     for pool in ground.pools.values():
         lacking: dict[str, list[str]] = {}
@@ -103,7 +103,7 @@ def check_labels(ground: Ground) -> Iterator[Finding]:
             )
 
 
-def check_zones(ground: Ground) -> Iterator[Finding]:
+def check_zones(ground: ClusterInventory) -> Iterator[Finding]:
     """Zones of the configuration that cannot be compared with labels of nodes, and nodes in other zones."""
     for pool in ground.pools.values():
         unknown = providers.unknown_zones(pool)
@@ -132,7 +132,7 @@ def check_zones(ground: Ground) -> Iterator[Finding]:
                 )
 
 
-def check_taints(ground: Ground) -> Iterator[Finding]:
+def check_taints(ground: ClusterInventory) -> Iterator[Finding]:
     """Taints of nodes that the configuration does not know, so that placement adds no toleration for them; and the reverse."""
     for pool in ground.pools.values():
         expected = set(providers.taints(pool))
@@ -161,7 +161,7 @@ def check_taints(ground: Ground) -> Iterator[Finding]:
                 )
 
 
-def check_gpus(ground: Ground) -> Iterator[Finding]:
+def check_gpus(ground: ClusterInventory) -> Iterator[Finding]:
     """Nodes with GPUs that offer none, or fewer than the configuration says."""
     for pool in ground.pools.values():
         wanted = providers.gpus_of(pool)
@@ -214,7 +214,7 @@ def _amount(node: Mapping[str, Any], name: str) -> int:
     return int(value) if value.isdecimal() else 0
 
 
-def check_leftovers(ground: Ground) -> Iterator[Finding]:
+def check_leftovers(ground: ClusterInventory) -> Iterator[Finding]:
     """Taints that an eviction left on nodes that are there again, and nodes whose machine is gone."""
     for pool_name, nodes in (*ground.members.items(), ("", ground.strangers)):
         where = f"pool {pool_name}" if pool_name else "nodes of no pool"
@@ -233,7 +233,7 @@ def _tainted(nodes: Sequence[Mapping[str, Any]], keys: frozenset[str], form: Fin
         yield form._replace(text=text, fix=form.fix.format(taint=key))
 
 
-def check_strangers(ground: Ground) -> Iterator[Finding]:
+def check_strangers(ground: ClusterInventory) -> Iterator[Finding]:
     """Nodes that no pool of the configuration describes, pools without nodes, and labels of the past."""
     if ground.strangers:
         yield Finding(

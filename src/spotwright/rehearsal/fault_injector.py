@@ -1,7 +1,7 @@
 """Inject the interruptions of one trial, through the same port by which simulated pools take nodes.
 
 The world reports each attempt's progress to the injector and asks which nodes go; see
-:mod:`spotwright.local.world`. For an injection that waits for a file operation the attempt is traced; the tracer
+:mod:`spotwright.local.backend`. For an injection that waits for a file operation the attempt is traced; the tracer
 holds the attempt until the world has taken the node or delivered the notice.
 """
 
@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 from spotwright.engine.events import CancelRequested, Event
 from spotwright.engine.ports import Clock
 from spotwright.errors import StateError
+from spotwright.local.backend import NodeRemoval
 from spotwright.local.protocol import WORK, PrivateFolderSettings, StartOrder
 from spotwright.local.supervisor.kernel import FileCall
-from spotwright.local.world import NodeRemoval
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.generator_states import recording_environment
 from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection, InjectionKind

@@ -30,10 +30,10 @@ from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState, TaskState
+from spotwright.local.backend import LocalHooks
 from spotwright.local.ends import last_line
 from spotwright.local.fork_server_client import EarlyServer
 from spotwright.local.protocol import LOG, OUT, WORK, StartOrder
-from spotwright.local.world import LocalHooks
 from spotwright.model.pools import Simulate
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation

@@ -27,10 +27,10 @@ if TYPE_CHECKING:  # `as` offers a name to annotations elsewhere; __all__ has on
     from spotwright.engine.state import RunState
     from spotwright.kfp.secrets import Secrets
     from spotwright.local.attempt_orders import AttemptPaths
+    from spotwright.local.backend import LocalBackend
+    from spotwright.local.backend import LocalHooks as LocalHooks  # noqa: PLC0414
     from spotwright.local.fork_server_client import EarlyServer as EarlyServer  # noqa: PLC0414
     from spotwright.local.preflight import HostResources as HostResources  # noqa: PLC0414
-    from spotwright.local.world import LocalHooks as LocalHooks  # noqa: PLC0414
-    from spotwright.local.world import LocalWorld
     from spotwright.records.stored_plan import StoredPlan
 
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
     "is_alive",
     "local_clock",
     "local_hooks",
-    "open_world",
+    "open_backend",
     "read_secrets",
     "read_secrets_again",
     "require_lasting",
@@ -186,7 +186,7 @@ def early_server(folder: Path, tasks: int) -> EarlyServer:
 
 def local_hooks(server: EarlyServer) -> LocalHooks:
     """The hooks of a run whose fork server was started early."""
-    from spotwright.local.world import LocalHooks
+    from spotwright.local.backend import LocalHooks
 
     return LocalHooks(server)
 
@@ -233,24 +233,24 @@ class RunToExecute(NamedTuple):
     caching: bool
 
 
-def open_world(
+def open_backend(
     run: RunToExecute,
     selector: selectors.BaseSelector,
     clock: Clock,
     facts: Callable[[], list[Event]],
     hooks: LocalHooks | None = None,
-) -> AbstractContextManager[LocalWorld]:
-    """The world of a run on this machine. ``facts`` returns the stops and requests since its last call."""
-    from spotwright.local import world
+) -> AbstractContextManager[LocalBackend]:
+    """The backend of a run on this machine. ``facts`` returns the stops and requests since its last call."""
+    from spotwright.local import backend
     from spotwright.local.result_cache import Results
 
     host, stored = run.host, run.stored
     paths = replace(_paths(run.folder, run.epoch, host.secrets), containers=host.containers, objects=host.objects)
     cache = Cache(StateFolder(paths.folder.parent.parent).cache)
     results = Results(cache.find, cache.keep) if run.caching else None
-    engine = world.EngineSide(selector, clock, facts)
+    engine = backend.EngineSide(selector, clock, facts)
     traces, pools = stored.traces, stored.plan.config.pools
-    return world.open_world(engine, paths, run.state, pools, traces, results, hooks or world.LocalHooks())
+    return backend.open_backend(engine, paths, run.state, pools, traces, results, hooks or backend.LocalHooks())
 
 
 def settle(folder: RunFolder, epoch: int, state: RunState, secrets: Secrets | None) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Starts a run on this machine: prepares it, writes its first files, takes its lease, opens its world and drives it to its end.
+"""Starts a run on this machine: prepares it, writes its first files, takes its lease, opens its backend and drives it to its end.
 
 :mod:`spotwright.runs.resume` takes up a run that exists; it shares :func:`leased` and :func:`opened`. Ctrl-C, SIGTERM and
 requests of other processes become facts of the run.
@@ -29,7 +29,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.fold import fold
 from spotwright.engine.loop import DECISIONS_VERSION, Observer, drive
-from spotwright.engine.ports import Clock, Requests, World
+from spotwright.engine.ports import Backend, Clock, Requests
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.kfp.compiled import Compiled
@@ -208,9 +208,9 @@ def start(
         facts += stated
         market = known_market(state_folder, prepared.stored.plan, folder.name, clock())
         facts += [market] if market is not None else []
-        with opened(folder, journal, state, prepared.stored, prepared.host, hooks) as (world, clock):
-            world.begin(state)
-            drive(state, journal, world, clock, facts=facts, observers=observers, lease=journal)
+        with opened(folder, journal, state, prepared.stored, prepared.host, hooks) as (backend, clock):
+            backend.begin(state)
+            drive(state, journal, backend, clock, facts=facts, observers=observers, lease=journal)
             keep_sightings(journal, state, clock())
     return folder, state
 
@@ -309,18 +309,18 @@ def opened(
     stored: StoredPlan,
     host: HostResources,
     hooks: LocalHooks | None = None,
-) -> Iterator[tuple[World, Clock]]:
-    """The world of a run whose lease is held, and its clock."""
+) -> Iterator[tuple[Backend, Clock]]:
+    """The backend of a run whose lease is held, and its clock."""
     clock = bodies.local_clock()
     run = bodies.RunToExecute(folder, journal.epoch, state, stored, host, _uses_cache(state.meta.cache, stored.config))
     with (
         errors_after_start(),
         selectors.DefaultSelector() as selector,
         EngineSignals(selector, journal, clock) as signals,
-        bodies.open_world(run, selector, clock, signals.facts, hooks) as world,
+        bodies.open_backend(run, selector, clock, signals.facts, hooks) as backend,
     ):
-        signals.kill = world.kill
-        yield world, clock
+        signals.kill = backend.kill
+        yield backend, clock
 
 
 def _uses_cache(mode: str, config: Config) -> bool:

@@ -20,7 +20,7 @@ from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Toleration
 
-__all__ = ["EVERYWHERE", "Ladder", "Rung", "Work", "build", "has_accelerators", "too_large"]
+__all__ = ["EVERYWHERE", "Ladder", "PodRequirements", "Rung", "build", "has_accelerators", "too_large"]
 
 _IDLE = "its GPUs would stand idle: the task asks for none"
 """Reason for which work without GPUs is kept off GPU pools that would admit it."""
@@ -30,7 +30,7 @@ EVERYWHERE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PodRequirements:
     """A task as the scheduler sees it: its resource requests, and its own constraints on nodes."""
 
     requests: Resources = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Ladder:
         )
 
 
-def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
+def build(work: PodRequirements, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     """Build the ladder of one task. If no pool fits, ``rungs`` is empty and ``refusals`` gives the reason for each pool."""
     named = policy.ladder is not None
     order = list(policy.ladder) if policy.ladder is not None else list(pools)
@@ -134,7 +134,7 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     return Ladder(rungs, refusals, _note(policy, rungs), tuple(work.constraints.undecided), shut, unstated)
 
 
-def _unstated(work: Work, pools: Sequence[Pool]) -> str:
+def _unstated(work: PodRequirements, pools: Sequence[Pool]) -> str:
     """The sentence where work asks for GPUs and pools say neither what their nodes offer nor which machine they are."""
     asked = [name for name, amount in work.requests.items() if amount and has_accelerators({name: amount})]
     silent = [pool.name for pool in pools if pool.node is None and not pool.machine]
@@ -182,14 +182,14 @@ def _unwanted(pool: Pool, spot: Spot | None) -> str:
     return ""
 
 
-def _refusal(pool: Pool, taints: tuple[Taint, ...], work: Work, added: tuple[Toleration, ...]) -> str:
+def _refusal(pool: Pool, taints: tuple[Taint, ...], work: PodRequirements, added: tuple[Toleration, ...]) -> str:
     """Return the reason for which no node of the pool admits the work; empty if the nodes of one of its zones do."""
     left = tuple(taint for taint in taints if not any(toleration.tolerates(taint) for toleration in added))
     return node_labels.refusal(pool, work.constraints, left)
 
 
 def _added_tolerations(
-    pool: Pool, taints: tuple[Taint, ...], work: Work, policy: Policy, *, named: bool
+    pool: Pool, taints: tuple[Taint, ...], work: PodRequirements, policy: Policy, *, named: bool
 ) -> tuple[Toleration, ...]:
     """Tolerations that Spotwright adds to the work for a pool.
 
@@ -211,7 +211,7 @@ def _added_tolerations(
     )
 
 
-def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: Work) -> bool:
+def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: PodRequirements) -> bool:
     if providers.is_spot_taint(pool, taint) or (providers.is_gpu_taint(taint) and has_accelerators(work.requests)):
         return True
     return work.constraints.selector.get(PLATFORM_TAINTS.get(taint.key, "")) == taint.value
@@ -225,7 +225,7 @@ def has_accelerators(resources: Resources) -> bool:
 
 
 def _without_idle_gpus(
-    fitting: list[tuple[Pool, tuple[Toleration, ...]]], work: Work, refusals: dict[str, str]
+    fitting: list[tuple[Pool, tuple[Toleration, ...]]], work: PodRequirements, refusals: dict[str, str]
 ) -> list[tuple[Pool, tuple[Toleration, ...]]]:
     """Take GPU pools out for work without GPUs, unless no other pool fits, so that its own selector asks for them."""
     idle = [pool.name for pool, _ in fitting if _idles(pool, work)]
@@ -235,7 +235,7 @@ def _without_idle_gpus(
     return [item for item in fitting if item[0].name not in idle]
 
 
-def _idles(pool: Pool, work: Work) -> bool:
+def _idles(pool: Pool, work: PodRequirements) -> bool:
     """Whether the work would let GPUs of the pool stand idle."""
     return has_accelerators(pool.node or {}) and not has_accelerators(work.requests)
 

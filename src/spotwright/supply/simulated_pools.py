@@ -43,7 +43,7 @@ from spotwright.supply.node_fit import (
     uniform,
 )
 
-__all__ = ["Agenda", "PoolState", "RequestQueue", "RunningAttempt", "Supply"]
+__all__ = ["PoolState", "RequestQueue", "RunningAttempt", "Supply", "TimerQueue"]
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ class RequestQueue:
         return order, key, request
 
 
-class Agenda:
+class TimerQueue:
     """Actions in the order of their moments; actions of the same moment in the order in which they were entered."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ class Supply:
         self._running: dict[AttemptKey, RunningAttempt] = {}
         self._growth: dict[NodeRequest, Growth] = {}
         self._planned: dict[AttemptKey, str] = {}  # waiting attempts, with the booting node that each is to get
-        self._agenda = Agenda()
+        self._agenda = TimerQueue()
         self._events: list[SupplyEvent] = []
         self._dirty = False  # whether an attempt may get a node, or a node may have to be added
         for state in self._pools.values():

@@ -2,7 +2,7 @@
 
 A run without a terminal prints these sentences; the live display shows the last ones about trouble. Events without news of
 their own have no sentence: an attempt that is placed and bound at once, a node that goes together with its attempt. What the
-mover of a cluster decides has sentences too: attempts that are taken back, nodes that hold pods, pods deleted.
+descheduler of a cluster decides has sentences too: attempts that are taken back, nodes that hold pods, pods deleted.
 
 In a full history each event has a line: :func:`event_text` gives it, in the same words.
 """
@@ -16,12 +16,12 @@ from spotwright.clouds.providers import commands_to_free
 from spotwright.engine import events as ev
 from spotwright.engine.events import (
     WORKLOAD_EVENTS,
-    AttemptHeld,
+    AttemptRecalled,
     AttemptReleased,
-    AttemptTakenBack,
     EnvironmentChanged,
     Event,
     NoticeWithdrawn,
+    PodStuckTerminating,
     RunStatus,
 )
 from spotwright.engine.state import AttemptState, RunState, TaskState
@@ -291,8 +291,8 @@ class Narrator:
 
 
 _TROUBLE = (
-    AttemptTakenBack,
-    AttemptHeld,
+    AttemptRecalled,
+    PodStuckTerminating,
     AttemptReleased,
     ev.AttemptMoved,
     ev.NoticeGiven,
@@ -355,7 +355,7 @@ _WITHOUT_SENTENCE: Mapping[type[Event], Callable[[Any], str]] = {
     ev.AttemptWaits: lambda event: (
         f"attempt {event.attempt} {f'waits: {event.why}' if event.why else 'is held up no more'}"
     ),
-    AttemptHeld: lambda event: f"no node holds the pod of attempt {event.attempt} any more",
+    PodStuckTerminating: lambda event: f"no node holds the pod of attempt {event.attempt} any more",
     ev.SnapshotTaken: _room,
     ev.MarketKnown: lambda event: (
         "what this run has seen of spot is kept for later runs"
@@ -389,11 +389,11 @@ def _attempt(state: RunState, event: Event) -> AttemptState:
 
 def workload_sentence(event: Event) -> str:
     """The sentence of an event of a run that an orchestrator drives; empty for events without one."""
-    if isinstance(event, AttemptTakenBack):
+    if isinstance(event, AttemptRecalled):
         pools = ", ".join(event.left_out)
         left_out = f"; {pools} {'is' if len(event.left_out) == 1 else 'are'} left out for a while" if pools else ""
         return f"{event.task}: attempt {event.attempt} is taken back: {event.why}{left_out}"
-    if isinstance(event, AttemptHeld) and event.node:
+    if isinstance(event, PodStuckTerminating) and event.node:
         taint, delete = commands_to_free(event.node)
         held = f"{event.task}: node {event.node} does not report and holds the pod of attempt {event.attempt}"
         return f"{held}; if its machine is gone: {taint}, or {delete}"

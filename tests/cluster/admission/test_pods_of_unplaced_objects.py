@@ -19,7 +19,7 @@ from tests.cluster.webhook_servers import Cluster, a_certificate, mutate, servin
 
 from spotwright.cluster import admission_server
 from spotwright.cluster.admit_objects import Outcome
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, admit_pod
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod, why_unplaced_retries
 from spotwright.config import Config
 
@@ -273,7 +273,7 @@ class Counting(Cluster):
 
     asked = 0
 
-    async def find_facts(self, request: Any) -> PodFacts:
+    async def find_facts(self, request: Any) -> AdmissionContext:
         self.asked += 1
         return await super().find_facts(request)
 

@@ -17,9 +17,9 @@ from tests.cluster.folder_records import FolderHistories, FolderRecords
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, admit_pod
 from spotwright.cluster.attempt_lookup import before
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import task_name, templates_of
@@ -82,7 +82,7 @@ class RecordedWorkload:
         gang = f"{self._owners[1]['metadata']['uid']}/{restart}" if len(self._owners) > 1 and self._is_set else ""
         made = len(history.tasks[name].attempts) if name in history.tasks else 0
         past = set_history(history, gang, name) if gang else before(history, name, made + 1)
-        outcome = admit_pod(pod, self._config, PodFacts(past, has_begun=gang in self._begun), IMAGE)
+        outcome = admit_pod(pod, self._config, AdmissionContext(past, has_begun=gang in self._begun), IMAGE)
         if outcome.verdict == "pod is refused":
             return False
         assert outcome.verdict == "pod is admitted", outcome
@@ -181,7 +181,7 @@ class RecordedWorkload:
 
     def _look(self, index: int) -> None:
         self._view.clock = self._at
-        Recorder(self._run, self._view, BEGIN + self._at, admission=admission_of).record(
+        PodReconciler(self._run, self._view, BEGIN + self._at, admission=admission_of).record(
             [SeenPod(self._pods[index], self._owners)], self._owners[-1], are_all=False
         )
         self._run.commit()

@@ -19,7 +19,7 @@ from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright import config as configuration
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, admit_pod
 from spotwright.config import Config
 from spotwright.engine.attempt_history import past_of
 from spotwright.kinds.job import REFUSED
@@ -156,7 +156,7 @@ def refusal_of(config: Any, histories: FolderHistories, root: dict[str, Any]) ->
     }
     recorded = histories.of(root).tasks
     history = [past_of(attempt) for attempt in recorded["train"].attempts] if recorded else ()
-    outcome = admit_pod(new, config, PodFacts(history), "busybox:1")
+    outcome = admit_pod(new, config, AdmissionContext(history), "busybox:1")
     marks = {
         each["path"].rpartition("~1")[2]: each["value"] for each in outcome.patch if "annotations/" in each["path"]
     }

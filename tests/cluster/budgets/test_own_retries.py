@@ -13,7 +13,7 @@ from tests.cluster.admission_objects import a_config, a_job, a_jobset, admitted
 from tests.cluster.admitted_pods import IMAGE
 from tests.placing.placed import at_path, place
 
-from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.admit_pods import AdmissionContext, admit_pod
 from spotwright.config import Config
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
@@ -33,7 +33,7 @@ def verdict(template: dict[str, Any], config: Config, *causes: Cause) -> str:
     metadata = {**template["metadata"], "name": "train-1", "namespace": "team-a", "ownerReferences": [owner]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     history = [PastAttempt(cause, ("regular",), "regular") for cause in causes]
-    return admit_pod(pod, config, PodFacts(history), IMAGE).verdict
+    return admit_pod(pod, config, AdmissionContext(history), IMAGE).verdict
 
 
 def written(job: dict[str, Any], **spec: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster import attempt_lookup
 from spotwright.cluster.api_client import Api
-from spotwright.cluster.attempt_lookup import FactFinder, Lookups
+from spotwright.cluster.attempt_lookup import AttemptHistoryReader, Lookups
 from spotwright.cluster.attempt_numbers import Numbers
 from spotwright.records.state_folder import StateFolder
 
@@ -25,7 +25,9 @@ TASKS = "/apis/spotwright.dev/v1alpha1/namespaces/team-a/spotcounters"
 
 
 @asynccontextmanager
-async def finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tuple[FactFinder, SmallApiServer]]:
+async def finding(
+    cluster: Cluster, *roots: dict[str, Any]
+) -> AsyncIterator[tuple[AttemptHistoryReader, SmallApiServer]]:
     """A finder on the state folder of a watcher, and an API server that has these Jobs."""
     with mock.patch.object(attempt_lookup, "_NOTED", 60.0):  # answers come as late as a busy machine makes them
         async with _finding(cluster, *roots) as found:
@@ -33,7 +35,9 @@ async def finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tup
 
 
 @asynccontextmanager
-async def _finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tuple[FactFinder, SmallApiServer]]:
+async def _finding(
+    cluster: Cluster, *roots: dict[str, Any]
+) -> AsyncIterator[tuple[AttemptHistoryReader, SmallApiServer]]:
     async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
         for root in roots:
             meta = root["metadata"]
@@ -41,7 +45,7 @@ async def _finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tu
         api = Api(client)
         clock = [0.0]
         numbers = Numbers(api, lambda: clock[0])
-        finder = FactFinder(api, Lookups(api), FolderHistories(StateFolder.open(cluster.folder)).of, numbers)
+        finder = AttemptHistoryReader(api, Lookups(api), FolderHistories(StateFolder.open(cluster.folder)).of, numbers)
         server.clock = clock
         server.numbers = numbers
         confirming = asyncio.create_task(numbers.run())

@@ -19,9 +19,9 @@ from tests.cluster.watching.watched_objects import at, done, job, pod
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
-from spotwright.cluster.admit_pods import Kept, PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext, Kept
 from spotwright.cluster.attempt_numbers import PATIENCE
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.task_objects import Content, Token, admission_in
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
@@ -44,8 +44,8 @@ def request(owner: dict[str, Any], review: str = "review", *, dry_run: bool = Fa
     return AdmissionRequest(review, "CREATE", "team-a", new, dry_run=dry_run)
 
 
-def find(cluster: Cluster, root: dict[str, Any], *requests: AdmissionRequest) -> list[PodFacts]:
-    async def scenario() -> list[PodFacts]:
+def find(cluster: Cluster, root: dict[str, Any], *requests: AdmissionRequest) -> list[AdmissionContext]:
+    async def scenario() -> list[AdmissionContext]:
         async with finding(cluster, root) as (finder, _):
             return [await finder.find(each) for each in requests]
 
@@ -69,7 +69,7 @@ def test_what_is_recorded_while_a_review_waits_counts(cluster: Cluster, monkeypa
     running = pod("one", job(), node="n1", phase="Running")
     cluster.look(job(), running)
 
-    async def scenario() -> PodFacts:
+    async def scenario() -> AdmissionContext:
         async with finding(cluster, job()) as (finder, server):
             asked = asyncio.create_task(finder.find(request(job())))
             while not server.asked:  # noqa: ASYNC110  # the review is under way once it asks for the owner
@@ -102,7 +102,7 @@ def test_a_pod_whose_owner_cannot_be_read_is_not_known(cluster: Cluster) -> None
 def test_a_pod_that_nobody_makes_again_needs_no_history(cluster: Cluster) -> None:
     new = AdmissionRequest("token", "CREATE", "team-a", pod("bare"))
     [facts] = find(cluster, job(), new)
-    assert facts == PodFacts(
+    assert facts == AdmissionContext(
         stays="nobody makes a pod without a controller again", token="token/pods.0", keep=facts.keep
     )
 
@@ -159,12 +159,12 @@ def test_every_pod_of_a_restart_is_told_why_the_set_was_started_again(cluster: C
         labels = {"jobset.sigs.k8s.io/restart-attempt": "0", "batch.kubernetes.io/job-completion-index": str(index)}
         ended = pod(f"{index}", child, node="n1", phase="Failed", exit_code=3, labels=labels, annotations=labels)
         cluster.view.clock += 10.0
-        Recorder(run, cluster.view, cluster.now, admission=admission_of).record(
+        PodReconciler(run, cluster.view, cluster.now, admission=admission_of).record(
             [SeenPod(ended, (child, jobset))], jobset, are_all=False
         )
     run.commit()
 
-    async def scenario() -> list[PodFacts]:
+    async def scenario() -> list[AdmissionContext]:
         async with finding(cluster, child) as (finder, server):
             path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team-a/jobsets"
             server.put(path, "gang", "set-uid", **jobset)
@@ -219,7 +219,7 @@ def test_a_pod_that_forges_its_attempt_is_made_precise_like_any_other(cluster: C
 
 
 def test_a_review_that_comes_again_leaves_the_pod_as_the_first_one_made_it(cluster: Cluster) -> None:
-    async def scenario() -> list[PodFacts]:
+    async def scenario() -> list[AdmissionContext]:
         async with finding(cluster, job()) as (finder, _):
             first = await finder.find(request(job()))
             again = request(job(), "a second review")
@@ -259,7 +259,7 @@ def test_what_was_decided_is_noted_before_the_answer_and_never_in_a_dry_run(clus
 def test_after_a_loss_numbers_go_on_from_those_that_pods_carry(cluster: Cluster) -> None:
     cluster.look(job(), pod("one", job(), node="n1", phase="Failed", exit_code=3))
 
-    async def scenario() -> PodFacts:
+    async def scenario() -> AdmissionContext:
         async with finding(cluster, job()) as (finder, server):
             server.objects.setdefault(PODS, {})
             for name, number in (("one", "2"), ("forged", "9" * 30)):

@@ -14,10 +14,10 @@ from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.cluster.attempt_lookup import NO_PLAN
 from spotwright.engine.attempt_history import restarts_before
-from spotwright.engine.events import AttemptAdopted, AttemptTakenBack
+from spotwright.engine.events import AttemptAdopted, AttemptRecalled
 from spotwright.engine.fold import fold
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
@@ -41,10 +41,10 @@ def gang(cluster: Cluster) -> RecordedSet:
     return RecordedSet(cluster)
 
 
-def facts(gang: RecordedSet, role: str, restart: int, index: int = 0) -> PodFacts:
+def facts(gang: RecordedSet, role: str, restart: int, index: int = 0) -> AdmissionContext:
     """What is known when a pod of a restart is reviewed."""
 
-    async def scenario() -> PodFacts:
+    async def scenario() -> AdmissionContext:
         async with finding(gang.cluster, gang.job(role)) as (finder, server):
             server.put(f"/apis/{API}/namespaces/team-a/jobsets", gang.uid, gang.uid, **gang.object)
             new = gang.pod(role, restart, index)
@@ -58,7 +58,7 @@ def wait_in_vain(gang: RecordedSet, moment: float) -> None:
     """Let a worker wait for spot until it is taken back at a moment (Unix seconds)."""
     gang.wait(0)
     why = "no node on gpu-spot for 10m"
-    gang.run.add(AttemptTakenBack(moment, "workers-0", 1, rung=1, pools=("gpu",), why=why))
+    gang.run.add(AttemptRecalled(moment, "workers-0", 1, rung=1, pools=("gpu",), why=why))
     gang.run.commit()
 
 

@@ -1,4 +1,4 @@
-"""The metrics of a replica: what the mover did, what waits, which pools are left out, what reviews came to."""
+"""The metrics of a replica: what the descheduler did, what waits, which pools are left out, what reviews came to."""
 
 from __future__ import annotations
 

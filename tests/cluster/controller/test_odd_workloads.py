@@ -18,7 +18,7 @@ from tests.cluster.watching.watched_objects import job, node, pod
 
 from spotwright.cluster.kept_objects import Sharing
 from spotwright.cluster.mirror import Mirror
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.view import SeenPod
 from spotwright.model.attempts import Cause
 
@@ -26,14 +26,14 @@ from spotwright.model.attempts import Cause
 def test_an_odd_workload_ends_the_records_of_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = Recorder.record
+    real = PodReconciler.record
 
-    def broken(recorder: Recorder, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, **how: bool) -> None:
+    def broken(recorder: PodReconciler, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, **how: bool) -> None:
         if any(seen.pod["metadata"]["name"].startswith("odd") for seen in pods):
             raise RuntimeError("nobody has thought of this workload")
         real(recorder, pods, root, **how)
 
-    monkeypatch.setattr(Recorder, "record", broken)
+    monkeypatch.setattr(PodReconciler, "record", broken)
 
     async def test(made: Day) -> None:
         odd = job("odd", uid="odd-uid", parallelism=2)
@@ -57,10 +57,12 @@ def test_a_workload_that_a_defect_sets_aside_is_told_where_it_is(
 ) -> None:
     """In an Event on the workload, and in a metric; the records of others go on."""
 
-    def broken(_recorder: Recorder, _pods: Sequence[SeenPod], root: Mapping[str, Any] | None, **_how: bool) -> None:
+    def broken(
+        _recorder: PodReconciler, _pods: Sequence[SeenPod], root: Mapping[str, Any] | None, **_how: bool
+    ) -> None:
         raise RuntimeError(f"nobody has thought of {root}")
 
-    monkeypatch.setattr(Recorder, "record", broken)
+    monkeypatch.setattr(PodReconciler, "record", broken)
 
     async def test() -> None:
         async with serving(RecordServer) as server:

@@ -15,7 +15,7 @@ from tests.cluster.watching.watched_objects import SPOT, at, job, node, pod
 
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest
-from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.cluster.attempt_numbers import Seen
 from spotwright.model.attempts import Cause
 
@@ -46,10 +46,12 @@ def train(name: str, owner: dict[str, Any], *signs: dict[str, str], **how: Any) 
     return made
 
 
-def find(cluster: Cluster, there: Sequence[dict[str, Any]], *, nodes: Sequence[dict[str, Any]] = ()) -> PodFacts:
+def find(
+    cluster: Cluster, there: Sequence[dict[str, Any]], *, nodes: Sequence[dict[str, Any]] = ()
+) -> AdmissionContext:
     """The facts about the next pod of a Job while the API server has these pods and nodes."""
 
-    async def scenario() -> PodFacts:
+    async def scenario() -> AdmissionContext:
         async with finding(cluster, job()) as (finder, server):
             show(server, there, nodes)
             return await finder.find(review())
@@ -70,7 +72,7 @@ def review(name: str = "review") -> AdmissionRequest:
     return AdmissionRequest(name, "CREATE", "team-a", new)
 
 
-def told(facts: PodFacts) -> list[tuple[Cause | None, bool]]:
+def told(facts: AdmissionContext) -> list[tuple[Cause | None, bool]]:
     return [(past.cause, past.is_recorded) for past in facts.history]
 
 
@@ -114,7 +116,7 @@ def test_what_is_recorded_while_a_review_waits_for_a_pod_that_is_gone_counts(
     monkeypatch.setattr(module, "_GONE", 60.0)
     cluster.look(job(), train("one", job()))
 
-    async def scenario() -> PodFacts:
+    async def scenario() -> AdmissionContext:
         async with finding(cluster, job()) as (finder, server):
             show(server, [])
             asked = asyncio.create_task(finder.find(review()))
@@ -128,10 +130,10 @@ def test_what_is_recorded_while_a_review_waits_for_a_pod_that_is_gone_counts(
     assert not facts.is_late
 
 
-def later(cluster: Cluster, change: Callable[[dict[str, Any]], None], *, is_seen: bool = True) -> PodFacts:
+def later(cluster: Cluster, change: Callable[[dict[str, Any]], None], *, is_seen: bool = True) -> AdmissionContext:
     """The facts about the second pod of a Job, of whose first one nothing is recorded at all; ``change`` is made to that one."""
 
-    async def scenario() -> PodFacts:
+    async def scenario() -> AdmissionContext:
         async with finding(cluster, job()) as (finder, server):
             show(server, [], [node("n1", **SPOT)])
             first = await finder.find(review("first"))

@@ -20,7 +20,7 @@ from testbed.settings import NETWORK, Settings
 
 from spotwright.cluster import admission_server
 from spotwright.cluster.admission_server import AdmissionRequest, Webhook, start_server
-from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.cluster.certificates import ServedCertificate
 from spotwright.cluster.configurations import Configurations
 from spotwright.cluster.install import webhook_configuration
@@ -86,8 +86,8 @@ async def _serve(folder: Path) -> None:
     async def no_object(*_: str) -> Mapping[str, Any] | None:
         return None
 
-    async def no_facts(_: AdmissionRequest) -> PodFacts:
-        return PodFacts()
+    async def no_facts(_: AdmissionRequest) -> AdmissionContext:
+        return AdmissionContext()
 
     admission_server.ANSWER_AFTER = 25.0
     webhook = Webhook(configurations, no_object, no_facts, lambda: True, "localhost/busybox:1")

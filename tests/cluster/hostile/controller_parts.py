@@ -1,8 +1,8 @@
 """A controller in this process, each part in a thread of its own, so that what an object costs it can be measured.
 
-The parts are the real ones: the webhook behind TLS, its numbers and lookups, the watcher with recorder, mover and log keeper, the
-port for logs and the metrics. Records and pools are objects of the API, whole logs lie in a folder. What the two processes do
-beside (elections, certificates that are renewed) has tests of its own.
+The parts are the real ones: the webhook behind TLS, its numbers and lookups, the watcher with recorder, descheduler and log
+keeper, the port for logs and the metrics. Records and pools are objects of the API, whole logs lie in a folder. What the two
+processes do beside (elections, certificates that are renewed) has tests of its own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spotwright.cluster.admission_server import Webhook, start_server
 from spotwright.cluster.admit_pods import RefusalPods
 from spotwright.cluster.api_client import Api, EventWriter
 from spotwright.cluster.api_run_records import ApiRecords
-from spotwright.cluster.attempt_lookup import NO_PLAN, FactFinder, Lookups
+from spotwright.cluster.attempt_lookup import NO_PLAN, AttemptHistoryReader, Lookups
 from spotwright.cluster.attempt_numbers import Numbers, PodsSeen
 from spotwright.cluster.autoscaler_reader import AutoscalerReader
 from spotwright.cluster.configurations import ConfigMaps, Configurations
@@ -148,7 +148,7 @@ class Parts:
             config = self.configurations.of(namespace)
             return () if config is None else pauses.of(namespace, config.pools, now)
 
-        facts = FactFinder(api, lookups, self.recorded.of, numbers, left_out, lambda: autoscalers.seen)
+        facts = AttemptHistoryReader(api, lookups, self.recorded.of, numbers, left_out, lambda: autoscalers.seen)
         seen = PodsSeen(api, numbers.confirm)
         self._followed = self.config_maps, seen, autoscalers, self.recorded, self.pools
         webhook = Webhook(

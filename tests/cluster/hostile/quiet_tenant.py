@@ -28,7 +28,7 @@ from spotwright.engine.events import (
     AttemptAdopted,
     AttemptBound,
     AttemptDecided,
-    AttemptTakenBack,
+    AttemptRecalled,
     AttemptWaits,
     EngineStarted,
     Event,
@@ -144,7 +144,7 @@ class QuietTenant:
         self._put(
             PODS, {**two, "metadata": {**two["metadata"], "labels": {**two["metadata"]["labels"], "look": "again"}}}
         )
-        self._until(AttemptTakenBack, 1)
+        self._until(AttemptRecalled, 1)
         self._parts.until(lambda: any("train-2/eviction" in line for line in self._server.asked), "the eviction")
         yield "it is taken back"
         self._server_remove(PODS, "train-2")

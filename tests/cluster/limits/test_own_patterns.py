@@ -22,7 +22,7 @@ SHORT, LONG = 1_000, 4_000
 
 GUARDED: Mapping[str, str] = {
     "clouds/label_values.py": "region_of and is_region look at 63 characters",
-    "cluster/autoscaler_words.py": "a message of an Event has 1,024 characters",
+    "cluster/autoscaler_status.py": "a message of an Event has 1,024 characters",
     "model/quantities.py": "a quantity or a duration has 64 characters",
 }
 """Modules that limit the length of what they look at, with the limit."""

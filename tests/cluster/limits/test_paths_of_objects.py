@@ -11,7 +11,7 @@ from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.attempt_lookup import Lookups
-from spotwright.cluster.descheduler import Deed, Deeds
+from spotwright.cluster.descheduler import Eviction, EvictionJournal
 from spotwright.cluster.workloads import MOST_OWNERS
 
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
@@ -164,10 +164,10 @@ def test_an_object_of_megabytes_is_not_taken() -> None:
 def test_a_pod_with_a_name_that_leads_elsewhere_is_neither_evicted_nor_deleted() -> None:
     async def scenario() -> None:
         async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
-            deeds = Deeds(Api(client))
+            evictions = EvictionJournal(Api(client))
             for name in ELSEWHERE:
-                deeds.want(Deed("delete", "team-a", name, f"uid-{name}", "1", "why"))
-            await deeds.do(0.0)
+                evictions.want(Eviction("delete", "team-a", name, f"uid-{name}", "1", "why"))
+            await evictions.do(0.0)
             assert server.asked == []
 
     asyncio.run(scenario())

@@ -13,7 +13,7 @@ from tests.cluster.watching.watched_objects import BEGIN, job, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.descheduler import backoff_of_job, worth_moving_at
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.run_store import RunStore, WorkloadRun
 from spotwright.cluster.view import ClusterView, SeenPod
 from spotwright.cluster.workloads import templates_of
@@ -52,13 +52,13 @@ class Waiting:
         return made
 
     def look(self, now: float, *pods: Mapping[str, Any]) -> None:
-        Recorder(self.run, self.view, now, admission=admission_of).record(
+        PodReconciler(self.run, self.view, now, admission=admission_of).record(
             [SeenPod(each, (self.owner,)) for each in pods], self.owner, are_all=False
         )
         self.run.commit()
 
     def take_back_what_is_worth_it(self, seconds: float) -> int:
-        """What the mover decides at a moment after the begin, pod by pod; returns how many are taken back."""
+        """What the descheduler decides at a moment after the begin, pod by pod; returns how many are taken back."""
         state, now, count = self.run.state, BEGIN + seconds, 0
         for task in list(state.tasks.values()):
             due = in_vain_at(task, task.last)

@@ -11,13 +11,13 @@ from tests.cluster.left_out_pools import ToldPools
 from spotwright import config as configuration
 from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.unavailable_pools import (
+    CapacityBackoff,
     Finding,
-    PoolPauses,
     PoolsLeftOut,
     definition_of,
     in_force,
 )
-from spotwright.engine.events import AttemptBound, AttemptTakenBack
+from spotwright.engine.events import AttemptBound, AttemptRecalled
 from spotwright.model.pools import Capacity, Pool
 from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import Pause
@@ -32,43 +32,43 @@ def said() -> ToldPools:
 
 
 @pytest.fixture
-def pauses(said: ToldPools) -> PoolPauses:
-    return PoolPauses(said.write)
+def pauses(said: ToldPools) -> CapacityBackoff:
+    return CapacityBackoff(said.write)
 
 
-def take_back(at: float, *, until: float = 1000.0, is_said: bool = False, pool: str = "spot") -> AttemptTakenBack:
+def take_back(at: float, *, until: float = 1000.0, is_said: bool = False, pool: str = "spot") -> AttemptRecalled:
     left_out = {pool: (until, 1)}
-    return AttemptTakenBack(at, "train", 1, rung=1, pools=("gpu",), why="", left_out=left_out, is_said=is_said)
+    return AttemptRecalled(at, "train", 1, rung=1, pools=("gpu",), why="", left_out=left_out, is_said=is_said)
 
 
 def bound(at: float) -> AttemptBound:
     return AttemptBound(at, "train", 1, node="n1", pool="spot")
 
 
-def test_what_one_namespace_finds_holds_for_it_alone(pauses: PoolPauses) -> None:
+def test_what_one_namespace_finds_holds_for_it_alone(pauses: CapacityBackoff) -> None:
     pauses.take("team-a", POOLS, take_back(10.0))
     assert [list(pauses.of(name, POOLS)) for name in ("team-a", "team-b")] == [["spot"], []]
 
 
-def test_two_namespaces_decide_for_all_until_the_second_pause_is_over(pauses: PoolPauses) -> None:
+def test_two_namespaces_decide_for_all_until_the_second_pause_is_over(pauses: CapacityBackoff) -> None:
     pauses.take("team-a", POOLS, take_back(10.0, until=900.0))
     pauses.take("team-b", POOLS, take_back(20.0, until=500.0))
     assert pauses.of("team-c", POOLS)["spot"].until == 500.0
     assert pauses.of("team-a", POOLS)["spot"].until == 900.0
 
 
-def test_one_namespace_that_finds_it_many_times_is_one(pauses: PoolPauses) -> None:
+def test_one_namespace_that_finds_it_many_times_is_one(pauses: CapacityBackoff) -> None:
     for at in range(10, 100, 10):
         pauses.take("team-a", POOLS, take_back(float(at), until=900.0 + at))
     assert pauses.of("team-b", POOLS) == {}
 
 
-def test_the_provider_s_own_word_decides_for_all(pauses: PoolPauses) -> None:
+def test_the_provider_s_own_word_decides_for_all(pauses: CapacityBackoff) -> None:
     pauses.take("team-a", POOLS, take_back(10.0, is_said=True))
     assert list(pauses.of("team-b", POOLS)) == ["spot"]
 
 
-def test_a_pool_is_known_by_what_defines_it(pauses: PoolPauses) -> None:
+def test_a_pool_is_known_by_what_defines_it(pauses: CapacityBackoff) -> None:
     pauses.take("team-a", POOLS, take_back(10.0))
     pauses.take("team-b", RENAMED, take_back(20.0, pool="mine"))
     assert list(pauses.of("team-c", {**POOLS, **RENAMED})) == ["spot", "mine"]
@@ -83,14 +83,14 @@ def test_a_pool_is_known_by_what_defines_it(pauses: PoolPauses) -> None:
         Pool("spot", Capacity.SPOT, "aks", zones=("eastus-1",)),
     ],
 )
-def test_a_pool_of_the_same_name_is_another_pool(pauses: PoolPauses, other: Pool) -> None:
+def test_a_pool_of_the_same_name_is_another_pool(pauses: CapacityBackoff, other: Pool) -> None:
     for name in ("team-a", "team-b"):
         pauses.take(name, {"spot": other}, take_back(10.0, is_said=True))
     assert definition_of(other) != definition_of(POOLS["spot"])
     assert "spot" not in pauses.of("team-c", POOLS)
 
 
-def test_a_node_for_one_namespace_ends_its_own_pause_alone(pauses: PoolPauses) -> None:
+def test_a_node_for_one_namespace_ends_its_own_pause_alone(pauses: CapacityBackoff) -> None:
     for name in ("team-a", "team-b", "team-c"):
         pauses.take(name, POOLS, take_back(10.0))
     pauses.take("team-d", POOLS, bound(20.0))
@@ -100,7 +100,7 @@ def test_a_node_for_one_namespace_ends_its_own_pause_alone(pauses: PoolPauses) -
     assert pauses.own("team-a", POOLS) == {}
 
 
-def test_nodes_for_two_namespaces_end_it_for_all(pauses: PoolPauses) -> None:
+def test_nodes_for_two_namespaces_end_it_for_all(pauses: CapacityBackoff) -> None:
     for name in ("team-a", "team-b"):
         pauses.take(name, POOLS, take_back(10.0))
     for name in ("team-c", "team-d"):
@@ -108,7 +108,7 @@ def test_nodes_for_two_namespaces_end_it_for_all(pauses: PoolPauses) -> None:
     assert [pauses.of(name, POOLS) for name in ("team-a", "team-b", "team-c")] == [{}, {}, {}]
 
 
-def test_a_node_for_one_namespace_says_nothing_of_the_pool_to_another(pauses: PoolPauses) -> None:
+def test_a_node_for_one_namespace_says_nothing_of_the_pool_to_another(pauses: CapacityBackoff) -> None:
     pauses.take("team-b", POOLS, bound(20.0))
     assert pauses.taken("team-a", POOLS)["spot"] == 0.0
     pauses.take("team-c", POOLS, bound(30.0))
@@ -116,7 +116,7 @@ def test_a_node_for_one_namespace_says_nothing_of_the_pool_to_another(pauses: Po
     assert pauses.taken("team-b", POOLS)["spot"] == 20.0
 
 
-def test_definitions_that_count_no_more_are_forgotten(pauses: PoolPauses) -> None:
+def test_definitions_that_count_no_more_are_forgotten(pauses: CapacityBackoff) -> None:
     for number in range(50):
         pools = {"spot": Pool(f"spot-{number}", Capacity.SPOT, "aks")}
         pauses.take("team-a", pools, take_back(10.0))
@@ -125,7 +125,7 @@ def test_definitions_that_count_no_more_are_forgotten(pauses: PoolPauses) -> Non
     assert len(pauses._found) + len(pauses._taken) == 1
 
 
-def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: PoolPauses, said: ToldPools) -> None:
+def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: CapacityBackoff, said: ToldPools) -> None:
     pauses.take("team-a", POOLS, take_back(10.0))
     pauses.take("team-b", RENAMED, take_back(20.0, pool="mine"))
     pauses.take("team-b", {**RENAMED, "own": POOLS["gpu"]}, take_back(30.0, pool="own"))
@@ -139,7 +139,9 @@ def test_readers_are_told_names_of_namespaces_that_they_may_read(pauses: PoolPau
     assert names("team-c") == [("", "")]
 
 
-def test_a_namespace_of_the_same_name_with_another_owner_inherits_nothing(pauses: PoolPauses, said: ToldPools) -> None:
+def test_a_namespace_of_the_same_name_with_another_owner_inherits_nothing(
+    pauses: CapacityBackoff, said: ToldPools
+) -> None:
     told = PoolsLeftOut(said.read)
     pauses.know({"team-a": "uid-1", "team-b": "uid-2"})
     pauses.take("team-a", POOLS, take_back(10.0))
@@ -154,7 +156,7 @@ def test_a_namespace_of_the_same_name_with_another_owner_inherits_nothing(pauses
     assert told.all(30.0) == []
 
 
-def test_two_owners_of_one_name_are_no_two_namespaces(pauses: PoolPauses) -> None:
+def test_two_owners_of_one_name_are_no_two_namespaces(pauses: CapacityBackoff) -> None:
     for uid in ("uid-1", "uid-2"):
         pauses.know({"team-a": uid})
         pauses.take("team-a", POOLS, take_back(10.0))
@@ -165,14 +167,14 @@ def test_a_leader_that_begins_counts_the_last_owner_of_a_name(tmp_path: Path) ->
     state = StateFolder.open(tmp_path)
     for uid, team, at in (("uid-1", "team-a", 10.0), ("uid-2", "team-b", 20.0), ("uid-3", "team-a", 30.0)):
         record(state, team, uid, take_back(at, until=at + 900.0))
-    pauses = PoolPauses(ToldPools().write)
+    pauses = CapacityBackoff(ToldPools().write)
     pauses.begin(FolderRecords(state), 100.0)
     assert [pauses.of(name, POOLS)["spot"].until for name in ("team-a", "team-c")] == [930.0, 920.0]
     pauses.know({"team-a": "uid-5", "team-b": "uid-2"})
     assert [list(pauses.of(name, POOLS)) for name in ("team-a", "team-b")] == [[], ["spot"]]
 
 
-def record(state: StateFolder, namespace: str, uid: str, event: AttemptTakenBack) -> None:
+def record(state: StateFolder, namespace: str, uid: str, event: AttemptRecalled) -> None:
     """A run of a namespace with this UID, in which this was recorded."""
     pools = {name: {"capacity": "spot", "provider": "aks"} for name in ("spot", "gpu")}
     store = RunStore(FolderRecords(state), configuration.from_mapping({"pools": pools}))

@@ -10,7 +10,7 @@ from tests.cluster.watching.recorded_set import RecordedSet
 from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.engine.decide import take_back, why_it_stays
-from spotwright.engine.events import AttemptTakenBack
+from spotwright.engine.events import AttemptRecalled
 from spotwright.engine.waits import in_vain_at
 from spotwright.scheduling.budgets import FIRST_PAUSE
 
@@ -32,7 +32,7 @@ def due(gang: RecordedSet, path: str) -> float:
 
 def decide(
     gang: RecordedSet, path: str, now: float, taken: Mapping[str, float] | None = None
-) -> AttemptTakenBack | None:
+) -> AttemptRecalled | None:
     """Take a member back at a moment, if that is decided; no other workload has left a pool out."""
     state = gang.run.state
     task = state.tasks[path]
@@ -40,7 +40,7 @@ def decide(
     for event in decided:
         gang.run.add(event)
     gang.run.commit()
-    return next((event for event in decided if isinstance(event, AttemptTakenBack)), None)
+    return next((event for event in decided if isinstance(event, AttemptRecalled)), None)
 
 
 def restart_after_waiting(gang: RecordedSet, restart: int, index: int, *, rung: str = "") -> float:

@@ -21,7 +21,7 @@ from spotwright.model.scheduling_terms import Taint
 from spotwright.placing.context import PlaceOptions
 from spotwright.placing.documents import References
 from spotwright.pools.catalogue import script
-from spotwright.pools.ground import labels_of, taints_of
+from spotwright.pools.cluster_inventory import labels_of, taints_of
 from spotwright.pools.request import Request
 
 GPUS = ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu")

@@ -19,7 +19,7 @@ from spotwright.cluster.recorded_runs import RecordedRuns
 from spotwright.cluster.unavailable_pools import definition_of
 from spotwright.cluster.view import SeenPod
 from spotwright.config import from_mapping
-from spotwright.engine.events import AttemptHeld
+from spotwright.engine.events import PodStuckTerminating
 
 TRAIN = job(backoffLimit=3)
 
@@ -249,7 +249,7 @@ def test_a_pod_on_a_node_of_which_nobody_knows_since_when_it_is_silent_is_explai
     made = pod("two", TRAIN, node="n1", phase="Running")
     cluster.look(TRAIN, made)
     (run,) = cluster.store.runs.values()
-    run.add(AttemptHeld(cluster.now, "train", 1, node="n1"))
+    run.add(PodStuckTerminating(cluster.now, "train", 1, node="n1"))
     run.commit()
     cluster.store.close()
     told = explained_with_pods_alone(certificates, tmp_path / "state", made, "pod/two")

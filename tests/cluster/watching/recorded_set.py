@@ -8,7 +8,7 @@ from tests.cluster.admissions import admission_of
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, job, pod
 
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.run_store import WorkloadRun
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
@@ -61,7 +61,7 @@ class RecordedSet:
         cluster, owners = self.cluster, (self.job(role), self.object)
         cluster.view.clock += 10.0
         run = cluster.store.runs.get(self.uid) or cluster.store.create(self.object, templates_of(owners), (), 0.0)
-        Recorder(run, cluster.view, cluster.now, admission=admission_of).record(
+        PodReconciler(run, cluster.view, cluster.now, admission=admission_of).record(
             [SeenPod(made, owners)], self.object, are_all=False
         )
         run.commit()

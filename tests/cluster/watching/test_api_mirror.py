@@ -15,7 +15,7 @@ from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.api_client import Api, ApiFailed, find_cluster, wait_before
 from spotwright.cluster.bounded_json import ListPage
-from spotwright.cluster.kept_objects import Room
+from spotwright.cluster.kept_objects import NamespaceQuota
 from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource
 from spotwright.errors import InputError
 
@@ -120,8 +120,8 @@ def test_an_update_of_too_many_values_is_no_news_and_the_next_watch_begins_after
     assert changes.count((ChangeKind.PUT, "two")) == 2
 
 
-@pytest.mark.parametrize("room", [None, Room(limit=2_000)], ids=["too large", "no room"])
-def test_the_state_of_a_deleted_object_never_stands_for_a_large_one_of_its_name(room: Room | None) -> None:
+@pytest.mark.parametrize("room", [None, NamespaceQuota(limit=2_000)], ids=["too large", "no room"])
+def test_the_state_of_a_deleted_object_never_stands_for_a_large_one_of_its_name(room: NamespaceQuota | None) -> None:
     async def story(watched: Watched) -> None:
         watched.server.objects[PATH].pop("one")  # deleted and made again in a history that nobody has any more
         watched.server.expire()

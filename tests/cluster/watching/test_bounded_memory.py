@@ -11,8 +11,8 @@ from tests.cluster.watching.silent_watcher import SilentWatcher
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.cluster import view, watcher, workload_recorder
-from spotwright.cluster.autoscaler_words import SCALER
-from spotwright.cluster.kept_objects import SetAside, Sharing
+from spotwright.cluster.autoscaler_status import SCALER
+from spotwright.cluster.kept_objects import Quarantine, Sharing
 
 Turn = Callable[[SilentWatcher, str], None]
 
@@ -168,7 +168,7 @@ def test_uids_of_ended_workloads_are_forgotten_and_their_runs_are_not_made_anew(
 def test_the_log_has_a_line_for_each_object_that_cannot_be_read_and_remembers_few(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    aside = SetAside()
+    aside = Quarantine()
     for number in range(3_000):
         for _ in range(2):
             aside.say("pods", {"metadata": {"name": f"n{number}" + "x" * 1_000}})
@@ -179,7 +179,7 @@ def test_the_log_has_a_line_for_each_object_that_cannot_be_read_and_remembers_fe
 def test_the_first_unexpected_error_of_a_line_is_told_with_its_traceback_and_the_others_are_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    aside = SetAside()
+    aside = Quarantine()
     for number in range(5):
         for text in ("7", "x"):
             try:

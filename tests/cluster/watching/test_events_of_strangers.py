@@ -12,7 +12,7 @@ from tests.cluster.watching.silent_watcher import SilentWatcher
 from tests.cluster.watching.watched_objects import BEGIN, job, node, pod
 
 from spotwright.clouds.cluster_autoscaler import STATUS
-from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER
+from spotwright.cluster.autoscaler_status import PROVISIONER, SCALER
 from spotwright.kube.object_fields import seconds
 from spotwright.notices.node_event import event_of
 from spotwright.notices.notice import Notice
@@ -131,7 +131,7 @@ def test_a_word_of_a_namespace_that_is_not_served_is_dropped(made: SilentWatcher
 
 
 def test_words_of_one_namespace_displace_none_of_another(made: SilentWatcher, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.cluster.autoscaler_words._KEPT_OF_NAMESPACE", 100)
+    monkeypatch.setattr("spotwright.cluster.autoscaler_status._KEPT_OF_NAMESPACE", 100)
     theirs = job(uid="uid-theirs", name="theirs")
     made.put("Job", theirs)
     made.put("Pod", (waiting := pod("waiting", theirs)))

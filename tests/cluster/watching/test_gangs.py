@@ -16,7 +16,7 @@ from scripts.make_recorded_deaths import RecordedMoment, read_deaths
 from tests.cluster.admissions import admission_of
 from tests.cluster.watching.watched_cluster import Cluster
 
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
 from spotwright.model.attempts import Cause
@@ -70,7 +70,7 @@ class Set:
             owners[-1], templates_of(owners), (), cluster.now
         )
         seen = SeenPod(pod, owners, is_gone=moment.seen.pod_gone)
-        Recorder(run, cluster.view, cluster.now, admission=admission_of).record([seen], owners[-1], are_all=False)
+        PodReconciler(run, cluster.view, cluster.now, admission=admission_of).record([seen], owners[-1], are_all=False)
         run.commit()
 
     def _owners(self, moment: RecordedMoment) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ def test_a_pod_that_is_replaced_within_a_restart_is_charged_for_itself(gang: Set
     }
     pod["metadata"]["uid"] = f"pod-{restart}-{index}-again"
     gang.cluster.view.clock += 10.0
-    Recorder(run, gang.cluster.view, gang.cluster.now, admission=admission_of).record(
+    PodReconciler(run, gang.cluster.view, gang.cluster.now, admission=admission_of).record(
         [SeenPod(pod, owners)], owners[-1], are_all=False
     )
     run.commit()

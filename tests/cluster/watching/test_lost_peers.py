@@ -19,7 +19,7 @@ from tests.cluster.folder_records import FolderHistories
 from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
 from spotwright.model.attempts import Cause
@@ -147,7 +147,7 @@ class Gang:
         owners = [self.job, self.set]
         run = store.runs.get(SET_UID) or store.create(self.set, templates_of(owners), (), now)
         seen = [SeenPod(view.pods[uid], owners) for uid in sorted(view.pods)]
-        Recorder(run, view, now, admission=admission_of).record(seen, self.set, are_all=True)
+        PodReconciler(run, view, now, admission=admission_of).record(seen, self.set, are_all=True)
         run.commit()
 
     @property

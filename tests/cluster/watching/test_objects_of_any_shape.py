@@ -17,7 +17,7 @@ from tests.cluster.watching.days import JOBS, PODS, Day, day
 from tests.cluster.watching.silent_watcher import SilentWatcher
 from tests.cluster.watching.watched_objects import job, node, pod
 
-from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER
+from spotwright.cluster.autoscaler_status import PROVISIONER, SCALER
 from spotwright.cluster.bounded_json import ListPage, decode, read_as
 from spotwright.cluster.mirror import ChangeKind, Mirror, Resource
 from spotwright.cluster.watch_streams import OWNERS

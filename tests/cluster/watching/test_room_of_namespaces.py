@@ -12,7 +12,7 @@ from tests.cluster.watching.days import JOBS, PODS, Day, day
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright.cluster import watch_streams
-from spotwright.cluster.kept_objects import Room, Sharing
+from spotwright.cluster.kept_objects import NamespaceQuota, Sharing
 from spotwright.cluster.namespace_costs import NamespaceCosts
 
 
@@ -27,7 +27,7 @@ def a_pod(text: str) -> dict[str, Any]:
 
 def test_a_namespace_has_room_until_its_limit_and_again_when_objects_go() -> None:
     full: list[str] = []
-    room = Room(full.append, limit=10_000)
+    room = NamespaceQuota(full.append, limit=10_000)
     assert room.take(a_key(1), a_pod("a" * 6000))
     assert not room.take(a_key(2), a_pod("b" * 6000))
     assert full == ["team"]
@@ -37,14 +37,14 @@ def test_a_namespace_has_room_until_its_limit_and_again_when_objects_go() -> Non
 
 
 def test_an_object_that_changes_takes_the_room_of_what_it_was() -> None:
-    room = Room(limit=10_000)
+    room = NamespaceQuota(limit=10_000)
     for text in "abc":
         assert room.take(a_key(1), a_pod(text * 6000))
 
 
 def test_what_pods_share_counts_once() -> None:
     sharing = Sharing()
-    room = Room(weigh=sharing.cost, limit=45_000)
+    room = NamespaceQuota(weigh=sharing.cost, limit=45_000)
     assert all(room.take(a_key(number), sharing.shared(a_pod("a" * 20_000))) for number in range(50))
     assert not room.take(a_key(50), sharing.shared(a_pod("b" * 40_000)))
 
@@ -61,7 +61,7 @@ def keys_of(number: int) -> dict[str, str]:
 @pytest.mark.parametrize("shares", [True, False])
 def test_the_bytes_of_keys_and_of_wide_characters_take_room(odd: dict[str, Any], shares: bool) -> None:
     sharing = Sharing()
-    room = Room(weigh=sharing.cost if shares else None, limit=60_000)
+    room = NamespaceQuota(weigh=sharing.cost if shares else None, limit=60_000)
     assert not room.take(a_key(1), sharing.shared(odd) if shares else odd)
 
 
@@ -79,7 +79,7 @@ def test_keys_of_pods_that_are_gone_do_not_fill_the_memory() -> None:
 def test_a_namespace_whose_objects_fill_the_memory_is_set_aside_and_the_watcher_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_streams, "Room", partial(Room, limit=200_000))
+    monkeypatch.setattr(watch_streams, "NamespaceQuota", partial(NamespaceQuota, limit=200_000))
     put_aside, reasons = NamespaceCosts.put_aside, list[tuple[str, str]]()
 
     def heard(costs: NamespaceCosts, key: tuple[str, str], reason: str = "") -> None:

@@ -14,7 +14,7 @@ from tests.cluster.watching.watched_objects import BEGIN, job, pod
 
 from spotwright.cluster.admit_unplaced import why_unplaced
 from spotwright.cluster.controller_events import Unplaced
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.unavailable_pools import Tally
 from spotwright.cluster.view import SeenPod
 from spotwright.config import from_mapping
@@ -111,7 +111,9 @@ def notes_with_a_default(folder: Path, owner: dict[str, Any], *pods: dict[str, A
     config = from_mapping({**DEFAULT, "policy": {"default": {"spot": spot} if spot else {}}})
     run = cluster.store.create(owner, (), (), cluster.now)
     for made in pods:
-        Recorder(run, cluster.view, cluster.now, config=config).record([SeenPod(made, (owner,))], owner, are_all=False)
+        PodReconciler(run, cluster.view, cluster.now, config=config).record(
+            [SeenPod(made, (owner,))], owner, are_all=False
+        )
     run.commit()
     written, tally = Written(), Tally()
     unplaced = Unplaced(written, lambda: BEGIN + 10.0, tally)  # type: ignore[arg-type]

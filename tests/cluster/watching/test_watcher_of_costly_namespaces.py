@@ -11,8 +11,8 @@ from tests.cluster.watching.days import JOBS, LABELS, NAMESPACES, PODS, Day, day
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.cluster import watcher, workload_recorder
-from spotwright.cluster.namespace_costs import LOOK, LastInLine, NamespaceCosts
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.namespace_costs import LOOK, FairQueue, NamespaceCosts
+from spotwright.cluster.observer import PodReconciler
 from spotwright.model.attempts import Cause
 
 HOSTILE = "hostile"
@@ -35,7 +35,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[str]:
     """The namespaces of the looks at workloads, in their order. Those of the hostile one take a second of the processor."""
     found: list[str] = []
 
-    class Costly(Recorder):
+    class Costly(PodReconciler):
         def record(self, *given: Any, **more: Any) -> None:
             namespace = str(self._state.meta.arguments["namespace"])
             found.append(namespace)
@@ -44,7 +44,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[str]:
                 spent.append(1.0)
 
     spent: list[float] = []  # of the processor, which a test does not burn
-    monkeypatch.setattr(workload_recorder, "Recorder", Costly)
+    monkeypatch.setattr(workload_recorder, "PodReconciler", Costly)
     monkeypatch.setattr("spotwright.cluster.namespace_costs.time.thread_time", lambda: sum(spent))
     monkeypatch.setattr(watcher, "NamespaceCosts", lambda allowed: NamespaceCosts(allowed, clock))
     return found
@@ -132,7 +132,7 @@ def in_order(put_in: list[tuple[str, str]], last: set[str], most: int = 1000) ->
         costs.spent((name, ""), 1.0)
 
     async def scenario() -> list[str]:
-        queue: LastInLine[str] = LastInLine(most, costs)
+        queue: FairQueue[str] = FairQueue(most, costs)
         for item, namespace in put_in:
             await queue.put(item, namespace)
         return [await queue.get() for _ in range(len(put_in))]
@@ -161,7 +161,7 @@ def test_more_than_can_be_kept_sets_its_namespace_aside() -> None:
     costs.spent(("h", ""), 1.0)
 
     async def scenario() -> None:
-        queue: LastInLine[int] = LastInLine(10, costs)
+        queue: FairQueue[int] = FairQueue(10, costs)
         for number in range(2001):
             await queue.put(number, "h")
         assert queue.empty()

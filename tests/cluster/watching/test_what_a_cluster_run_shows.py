@@ -15,7 +15,7 @@ from spotwright import config as configuration
 from spotwright.cluster.signals import waits_for
 from spotwright.cluster.workloads import retries_of
 from spotwright.engine.decide import take_back as decide_to_take_back
-from spotwright.engine.events import AttemptHeld, AttemptReleased
+from spotwright.engine.events import AttemptReleased, PodStuckTerminating
 from spotwright.engine.waits import in_vain_at
 from spotwright.model.attempts import Cause
 from spotwright.placing.affinity import rung_conditions
@@ -209,7 +209,7 @@ def test_show_names_the_silent_node_that_holds_a_pod_and_the_commands_that_free_
     cluster.view.put_node(node("n1", ready="Unknown", **SPOT))
     cluster.look(train, pod("one", train, node="n1", phase="Running", deletionTimestamp="2027-01-15T08:00:40Z"))
     (run,) = cluster.store.runs.values()
-    run.add(AttemptHeld(cluster.now, "train", 1, node="n1", since=cluster.now - 60))
+    run.add(PodStuckTerminating(cluster.now, "train", 1, node="n1", since=cluster.now - 60))
     run.commit()
     text = " ".join(shown(cluster).split())
     assert (

@@ -10,7 +10,7 @@ from tests.cluster.folder_records import FolderRecords
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, node
 
 from spotwright import config as configuration
-from spotwright.cluster.observer import Recorder
+from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.run_records import RunRecords
 from spotwright.cluster.run_store import RunStore
 from spotwright.cluster.view import ClusterView, SeenPod
@@ -71,7 +71,7 @@ class Cluster:
         run = self.store.runs.get(uid) or self.store.create(
             root, templates_of(owners), (), self.now, f"uid-{root['metadata']['namespace']}"
         )
-        recorder = Recorder(run, self.view, self.now, admission=admission_of)
+        recorder = PodReconciler(run, self.view, self.now, admission=admission_of)
         recorder.record(seen, None if deleted else root, are_all=True)
         run.commit()
         if run.is_over:

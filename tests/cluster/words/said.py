@@ -13,7 +13,7 @@ from tests.cluster.watching.watched_objects import BEGIN
 from tests.cluster.watching.watched_objects import at as after_begin
 
 from spotwright import config as configuration
-from spotwright.cluster.autoscaler_words import PROVISIONER, SCALER, AutoscalerWords
+from spotwright.cluster.autoscaler_status import PROVISIONER, SCALER, AutoscalerStatus
 from spotwright.cluster.signals import PodWaits
 from spotwright.model.pools import Pool
 
@@ -118,9 +118,9 @@ def status(*groups: dict[str, Any], when: float = 20) -> dict[str, Any]:
     return {"metadata": {"name": "cluster-autoscaler-status", "namespace": "kube-system"}, "data": {"status": text}}
 
 
-def hear(*said: dict[str, Any] | None, sees_claims: bool = True) -> AutoscalerWords:
+def hear(*said: dict[str, Any] | None, sees_claims: bool = True) -> AutoscalerStatus:
     """Words after all of these were heard in their order: Events, NodeClaims, and ConfigMaps."""
-    words = AutoscalerWords()
+    words = AutoscalerStatus()
     words.sees_claims = sees_claims
     for one in said:
         if one is None or "data" in one:
@@ -132,6 +132,6 @@ def hear(*said: dict[str, Any] | None, sees_claims: bool = True) -> AutoscalerWo
     return words
 
 
-def means(words: AutoscalerWords, wanted: list[str], known: dict[str, Pool], now: float = 25) -> PodWaits | None:
+def means(words: AutoscalerStatus, wanted: list[str], known: dict[str, Pool], now: float = 25) -> PodWaits | None:
     """What the words mean for the pod at a moment, in seconds after the begin."""
     return words.of(POD, wanted, known, BEGIN + now)

@@ -10,8 +10,8 @@ from tests.cluster.watching.watched_objects import at
 from tests.cluster.words import said
 from tests.cluster.words.said import AKS, KARPENTERS, event, hear, means, no_offering, pools, status, triggered
 
-from spotwright.cluster import autoscaler_words
-from spotwright.cluster.autoscaler_words import PROVISIONER, AutoscalerWords, is_word, slim_word
+from spotwright.cluster import autoscaler_status
+from spotwright.cluster.autoscaler_status import PROVISIONER, AutoscalerStatus, is_word, slim_word
 from spotwright.engine.waits import NODE_ORDERED
 
 LONG = "x" * 1_000_000
@@ -59,7 +59,7 @@ def test_a_node_claim_with_an_odd_field_is_no_fault(path: str, odd: Any) -> None
     for name in above:
         inner = inner[name]
     inner[last] = odd
-    words = AutoscalerWords()
+    words = AutoscalerStatus()
     words.put_claim(made)
     means(words, ["cpu-spot"], pools(KARPENTERS))
 
@@ -68,14 +68,14 @@ def test_a_node_claim_with_an_odd_field_is_no_fault(path: str, odd: Any) -> None
 def test_a_status_with_an_odd_part_is_no_fault(odd: Any) -> None:
     known = pools(AKS)
     for text in (odd, json.dumps(odd), json.dumps({"nodeGroups": odd}), json.dumps({"nodeGroups": [odd]})):
-        words = AutoscalerWords()
+        words = AutoscalerStatus()
         words.put_status({"data": {"status": text}})
         means(words, ["cpuspot"], known)
     for parts in ({"health": odd}, {"scaleUp": odd}, {"health": {"nodeCounts": odd, "maxSize": odd}}, {"name": odd}):
-        words = AutoscalerWords()
+        words = AutoscalerStatus()
         words.put_status({"data": {"status": json.dumps({"nodeGroups": [{"name": said.SPOT_GROUP, **parts}]})}})
         means(words, ["cpuspot"], known)
-    words = AutoscalerWords()
+    words = AutoscalerStatus()
     words.put_status({"data": odd})
     assert words.problem
 
@@ -118,15 +118,15 @@ def test_a_name_with_control_characters_stays_in_one_line() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autoscaler_words, "_KEPT", 100)
-    monkeypatch.setattr(autoscaler_words, "_KEPT_OF_NAMESPACE", 100)
-    words = AutoscalerWords()
+    monkeypatch.setattr(autoscaler_status, "_KEPT", 100)
+    monkeypatch.setattr(autoscaler_status, "_KEPT_OF_NAMESPACE", 100)
+    words = AutoscalerStatus()
     for number in range(500):
         words.put_event(event("TriggeredScaleUp", about={"kind": "Pod", "uid": f"uid-{number}"}))
         words.put_event(no_offering(f"pool-{number}"))
     (of_namespace,) = words._words.values()
     assert len(of_namespace) == len(words._refusals) == 100
-    assert ("uid-499", autoscaler_words.SCALER) in of_namespace
+    assert ("uid-499", autoscaler_status.SCALER) in of_namespace
 
 
 @pytest.mark.long

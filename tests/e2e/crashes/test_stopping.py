@@ -19,7 +19,7 @@ from tests.sampling import every
 
 PATIENT = """
 from spotwright.cli import main
-from spotwright.local import world
+from spotwright.local import backend
 world.HALT_GRACE = 600.0
 main()
 """

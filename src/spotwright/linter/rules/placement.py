@@ -31,7 +31,7 @@ from spotwright.linter.settings import Settings
 from spotwright.linter.spot_reach import Reach, admits, selects_pool, selects_spot, shuns_spot, tolerates_spot
 from spotwright.linter.subjects import KubeObject, Pods, mapping_at, mapping_of
 from spotwright.model.scheduling_terms import Expression, Taint, is_placeholder
-from spotwright.placing.pods import Duty
+from spotwright.placing.pods import PodRole
 from spotwright.placing.retries import PREFERENCE_IGNORED, preference_advice
 
 __all__ = ["RULES"]
@@ -88,7 +88,7 @@ _MEANT = (
 
 
 def _toleration_alone(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    if pods.reach is not Reach.TOLERATED or pods.duty is not Duty.WORKER or pods.is_queued or pods.is_partial:
+    if pods.reach is not Reach.TOLERATED or pods.duty is not PodRole.WORKER or pods.is_queued or pods.is_partial:
         return
     if pods.owner and pods.owner.group == "tekton.dev" and ("tolerations",) in pods.where:
         return  # those of all tasks, which a task of on-demand nodes has too: it replaces the affinity alone
@@ -179,7 +179,7 @@ def _bound_to_node(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _tolerates_everything(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.duty is Duty.SYSTEM:
+    if pods.duty is PodRole.SYSTEM:
         return
     for index, given in enumerate(pods.constraints.tolerations):
         if given.operator == "Exists" and not given.key and given.effect in ("", "NoSchedule"):
@@ -196,7 +196,7 @@ def _wrong_toleration(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _bound_daemons(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.duty is Duty.SYSTEM and pods.reach is Reach.REQUIRED and mapping_of(pods.value.get("nodeSelector")):
+    if pods.duty is PodRole.SYSTEM and pods.reach is Reach.REQUIRED and mapping_of(pods.value.get("nodeSelector")):
         yield Problem(pods.selector, f"{pods.label} runs on spot nodes only, so other nodes lack it")
 
 

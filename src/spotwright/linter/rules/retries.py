@@ -26,7 +26,7 @@ from spotwright.linter.subjects import (
 )
 from spotwright.model.scheduling_terms import is_placeholder
 from spotwright.placing.documents import Path
-from spotwright.placing.pods import Duty
+from spotwright.placing.pods import PodRole
 
 __all__ = ["RULES"]
 
@@ -61,7 +61,7 @@ def _bare_pods(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 def _no_retries(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Jobs whose first failed pod is the last one, though an interruption fails pods."""
     spec = _job_spec(pods)
-    if not pods.asks_for_spot or not spec or pods.retry is not Retry.JOB or pods.duty is Duty.HOOK:
+    if not pods.asks_for_spot or not spec or pods.retry is not Retry.JOB or pods.duty is PodRole.HOOK:
         return
     found = _disruption(spec)
     if spec.get("backoffLimit") == 0 and (found is None or found[1] == "Count"):
@@ -226,7 +226,7 @@ def _unknown_values(subject: KubeObject, _settings: Settings) -> Iterator[Proble
 
 def _trapped(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """A shell that ends with a code below 128 on SIGTERM, so that an interruption looks like success or like an error."""
-    if not pods.on_spot or pods.duty is not Duty.WORKER:
+    if not pods.on_spot or pods.duty is not PodRole.WORKER:
         return
     for container in pods.containers:
         for name in ("command", "args"):

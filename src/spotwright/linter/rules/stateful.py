@@ -19,7 +19,7 @@ from spotwright.model.scheduling_terms import Constraints, Expression
 from spotwright.placing.context import hook_of
 from spotwright.placing.documents import ManifestError
 from spotwright.placing.pod_spec import POD, check_value
-from spotwright.placing.pods import Duty
+from spotwright.placing.pods import PodRole
 
 __all__ = ["RULES"]
 
@@ -31,9 +31,9 @@ _STORES = re.compile(
 
 def _store_of(pods: Pods) -> str:
     """Why pods look like a datastore: their kind, or their image; empty if they do not."""
-    if pods.duty is Duty.DATASTORE:
+    if pods.duty is PodRole.DATASTORE:
         return f"a {pods.owner.kind} keeps its data in volumes" if pods.owner else ""
-    if pods.duty is not Duty.SERVING or pods.owner is None or pods.owner.group != "apps":
+    if pods.duty is not PodRole.SERVING or pods.owner is None or pods.owner.group != "apps":
         return ""
     for container in pods.containers:
         match = _STORES.search(str(container.value.get("image") or "").lower())
@@ -69,17 +69,17 @@ def _datastores(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _services(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.asks_for_spot and pods.duty is Duty.SERVING and not _store_of(pods):
+    if pods.asks_for_spot and pods.duty is PodRole.SERVING and not _store_of(pods):
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)} and answers requests")
 
 
 def _interactive(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.asks_for_spot and pods.duty is Duty.INTERACTIVE:
+    if pods.asks_for_spot and pods.duty is PodRole.INTERACTIVE:
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and people work in it")
 
 
 def _hooks(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.asks_for_spot and pods.duty is Duty.HOOK and pods.owner is not None:
+    if pods.asks_for_spot and pods.duty is PodRole.HOOK and pods.owner is not None:
         tool = hook_of(pods.owner.value.get("metadata"))
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and it is a hook of {tool}")
 
@@ -112,13 +112,13 @@ def _fragile_pods(subject: KubeObject, settings: Settings) -> Iterator[Pods]:
     """The pods of the same file that must not be lost."""
     for other in subject.beside:
         for pods in pods_of(other, settings):
-            if isinstance(pods, Pods) and pods.duty in (Duty.SERVING, Duty.DATASTORE, Duty.INTERACTIVE):
+            if isinstance(pods, Pods) and pods.duty in (PodRole.SERVING, PodRole.DATASTORE, PodRole.INTERACTIVE):
                 yield pods
 
 
 def _is_reached(pods: Pods, selector: Shape, added: Constraints, settings: Settings) -> bool:
     """Whether a PodDefault is laid over the pods and brings them to spot nodes. A Notebook gives its labels to its pods."""
-    own = mapping_at(pods.owner.value, "metadata", "labels") if pods.owner and pods.duty is Duty.INTERACTIVE else {}
+    own = mapping_at(pods.owner.value, "metadata", "labels") if pods.owner and pods.duty is PodRole.INTERACTIVE else {}
     labels = {str(key): str(value) for key, value in {**own, **mapping_at(pods.metadata, "labels")}.items()}
     wanted = [
         Expression(str(key), "In", (str(value),)) for key, value in mapping_of(selector.get("matchLabels")).items()
@@ -148,12 +148,17 @@ _OF_WORK = re.compile(
 
 
 def _not_kept_off(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.reach is Reach.OPEN and pods.duty in (Duty.SERVING, Duty.DATASTORE, Duty.INTERACTIVE, Duty.HOOK):
+    if pods.reach is Reach.OPEN and pods.duty in (
+        PodRole.SERVING,
+        PodRole.DATASTORE,
+        PodRole.INTERACTIVE,
+        PodRole.HOOK,
+    ):
         yield Problem(pods.spec, f"{pods.label} {_placed_by(pods)}, and must not be lost")
 
 
 def _coordinators(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    if pods.reach > Reach.OPEN and pods.duty is Duty.COORDINATOR:
+    if pods.reach > Reach.OPEN and pods.duty is PodRole.COORDINATOR:
         yield Problem(_path(pods), f"{pods.label} {_placed_by(pods)}, and the other pods need it")
 
 

@@ -36,7 +36,7 @@ from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Expression
 from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.documents import Path
-from spotwright.placing.pods import Duty
+from spotwright.placing.pods import PodRole
 
 __all__ = ["RULES", "has_checkpoint"]
 
@@ -460,7 +460,7 @@ def _unmounted(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 def _no_checkpoint(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Work that is allowed more than an hour on spot, and nothing that looks like a checkpoint."""
-    if not pods.asks_for_spot or pods.duty is not Duty.WORKER or not pods.containers:
+    if not pods.asks_for_spot or pods.duty is not PodRole.WORKER or not pods.containers:
         return
     seconds = _duration(pods)
     if seconds <= _LONG or has_checkpoint(pods):

@@ -18,7 +18,7 @@ from spotwright.linter.spot_reach import admits, shuns_spot
 from spotwright.linter.subjects import KubeObject, Pods, is_whole, items_of, mapping_at, mapping_of
 from spotwright.placing.context import POLICY_ANNOTATION, name_of
 from spotwright.placing.pod_change import longest_grace
-from spotwright.placing.pods import Duty, shields, shortest_notice
+from spotwright.placing.pods import PodRole, shields, shortest_notice
 
 __all__ = ["RULES"]
 
@@ -116,7 +116,7 @@ def _has_policy(pods: Pods, settings: Settings) -> bool:
 
 def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Several pods that need each other, on spot nodes of one zone."""
-    if not pods.asks_for_spot or pods.duty is not Duty.WORKER or pods.owner is None or not pods.are_several:
+    if not pods.asks_for_spot or pods.duty is not PodRole.WORKER or pods.owner is None or not pods.are_several:
         return
     expressions = pods.constraints.pairs
     if len(pods.constraints.required) == 1:

@@ -38,7 +38,7 @@ __all__ = [
     "NO_OFFERING",
     "PROVISIONER",
     "SCALER",
-    "AutoscalerWords",
+    "AutoscalerStatus",
     "is_word",
     "slim_claim",
     "slim_word",
@@ -133,7 +133,7 @@ def slim_claim(claim: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": meta, "status": {"conditions": mapping(claim.get("status")).get("conditions")}}
 
 
-class AutoscalerWords:
+class AutoscalerStatus:
     """The latest words. ``can_hear``: Events about pods can be read. ``sees_claims``: every NodeClaim is known."""
 
     def __init__(self) -> None:

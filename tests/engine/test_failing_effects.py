@@ -1,4 +1,4 @@
-"""Deeds that a body cannot do, for a while or for good, and engines that lost their run."""
+"""Effects that a body cannot do, for a while or for good, and engines that lost their run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFLICT = TryAgain(5.0, "409 Conflict")
 
 
 class Flaky(ScriptedWorld):
-    """A world whose first deeds of a kind have these outcomes; later ones are done."""
+    """A world whose first effects of a kind have these outcomes; later ones are done."""
 
     starts: list[Outcome]
     halts: list[Outcome]
@@ -34,7 +34,7 @@ class Flaky(ScriptedWorld):
     def halt(self, state: RunState, event: AttemptHalted) -> Outcome:
         return (self.halts.pop(0) if self.halts else None) or super().halt(state, event)
 
-    def conclude(self, _state: RunState, _event: AttemptDecided) -> Outcome:
+    def cleanup(self, _state: RunState, _event: AttemptDecided) -> Outcome:
         return self.conclusions.pop(0)
 
     def detach(self) -> None:
@@ -168,7 +168,7 @@ def test_an_engine_that_lost_its_run_leaves_its_attempts_to_the_next_engine() ->
     assert [key.task for key in world.attempts.live] == ["t0"]
 
 
-def test_an_engine_that_lost_its_run_tries_no_deed_again() -> None:
+def test_an_engine_that_lost_its_run_tries_no_effect_again() -> None:
     world = drive_until_fenced(flaky(starts=[TryAgain(30.0, "429 Too Many Requests")]), moment=32)
     assert (world.now - START, dict(world.attempts.live)) == (32, {})
 
@@ -176,7 +176,7 @@ def test_an_engine_that_lost_its_run_tries_no_deed_again() -> None:
 @pytest.mark.parametrize("make", [
     lambda: flaky(starts=[CONFLICT]), lambda: flaky(starts=[Refused("no")], errors={"retries": 1}),
 ])  # fmt: skip
-def test_runs_with_failing_deeds_replay_from_their_journals(make: Callable[[], Run]) -> None:
+def test_runs_with_failing_effects_replay_from_their_journals(make: Callable[[], Run]) -> None:
     run = make()
     run.start()
     replay_decisions(run.plans, run.events)

@@ -35,7 +35,7 @@ from spotwright.checkpoint.rank_keys import KEPT_EVENTS, LOST_AFTER, GroupKeys, 
 from spotwright.checkpoint.store import Store
 from spotwright.checkpoint.termination import EXIT
 
-__all__ = ["Agreement"]
+__all__ = ["SaveCoordinator"]
 
 _LIMIT = 2.0  # seconds until a decision without the ranks that have not published
 _SHARE_OF_NOTICE = 0.25
@@ -82,7 +82,7 @@ class _Round:
         self.decision: _Decision | None = None
 
 
-class Agreement:
+class SaveCoordinator:
     """What the ranks of a process group agree on: the step that they save. Made by :meth:`of_group`.
 
     Of these methods, the main thread calls :meth:`step_done` and :meth:`saved`, and any thread the others; :meth:`ask` may be
@@ -595,7 +595,7 @@ def _keys_of_group(group: Any, prefix: str, rank: int, size: int) -> tuple[Group
     return keys, problem
 
 
-def _closing_at_exit(agreement: weakref.ref[Agreement]) -> Callable[[], None]:
+def _closing_at_exit(agreement: weakref.ref[SaveCoordinator]) -> Callable[[], None]:
     """Close an agreement before the interpreter ends: a thread inside PyTorch would abort the process then."""
 
     def close() -> None:

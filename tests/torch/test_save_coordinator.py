@@ -16,13 +16,13 @@ import torch.distributed as dist
 from tests.checkpoint.s3_server import CREDENTIALS, s3_server
 from tests.torch.ranks import Rank, Ranks, start
 
-from spotwright.checkpoint.agreement import Agreement
 from spotwright.checkpoint.errors import CheckpointError
+from spotwright.checkpoint.save_coordinator import SaveCoordinator
 from spotwright.checkpoint.store import open_store
 
 
 def steps_of(
-    rank: Rank, agreement: Agreement, count: int, *, seconds: float = 0.001, together: int = 1, first: int = 1
+    rank: Rank, agreement: SaveCoordinator, count: int, *, seconds: float = 0.001, together: int = 1, first: int = 1
 ) -> list[int]:
     """Do steps with a collective in each (or in each ``together``-th); return those at which this rank was to save."""
     chance = random.Random(rank.number)  # noqa: S311
@@ -40,7 +40,7 @@ def steps_of(
 
 
 def asks_once(rank: Rank, asker: int, count: int, seconds: float, together: int) -> list[int]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     if rank.number == asker:
         wait = random.Random(count).random() * seconds * count / 2  # noqa: S311
         threading.Timer(wait, agreement.ask, ["its node goes"]).start()
@@ -60,7 +60,7 @@ def test_a_notice_at_one_rank_lets_all_save_one_step(tmp_path: Path, count: int,
 
 def asks_often(rank: Rank, rounds: int) -> list[int]:
     """Each save is asked for by a rank that all draw alike, at a step of its own, and again if too few ranks have answered."""
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     chance = random.Random(7)  # noqa: S311
     saved: list[int] = []
     step = 0
@@ -97,7 +97,7 @@ def test_each_of_two_hundred_notices_saves_one_step_of_all(tmp_path: Path) -> No
 
 
 def all_ask_at_once(rank: Rank) -> list[int]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     dist.barrier()
     agreement.ask(f"rank {rank.number}")
     saved = steps_of(rank, agreement, 60)
@@ -113,7 +113,7 @@ def test_notices_of_all_ranks_at_once_are_one_save(tmp_path: Path) -> None:
 
 
 def asks_before_the_first_step(rank: Rank) -> list[int]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     if rank.number == 1:
         agreement.ask("early")
     dist.barrier()
@@ -134,7 +134,7 @@ def test_a_notice_during_the_first_step_saves_its_end(tmp_path: Path) -> None:
 
 
 def asks_during_a_save(rank: Rank) -> list[int]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     saved = []
     for step in range(1, 30):
         dist.all_reduce(torch.ones(1))
@@ -160,7 +160,7 @@ def test_a_notice_during_a_save_is_granted_after_it(tmp_path: Path) -> None:
 
 
 def goes_on_beside_a_frozen_rank(rank: Rank, frozen: int, left: float | None) -> dict[str, Any]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     agreement.needed = lambda: 1.9  # so none of those two seconds is left for a second try
     dist.barrier()
     for step in range(1, 4):
@@ -195,7 +195,7 @@ def test_beside_a_frozen_rank_all_decide_to_save_nothing(tmp_path: Path, left: f
 
 
 def goes_on_until_it_saves(rank: Rank) -> int:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     dist.barrier()
     rank.say(ready=True)
     rank.waits_for("go")
@@ -229,7 +229,7 @@ def test_after_an_ask_in_vain_a_rank_asks_again_as_its_end_is_still_near(tmp_pat
 
 
 def asks_a_silent_store(rank: Rank) -> list[Any]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     dist.barrier()
     rank.say(ready=True)
     rank.waits_for("go")
@@ -255,7 +255,7 @@ def test_a_store_that_is_silent_holds_one_step_and_lets_the_process_end(tmp_path
 
 
 def asks_beside_a_rank_that_has_finished(rank: Rank) -> list[Any]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     agreement.step_done(1)
     dist.barrier()
     if rank.number == 0:
@@ -277,7 +277,7 @@ def test_beside_a_rank_that_has_finished_an_ask_holds_for_two_seconds(tmp_path: 
 
 
 def asks_a_thousand_steps_behind(rank: Rank) -> list[int]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     behind = rank.number == 1
     if not behind:
         for step in range(1, 1001):
@@ -302,7 +302,7 @@ def test_a_rank_that_is_a_thousand_steps_behind_saves_the_step_of_the_first_one(
 
 
 def survives(rank: Rank, replicas: list[list[int]], dead: list[int]) -> list[Any]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     agreement.replicas = replicas
     for step in range(1, 4):
         agreement.step_done(step)
@@ -358,7 +358,7 @@ def test_where_a_rank_of_each_replica_is_dead_nobody_saves(tmp_path: Path) -> No
 
 
 def a_slow_save(rank: Rank) -> list[Any]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     agreement.needed = lambda: 10.0 + rank.number
     dist.barrier()
     if rank.number == 0:
@@ -385,7 +385,7 @@ def test_nobody_saves_if_the_slowest_recent_save_of_any_rank_would_end_too_late(
 
 
 def asks_during_a_long_save(rank: Rank) -> list[Any]:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     agreement.needed = lambda: 1.0
     if rank.number == 0:
         agreement.ask("a save is due")
@@ -410,7 +410,7 @@ def test_the_seconds_that_a_save_under_way_takes_are_not_left_after_it(tmp_path:
 def makes_the_group_again(rank: Rank, port: int) -> list[list[int]]:
     results = []
     for _ in range(2):
-        agreement = Agreement.of_group()
+        agreement = SaveCoordinator.of_group()
         if rank.number == 1:
             agreement.ask("again")
         time.sleep(0.05)
@@ -458,8 +458,8 @@ def agrees_through_the_place(rank: Rank, place: str, options: dict[str, str]) ->
     dist.destroy_process_group()
     dist.init_process_group("gloo", store=store, rank=rank.number, world_size=rank.count)
     with pytest.raises(CheckpointError, match="no store for ranks to talk through"):
-        Agreement.of_group()
-    agreement = Agreement.of_group(store=open_store(place, options))
+        SaveCoordinator.of_group()
+    agreement = SaveCoordinator.of_group(store=open_store(place, options))
     if rank.number == 1:
         agreement.ask("by files")
     saved = steps_of(rank, agreement, 30, seconds=0.1)
@@ -485,8 +485,8 @@ def has_no_store_of_the_group(rank: Rank, place: str, lonely: int) -> list[Any]:
     dist.destroy_process_group()
     dist.init_process_group("gloo", store=mine, rank=rank.number, world_size=rank.count)
     with pytest.raises(CheckpointError, match="no store for ranks to talk through"):
-        Agreement.of_group()
-    agreement = Agreement.of_group(store=open_store(place))
+        SaveCoordinator.of_group()
+    agreement = SaveCoordinator.of_group(store=open_store(place))
     if rank.number == 1:
         agreement.ask("by files")
     saved = []
@@ -522,7 +522,7 @@ def test_without_a_store_of_the_group_an_object_store_holds_the_keys(tmp_path: P
 
 
 def test_a_single_process_is_granted_each_ask_at_its_next_step() -> None:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     assert not agreement.step_done(1)
     agreement.ask("a notice")
     assert agreement.step_done(2)
@@ -538,7 +538,7 @@ def test_a_single_process_is_granted_each_ask_at_its_next_step() -> None:
 
 
 def the_cost_of_a_step(_: Rank) -> float:
-    agreement = Agreement.of_group()
+    agreement = SaveCoordinator.of_group()
     dist.barrier()
     times = []
     for step in range(2000):

@@ -49,8 +49,8 @@ from spotwright.scheduling.ladder import too_large
 
 __all__ = [
     "SYSTEM_CLASSES",
+    "ClusterInventory",
     "Finding",
-    "Ground",
     "Objects",
     "Phase",
     "PodWork",
@@ -351,7 +351,7 @@ class PodWork(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ClusterInventory:
     """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` those of none.
 
     ``unread`` are the pods and ConfigMaps that cannot be compared, because a field of theirs has another form than it must have.
@@ -419,7 +419,7 @@ class Ground:
         return [(dict(labels), taints) for labels, taints in sorted(different)]
 
 
-def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Finding]) -> Ground:
+def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Finding]) -> ClusterInventory:
     """The ground for the checks: each node belongs to the pool whose labels it has, else to the one whose name it carries.
 
     ``found`` is what :func:`pod_works` gives for manifests.
@@ -436,7 +436,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
     works = [one for one in both if isinstance(one, PodWork)]
     autoscalers, unread = _autoscalers(objects)
     unread += [_not_added(one, wrong) for one in objects.admitting for wrong in unreadable(one)]
-    return Ground(
+    return ClusterInventory(
         config,
         members,
         strangers,

@@ -1,4 +1,4 @@
-"""This machine as the engine's world: real processes on simulated nodes, in real time.
+"""This machine as the engine's backend: real processes on simulated nodes, in real time.
 
 The :class:`~spotwright.supply.simulated_pools.Supply` says which node an attempt gets and when the node goes; the
 :class:`~spotwright.local.attempt_processes.AttemptProcesses` run the attempts. This module joins the two: a binding
@@ -62,12 +62,12 @@ from spotwright.supply.simulated_pools import Supply
 __all__ = [
     "EngineSide",
     "InterruptionSource",
+    "LocalBackend",
     "LocalHooks",
-    "LocalWorld",
     "Machine",
     "MakeInterruptions",
     "NodeRemoval",
-    "open_world",
+    "open_backend",
 ]
 
 
@@ -87,9 +87,9 @@ class NodeRemoval(NamedTuple):
 
 
 class InterruptionSource(Protocol):
-    """Hears what attempts do, and decides whose node is removed. Moments are those of the world's clock.
+    """Hears what attempts do, and decides whose node is removed. Moments are those of the backend's clock.
 
-    A source that is woken from outside must also wake the world's selector.
+    A source that is woken from outside must also wake the backend's selector.
     """
 
     def starting(self, key: AttemptKey, order: StartOrder) -> StartOrder:
@@ -143,8 +143,8 @@ class Machine(NamedTuple):
     server: Callable[[], ForkServer | None] = lambda: None
 
 
-class LocalWorld:
-    """The local world of one run. ``outside_facts`` returns the stops and requests since its last call."""
+class LocalBackend:
+    """The local backend of one run. ``outside_facts`` returns the stops and requests since its last call."""
 
     def __init__(
         self,
@@ -190,14 +190,14 @@ class LocalWorld:
         """Whether a node of the pool could be had now."""
         return self._supply.has_room(pool)
 
-    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
+    def on_decisions(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
         """Queue and withdraw attempts, look up earlier results and environments, and bind waiting attempts to free room."""
         for event in decisions:
             if isinstance(event, CacheAsked):
                 self._facts.append(self._results.look_up(state, event))
             elif isinstance(event, EnvironmentAsked):
                 self._facts.append(self._environments.look_up(state, event))
-        self._facts += self._queue.arrange(state, decisions, self._clock())
+        self._facts += self._queue.on_decisions(state, decisions, self._clock())
         self._advance()
         facts, self._facts = self._facts, []
         return facts
@@ -250,7 +250,7 @@ class LocalWorld:
         facts, self._facts = self._facts, []
         return facts
 
-    # -- deeds
+    # -- effects
 
     def prepare(self, state: RunState, event: EnvironmentAsked) -> Outcome:
         """Build the Python environment of a task that waits for it."""
@@ -293,7 +293,7 @@ class LocalWorld:
         self._processes.terminate(attempt_key(key.task, key.number))
         return None
 
-    def conclude(self, state: RunState, event: AttemptDecided) -> Outcome:
+    def cleanup(self, state: RunState, event: AttemptDecided) -> Outcome:
         """Hide secrets in the attempt's outputs, and keep the result of a success."""
         if self._paths.secrets:
             hide_secrets(self._paths.attempt(event.task, event.attempt), self._paths.secrets)
@@ -457,7 +457,7 @@ class LocalWorld:
         self._observed.setdefault(key, ObservedEnd()).killed = True
         self._processes.kill(attempt_key(key.task, key.number))
 
-    _ON: Mapping[type, Callable[[LocalWorld, Any], None]] = {
+    _ON: Mapping[type, Callable[[LocalBackend, Any], None]] = {
         NodeBooting: _on_booting,
         NodeReady: _on_ready,
         Bound: _on_bound,
@@ -491,7 +491,7 @@ class EngineSide(NamedTuple):
 
 
 @contextmanager
-def open_world(
+def open_backend(
     engine: EngineSide,
     paths: AttemptPaths,
     state: RunState,
@@ -499,8 +499,8 @@ def open_world(
     traces: Mapping[str, Trace],
     results: Results | None,
     hooks: LocalHooks,
-) -> Iterator[LocalWorld]:
-    """The world of one run on this machine."""
+) -> Iterator[LocalBackend]:
+    """The backend of one run on this machine."""
     meta, selector, clock = state.meta, engine.selector, engine.clock
     made = Counter(node.pool for node in state.nodes.values())
     supply = Supply(pools, seed=meta.seed, scale=meta.time_scale, now=clock(), traces=traces, made=made)
@@ -511,7 +511,7 @@ def open_world(
         server = hooks.server.take if hooks.server is not None else _no_server
         machine = Machine(selector, processes, ProgressWatch(selector), metadata, server)
         interruptions = hooks.interruptions(selector, clock) if hooks.interruptions is not None else None
-        yield LocalWorld(
+        yield LocalBackend(
             machine,
             supply,
             paths,
