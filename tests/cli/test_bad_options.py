@@ -11,8 +11,7 @@ import pytest
 from tests.e2e.building import Param, step
 from tests.e2e.project import Done, Project, a_project
 
-from spotwright.cli import cli
-from spotwright.cli.removed_words import _REMOVED
+from spotwright.cli import _REMOVED, cli
 
 
 def repeats(text: str) -> str:

@@ -62,6 +62,22 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "controller": ("spotwright.cli.controller", "Place and watch what runs in a cluster."),
 }
 
+_REMOVED: Mapping[str, str] = {
+    "pin": "a run is kept by prune --keep RUN",
+    "unpin": "a run is kept by prune --keep RUN, and by nothing else",
+    "controller --state": "runs are recorded in the Kubernetes API; leave it out",
+    "controller --records": "runs are recorded in the Kubernetes API; leave it out",
+    "controller --no-webhook": "start spotwright controller recorder alone",
+    "controller --no-watch": "start spotwright controller webhook alone",
+    "controller --check": "use spotwright controller check NAMESPACE",
+    "controller --unregister": "use spotwright controller unregister",
+    "controller --print-rbac": "the chart has the rights: helm template charts/spotwright",
+    "pools --kueue": "use spotwright pools command --as kueue",
+    "run --no-cache": "use spotwright run --cache off",
+    "run --taken-every": "use --interrupt-every",
+}
+"""A command, or an option behind the command that had it, and a clause for people."""
+
 _POOLS_COMMANDS: Mapping[str, tuple[str, str]] = {
     "list": ("spotwright.cli.pools_list:list_pools", "Show the pools, with the labels and taints of their nodes."),
     "import": ("spotwright.cli.pools_nodes:import_pools", "Print the pools that nodes show, for spotwright.yaml."),
@@ -104,10 +120,8 @@ class _LazyGroup(click.Group):
         if args[0] not in self._table and not args[0].startswith("-"):
             from difflib import get_close_matches  # few command lines need it
 
-            from spotwright.cli.removed_words import hint_for
-
             near = [f"did you mean {name!r}?" for name in get_close_matches(args[0], self._table, n=1, cutoff=0.65)]
-            hint = hint_for(args[0]) or next(iter(near), "")
+            hint = _hint_for(args[0]) or next(iter(near), "")
             ctx.fail(f"there is no command {args[0]!r}" + (f": {hint}" if hint else ""))
         return super().resolve_command(ctx, args)
 
@@ -253,10 +267,8 @@ def _outcome() -> int:
         error.show()
         return WRONG
     except click.ClickException as error:
-        from spotwright.cli.removed_words import told  # few command lines need it
-
         context = getattr(error, "ctx", None)
-        say(f"spotwright: {told(error)}", err=True)
+        say(f"spotwright: {_told(error)}", err=True)
         say(f"see {context.command_path if context else 'spotwright'} --help", err=True)
         return WRONG
     except (click.Abort, KeyboardInterrupt):
@@ -285,3 +297,30 @@ def _is_output_lost(error: OSError) -> bool:
     if lost:
         sys.stdout = None
     return lost
+
+
+def _hint_for(*words: str) -> str:
+    """What takes the place of a command or an option, with the commands before it; empty for a word that never was."""
+    return _REMOVED.get(" ".join((*words[:1], *words[1:][-1:])), "")
+
+
+def _told(error: click.ClickException) -> str:
+    """The message of an error, which names what takes the place of an option that is gone or belongs to a subcommand."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error.format_message()
+    _, *commands = error.ctx.command_path.split()
+    hint = _hint_for(*commands, error.option_name) or _of_subcommands(error.ctx, error.option_name)
+    return f"there is no option {error.option_name}: {hint}" if hint else error.format_message()
+
+
+def _of_subcommands(ctx: click.Context, option: str) -> str:
+    """Which subcommands of a command have an option, as a clause; empty: none has."""
+    if not isinstance(ctx.command, click.Group) or ctx.parent is None:  # at the top all commands would be imported
+        return ""
+    commands = {name: ctx.command.get_command(ctx, name) for name in ctx.command.list_commands(ctx)}
+    having = [
+        name
+        for name, command in commands.items()
+        if command is not None and any(option in parameter.opts for parameter in command.params)
+    ]
+    return f"put it behind {' or '.join(f'{ctx.command_path} {name}' for name in having)}" if having else ""

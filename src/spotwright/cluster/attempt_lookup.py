@@ -416,6 +416,7 @@ class AttemptHistoryReader:
         def earlier() -> Earlier:
             recorded = _attempts(self._history_of(asked.root), asked.path(given.slot))
             return Earlier(
+                latest - _LATEST,
                 asked.namespace,
                 owners,
                 asked.name.path,

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,11 +53,12 @@ class Unsettled(NamedTuple):
 class Earlier(NamedTuple):
     """The attempts of a task before the one under review whose ends are not recorded.
 
-    ``unsettled`` are recorded; of those with the numbers in ``unrecorded`` nothing is. ``seen`` is the highest number of which a
-    pod was seen. ``uids`` are those of all pods that are recorded, ``selector`` is that of the pods beside, ``path`` the one of
-    the task.
+    ``since`` is when its review began, by the clock of the event loop. ``unsettled`` are recorded; of those with the numbers in
+    ``unrecorded`` nothing is. ``seen`` is the highest number of which a pod was seen. ``uids`` are those of all pods that are
+    recorded, ``selector`` is that of the pods beside, ``path`` the one of the task.
     """
 
+    since: float
     namespace: str
     owners: Sequence[Mapping[str, Any]]
     path: str
@@ -73,6 +75,7 @@ class PodEnds:
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        self._readings: dict[tuple[str, str], _Reading] = {}  # by namespace and selector
 
     async def of(self, earlier: Earlier, seconds: float) -> tuple[Mapping[int, Cause], Collection[int]]:
         """The causes by the numbers of the attempts, and the numbers of those whose pods are gone, as read within this time."""
@@ -82,7 +85,7 @@ class PodEnds:
             async with asyncio.timeout(min(seconds, _SECONDS)):
                 for one in earlier.unsettled:
                     await self._look(earlier, one, causes, gone)
-                if earlier.unrecorded:
+                if earlier.unrecorded and earlier.selector:  # without one all pods of the namespace would be read
                     await self._look_for(earlier, causes, gone)
         except (ApiFailed, TimeoutError) as error:
             _LOG.warning(
@@ -104,19 +107,42 @@ class PodEnds:
         Of pods that are alike in a parallel Job nothing says which slot they are of: there they count where all ended in one way.
         """
         pods: dict[int, list[Mapping[str, Any]]] = {number: [] for number in earlier.unrecorded}
-        async with aclosing(
-            pod_texts(self._api, earlier.namespace, earlier.selector, most_bytes=_LARGEST_LIST)
-        ) as texts:
-            async for each in texts:
-                pod = _pod_of(each)
-                if pod is not None and uid_of(pod) not in earlier.uids and _is_of(pod, earlier):
-                    pods.get(_number_of(pod), []).append(pod)
+        for pod in await self._beside(earlier):
+            if uid_of(pod) not in earlier.uids and _is_of(pod, earlier):
+                pods.get(_number_of(pod), []).append(pod)
         for number, alike in pods.items():
             found = {await self._cause(pod, earlier.owners) for pod in alike}
             if len(found) == 1 and (cause := found.pop()) is not None:
                 causes[number] = cause
             elif not alike and earlier.slots == 1 and number <= earlier.seen:
                 gone.add(number)
+
+    async def _beside(self, earlier: Earlier) -> Sequence[Mapping[str, Any]]:
+        """The pods with numbers beside the one under review, read once for all reviews that had begun by then."""
+        key = earlier.namespace, earlier.selector
+        reading = self._readings.get(key)
+        if reading is None or reading.began < earlier.since:
+            task = asyncio.create_task(self._numbered(*key), name="pods with numbers")
+            reading = self._readings[key] = _Reading(asyncio.get_running_loop().time(), task)
+            task.add_done_callback(partial(self._has_read, key))
+        return await asyncio.shield(reading.task)
+
+    async def _numbered(self, namespace: str, selector: str) -> Sequence[Mapping[str, Any]]:
+        found = []
+        async with (
+            asyncio.timeout(_SECONDS),
+            aclosing(pod_texts(self._api, namespace, selector, most_bytes=_LARGEST_LIST)) as texts,
+        ):
+            async for each in texts:
+                pod = _pod_of(each)
+                if pod is not None and _number_of(pod):
+                    found.append(pod)
+        return found
+
+    def _has_read(self, key: tuple[str, str], task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            task.exception()  # perhaps nobody waits for it any more
+        task.get_loop().call_later(_SECONDS, self._readings.pop, key, None)  # pods take megabytes
 
     async def _cause(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Cause | None:
         """Why a pod has ended, or is ending; None: it goes on, or ended without spending anything."""
@@ -138,6 +164,13 @@ class PodEnds:
     async def _read(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
         path = object_path("v1", kind, name, namespace)
         return await self._api.get_or_none(path, at_most=_LARGEST, memory=_MEMORY)
+
+
+class _Reading(NamedTuple):
+    """A reading of pods, and when it began."""
+
+    began: float
+    task: asyncio.Task[Sequence[Mapping[str, Any]]]
 
 
 def _pod_of(content: bytes) -> Mapping[str, Any] | None:

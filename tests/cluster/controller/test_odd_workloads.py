@@ -92,7 +92,7 @@ def _events(server: RecordServer) -> list[dict[str, Any]]:
 def test_a_stream_that_ends_by_a_defect_ends_the_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever started it starts it again; a watcher without one of its streams would wait for ever."""
 
-    async def broken(_mirror: Mirror) -> Any:
+    async def broken(_mirror: Mirror, _path: str) -> Any:
         raise RuntimeError("nobody has thought of this list")
 
     monkeypatch.setattr(Mirror, "_list_pages", broken)

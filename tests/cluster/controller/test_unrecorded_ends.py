@@ -67,7 +67,7 @@ def show(server: SmallApiServer, pods: Sequence[dict[str, Any]], nodes: Sequence
 
 
 def review(name: str = "review") -> AdmissionRequest:
-    new = pod("", job())
+    new = pod("", job(), labels={"batch.kubernetes.io/controller-uid": "job-uid"})
     new["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
     return AdmissionRequest(name, "CREATE", "team-a", new)
 
