@@ -89,7 +89,7 @@ _POLICY: Mapping[str, Shape] = {
         ("interruptions.backoff", "interruptions.max_backoff", "errors.backoff"), JSON_SHAPES[fields.duration]
     ),
     **dict.fromkeys(("errors.max_backoff", "grace_period"), JSON_SHAPES[fields.duration]),
-    **dict.fromkeys(("pending_timeout", "work", "timeout"), JSON_SHAPES[fields.positive_duration]),
+    **dict.fromkeys(("pending_timeout", "expected_duration", "timeout"), JSON_SHAPES[fields.positive_duration]),
     "deadline": _DEADLINE,
     "checkpoint": _PLACE,
 }

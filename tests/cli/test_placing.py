@@ -112,5 +112,5 @@ def test_explain_says_the_same_as_json() -> None:
         "source": "spotwright.yaml:5",
         "enforced_by": "object",
         "field": "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
-        "enforcement": "preferred node affinity, a wish, no rule",
+        "enforcement": "preferred node affinity, best effort",
     }

@@ -83,7 +83,7 @@ def test_a_task_that_saves_has_an_interval_and_a_budget(pipeline: Path) -> None:
 def test_the_table_says_which_policy_is_best_with_the_command_and_where_prices_are_from(pipeline: Path) -> None:
     durations = pipeline.with_name("durations.yaml")
     text = invoke(pipeline, "--durations", durations, "--markets", "200", "--deadline", "8h").stdout
-    assert text.startswith("Plan of two-steps, deadline 8h00m: 200 markets, drawn with the shipped hazards, seed 1")
+    assert text.startswith("Plan of two-steps, deadline 8h00m: 200 markets, using built-in interruption rates, seed 1")
     assert f"spotwright run {pipeline}" in text
     assert "Price   spot 1 EUR/h (configured in spotwright.yaml)" in text
     assert "given in durations.yaml" in text

@@ -260,7 +260,8 @@ def test_a_job_that_would_count_a_move_is_told_that_nothing_enforces_pending_tim
     own = [{"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
     job["spec"]["podFailurePolicy"] = {"rules": own}
     (warning,) = admitted(job, a_config(PENDING))[1].warnings
-    assert "nothing enforces pending_timeout" in warning
+    assert "pending_timeout" in warning
+    assert "no effect here" in warning
 
 
 EXPERIMENT = {

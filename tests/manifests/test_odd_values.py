@@ -142,7 +142,7 @@ spec:
         (
             "metadata: {name: a}",
             "metadata: {name: a, annotations: {spotwright.dev/policy: 5}}",
-            "work.yaml:3: metadata: spotwright.dev/policy is not JSON .it is no text but 5.: write it as ",
+            "work.yaml:3: metadata: spotwright.dev/policy is not JSON .it must be a string, not 5.: write it as ",
         ),
         (
             "metadata: {name: a}",

@@ -144,8 +144,8 @@ def test_a_template_that_is_only_read_is_not_reported_as_placed() -> None:
 
 
 def test_a_workflow_template_of_the_same_input_is_reported_as_placed_itself() -> None:
-    assert place(f"{WORKFLOW}---\n{TEMPLATE}").reports("has scheduling fields of its own", "is placed itself")
-    assert place(WORKFLOW, beside=TEMPLATE).reports("has scheduling fields of its own", "instead")
+    assert place(f"{WORKFLOW}---\n{TEMPLATE}").reports("sets its own scheduling fields", "is placed itself")
+    assert place(WORKFLOW, beside=TEMPLATE).reports("sets its own scheduling fields", "instead")
 
 
 @pytest.fixture

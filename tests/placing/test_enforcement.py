@@ -148,7 +148,7 @@ def test_the_ways_of_a_kind_that_has_several_have_headings_for_its_page() -> Non
         (WORKFLOW, TIMED, "timeout", "activeDeadlineSeconds 3600, for each attempt"),
         (OWN_DEADLINE, TIMED, "timeout", "activeDeadlineSeconds 60 (yours), for each attempt"),
         (OWN_RETRIES, SOME, "interruptions.max", "retryStrategy.limit 3 (yours), errors count there too, lost nodes do not"),
-        (JOB, SOME, "spot", "preferred node affinity, a wish, no rule"),
+        (JOB, SOME, "spot", "preferred node affinity, best effort"),
         (JOB, TIMED, "spot", "required node affinity"),
         (JOB, TIMED, "grace_period", "terminationGracePeriodSeconds 25"),
     ],
@@ -190,7 +190,7 @@ def test_work_on_on_demand_needs_no_bound_for_interruptions() -> None:
     placed = _placed(JOB, "{default: {spot: never, interruptions: {max: 3}}}")
 
     assert placed.roles[0].enforcement["interruptions.max"].text == "not needed: it stays on on-demand"
-    assert not any("nothing enforces" in finding.text for finding in placed.findings)
+    assert not any("no effect here" in finding.text for finding in placed.findings)
 
 
 @pytest.mark.parametrize(("version", "kept"), [("2.16", "object"), ("2.17", "nothing")])
@@ -210,17 +210,17 @@ def test_kueue_keeps_a_preference_by_the_order_of_its_flavors() -> None:
 
 
 def test_what_the_user_set_and_nothing_keeps_is_a_warning_with_its_line() -> None:
-    expected = "train: nothing enforces fall_back_after (spotwright.yaml:8) here; explain says who enforces what"
+    expected = "train: fall_back_after (spotwright.yaml:8) has no effect here; see `spotwright explain`"
     assert f"work.yaml:5: warning: {expected}" in place(JOB, SOME).messages
 
 
 def test_what_is_built_in_and_nothing_keeps_is_no_finding() -> None:
-    assert not place(JOB).reports("nothing enforces")
+    assert not place(JOB).reports("no effect here")
 
 
 def test_fifty_objects_with_one_such_value_are_one_group() -> None:
     text = "---\n".join(JOB.replace("name: train", f"name: train-{number}") for number in range(50))
-    lost = [f for f in _placed(text).findings if "nothing enforces" in f.text]
+    lost = [f for f in _placed(text).findings if "no effect here" in f.text]
 
     assert len(lost) == 50
     assert len({finding.group for finding in lost}) == 1

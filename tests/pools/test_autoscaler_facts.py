@@ -175,8 +175,8 @@ def test_a_line_that_matches_no_group_is_told() -> None:
     ("key", "text", "words"),
     [
         ("status", "Cluster-autoscaler status at 2020-01-01:\nCluster-wide:\n  Health: Healthy\n", "from 1.30 on"),
-        ("status", "a: [b", "it is no YAML"),
-        ("status", "[" * 100_000, "it is no YAML"),
+        ("status", "a: [b", "it is not valid YAML"),
+        ("status", "[" * 100_000, "it is not valid YAML"),
         ("status", "x" * 1_000_001, "more than 1000000 characters"),
         ("priorities", "10:\n- (a+)+$\n", "repeats too much"),
         ("priorities", "", "expected lists of patterns"),

@@ -59,7 +59,8 @@ def test_a_notice_names_the_node_the_time_left_and_its_attempts(out: io.StringIO
         "notice", node="cpu-spot-1", goes_at=story.at + 30, attempts=[["download", 1]], why="after 12s of download"
     )
     assert (
-        "+2s     cpu-spot-1 will be taken in 30s, after 12s of download: download attempt 1 is told\n" in out.getvalue()
+        "+2s     cpu-spot-1 will be reclaimed in 30s, after 12s of download; notified download attempt 1\n"
+        in out.getvalue()
     )
 
 

@@ -121,7 +121,7 @@ def _named_in(path: Path) -> list[tuple[str, str]]:
     try:
         documents = list(yaml_composer.compose(read_input(path), lenient=True))
     except (yaml_composer.ComposeError, yaml.YAMLError, UnicodeEncodeError) as error:
-        raise InputError(f"{path}: it is no YAML that can be read ({str(error).splitlines()[0]})") from None
+        raise InputError(f"{path}: it is not valid YAML ({str(error).splitlines()[0]})") from None
     objects = [(document.line, each) for document in documents for each in _objects_of(document)]
     for line, data in objects:
         kind, meta = data.get("kind"), data.get("metadata")

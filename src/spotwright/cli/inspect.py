@@ -119,7 +119,7 @@ class _AttemptNumber(click.ParamType):  # type: ignore[type-arg, unused-ignore] 
 def logs(
     place: Place, name: str, task: str | None, attempt: int | None, follow: bool, how: str | None, as_json: bool
 ) -> int:
-    """Print the logs of RUN, of one TASK, or of one ATTEMPT of it; also those of attempts whose node was taken.
+    """Print the logs of RUN, of one TASK, or of one ATTEMPT of it, also of attempts whose node was reclaimed.
 
     ATTEMPT is a number, or 'environment': what pip wrote while the packages of TASK were installed.
 

@@ -208,7 +208,7 @@ def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
     """Print the pools that the nodes of a cluster, or a list of node pools, show, as a spotwright.yaml to start from.
 
     NODES is what kubectl get nodes -o json wrote; - is standard input. Pools are read off the labels of nodes and off Karpenter's
-    NodePools; prices, limits and times of notice are in neither. Labels of the past are named with the form of today. What no
+    NodePools; prices, limits and times of notice are in neither. Deprecated labels are reported with their replacement. What no
     label says, such as the capacity, is said.
 
     Pools that have no node now are read off what their provider's tool lists: az aks nodepool list, gcloud container node-pools

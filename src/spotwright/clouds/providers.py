@@ -2,7 +2,7 @@
 
 A pool holds the labels and taints of the user's configuration; these functions add those that the provider sets by itself
 (:mod:`spotwright.clouds.provider_records`). Beside them stands what follows from all records together: the labels and taints that
-mean spot anywhere, labels of the past with the form of today, and the pools without a ``spotwright.yaml``.
+mean spot anywhere, deprecated labels with their replacement, and the pools without a ``spotwright.yaml``.
 """
 
 from __future__ import annotations

@@ -327,8 +327,8 @@ def _read(
 
 def _not_found(kubernetes: Kubernetes, namespace: str) -> InputError:
     return InputError(
-        f"there is no controller of Spotwright in namespace {namespace} of context {kubernetes.context}: "
-        "install it there, or name its namespace or URL with --controller"
+        f"no Spotwright controller in namespace {namespace} (context {kubernetes.context}): "
+        "install it, or name its namespace or URL with --controller"
     )
 
 

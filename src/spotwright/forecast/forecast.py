@@ -444,7 +444,7 @@ def _warnings(
             "of an on-demand node as 1 and one of spot as a third; set price or prices"
         )
     if question.certainty > 1.0 - 1.0 / max(1, question.markets):
-        yield f"{question.markets:,} markets cannot tell a certainty of {question.certainty:.4%}: take more with --markets"
+        yield f"{question.markets:,} markets are too few for a certainty of {question.certainty:.4%}; raise --markets"
 
 
 def _crowded(tasks: Sequence[TaskToCome], outcomes: Outcomes, pools: Mapping[str, Pool]) -> Iterator[str]:

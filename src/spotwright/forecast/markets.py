@@ -196,7 +196,7 @@ def _words(source: Source) -> str:
         return f"windows of {', '.join(names) if len(names) <= 3 else f'{len(names)} recordings'}"
     if source.rate is not None:
         return f"drawn with losses of {float(f'{source.rate * 100:.3g}'):,g} %/h"
-    return "drawn with the shipped hazards"
+    return "using built-in interruption rates"
 
 
 _STAYS = 600.0  # seconds that an empty node stays

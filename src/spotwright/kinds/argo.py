@@ -211,7 +211,7 @@ def _obstacle(other: PlaceContext, all_templates: Sequence[Template]) -> str:
         if template.on_demand_reason:
             return f"template {template.name} must stay on on-demand ({template.on_demand_reason})"
         if any(other.editor.get((*path, name)) for path in (template.path, *template.callers) for name in _SCHEDULING):
-            return f"template {template.name} has scheduling fields of its own, which override them"
+            return f"template {template.name} sets its own scheduling fields, which take precedence"
     return ""
 
 

@@ -581,7 +581,7 @@ def why_not_matched(patterns: Any) -> str:
     for pattern in patterns:
         why = _compiled(str(pattern))
         if isinstance(why, str):
-            return f"{str(pattern)[:80]!r} matches nothing, because RE2 refuses it ({why[:120]}): mend the pattern"
+            return f"{str(pattern)[:80]!r} is an invalid pattern (RE2): {why[:120]}"
     return ""
 
 

@@ -86,7 +86,7 @@ def place(ctx: PlaceContext, path: Path, owner: str = "") -> None:
 
 
 def documents_in(document: Document, path: Path, text: str) -> list[Document]:
-    """The documents in the text at a path of a document. Raises :class:`ManifestError` if it is no YAML."""
+    """The documents in the text at a path of a document. Raises :class:`ManifestError` if it is not valid YAML."""
     return parse_marked(text, *_location(document, path))
 
 

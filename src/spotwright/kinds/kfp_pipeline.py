@@ -103,7 +103,7 @@ _FACTS: Mapping[str, Fact] = {
     **_KFP_WAITS,
     "spot: require": _KFP_AFFINITY,
     "spot: never": _KFP_AFFINITY,
-    "spot: prefer": in_object("settings:nodeAffinity", "a wish, no rule", name="preferred node affinity"),
+    "spot: prefer": in_object("settings:nodeAffinity", "best effort", name="preferred node affinity"),
     "ladder": in_object("settings:nodeAffinity", "these pools, in any order", name="required node affinity"),
     "interruptions.max": in_object(_KFP_LIMIT, "errors count there too, lost nodes do not"),
     "errors.retries: 0": in_object(

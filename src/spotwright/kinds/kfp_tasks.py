@@ -375,7 +375,7 @@ def stock_warning(backend: Backend, tasks: int) -> str:
     those = "1 task" if tasks == 1 else f"{tasks} tasks"
     return (
         "KFP as its manifests install it retries neither errors of the code nor drained pods, whatever the pipeline says "
-        f"({backend.source}): errors.retries is void and a drain fails the task, for {those}. Its admin changes "
+        f"({backend.source}): errors.retries is ignored and a node drain fails the task, for {those}. Its admin changes "
         f"that with: {_command(_PATCH)} (then set target.kfp_retries to always)"
     )
 

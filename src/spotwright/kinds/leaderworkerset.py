@@ -40,7 +40,7 @@ _AFTER: dict[str, tuple[str, str]] = {
 }
 """What the loss of a worker does, and that of a leader, by the set's ``restartPolicy``; the first is the default."""
 
-_UNCOUNTED = "; nothing counts this, and the other groups go on"
+_UNCOUNTED = "; retries are not counted, and the other groups go on"
 _FROZEN = "a changed template replaces the groups one after the other (rolloutStrategy)"
 _NO_BOUND = nothing("its pods are made again without a bound, whatever ended them")
 _GROUPS = Mechanism(

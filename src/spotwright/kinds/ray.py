@@ -80,7 +80,7 @@ _GCS = (
     "lost with the head"
 )
 _AGAIN = "KubeRay creates the pod again, and Ray runs its tasks again (actors by their max_restarts)"
-_UNCOUNTED = "nothing counts this"
+_UNCOUNTED = "retries are not counted"
 _FROZEN = "everything can be changed; KubeRay uses a changed template for new pods, and others stay as they are"
 _FROZEN_JOB = "a changed rayClusterSpec is used for the next RayCluster, so create the RayJob again"
 

@@ -159,7 +159,7 @@ def _place_daemon_set(ctx: PlaceContext) -> None:
     check(ctx, path, POD)
     placed = _place(ctx, path, is_everywhere=True)
     placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
-    text = "its pod ends with the node, and each new node gets one; nothing counts this"
+    text = "its pod ends with the node, and each new node gets one; retries are not counted"
     placed.report.after_interruption = text if placed.on_spot else no_interruption_text(placed.policy)
 
 

@@ -130,7 +130,7 @@ _OF_RUN_POLICY = frozenset(
     }
 )
 _UNBOUNDED = "; only activeDeadlineSeconds bounds interruptions: give the policy a timeout"
-_UNCOUNTED = "; nothing counts this, and without activeDeadlineSeconds nothing bounds it: give the policy a timeout"
+_UNCOUNTED = "; retries are unlimited here; set `timeout` in the policy"
 _EVICTED = "a worker that ends as Evicted fails the whole job, whatever its restartPolicy (kubeflow/mpi-operator#647)"
 
 

@@ -56,13 +56,13 @@ def settle(roles: Sequence[RoleReport], file: str, options: PlaceOptions) -> Ite
         role.settle([*BUILT_IN.values, "fall_back_after", *own] if options.only_explain else own)
         lost = [f"{name} ({role.policy.sources[name]})" for name in own if _is_lost(role, name, options)]
         if lost:
-            without.setdefault(f"nothing enforces {', '.join(lost)} here", []).append(role)
+            without.setdefault(f"{', '.join(lost)} {'has' if len(lost) == 1 else 'have'} no effect here", []).append(
+                role
+            )
     for text, among in without.items():
         names = ", ".join(dict.fromkeys(role.policy_path for role in among[:_NAMED]))
         more = f" and {len(among) - _NAMED} more" if len(among) > _NAMED else ""
-        yield Finding(
-            Level.WARNING, file, among[0].line, (), f"{names}{more}: {text}; explain says who enforces what", text
-        )
+        yield Finding(Level.WARNING, file, among[0].line, (), f"{names}{more}: {text}; see `spotwright explain`", text)
 
 
 HELD_BY_WEBHOOK = frozenset(

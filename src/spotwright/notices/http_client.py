@@ -49,7 +49,7 @@ class HttpClient:
         self._host, self._port = host.strip("[]"), int(port) if port.isdecimal() else 80
         wrong = rest == self.url or "/" in rest or not self._host or (port and not port.isdecimal())
         if wrong or not 0 < self._port < 1 << 16:
-            raise SourceError(f"{source}: {url[:_SHOWN]!r} is no address of a server: expected http://HOST:PORT")
+            raise SourceError(f"{source}: {url[:_SHOWN]!r} is not a server address; use http://HOST:PORT")
         self._name = f"[{self._host}]" if ":" in self._host else self._host
         if port:
             self._name += f":{self._port}"

@@ -132,7 +132,7 @@ class NodeAgentSource:
         except (ValueError, RecursionError):
             given = None
         if not isinstance(given, dict) or given.get("format") != FORMAT:
-            raise SourceError(f"{self.name}: what listens at {self._http.url} is no node agent (it answered {status})")
+            raise SourceError(f"{self.name}: {self._http.url} is not a node agent (HTTP {status})")
         if status != 200:
             raise SourceError(f"{self.name}: {_text(given.get('problem')) or f'it answered {status}'}")
         state = given.get("state")

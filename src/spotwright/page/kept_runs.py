@@ -205,7 +205,7 @@ class KeptRuns:
         return self._index
 
     def step(self) -> bool:
-        """Do a piece of the work that nobody waits for; ``False``: there is none now."""
+        """Do one unit of background work; return ``False`` when idle."""
         return self._index is not None and self._index.step()
 
     def close(self) -> None:

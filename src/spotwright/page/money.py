@@ -191,7 +191,7 @@ def plan_document(reader: RunReader, costs: Account, other: Path | None = None) 
     """
     nothing: dict[str, Any] = {"planned": None, "why": "", "text": [], "currency": None, "policies": [], "actual": None}
     if other is None and not reader.folder.forecast.exists():
-        return {**nothing, "why": "no plan was given: spotwright run --plan FILE puts one beside a run"}
+        return {**nothing, "why": "this run has no plan; to compare one: spotwright run --plan FILE"}
     from spotwright.forecast.report import beside, beside_json, beside_lines, read_forecast  # here: few runs have one
 
     try:

@@ -454,7 +454,7 @@ def _from_json(text: Any) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}: {error.msg}"
     except TypeError:
-        where = f"it is no text but {text!r:.60}"
+        where = f"it must be a string, not {text!r:.60}"
     except (RecursionError, ValueError):
         where = "it is nested too deeply, or has a number that is too long"
     raise ValueError(f'{POLICY_ANNOTATION} is not JSON ({where}): write it as {{"spot": "prefer"}}')

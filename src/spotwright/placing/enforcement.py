@@ -227,7 +227,7 @@ POD_FACTS: Mapping[str, Fact] = {
     "spot: require": required(),
     "spot: never": required(),
     "spot: prefer": in_object(
-        _PREFERRED, "a wish, no rule", name="preferred node affinity", absent=required("for both kinds of capacity")
+        _PREFERRED, "best effort", name="preferred node affinity", absent=required("for both kinds of capacity")
     ),
     "ladder": required("these pools, in any order"),
     "interruptions.max": nothing(),

@@ -71,4 +71,4 @@ def _data(config_map: Mapping[str, Any], key: str) -> Any:
         documents = list(yaml_composer.compose(text, lenient=True))  # refuses what is nested too deep for the loader
         return yaml.load(text, Loader=_LOADER) if len(documents) == 1 else None  # noqa: S506  # the safe loader, in C
     except (yaml_composer.ComposeError, yaml.YAMLError, UnicodeEncodeError, ValueError) as error:
-        raise ValueError(f"it is no YAML that can be read ({str(error).splitlines()[0]})") from None
+        raise ValueError(f"it is not valid YAML ({str(error).splitlines()[0]})") from None

@@ -70,8 +70,8 @@ def check_landing(ground: ClusterInventory) -> Iterator[Finding]:
                     "taint-no-work-tolerates",
                     Severity.ERROR if pool.is_spot else Severity.WARNING,
                     f"pool {pool.name}",
-                    f"none of the {len(works)} pod templates that fit there tolerates the taint {taint}: nothing of it lands "
-                    "there",
+                    f"none of the {len(works)} pod templates that fit there tolerates the taint {taint}: none of these "
+                    "pods can be scheduled there",
                     "spotwright place adds the toleration where the policy allows the pool"
                     if providers.is_spot_taint(pool, taint) or providers.is_gpu_taint(taint)
                     else f"spotwright place adds it for work whose policy names the pool: ladder: [{pool.name}]",

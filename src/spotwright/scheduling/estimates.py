@@ -39,7 +39,7 @@ __all__ = [
 
 
 STATED_MARGIN = 0.01
-"""The share by which work may be longer than stated while nothing is measured: about what rounding to minutes or hours hides."""
+"""Tolerance on the stated work until progress is measured: about what rounding to minutes or hours hides."""
 
 LAUNCH_MARGIN = 0.25
 """The share by which a launch may be longer than stated, or than the one launch that was seen; of n launches 1/sqrt(n) of it."""

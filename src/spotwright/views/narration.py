@@ -189,9 +189,8 @@ class Narrator:
         node = event.node
         self._noticed.add(node)
         attempts = ", ".join(f"{path} attempt {number}" for path, number in event.attempts)
-        verb = "is" if len(event.attempts) == 1 else "are"
         seconds = span(max(0.0, event.goes_at - event.at))
-        yield f"{node} will be taken in {seconds}, {event.why}{f': {attempts} {verb} told' if attempts else ''}"
+        yield f"{node} will be reclaimed in {seconds}, {event.why}{f'; notified {attempts}' if attempts else ''}"
 
     def _node(self, state: RunState, event: ev.NodeChanged) -> Iterator[str]:
         node, why = event.node, event.why

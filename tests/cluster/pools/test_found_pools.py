@@ -339,13 +339,13 @@ OUTLIVED, LATER, DRIFTED = (
     ],
 )
 def test_a_lifetime_is_what_ends_the_work_on_a_node(
-    spec: dict[str, Any], disruption: dict[str, Any], lifetime: str | None, notes: list[str]
+    spec: dict[str, Any], disruption: dict[str, Any], max_lifetime: str | None, notes: list[str]
 ) -> None:
     given = a_node_pool(**spec)
     given["spec"]["disruption"] = disruption
     [pool, _] = found(node_pools=(given,)).values()
 
-    assert pool.settings.get("max_lifetime") == lifetime
+    assert pool.settings.get("max_lifetime") == max_lifetime
     assert [text for text in pool.notes if "expireAfter" in text or "terminationGracePeriod" in text] == [
         next(text for text in pool.notes if note in text) for note in notes
     ]

@@ -220,7 +220,7 @@ def test_a_list_as_kubectl_writes_it_is_read(certificates: Path, tmp_path: Path)
         ("[1, 2]\n", "no object of the kinds Pod, Experiment"),
         ("just words\n", "no object of the kinds Pod, Experiment"),
         ("metadata: {name: train}\n", "no object of the kinds Pod, Experiment"),
-        ("kind: [\n", "it is no YAML that can be read"),
+        ("kind: [\n", "it is not valid YAML"),
         ("a: &x [*x]\n", ""),
         ("kind: {a: b}\nmetadata: {name: x}\n", ""),
         (

@@ -23,8 +23,8 @@ from spotwright.cluster.recorded_runs import RecordedPruning, RecordedRuns
 from spotwright.cluster.run_objects import RUN
 
 ALONE = (
-    "spotwright: archived runs stay, because only the recorder reaches them: there is no controller of Spotwright in namespace "
-    "spotwright of context here: install it there, or name its namespace or URL with --controller\n"
+    "spotwright: archived runs stay, because only the recorder reaches them: no Spotwright controller in namespace "
+    "spotwright (context here): install it, or name its namespace or URL with --controller\n"
 )
 
 

@@ -87,7 +87,7 @@ def test_for_a_log_in_a_store_the_controller_is_asked_and_missed(recorded: Recor
     recorded.say(kept)
     found = recorded.read("logs", "job/train", "train", "1")
     assert found.code == 2
-    assert "there is no controller of Spotwright in namespace spotwright" in found.err
+    assert "no Spotwright controller in namespace spotwright" in found.err
 
 
 @pytest.mark.parametrize("kept", [LogsKept.TAIL_ONLY, LogsKept.NONE])

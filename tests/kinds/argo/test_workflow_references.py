@@ -134,7 +134,7 @@ def test_its_retries_are_left_where_they_would_repeat_whole_steps() -> None:
         (shared(LEAF, "{name: db, daemon: true, container: {image: x}}"), "template db must stay on on-demand"),
         (
             shared("{name: train, tolerations: [{operator: Exists}], container: {image: x}}"),
-            "scheduling fields of its own",
+            "its own scheduling fields",
         ),
         (
             shared(LEAF, "{name: gpu, container: {image: x, resources: {limits: {nvidia.com/gpu: 1}}}}"),

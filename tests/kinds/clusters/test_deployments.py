@@ -50,7 +50,7 @@ def test_an_interruption_is_neither_counted_nor_bounded() -> None:
     outcome = place(a_deployment(WORKER), "{default: {spot: prefer, interruptions: {max: 3}}}")
 
     assert "the Deployment creates the pod again, uncounted" in outcome.roles["embedder"].after_interruption
-    assert outcome.reports("warning", "embedder: nothing enforces interruptions.max")
+    assert outcome.reports("warning", "embedder: interruptions.max", "no effect here")
 
 
 def test_what_hurts_replicas_on_spot_is_named() -> None:

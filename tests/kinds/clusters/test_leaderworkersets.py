@@ -61,10 +61,10 @@ def test_leaders_without_a_template_are_on_spot_and_named() -> None:
 @pytest.mark.parametrize(
     ("policy", "lost"),
     [
-        ("", "all pods of its group are made again; nothing counts this"),
-        ("RecreateGroupOnPodRestart", "all pods of its group are made again; nothing counts this"),
+        ("", "all pods of its group are made again; retries are not counted"),
+        ("RecreateGroupOnPodRestart", "all pods of its group are made again; retries are not counted"),
         ("RecreateGroupAfterStart", "all pods of its group are made again if all of them have begun"),
-        ("None", "its StatefulSet makes the pod again; nothing counts this"),
+        ("None", "its StatefulSet makes the pod again; retries are not counted"),
     ],
 )
 def test_an_interruption_does_what_the_restart_policy_says_and_nothing_bounds_it(policy: str, lost: str) -> None:

@@ -112,11 +112,11 @@ def test_a_volume_cannot_be_passed_on_and_a_message_says_so() -> None:
 
     assert "SPOTWRIGHT_RUN" in of_all(outcome.value)
     assert "SPOTWRIGHT_CHECKPOINT" not in of_all(outcome.value)
-    assert outcome.reports("nothing enforces checkpoint")
+    assert outcome.reports("checkpoint", "no effect here")
 
 
 def test_a_url_is_passed_on_so_that_no_message_says_otherwise() -> None:
-    assert not place(a_run(STEP), URL).reports("nothing enforces")
+    assert not place(a_run(STEP), URL).reports("no effect here")
 
 
 def test_a_task_run_is_known_by_its_name() -> None:

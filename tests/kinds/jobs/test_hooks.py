@@ -45,7 +45,7 @@ def test_a_hook_stays_on_on_demand_with_the_retries_of_its_author(annotation: st
     assert outcome.value["spec"]["backoffLimit"] == 0
     assert set(at_path(outcome.value, "spec.template.spec")) == {"affinity", "containers", "restartPolicy"}
     assert at_path(outcome.value, "spec.template.spec.containers") == [{"name": "main", "image": "app"}]
-    assert not outcome.reports("nothing enforces")
+    assert not outcome.reports("no effect here")
 
 
 def test_a_note_says_why_and_how_it_is_placed_as_other_work() -> None:

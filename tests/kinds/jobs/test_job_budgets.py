@@ -200,7 +200,7 @@ def test_the_timeout_is_the_deadline_of_each_pod(spot: str) -> None:
 
     assert at_path(outcome.value, "spec.template.spec.activeDeadlineSeconds") == 91
     assert outcome.roles["train"].enforcement["timeout"].text == "activeDeadlineSeconds 91, for each pod"
-    assert not outcome.reports("nothing enforces")
+    assert not outcome.reports("no effect here")
 
 
 @pytest.mark.parametrize("replace_retries", [False, True])

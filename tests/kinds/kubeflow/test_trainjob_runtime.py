@@ -312,7 +312,7 @@ def test_what_is_written_into_the_runtime_is_no_lost_promise_of_the_trainjob() -
     assert {job.enforcement[name].text for name in ("interruptions.max", "errors.retries")} == {
         "the runtime, as its own policy says"
     }
-    assert not outcome.reports("nothing enforces")
+    assert not outcome.reports("no effect here")
     assert outcome.reports(
         "note: node: a TrainJob of trainer 2.2 cannot set terminationGracePeriodSeconds: that of its"
     )

@@ -315,11 +315,11 @@ export function Legend({ causes, has }) {
     ${sample("spot", "on spot", html`<path class="m-outline spot thick" d="M2.5 4.5H25.5V19.5H2.5Z" />`)}
     ${sample("on-demand", "on demand", html`<path class="m-outline thick" d="M2.5 4.5H25.5V19.5H2.5Z" />`)}
     ${sample("wasted", "work that was lost", html`<path class="m-bar c-interrupted" d="M2 4H26V20H2Z" /><path class="m-wasted" fill="url(#hatch-back)" d="M2 4H26V20H2Z" />`)}
-    ${sample("unsure", "kept or lost: not known", html`<path class="m-unsure c-interrupted" d="M2 4H26V20H2Z" />`)}
+    ${sample("unsure", "unknown whether kept", html`<path class="m-unsure c-interrupted" d="M2 4H26V20H2Z" />`)}
     ${sample("wait", "waits for a node", html`<path class="m-wait" fill="url(#hatch)" d="M2 9H26V15H2Z" /><path class="m-tick" d="M14 6V18" />`)}
     ${sample("backoff", "backoff", html`<path class="m-backoff" d="M2 12H26" />`)}
     ${sample("notice", "notice, until the node goes", html`<path class="m-notice" d="M4 0H12L8 7ZM8 0H26V2.5H8Z" />`, has.notice)}
-    ${sample("notch", "the node was taken", html`<path class="m-bar c-interrupted" d="M2 4H26V20H2Z" /><path class="m-notch" d="M26.5 7L21 12L26.5 17Z" />`, has.taken)}
+    ${sample("notch", "node reclaimed", html`<path class="m-bar c-interrupted" d="M2 4H26V20H2Z" /><path class="m-notch" d="M26.5 7L21 12L26.5 17Z" />`, has.taken)}
     ${sample("boot", "node boots", html`<path class="m-boot" fill="url(#hatch)" d="M2 7H26V17H2Z" />`, has.nodes)}
     ${sample("idle", "node is there, until it goes", html`<path class="m-idle" d="M2 2H26V22H2Z" /><path class="m-gone" d="M26 2V22" />`, has.nodes)}
     ${sample("area", "how many run at once: on spot", html`<path class="m-area spot" d="M2 22V12H8V6H16V10H22V16H26V22Z" />`)}
