@@ -14,7 +14,8 @@ from spotwright.engine.state import RunState
 
 __all__ = ["WholeJobs"]
 
-_ADMITTED = "spotwright.dev/admitted"
+_ADMITTED = "spotwright.dev/admitted"  # of a Job
+_PINNED = "spotwright.dev/attempt"  # of a pod
 
 
 class WholeJobs:
@@ -58,9 +59,10 @@ class WholeJobs:
         pods = self._kube.list("pods", self._namespace)
         for name in self.names:
             of_job = [each for each in pods if each["metadata"]["labels"].get("job-name") == name]
-            objects = [self._kube.get("job", name, self._namespace), *of_job]
-            if not all(_ADMITTED in (each or {})["metadata"].get("annotations", {}) for each in objects):
-                yield f"{name} is not placed"
+            marks = {_ADMITTED: [self._kube.get("job", name, self._namespace) or {}], _PINNED: of_job}
+            for mark, objects in marks.items():
+                if not all(mark in each.get("metadata", {}).get("annotations", {}) for each in objects):
+                    yield f"{name} is not placed: {mark} is missing"
             run = runs.get(name)
             if run is None or run.status is not RunStatus.SUCCEEDED:
                 yield f"{name} is recorded as {run and run.status}"
