@@ -31,6 +31,9 @@ def test_another_team_is_placed_and_recorded_beside_an_attack(
     require("workflows.argoproj.io")
     hostile, quiet = teams_release.teams
     beside = WholeJobs(kube, quiet)
+    beside.make()
+    beside.wait()
+    problems = [f"before the attack: {each}" for each in beside.problems()]
     began = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         creating = pool.submit(carry_out, attack, kube.kubeconfig, hostile)
@@ -42,7 +45,7 @@ def test_another_team_is_placed_and_recorded_beside_an_attack(
     beside.wait()
     measured(f"{attack}: until all Jobs beside it are recorded", time.monotonic() - began)
     measured(f"{attack}: MB of its records", recorded_bytes(kube, hostile) / 1e6)
-    problems = list(beside.problems())
+    problems += beside.problems()
     problems += memory(teams_release, attack, measured)
 
     before = teams_release.leader()
