@@ -120,7 +120,7 @@ def test_a_missing_server_is_an_error_that_names_the_address() -> None:
     "url", ["", "http://", "https://host", "http://host:port", "http://host:99999", "http://a/b", "host"]
 )
 def test_a_wrong_address_is_refused(url: str) -> None:
-    with pytest.raises(SourceError, match="no address of a server"):
+    with pytest.raises(SourceError, match="is not a server address"):
         HttpClient("who", url)
 
 

@@ -201,7 +201,7 @@ def test_a_port_in_use_is_one_message() -> None:
         (["--provider", "azure", "--provider-id", "aws:///i-1"], "no provider ID"),
         (["--provider", "azure", "--notice", "30s"], "only for gcp"),
         (["--provider", "local", "--file", "x", "--metadata-url", "http://h"], "--metadata-url is only for"),
-        (["--provider", "aws", "--metadata-url", "nowhere"], "no address of a server"),
+        (["--provider", "aws", "--metadata-url", "nowhere"], "is not a server address"),
         (["--provider", "aws", "--listen", "8788"], "expected HOST:PORT"),
         (["--provider", "aws", "--listen", "::x::1:8788"], "expected HOST:PORT"),
         (["--provider", "aws", "--listen", "203.0.113.1:8788"], "cannot listen there"),

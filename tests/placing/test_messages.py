@@ -112,8 +112,8 @@ def test_a_training_job_without_an_end_says_so_where_the_interruption_is_explain
     assert without.reports(
         "backoffLimit 10", "no pods that are created again (interruptions)", "give the policy a timeout"
     )
-    assert "retries are not counted" in without.roles["a/worker"].after_interruption
-    assert "retries are not counted" not in bounded.roles["a/worker"].after_interruption
+    assert "retries are unlimited here" in without.roles["a/worker"].after_interruption
+    assert "retries are unlimited here" not in bounded.roles["a/worker"].after_interruption
     assert "activeDeadlineSeconds" in bounded.value["spec"]["runPolicy"]
 
 

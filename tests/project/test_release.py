@@ -66,9 +66,9 @@ def test_two_builds_are_equal_to_the_byte_and_whole(tmp_path: Path) -> None:
 
 
 def test_the_notes_are_the_newest_section_of_the_changelog() -> None:
-    changelog = "# Changes\n\n## 0.2.0 (2027-01-01)\n\n### Added\n\n- b\n\n## 0.1.0\n\n- a\n"
+    changelog = "# Changes\n\n## 0.2.0 (2027-01-01)\n\n### What it does\n\n- b\n\n## 0.1.0\n\n- a\n"
 
-    assert RELEASE.release_notes(changelog, "0.2.0") == "# Spotwright 0.2.0\n\n### Added\n\n- b\n"
+    assert RELEASE.release_notes(changelog, "0.2.0") == "# Spotwright 0.2.0\n\n### What it does\n\n- b\n"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_changelog_that_says_nothing_of_the_version_is_refused(changelog: str,
 def test_the_changelog_begins_with_the_version_of_the_project() -> None:
     notes = RELEASE.release_notes((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), RELEASE.versions(ROOT))
 
-    assert "### Added" in notes
+    assert "### What it does" in notes
 
 
 @pytest.fixture

@@ -67,7 +67,6 @@ SAME_NAMES = {
     "api": "functions of the public Python API",
     "errors": "the errors that a package raises",
     "report": "a result as text and as JSON",
-    "world": "the world of an engine: nodes and attempts",
 }
 """Names that several modules have, with the one meaning that all of them share."""
 

@@ -19,7 +19,7 @@ from spotwright.cli import _COMMANDS, _POOLS_COMMANDS
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "spotwright"
 OPTIONAL = {
     "accelerate",
-    "agreement",
+    "save_coordinator",
     "attended_training",
     "dcp",
     "folder_saves",

@@ -68,7 +68,7 @@ def test_a_notice_for_several_attempts_tells_them_in_the_plural(out: io.StringIO
     story = begun(out, a_plan(a_task("download"), a_task("train"))).binds("train", "cpu-spot-1")
     attempts = [["download", 1], ["train", 1]]
     story.fact("notice", node="cpu-spot-1", goes_at=story.at + 30, attempts=attempts, why="after 12s of download")
-    assert "after 12s of download: download attempt 1, train attempt 1 are told\n" in out.getvalue()
+    assert "after 12s of download; notified download attempt 1, train attempt 1\n" in out.getvalue()
 
 
 def test_a_failure_has_the_reasons_of_the_attempt_and_of_the_task(out: io.StringIO) -> None:

@@ -281,7 +281,7 @@ class RecordedRuns:
         for one in reversed(archives[:_LISTED]):
             try:
                 found = run_in(read_archive(self._asked(), one, LOG_AT_ONCE), one.run)
-                lines.append({**json.loads(found["status"]["line"]), "run": one.run})
+                lines.append({**line_at(json.loads(found["status"]["line"]), None), "run": one.run})
             except (SpotwrightError, KeyError, TypeError, ValueError) as error:
                 problems.append(f"run {one.run} is left out: its archive has no line that can be read ({error})")
         return lines, problems

@@ -73,7 +73,7 @@ def test_a_pattern_that_is_refused_gets_one_warning_with_its_place() -> None:
     outcome = admit_object(given, a_config())
     told = [text for text in outcome.warnings if "RE2" in text]
     assert len(told) == 1
-    assert "rules[0].onJobFailureMessagePatterns: '(?=a)' matches nothing" in told[0]
+    assert "rules[0].onJobFailureMessagePatterns: '(?=a)' is an invalid pattern" in told[0]
 
 
 def test_thousands_of_rules_with_patterns_cost_no_more_than_a_few() -> None:
