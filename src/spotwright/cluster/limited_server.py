@@ -457,6 +457,7 @@ async def _counted(
     finally:
         if not connection.is_large:
             gate.release(connection)
+        connection.head = 0  # the body is not part of the next request's head
         gate.enter(connection, _State.IDLE)
 
 

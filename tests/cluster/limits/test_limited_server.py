@@ -245,6 +245,18 @@ def test_a_connection_may_be_used_again_until_it_was_idle_for_long() -> None:
     asyncio.run(scenario())
 
 
+def test_a_connection_may_be_used_again_after_large_bodies() -> None:
+    """An API server sends the reviews of all namespaces on the same connections."""
+
+    async def scenario() -> None:
+        async with serving() as port, ClientSession() as session:
+            for size in (300_000, 300_000, 3, 390_000, 3):
+                async with session.post(f"http://127.0.0.1:{port}/", data=b"x" * size) as response:
+                    assert await response.text() == str(size)
+
+    asyncio.run(scenario())
+
+
 def test_hundreds_of_connections_take_little_memory(certificate: Path) -> None:
     async def scenario() -> None:
         async with serving(Limits(arrival=60.0), certificate) as port:
