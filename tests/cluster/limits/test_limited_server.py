@@ -245,13 +245,14 @@ def test_a_connection_may_be_used_again_until_it_was_idle_for_long() -> None:
     asyncio.run(scenario())
 
 
-def test_a_connection_may_be_used_again_after_large_bodies() -> None:
+def test_a_connection_may_be_used_again_after_large_bodies(certificate: Path) -> None:
     """An API server sends the reviews of all namespaces on the same connections."""
+    context = ssl.create_default_context(cafile=str(certificate / "tls.crt"))
 
     async def scenario() -> None:
-        async with serving() as port, ClientSession() as session:
-            for size in (300_000, 300_000, 3, 390_000, 3):
-                async with session.post(f"http://127.0.0.1:{port}/", data=b"x" * size) as response:
+        async with serving(certificate=certificate) as port, ClientSession(connector=TCPConnector(ssl=context)) as session:
+            for size in (300_000, 3, 300_000, 390_000, 3):
+                async with session.post(f"https://127.0.0.1:{port}/", data=b"x" * size) as response:
                     assert await response.text() == str(size)
 
     asyncio.run(scenario())
