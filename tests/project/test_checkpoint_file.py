@@ -91,7 +91,9 @@ def test_a_step_without_pytorch_needs_none_of_its_modules(tmp_path: Path) -> Non
     assert len(small.read_bytes()) < 0.7 * len(checkpoint_file())
     held = set(zipfile.ZipFile(small).namelist())
     assert "spotwright/checkpoint/keras.py" in held
-    assert held.isdisjoint(f"spotwright/checkpoint/{name}.py" for name in ("torch", "dcp", "huggingface", "save_coordinator"))
+    assert held.isdisjoint(
+        f"spotwright/checkpoint/{name}.py" for name in ("torch", "dcp", "huggingface", "save_coordinator")
+    )
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,10 @@ def test_a_connection_may_be_used_again_after_large_bodies(certificate: Path) ->
     context = ssl.create_default_context(cafile=str(certificate / "tls.crt"))
 
     async def scenario() -> None:
-        async with serving(certificate=certificate) as port, ClientSession(connector=TCPConnector(ssl=context)) as session:
+        async with (
+            serving(certificate=certificate) as port,
+            ClientSession(connector=TCPConnector(ssl=context)) as session,
+        ):
             for size in (300_000, 3, 300_000, 390_000, 3):
                 async with session.post(f"https://127.0.0.1:{port}/", data=b"x" * size) as response:
                     assert await response.text() == str(size)
