@@ -10,18 +10,22 @@ import functools
 import gc
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from tests.browsers import browser_on_the_path, why_there_is_no_browser
 from tests.distribution import KeepFixturesTogether
 from tests.skips import SkipSummary, read
 from xdist.remote import Producer
 
 from spotwright.checkpoint import place_owners
 from spotwright.notices.http_client import Answer, HttpClient
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 TESTS = Path(__file__).parent
 
@@ -154,3 +158,15 @@ def attempts_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
             """Keep nothing."""
 
     monkeypatch.setattr(place_owners, "_owners", Forgetful())
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Chromium, once for each process of the suite: Playwright cannot be started twice in one."""
+    program = browser_on_the_path()
+    if program is None:
+        pytest.skip(why_there_is_no_browser())
+    from tests.page.browser.chromium_pages import started_chromium  # few tests need Playwright
+
+    with started_chromium(program) as browser:
+        yield browser

@@ -117,12 +117,12 @@ def test_the_last_run_of_the_pipeline_gives_the_durations_unless_the_policy_stat
     assert any("durations are those of newer, the last run of two-steps" in note for note in document_of["notes"])
 
     stated = folder / "stated.yaml"
-    stated.write_text(CONFIG.replace("checkpoint: ckpt", "work: 2h"), encoding="utf-8")
+    stated.write_text(CONFIG.replace("checkpoint: ckpt", "expected_duration: 2h"), encoding="utf-8")
     by_policy = json.loads(invoke(pipeline, *options[:2], "--config", str(stated), "--markets", "200", "--json").stdout)
     named = invoke(
         pipeline, *options[:2], "--config", str(stated), "--markets", "200", "--json", "--durations", "first"
     )
-    assert [task["source"] for task in by_policy["tasks"]] == ["measured in newer", "work in the policy"]
+    assert [task["source"] for task in by_policy["tasks"]] == ["measured in newer", "expected_duration in the policy"]
     assert {task["source"] for task in json.loads(named.stdout)["tasks"]} == {"measured in first"}
     assert str(spot.plan(pipeline, state=folder / "state", markets=200)).count("measured in newer") == 2
 

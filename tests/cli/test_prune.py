@@ -9,9 +9,9 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
+from scripts.make_reference import json_page
 from tests.e2e.building import Param, step
 from tests.e2e.inside import hold, raise_file
 from tests.e2e.project import Done, Project, eventually
@@ -223,7 +223,7 @@ def test_a_name_that_no_run_has_is_an_error_before_anything_is_deleted(runs: Pro
 
 @pytest.mark.long
 def test_the_reference_names_every_field_of_the_json(runs: Project) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
+    page = json_page()
     section = page.partition("## What takes space")[2]
     told = json.loads(runs.spotwright("prune", "--dry-run", "--json").out)
     names = {*told, *told["sorts"], *told["sorts"]["runs"], *told["sorts"]["runs"]["delete"], *told["items"][0]}

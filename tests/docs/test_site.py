@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
-from tests.browsers import browser_on_the_path, why_there_is_no_browser
+from playwright.sync_api import Browser, Page, expect
 from tests.docs.pages import PAGES, ROOT
 from tests.docs.site import build, found_by, served
-from tests.page.browser.chromium_pages import ChromiumPages, started_chromium
+from tests.page.browser.chromium_pages import ChromiumPages
 
 pytestmark = pytest.mark.slow
 
@@ -54,16 +53,12 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def open_page() -> Iterator[Callable[..., Page]]:
+def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
     """Opens an address in Chromium; an error on the page and a request that leaves the site fail the test."""
-    program = browser_on_the_path()
-    if program is None:
-        pytest.skip(why_there_is_no_browser())
-    with started_chromium(program) as chromium:
-        pages = ChromiumPages(chromium)
-        yield pages.open
-        pages.close()
-        assert pages.unexpected() == []
+    pages = ChromiumPages(chromium)
+    yield pages.open
+    pages.close()
+    assert pages.unexpected() == []
 
 
 def test_the_site_has_the_pages_that_are_made_and_loads_nothing_from_elsewhere(site: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from scripts.make_reference import json_page
 from tests.e2e.project import Done, Project, RunningCommand, eventually
 from tests.rehearsal.conftest import pipeline_of
 from tests.rehearsal.sample_steps import by_hand, torn
@@ -212,7 +213,7 @@ def test_the_stop_button_of_a_notebook_ends_the_rehearsal_and_leaves_no_process(
 
 
 def test_the_reference_names_every_field_of_the_json(project: Project) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "json.md").read_text()
+    page = json_page()
     section = page.partition("## A rehearsal")[2]
     done = rehearse(project, "--json", "--", sys.executable, "-c", "import time; time.sleep(0.05)")
     rehearsal = json.loads(done.out)

@@ -20,7 +20,7 @@ from tests.sampling import every
 PATIENT = """
 from spotwright.cli import main
 from spotwright.local import backend
-world.HALT_GRACE = 600.0
+backend.HALT_GRACE = 600.0
 main()
 """
 """The command, with an engine that waits ten minutes for attempts that it halts, where it would wait ten seconds."""

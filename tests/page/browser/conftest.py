@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
-from tests.browsers import browser_on_the_path, why_there_is_no_browser
-from tests.page.browser.chromium_pages import ChromiumPages, started_chromium
+from tests.page.browser.chromium_pages import ChromiumPages
 from tests.page.browser.page_process import served_page
 
 HERE = Path(__file__).parent
@@ -24,16 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.browser)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """Chromium, once for each process of the suite."""
-    program = browser_on_the_path()
-    if program is None:
-        pytest.skip(why_there_is_no_browser())
-    with started_chromium(program) as browser:
-        yield browser
 
 
 @pytest.fixture

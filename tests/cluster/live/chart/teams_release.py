@@ -14,6 +14,7 @@ from tests.cluster.live.kube import Kube, Object
 
 __all__ = ["RELEASE", "TeamsRelease", "installed", "new_home"]
 
+_TRACEBACK = 40  # lines of a log from an error on
 RELEASE = "app.kubernetes.io/part-of=spotwright,app.kubernetes.io/instance=spotwright"
 """The labels of all its objects."""
 
@@ -57,7 +58,8 @@ class TeamsRelease:
         """What the pods of a process have logged as errors."""
         names = [each["metadata"]["name"] for each in self.pods(process)]
         lines = [line for name in names for line in self._kube.run("logs", name, "-n", self.home).splitlines()]
-        return [line for line in lines if " ERROR " in line or "Traceback" in line]
+        begun = [number for number, line in enumerate(lines) if " ERROR " in line]
+        return [each for number in begun for each in lines[number : number + _TRACEBACK]]
 
     def leader(self) -> str:
         """The identity of the recorder that records; it begins with the name of its pod."""
