@@ -182,3 +182,9 @@ def test_the_recorded_decision_holds_where_the_policy_was_changed_since() -> Non
     assert ladder.rungs[next_rung([past], policy, ladder, {"p2"}).rung].pools == ("p2",)  # no rung is below it
     gone = past._replace(then=("p9",))
     assert ladder.rungs[next_rung([gone], policy, ladder).rung].pools == ("p1",)
+
+
+def test_ends_that_were_seen_of_a_record_that_was_begun_anew_are_left_out() -> None:
+    empty = AdoptedTask([a_pool("p0")], ladder=["p0"]).history
+    found = before(empty, "work", 2, {1: Cause.LOST, 3: Cause.INTERRUPTED})
+    assert [past.cause for past in found] == [Cause.LOST]

@@ -570,6 +570,8 @@ def before(
     recorded = _attempts(history, path)
     found = [*map(past_of, recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
     for earlier, cause in seen.items():
+        if earlier > len(found):  # the record was begun anew meanwhile
+            continue
         past = found[earlier - 1]
         if not _is_recorded(past):
             found[earlier - 1] = past._replace(cause=cause, has_ended=True, is_recorded=False)
