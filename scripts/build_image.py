@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "localhost/spotwright"
-PACKAGES = "python3,python3-venv,ca-certificates"
+PACKAGES = "python3,python3-venv,ca-certificates,libstdc++6"  # re2 is in C++
 LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 EPOCH = "315532800"  # 1980-01-01, the earliest time that a wheel can have
 MISSING = "build_image: {0} is missing; on Debian: apt-get install -y --no-install-recommends {0}"

@@ -125,6 +125,22 @@ def test_it_runs_the_controller_as_a_user_without_rights_on_a_root_that_nobody_c
     assert "Read-only" in refused.stderr
 
 
+IMPORTS = """
+import importlib, importlib.metadata, importlib.util
+for name in sorted(importlib.metadata.packages_distributions()):
+    if name.isidentifier() and importlib.util.find_spec(name):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            print(name, error)
+"""
+
+
+def test_every_package_in_it_finds_its_libraries(root: Path) -> None:
+    done = inside(root, "python", "-c", IMPORTS)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
 def test_a_refused_pod_finds_a_shell_in_it(root: Path) -> None:
     script = 'printf "%s" "$WHY"; sleep 0; exit 86'
     ended = inside(root, "sh", "-c", f"WHY=spent; export WHY; {script}")
