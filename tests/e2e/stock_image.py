@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.project.wheel import build_wheel
+from tests.project.wheel import build_light_wheel, copy_of_project
 
 __all__ = ["StockImage", "wheel_of_installed"]
 
@@ -96,8 +96,9 @@ class StockImage:
         script.chmod(0o755)
 
     def add_spotwright(self) -> Path:
-        """Put the wheel of this project into the index."""
-        return build_wheel(self.folder / "source", self.wheels)
+        """Put the wheel for training images into the index."""
+        copy_of_project(self.folder / "source")
+        return build_light_wheel(self.folder / "source", self.wheels)
 
     def give(self, folder: Path) -> None:
         """Make the image's user the owner of a folder and of everything in it."""

@@ -64,9 +64,7 @@ def test_real_runs_end_within_the_planned_distribution(project: Project) -> None
     project.config(POOLS.format(trace="trace: always.json"))
     assert project.run(pipeline, "--time-scale", str(SCALE), "--cache", "off", name="quiet").code == 0
     works = measured(reader(project, "quiet").state, "quiet")
-    lines = {
-        task: {"expected_duration": f"{works.of(task, task, None).work * SCALE:.0f}s"} for task in ("first", "second")
-    }
+    lines = {task: {"work": f"{works.of(task, task, None).work * SCALE:.0f}s"} for task in ("first", "second")}
     durations = project.write("durations.json", json.dumps({"tasks": lines}))
     options = ("--trace", str(trace), "--durations", str(durations), "--json")
     planned = json.loads(project.here("plan", str(pipeline), *options).out)["policies"][1]
