@@ -134,10 +134,16 @@ def _versions(kind: Kind) -> Iterator[str]:
 
 def _interruptions(kinds: Sequence[Kind]) -> Iterator[str]:
     yield "## What an interruption does\n"
-    said = dict.fromkeys(" ".join(_interruption(kind)) for kind in kinds)
-    for text in said:
-        names = [kind.name for kind in kinds if " ".join(_interruption(kind)) == text]
-        yield (text if len(said) == 1 else f"{', '.join(names)}: {text}") + "\n"
+    yield from _said_of(kinds, _interruption)
+
+
+def _said_of(kinds: Sequence[Kind], say: Callable[[Kind], Iterator[str]]) -> Iterator[str]:
+    """What is said of each kind, once for all kinds of which the same is said; with their names where it differs."""
+    names: dict[str, list[str]] = {}
+    for kind in kinds:
+        names.setdefault(" ".join(say(kind)), []).append(kind.name)
+    for text, these in names.items():
+        yield (text if len(names) == 1 else f"{', '.join(these)}: {text}") + "\n"
 
 
 def _interruption(kind: Kind) -> Iterator[str]:
@@ -163,10 +169,7 @@ def _enforced(name: str) -> str:
 
 def _with_the_controller(kinds: Sequence[Kind]) -> Iterator[str]:
     yield "## On a cluster with the controller\n"
-    said = dict.fromkeys(" ".join(_controlled(kind)) for kind in kinds)
-    for text in said:
-        names = [kind.name for kind in kinds if " ".join(_controlled(kind)) == text]
-        yield (text if len(said) == 1 else f"{', '.join(names)}: {text}") + "\n"
+    yield from _said_of(kinds, _controlled)
 
 
 def _controlled(kind: Kind) -> Iterator[str]:
