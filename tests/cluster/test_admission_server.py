@@ -27,7 +27,7 @@ from tests.cluster.webhook_servers import Cluster, a_certificate, a_webhook, mut
 from spotwright.cluster import admission_server
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
-from spotwright.cluster.admit_pods import AdmissionContext, Kept
+from spotwright.cluster.admit_pods import AdmissionContext
 
 
 @pytest.fixture(autouse=True)
@@ -273,9 +273,9 @@ def test_a_server_that_nobody_asks_ends_at_once_and_one_that_is_asked_for_ever_e
 def test_a_pod_of_which_nothing_can_be_noted_stays_as_its_object_was_placed(certificate: Path) -> None:
     asked: list[Admission] = []
 
-    async def refused(admission: Admission) -> Kept:
+    async def refused(admission: Admission, facts: AdmissionContext) -> AdmissionContext:
         asked.append(admission)
-        return Kept.NO
+        return replace(facts, is_known=False)
 
     async def scenario() -> None:
         async with serving(certificate, Cluster(facts=replace(taken("spot-a"), keep=refused))) as (session, address):
@@ -288,10 +288,10 @@ def test_a_pod_of_which_nothing_can_be_noted_stays_as_its_object_was_placed(cert
 def test_a_pod_whose_gang_has_agreed_otherwise_meanwhile_is_decided_again(certificate: Path) -> None:
     agreed, kept = [("spot-a",)], []
 
-    async def keep(admission: Admission) -> Kept:
+    async def keep(admission: Admission, facts: AdmissionContext) -> AdmissionContext | None:
         kept.append(admission.pools)
         agreed[0] = ("spot-b",)
-        return Kept.YES if admission.pools == agreed[0] else Kept.AGAIN
+        return None if admission.pools == agreed[0] else facts
 
     async def scenario() -> None:
         facts = AdmissionContext(agree=lambda *_: agreed[0], keep=keep)

@@ -39,7 +39,7 @@ from spotwright.cluster.admit_objects import (
     as_warnings,
     referenced_objects,
 )
-from spotwright.cluster.admit_pods import AdmissionContext, Kept, RefusalPods, admit_pod, wants_facts
+from spotwright.cluster.admit_pods import AdmissionContext, RefusalPods, admit_pod, wants_facts
 from spotwright.cluster.admit_unplaced import is_of_a_run, place_at_pod, why_left, why_unplaced_retries
 from spotwright.cluster.admit_updates import Update, restore_object
 from spotwright.cluster.bounded_json import most_memory
@@ -332,7 +332,7 @@ FACTS = 7.0
 """Seconds after which a pod is left as it is, because neither its history nor its owners could be read. What is left of
 :data:`ANSWER_AFTER` is for the turns in which pods are made precise."""
 
-_DECIDED = 3  # times that a pod is decided on while its gang agrees otherwise: each time one more agreement is known
+_DECIDED = 4  # times that a pod is decided on: each time its number, or one more agreement of its gang, is known
 _LOOKING = 4  # reviews at once that read other objects: each up to twenty, of two megabytes
 
 _TOO_LATE = "too late"  # the verdict where an API server goes on without the answer
@@ -592,11 +592,10 @@ class Webhook:
         """The answer by ``decide``, once it is noted what was decided of the pod; without that its history counts as unknown."""
         for _ in range(_DECIDED):
             review, outcome = await self._in_turn(asked, key, partial(decide, facts))
-            kept = Kept.YES if outcome.kept is None else await facts.keep(outcome.kept)
-            if kept is Kept.YES:
+            again = None if outcome.kept is None else await facts.keep(outcome.kept, facts)
+            if again is None:
                 return review, outcome
-            if kept is Kept.NO:
-                break
+            facts = again
         return await self._in_turn(asked, key, partial(decide, replace(facts, is_known=False)))
 
     async def _in_turn(

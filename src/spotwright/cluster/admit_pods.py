@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, NamedTuple
 
 from spotwright.clouds import providers
@@ -64,7 +63,6 @@ __all__ = [
     "REFUSED_ANNOTATION",
     "RUNG_ANNOTATION",
     "AdmissionContext",
-    "Kept",
     "RefusalPods",
     "admit_pod",
     "grace_hook",
@@ -408,16 +406,8 @@ _QUEUES = "kueue.x-k8s.io/"
 _GRACE = "terminationGracePeriodSeconds"
 
 
-class Kept(Enum):
-    """Whether what was decided of a pod is noted: only then the API server may hear of it."""
-
-    YES = "yes"
-    NO = "it cannot be noted, so the pod stays as it is"
-    AGAIN = "its gang has agreed otherwise meanwhile, so it is decided again with the same facts"
-
-
-async def _kept(_: Admission) -> Kept:
-    return Kept.YES
+async def _is_noted(_: Admission, __: AdmissionContext) -> None:
+    """Nothing has to be noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +420,8 @@ class AdmissionContext:
     another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
     ``autoscalers`` is what the cluster shows of what makes its nodes. ``stays`` says why nobody will take the pod back where it
     waits in vain; empty if the descheduler will.
-    ``token`` marks the pod, and ``keep`` notes what was decided of it, before the API server hears of it.
+    ``token`` marks the pod. ``keep`` notes what was decided with these facts, before the API server hears of it; it returns
+    other facts to decide with where the number or the agreement is another one by now, or where nothing can be noted.
     ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain. ``is_admitted``: a review
     has made the pod precise just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
     recorded in time, so the rung follows from what was.
@@ -442,7 +433,7 @@ class AdmissionContext:
     has_begun: bool = False
     without_capacity: Collection[str] = ()
     token: str = ""
-    keep: Callable[[Admission], Awaitable[Kept]] = _kept
+    keep: Callable[[Admission, AdmissionContext], Awaitable[AdmissionContext | None]] = _is_noted
     is_known: bool = True
     is_admitted: bool = False
     autoscalers: Autoscalers = UNKNOWN

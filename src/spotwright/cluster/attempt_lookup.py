@@ -29,7 +29,7 @@ from spotwright import config as configuration
 from spotwright.clouds.pool_order import UNKNOWN, Autoscalers
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
-from spotwright.cluster.admit_pods import AdmissionContext, Kept
+from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.cluster.api_client import Api, ApiFailed, object_path
 from spotwright.cluster.attempt_numbers import Asking, Given, Numbers, Slot
 from spotwright.cluster.bounded_json import MOST_MEMORY
@@ -250,11 +250,20 @@ class _Asked(NamedTuple):
         return Asking(self.token, self.namespace, self.root, self.name.path, self.name.slots, known, is_settled)
 
 
+class _Review(NamedTuple):
+    """A pod under review, with its owners that are runs, nearest first. ``began`` is by the clock of the event loop."""
+
+    asked: _Asked
+    pod: Mapping[str, Any]
+    owners: Sequence[Mapping[str, Any]]
+    began: float
+
+
 class _Agreement:
     """What the pods of a gang have agreed on, as far as it is known, and what this pod would decide if it is the first."""
 
-    def __init__(self, known: Mapping[str, tuple[str, ...]]) -> None:
-        self.known = dict(known)
+    def __init__(self, gang: str, known: Mapping[str, tuple[str, ...]]) -> None:
+        self.gang, self.known = gang, dict(known)
         self.proposed: tuple[str, tuple[str, ...]] | None = None
 
     def __call__(self, rungs: Sequence[Sequence[str]], pools: tuple[str, ...]) -> tuple[str, ...]:
@@ -308,7 +317,8 @@ class AttemptHistoryReader:
             asked = _asked(request, lineage.owners)
             if len(asked.name.path) > _LONGEST_PATH:  # labels that the API server refuses after this review
                 return AdmissionContext(is_known=False)
-            facts = await self._of(asked, pod, lineage.owners, is_dry=request.dry_run)
+            review = _Review(asked, pod, lineage.owners, asyncio.get_running_loop().time())
+            facts = await (self._of_dry_run(asked) if request.dry_run else self._foreseen(review))
             return replace(facts, stays=await self._why_it_stays(pod, lineage.owners))
         except StateError as error:
             _LOG.warning("%s", error)
@@ -319,28 +329,69 @@ class AttemptHistoryReader:
         facts = AdmissionContext(autoscalers=self._autoscalers(), stays=why_not_made_again(request.data, ()))
         if request.dry_run:
             return facts
-        async with _in_time():
-            given = await self._numbers.alone(request.uid, request.namespace)
-        return replace(facts, token=str(given.token), keep=partial(self._keep, given, None, None))
+        asking = Asking.alone(request.uid, request.namespace)
 
-    async def _keep(
-        self, given: Given, asked: _Asked | None, agreement: _Agreement | None, admission: Admission
-    ) -> Kept:
-        """Note what was decided of a pod; that it has to be decided again where its gang has agreed otherwise meanwhile."""
-        root = None if asked is None else asked.root
-        try:
+        async def given_out() -> AdmissionContext:
             async with _in_time():
-                if asked is not None and agreement is not None and agreement.proposed is not None:
-                    rungs, pools = agreement.proposed
-                    agreed = await self._numbers.agree(asked.namespace, asked.root, asked.gang, rungs, pools)
-                    agreement.known[rungs], agreement.proposed = agreed, None
-                    if agreed != pools:
-                        return Kept.AGAIN
-                await self._numbers.keep(given, root, admission)
+                given = await self._numbers.number(asking)
+            assert isinstance(given, Given)  # noqa: S101  # there is no end to wait for
+            return replace(facts, token=str(given.token), keep=partial(self._keep, asking, given, None))
+
+        async with _in_time():
+            foreseen = await self._numbers.foresee(asking)
+        if foreseen is None:
+            return await given_out()
+        return replace(facts, token=str(foreseen.token), keep=partial(self._take, given_out, asking, foreseen, None))
+
+    async def _take(
+        self,
+        given_out: Callable[[], Awaitable[AdmissionContext]],
+        asking: Asking,
+        foreseen: Given,
+        agreement: _Agreement | None,
+        admission: Admission,
+        facts: AdmissionContext,
+    ) -> AdmissionContext | None:
+        """Give out the number that was foreseen, with what was decided of the pod; else one that is given out before that."""
+        try:
+            if not await self._agree(asking, agreement):
+                return facts
+            async with _in_time():
+                if await self._numbers.take(asking, foreseen, admission):
+                    return None
+            return replace(await given_out(), stays=facts.stays)
         except StateError as error:
             _LOG.warning("%s", error)
-            return Kept.NO
-        return Kept.YES
+            return replace(facts, is_known=False)
+
+    async def _keep(
+        self,
+        asking: Asking,
+        given: Given,
+        agreement: _Agreement | None,
+        admission: Admission,
+        facts: AdmissionContext,
+    ) -> AdmissionContext | None:
+        """Note what was decided of a pod whose number was given out before."""
+        try:
+            if not await self._agree(asking, agreement):
+                return facts
+            async with _in_time():
+                await self._numbers.keep(given, asking.root or None, admission)
+        except StateError as error:
+            _LOG.warning("%s", error)
+            return replace(facts, is_known=False)
+        return None
+
+    async def _agree(self, asking: Asking, agreement: _Agreement | None) -> bool:
+        """Whether a pod's gang agrees with what was decided of the pod; where it does not, the agreement has it now."""
+        if agreement is None or agreement.proposed is None:
+            return True
+        rungs, pools = agreement.proposed
+        async with _in_time():
+            agreed = await self._numbers.agree(asking.namespace, asking.root, agreement.gang, rungs, pools)
+        agreement.known[rungs], agreement.proposed = agreed, None
+        return agreed == pools
 
     async def _why_it_stays(self, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
         """Why nobody should have to take the pod back where it waits; of a JobSet the restarts of now count."""
@@ -352,46 +403,60 @@ class AttemptHistoryReader:
         version, kind = str(owner.get("apiVersion", "")), str(owner.get("kind", ""))
         return await self._lookups.find_object(version, kind, str(meta.get("name", "")), namespace) or owner
 
-    async def _of(
-        self, asked: _Asked, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], *, is_dry: bool
-    ) -> AdmissionContext:
-        """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over."""
-        loop, now = asyncio.get_running_loop(), self._api.now()
-        began = loop.time()
-        until = began + _WAIT
-        asking, agreement = await self._asking(asked)
-        if is_dry:
-            async with _in_time():
-                given = await self._numbers.next_number(asking)
-            return await self._in_thread(self._facts, asked, given, None, now)
+    async def _of_dry_run(self, asked: _Asked) -> AdmissionContext:
+        asking, _ = await self._asking(asked)
+        async with _in_time():
+            given = await self._numbers.next_number(asking)
+        return await self._in_thread(self._facts, asked, given, None)
+
+    async def _foreseen(self, review: _Review) -> AdmissionContext:
+        """The facts with the number that comes next, which is given out with what is decided, if nothing has to be waited for."""
+        asking, agreement = await self._asking(review.asked)
+        async with _in_time():
+            given = await self._numbers.foresee(asking)
+        if given is None:
+            return await self._given_out(review)
+        facts = await self._in_thread(self._facts, review.asked, given, agreement)
+        given_out = partial(self._given_out, review)
+        return replace(facts, keep=partial(self._take, given_out, asking, given, agreement))
+
+    async def _given_out(self, review: _Review) -> AdmissionContext:
+        """The facts with a number that is given out at once if no doubt is left and no end has to be waited for.
+
+        Else it is given out as soon as that is so, or time is over.
+        """
+        loop = asyncio.get_running_loop()
+        asked, until = review.asked, review.began + _WAIT
         settled = restored = False
         while True:
+            asking, agreement = await self._asking(asked)
             is_last = loop.time() >= until
             async with _in_time():
                 answer = await self._numbers.number(
                     asking, is_last=is_last, ignores_doubts=settled, ignores_loss=restored
                 )
             if isinstance(answer, Given):
-                left = began + _LATEST - loop.time()
+                left = review.began + _LATEST - loop.time()
                 is_known = answer.is_settled or asked.gang or left <= 0
-                seen = {} if is_known else await self._unrecorded(asked, answer, pod, owners, left)
-                return await self._in_thread(self._facts, asked, answer, agreement, now, seen)
+                seen = {} if is_known else await self._unrecorded(review, answer, left)
+                facts = await self._in_thread(self._facts, asked, answer, agreement, seen)
+                return replace(facts, keep=partial(self._keep, asking, answer, agreement))
             if answer.is_lost:
                 restored = True
-                await self._restore(asking, pod, owners)
+                await self._restore(asking, review.pod, review.owners)
             elif answer.doubtful:
                 settled = True
-                await self._settle_doubts(asking, answer.doubtful, pod)
+                await self._settle_doubts(asking, answer.doubtful, review.pod)
             else:
                 await asyncio.sleep(_POLL)
-                asking, agreement = await self._asking(asked)
 
     async def _asking(self, asked: _Asked) -> tuple[Asking, _Agreement | None]:
         """What is known of the attempts before this one: of the journal, and of the gang."""
         agreement = None
         if asked.gang:
             async with _in_time():
-                agreement = _Agreement(await self._numbers.agreed(asked.namespace, asked.uid, asked.gang))
+                known = await self._numbers.agreed(asked.namespace, asked.uid, asked.gang)
+            agreement = _Agreement(asked.gang, known)
         has_begun = agreement is not None and bool(agreement.known)
         return await self._in_thread(self._recorded, asked, has_begun), agreement
 
@@ -403,14 +468,12 @@ class AttemptHistoryReader:
             return asked.asking(known, has_begun or _is_gang_settled(history, asked.gang))
         return asked.asking(known, None if history.status is RunStatus.RUNNING else True)
 
-    async def _unrecorded(
-        self, asked: _Asked, given: Given, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], seconds: float
-    ) -> Mapping[int, Cause]:
+    async def _unrecorded(self, review: _Review, given: Given, seconds: float) -> Mapping[int, Cause]:
         """How earlier attempts have ended whose ends are not recorded, by their numbers, as far as the API server shows it.
 
         It takes no longer than this.
         """
-        loop = asyncio.get_running_loop()
+        loop, asked = asyncio.get_running_loop(), review.asked
         latest = loop.time() + seconds
 
         def earlier() -> Earlier:
@@ -418,10 +481,10 @@ class AttemptHistoryReader:
             return Earlier(
                 latest - _LATEST,
                 asked.namespace,
-                owners,
+                review.owners,
                 asked.name.path,
                 asked.name.slots,
-                _selector(pod),
+                _selector(review.pod),
                 _unsettled(recorded),
                 range(len(recorded) + 1, given.number),
                 given.seen,
@@ -441,12 +504,10 @@ class AttemptHistoryReader:
         asked: _Asked,
         given: Given,
         agreement: _Agreement | None,
-        now: float,
         seen: Mapping[int, Cause] = MappingProxyType({}),
     ) -> AdmissionContext:
         """The facts of an attempt with this number. ``seen`` are ends that are not recorded, by the numbers of attempts."""
-        history, path = self._history_of(asked.root), asked.path(given.slot)
-        is_dry = given.token is None
+        history, path, now = self._history_of(asked.root), asked.path(given.slot), self._api.now()
         past = set_history(history, asked.gang, path) if asked.gang else before(history, path, given.number, seen)
         return AdmissionContext(
             past,
@@ -457,8 +518,7 @@ class AttemptHistoryReader:
                 *self._left_out(asked.namespace, now),
                 *_in_vain(history, asked.gang, path, now),
             },
-            token="" if is_dry else str(given.token),
-            keep=_kept_nowhere if is_dry else partial(self._keep, given, asked, agreement),
+            token="" if given.token is None else str(given.token),
             autoscalers=self._autoscalers(),
             is_late=not given.is_settled and (bool(asked.gang) or not all(map(_is_recorded, past))),
         )
@@ -505,11 +565,6 @@ async def _in_time() -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise StateError(f"numbers of attempts: the API server has noted nothing within {_NOTED:g} s") from None
-
-
-async def _kept_nowhere(_: Admission) -> Kept:
-    """A dry run writes nothing."""
-    return Kept.YES
 
 
 def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:

@@ -4,8 +4,10 @@ An API server asks one replica about a pod, and another one about the next. So t
 which gangs have agreed, are in objects of the Kubernetes API, of the kind SpotCounter, which only the controller writes: replicas
 on several nodes share them, and nothing is lost with a node.
 
-With the number the objects keep what was decided of the pod, by the token of its review: nobody believes the annotations of a
-pod, because whoever may write in its namespace writes them.
+With the number the objects keep what was decided of the pod, by the token of its review: the annotations of a pod are not
+trusted, because whoever may write in its namespace writes them. Mostly one write does both: the number that comes next is
+foreseen from the object as this replica knows it, the pod is decided on with it, and the write is made only if the number is
+still free.
 
 A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once its
 pod was seen, which every replica watches for by itself. One that is not confirmed after :data:`PATIENCE` seconds is doubtful,
@@ -61,6 +63,7 @@ _REVIEWED_AGAIN = (
 _GATHERS = 0.2  # seconds in which pods are seen that are confirmed together
 _OF_OTHERS = 1.5  # seconds after which a pod is confirmed that another replica has admitted, and mostly has confirmed
 _OWN_KEPT = 20_000  # tokens that this replica has given out
+_FORESEEN = 1.0  # seconds in which a foreseen number is left to its review
 
 
 class Slot(NamedTuple):
@@ -93,6 +96,21 @@ class Asking:
     slots: int = 1
     known: Mapping[int, Slot] = field(default_factory=dict)
     is_settled: bool | None = None
+
+    @classmethod
+    def alone(cls, review: str, namespace: str) -> Asking:
+        """A pod that is a run by itself, and has no UID yet: its only attempt has number 1."""
+        return cls(review, namespace, {}, "", is_settled=True)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the pod is a run by itself."""
+        return not self.root
+
+    @property
+    def has_attempts(self) -> bool:
+        """Whether the journal has an attempt of it."""
+        return any(slot.recorded for slot in self.known.values())
 
     @cached_property
     def free(self) -> Sequence[int]:
@@ -131,6 +149,16 @@ class Wait(NamedTuple):
     is_lost: bool = False
 
 
+class _Foreseen(NamedTuple):
+    """A number that a review is decided on with. ``at`` is by the clock of the event loop."""
+
+    at: float
+    place: Place
+    path: str
+    slot: int
+    number: int
+
+
 class Seen(NamedTuple):
     """A token that a pod of this namespace has, and the pod's UID."""
 
@@ -149,6 +177,7 @@ class Numbers:
     def __init__(self, api: Api, clock: Callable[[], float] | None = None) -> None:
         self._store, self._clock = TaskStore(api), clock or api.now
         self._own: OrderedDict[str, None] = OrderedDict()  # tokens that this replica has given out
+        self._foreseen: OrderedDict[str, _Foreseen] = OrderedDict()  # by the UID of the review, in order of time
         self._seen: dict[Place, dict[Token, str]] = {}  # by the object with the counters: UIDs of pods that were seen
         self._later: list[tuple[float, Token, str]] = []  # those of other replicas, and from when on
         self._news = asyncio.Event()
@@ -174,19 +203,19 @@ class Numbers:
             before = content.given_before(asked.place, asked.review, asked.path)
             if before is not None:
                 return Given(before[0].slot, before[0].number, before[1], before[0].sheet, path=asked.path)
-            if is_new and not ignores_loss and any(slot.recorded for slot in asked.known.values()):
+            if is_new and not ignores_loss and asked.has_attempts:
                 return Wait(is_lost=True)
-            doubtful = self._doubtful(content, asked.path)
+            doubtful = self._doubtful(content, asked)
             if doubtful and not ignores_doubts:
                 return Wait(doubtful)
             chosen = _chosen(content, asked)
             if not chosen.is_settled and not is_last:
                 return Wait()
             content.drop_unmade(self._clock() - _NEVER_MADE)
-            return self._give(content, asked.place, asked.review, asked.path, chosen)
+            return self._give(content, asked, chosen)
 
         answer = await self._store.change(
-            asked.place, make, root=asked.root, may_be_old=lambda answer: answer == Wait()
+            asked.place, make, root=asked.root or None, may_be_old=lambda answer: answer == Wait()
         )
         if isinstance(answer, Wait) and answer.is_lost:
             where = f"SpotCounter {asked.namespace}/{asked.place.name}"
@@ -195,28 +224,71 @@ class Numbers:
             )
         return self._noted(answer)
 
+    async def foresee(self, asked: Asking) -> Given | None:
+        """The number that :meth:`number` would give out by what this replica knows, for :meth:`take`; ``None`` where it may wait.
+
+        Reviews that are decided on at the same time foresee different numbers.
+        """
+        content, is_new = await self._store.known(asked.place)
+        now = asyncio.get_running_loop().time()
+        while self._foreseen and next(iter(self._foreseen.values())).at < now - _FORESEEN:
+            self._foreseen.popitem(last=False)
+        try:
+            if not self._is_certain(content, asked, is_new=is_new):
+                return None
+            for review, one in self._foreseen.items():
+                if one.place == asked.place:
+                    content.give(asked.place, review, one.path, one.slot, one.number, self._clock())
+            chosen = _chosen(content, asked)
+            given = self._give(content, asked, chosen) if chosen.is_settled else None
+        except StateError:  # no room, or an object that others have changed: number() says so
+            return None
+        if given is not None:
+            self._foreseen[asked.review] = _Foreseen(now, asked.place, asked.path, given.slot, given.number)
+        return given
+
+    def _is_certain(self, content: Content, asked: Asking, *, is_new: bool) -> bool:
+        """Whether the next number follows from what the object holds: it is not lost, and no pod is overdue."""
+        is_lost = is_new and asked.has_attempts
+        has_number = content.given_before(asked.place, asked.review, asked.path) is not None
+        return not is_lost and not has_number and not self._doubtful(content, asked)
+
+    async def take(self, asked: Asking, foreseen: Given, admission: Admission) -> bool:
+        """Give out a foreseen number and note what was decided of its pod; false where another review has that number."""
+        token = foreseen.token
+        assert token is not None  # noqa: S101  # a foreseen number has one
+        has_own_page = token.place != asked.place
+
+        def make(content: Content, is_new: bool) -> bool:
+            if not self._is_certain(content, asked, is_new=is_new):
+                return False
+            content.drop_unmade(self._clock() - _NEVER_MADE)
+            next_ = _next_number(content, asked, foreseen.slot), content.next_sheet
+            if next_ != (foreseen.number, foreseen.sheet):
+                return False
+            self._give(content, asked, foreseen)
+            if not has_own_page:
+                keep_in(content, token.place, token.review, foreseen.sheet, admission, foreseen.path, foreseen.slot)
+            return True
+
+        try:
+            if not await self._store.change(asked.place, make, root=asked.root or None):
+                return False
+        finally:
+            self._foreseen.pop(asked.review, None)
+        self._noted(foreseen)
+        if has_own_page:
+            await self.keep(foreseen, asked.root, admission)
+        return True
+
     async def next_number(self, asked: Asking) -> Given:
         """The number that would be given out, for a dry run."""
         return await self._store.read(asked.place, lambda content: _chosen(content, asked))
 
-    async def alone(self, review: str, namespace: str) -> Given:
-        """Note the only attempt of a pod that is a run by itself, and that has no UID yet."""
-        place = counters_of(namespace, "", "")
-
-        def make(content: Content, _: bool) -> Given:
-            before = content.given_before(place, review, "")
-            if before is not None:
-                return Given(0, 1, before[1], before[0].sheet)
-            content.drop_unmade(self._clock() - _NEVER_MADE)
-            return self._give(content, place, review, "", Given(0, 1))
-
-        given = await self._store.change(place, make)
-        self._noted(given)
-        return given
-
-    def _give(self, content: Content, place: Place, review: str, path: str, chosen: Given) -> Given:
-        token, sheet = content.give(place, review, path, chosen.slot, chosen.number, self._clock())
-        return chosen._replace(token=token, sheet=sheet, path=path)
+    def _give(self, content: Content, asked: Asking, chosen: Given) -> Given:
+        now = self._clock()
+        token, sheet = content.give(asked.place, asked.review, asked.path, chosen.slot, chosen.number, now)
+        return chosen._replace(token=token, sheet=sheet, path=asked.path)
 
     def _noted(self, answer: Given | Wait) -> Given | Wait:
         if isinstance(answer, Given):
@@ -244,8 +316,8 @@ class Numbers:
         found = await self._store.read(token.place.counters, lambda content: content.waiting(token.review))
         return found is not None and found[1].at > since
 
-    def _doubtful(self, content: Content, path: str) -> Sequence[str]:
-        task = content.task_or_none(path)
+    def _doubtful(self, content: Content, asked: Asking) -> Sequence[str]:
+        task = None if asked.is_alone else content.task_or_none(asked.path)
         before = self._clock() - PATIENCE
         return [] if task is None else sorted(review for review, one in task.waiting.items() if one.at < before)
 
@@ -348,6 +420,8 @@ class Numbers:
 
 def _chosen(content: Content, asked: Asking) -> Given:
     """The slot and the number that are next, and whether all that is before them is known."""
+    if asked.is_alone:
+        return Given(0, 1)
     task = content.task_or_none(asked.path)
     given = [] if task is None else task.highest()
 
@@ -361,8 +435,18 @@ def _chosen(content: Content, asked: Asking) -> Given:
     if is_settled is None:
         ended = (asked.known[each] for each in asked.free if asked.known[each].recorded >= highest(each))
         is_settled = unused is not None or any(one.is_settled for one in ended)
-    number = max(highest(slot), asked.known.get(slot, _NO_SLOT).recorded) + 1
+    number = _next_number(content, asked, slot)
     return Given(slot, number, is_settled=is_settled, seen=0 if task is None else task.seen_of(slot))
+
+
+def _next_number(content: Content, asked: Asking, slot: int) -> int:
+    """The number after all that a slot has had."""
+    if asked.is_alone:
+        return 1
+    task = content.task_or_none(asked.path)
+    given = [] if task is None else task.highest()
+    highest = given[slot] if slot < len(given) else 0
+    return max(highest, asked.known.get(slot, _NO_SLOT).recorded) + 1
 
 
 def _first_unused(given: Sequence[int], asked: Asking) -> int | None:

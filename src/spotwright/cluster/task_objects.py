@@ -228,13 +228,18 @@ class Content(msgspec.Struct, omit_defaults=True):
             for review in [review for review, one in task.waiting.items() if one.at < before]:
                 del task.waiting[review]
 
+    @property
+    def next_sheet(self) -> int:
+        """The sheet for the record of the next number."""
+        return self.given // _PAGE
+
     def give(self, place: Place, review: str, path: str, slot: int, number: int, now: float) -> tuple[Token, int]:
         """Give a number to a review; returns its token, and the sheet for its record. Raises :class:`StateError`."""
         if len(review) > _LONGEST_REVIEW:
             raise StateError(f"{review[:80]!r}: is no UID of a review")
         if sum(len(task.waiting) for task in self.tasks.values()) >= _MOST_WAITING:
             raise StateError(f"{place.namespace}/{place.name}: {_MOST_WAITING} pods were admitted and not made yet")
-        sheet = self.given // _PAGE
+        sheet = self.next_sheet
         self.given += 1
         self.task(path).waiting[review] = Waiting(slot, number, round(now, 3), sheet)
         return _token(place, review, sheet), sheet

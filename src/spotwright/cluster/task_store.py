@@ -107,6 +107,13 @@ class TaskStore:
         answer: _T = await change.answer
         return answer
 
+    async def known(self, place: Place) -> tuple[Content, bool]:
+        """What an object held when it was last written or read here, and whether it is new; it is read if need be."""
+        one = self._objects.setdefault(place, _Object())
+        if not one.is_known:
+            await self.read(place, lambda _: None)
+        return msgspec.json.decode(one.text, type=Content), not one.version
+
     async def read(self, place: Place, look: Callable[[Content], _T]) -> _T:
         """What an object holds now; one that is not there holds nothing. Raises :class:`StateError`."""
         return await self.change(place, lambda content, _: look(content))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ from tests.cluster.watching.watched_objects import at, done, job, pod
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_objects import Admission
-from spotwright.cluster.admit_pods import AdmissionContext, Kept
-from spotwright.cluster.attempt_numbers import PATIENCE
+from spotwright.cluster.admit_pods import AdmissionContext
+from spotwright.cluster.attempt_numbers import PATIENCE, Asking, Given, Numbers
 from spotwright.cluster.observer import PodReconciler
 from spotwright.cluster.task_objects import Content, Token, admission_in
 from spotwright.cluster.view import SeenPod
-from spotwright.cluster.workloads import templates_of
+from spotwright.cluster.workloads import task_name, templates_of
 from spotwright.model.attempts import Cause
 
 PODS = "/api/v1/namespaces/team-a/pods"
@@ -47,7 +48,13 @@ def request(owner: dict[str, Any], review: str = "review", *, dry_run: bool = Fa
 def find(cluster: Cluster, root: dict[str, Any], *requests: AdmissionRequest) -> list[AdmissionContext]:
     async def scenario() -> list[AdmissionContext]:
         async with finding(cluster, root) as (finder, _):
-            return [await finder.find(each) for each in requests]
+            found = []
+            for each in requests:
+                facts = await finder.find(each)
+                if facts.token:
+                    assert await facts.keep(Admission(("gpu-spot",)), facts) is None
+                found.append(facts)
+            return found
 
     return asyncio.run(scenario())
 
@@ -88,6 +95,48 @@ def test_an_end_that_nobody_recorded_in_time_is_no_known_end(cluster: Cluster, m
     assert (first.is_late, second.is_late) == (False, True)
 
 
+def test_a_number_and_what_was_decided_with_it_are_noted_in_one_write(cluster: Cluster) -> None:
+    owner = job(completionMode="Indexed", completions=40, parallelism=40)
+
+    def of_index(index: int) -> AdmissionRequest:
+        new = request(owner, f"review-{index}")
+        new.data["metadata"]["annotations"] = {"batch.kubernetes.io/job-completion-index": str(index)}
+        return new
+
+    async def scenario() -> tuple[list[str], int]:
+        async with finding(cluster, owner) as (finder, server):
+            for index in range(40):
+                facts = await finder.find(of_index(index))
+                assert (facts.number, await facts.keep(Admission(("gpu-spot",)), facts)) == (1, None)
+            contents = [msgspec.convert(each["spec"], Content) for each in server.objects[TASKS].values()]
+            return [line for line in server.asked if not line.startswith("GET")], sum(
+                len(one.records) for one in contents
+            )
+
+    assert [len(found) if isinstance(found, list) else found for found in asyncio.run(scenario())] == [40, 40]
+
+
+def test_a_pod_whose_number_another_replica_gives_out_meanwhile_is_decided_on_again(cluster: Cluster) -> None:
+    owner = job(parallelism=2, completions=2)
+
+    async def scenario() -> list[tuple[int, int]]:
+        async with finding(cluster, owner) as (finder, server):
+            first, second = await finder.find(request(owner, "one")), await finder.find(request(owner, "two"))
+            other = Numbers(finder._api, lambda: server.clock[0])  # type: ignore[attr-defined]
+            path = task_name(request(owner).data, [owner]).path
+            taken = await other.number(Asking("of-another", "team-a", owner, path, 2))
+            assert isinstance(taken, Given)
+            assert first.number == second.number == taken.number == 1
+            kept = [await each.keep(Admission(("gpu-spot",)), each) for each in (first, second)]
+            await other.close()
+            again = [each for each in kept if each is not None]
+            assert [await each.keep(Admission(("gpu-spot",)), each) for each in again] == [None] * len(again)
+            [content] = [msgspec.convert(each["spec"], Content) for each in server.objects[TASKS].values()]
+            return sorted((one.slot, one.number) for task in content.tasks.values() for one in task.waiting.values())
+
+    assert asyncio.run(scenario()) == [(0, 1), (1, 1), (1, 2)]
+
+
 def test_a_dry_run_gives_out_no_number(cluster: Cluster) -> None:
     dry, real = find(cluster, job(), request(job(), "dry", dry_run=True), request(job(), "real"))
     assert (dry.number, dry.token) == (1, "")
@@ -117,6 +166,7 @@ def test_a_number_of_a_pod_that_a_quota_refused_is_given_out_again(
             numbers = []
             for token in ("refused", "refused too", "made", "next"):
                 facts = await finder.find(request(job(), token))
+                assert await facts.keep(Admission(("gpu-spot",)), facts) is None
                 numbers.append(facts.number)
                 server.clock[0] += PATIENCE + 1  # type: ignore[attr-defined]
                 server.objects.setdefault(PODS, {})
@@ -181,7 +231,7 @@ def test_every_pod_of_a_restart_is_told_why_the_set_was_started_again(cluster: C
                 assert found[-1].agree is not None
                 wanted = ("gpu-spot",) if index == 0 else ("gpu",)
                 assert found[-1].agree([("gpu-spot",), ("gpu",)], wanted) == ("gpu-spot",)
-                assert await found[-1].keep(Admission(("gpu-spot",))) is Kept.YES
+                assert await found[-1].keep(Admission(("gpu-spot",)), found[-1]) is None
             return found
 
     first, second = asyncio.run(scenario())
@@ -222,6 +272,7 @@ def test_a_review_that_comes_again_leaves_the_pod_as_the_first_one_made_it(clust
     async def scenario() -> list[AdmissionContext]:
         async with finding(cluster, job()) as (finder, _):
             first = await finder.find(request(job()))
+            assert await first.keep(Admission(("gpu-spot",)), first) is None
             again = request(job(), "a second review")
             again.data["metadata"]["annotations"] = {"spotwright.dev/admission": first.token}
             return [first, await finder.find(again)]
@@ -236,10 +287,10 @@ def test_what_was_decided_is_noted_before_the_answer_and_never_in_a_dry_run(clus
     async def scenario() -> None:
         async with finding(cluster, job()) as (finder, server):
             dry = await finder.find(request(job(), "dry", dry_run=True))
-            assert await dry.keep(decided) is Kept.YES
+            assert await dry.keep(decided, dry) is None
             assert TASKS not in server.objects
             real = await finder.find(request(job(), "real"))
-            assert await real.keep(decided) is Kept.YES
+            assert await real.keep(decided, real) is None
             [found] = server.objects[TASKS].values()
             token = Token.parse(real.token, "team-a")
             assert token is not None
@@ -250,8 +301,9 @@ def test_what_was_decided_is_noted_before_the_answer_and_never_in_a_dry_run(clus
             async def refused(_request: web.Request) -> web.Response:
                 return web.json_response({"message": "no such right"}, status=403)
 
+            later = await finder.find(request(job(), "later"))
             server.pages[f"{TASKS}/{token.place.name}"] = refused
-            assert await real.keep(decided._replace(why="later")) is Kept.NO
+            assert await later.keep(decided, later) == replace(later, is_known=False)
 
     asyncio.run(scenario())
 

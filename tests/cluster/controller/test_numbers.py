@@ -111,6 +111,57 @@ def test_a_burst_at_two_replicas_gets_every_number_once_in_few_writes(slots: int
     run(scenario)
 
 
+@pytest.mark.parametrize("slots", [1, 100])
+def test_a_burst_that_is_decided_on_before_its_numbers_are_given_out_gets_every_number_once(slots: int) -> None:
+    async def scenario(made: Replicas) -> None:
+        async def one(numbers: Numbers) -> Given:
+            asked = asking(path="work", slots=slots)
+            foreseen = await numbers.foresee(asked)
+            if foreseen is not None and await numbers.take(asked, foreseen, SPOT):
+                return foreseen
+            found = await given(numbers, asked)
+            await numbers.keep(found, JOB, SPOT)
+            return found
+
+        found = await asyncio.gather(*(one(made.all[n % 2]) for n in range(100)))
+        taken = sorted((one.slot, one.number) for one in found)
+        assert taken == ([(0, n) for n in range(1, 101)] if slots == 1 else [(n, 1) for n in range(100)])
+        records = [each["spec"].get("records", {}) for each in made.objects().values()]
+        assert sum(map(len, records)) == 100
+        assert len([line for line in made.server.asked if not line.startswith("GET")]) < 40
+
+    run(scenario)
+
+
+def test_a_number_that_was_foreseen_and_is_not_taken_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(made: Replicas) -> list[int]:
+        asked = [asking() for _ in range(3)]
+        found = [await made.first.foresee(each) for each in asked]
+        monkeypatch.setattr("spotwright.cluster.attempt_numbers._FORESEEN", 0.0)
+        found.append(await made.first.foresee(asking()))
+        assert made.objects() == {}
+        return [one.number for one in found if one is not None]
+
+    assert run(scenario) == [1, 2, 3, 1]
+
+
+def test_nothing_is_foreseen_where_a_review_has_to_wait() -> None:
+    async def scenario(made: Replicas) -> None:
+        lost = asking(known={0: Slot(1)})
+        assert await made.first.foresee(lost) is None
+        asked = asking()
+        foreseen = await made.first.foresee(asked)
+        assert foreseen is not None
+        assert await made.first.take(asked, foreseen, SPOT)
+        assert await made.first.foresee(asked) is None, "it has its number"
+        assert await made.first.foresee(asking(is_settled=None)) is None
+        made.clock[0] += PATIENCE + 1
+        assert await made.first.foresee(asking()) is None, "the pod of the first is overdue"
+        assert not await made.first.take(asking(), foreseen, SPOT)
+
+    run(scenario)
+
+
 def test_a_review_that_comes_again_gets_the_same_number() -> None:
     async def scenario(made: Replicas) -> list[tuple[int, Token | None]]:
         asked = asking()
@@ -401,13 +452,14 @@ def test_numbers_of_pods_that_were_never_made_do_not_stay() -> None:
     async def scenario(made: Replicas) -> None:
         reviews = list(range(700))
         results = await asyncio.gather(
-            *(made.first.alone(f"forged-{number}", "team-a") for number in reviews), return_exceptions=True
+            *(made.first.number(Asking.alone(f"forged-{number}", "team-a")) for number in reviews),
+            return_exceptions=True,
         )
         refused = [one for one in results if isinstance(one, StateError)]
         assert len(refused) == 200
         assert "500 pods were admitted and not made yet" in str(refused[0])
         made.clock[0] += 7200.0
-        found = await made.first.alone("new", "team-a")
+        found = await given(made.first, Asking.alone("new", "team-a"))
         assert made.waiting() == {"new": 1}
         assert str(found.token).startswith("new/pods.0-")
 

@@ -15,6 +15,7 @@ from tests.cluster.watching.watched_objects import SPOT, at, job, node, pod
 
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest
+from spotwright.cluster.admit_objects import Admission
 from spotwright.cluster.admit_pods import AdmissionContext
 from spotwright.cluster.attempt_numbers import Seen
 from spotwright.model.attempts import Cause
@@ -137,6 +138,7 @@ def later(cluster: Cluster, change: Callable[[dict[str, Any]], None], *, is_seen
         async with finding(cluster, job()) as (finder, server):
             show(server, [], [node("n1", **SPOT)])
             first = await finder.find(review("first"))
+            assert await first.keep(Admission(("gpu-spot",)), first) is None
             made = train("one", job(), SHUT_DOWN)
             made["metadata"]["annotations"] = {
                 "spotwright.dev/attempt": str(first.number),
