@@ -1,8 +1,13 @@
-"""A server that speaks S3 on the loopback, with one bucket."""
+"""A server that speaks S3 on the loopback, with one bucket.
+
+It is moto's, unless ``SPOTWRIGHT_TEST_S3`` has the URL of another one that runs, with :data:`CREDENTIALS` as its own: so the
+tests of everything that uses a store can be run on any server.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +29,13 @@ def s3_server(bucket: str) -> Iterator[str]:
     """
     pytest.importorskip("fsspec", reason=WHY)
     s3fs = pytest.importorskip("s3fs", reason=WHY)
+    if running := os.environ.get("SPOTWRIGHT_TEST_S3"):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in CREDENTIALS.items():
+                patch.setenv(name, value)
+            s3fs.S3FileSystem(endpoint_url=running).makedirs(bucket, exist_ok=True)
+            yield running
+        return
     server = pytest.importorskip("moto.server", reason=WHY).ThreadedMotoServer(
         ip_address="127.0.0.1", port=0, verbose=False
     )

@@ -60,8 +60,8 @@ _NEVER_MADE = (
 _REVIEWED_AGAIN = (
     10.0  # seconds in which an API server asks again about a pod that another webhook has changed meanwhile
 )
-_GATHERS = 0.2  # seconds in which pods are seen that are confirmed together
-_OF_OTHERS = 1.5  # seconds after which a pod is confirmed that another replica has admitted, and mostly has confirmed
+_GATHERS = 0.5  # seconds in which pods are seen that are confirmed together
+_OF_OTHERS = 1.2  # seconds after which a pod is confirmed that another replica has admitted, and mostly has confirmed
 _OWN_KEPT = 20_000  # tokens that this replica has given out
 _FORESEEN = 1.0  # seconds in which a foreseen number is left to its review
 
@@ -376,7 +376,7 @@ class Numbers:
             if token is None:
                 continue
             if one.token in self._own:
-                self._seen.setdefault(token.place.counters, {})[token] = one.pod
+                self._seen.setdefault(token.place.counters, {}).setdefault(token, one.pod)
             else:
                 self._later.append((now + _OF_OTHERS, token, one.pod))
             self._news.set()
@@ -401,7 +401,7 @@ class Numbers:
         due = [one for one in self._later if one[0] <= now]
         self._later = self._later[len(due) :]  # they come in order
         for _, token, pod in due:
-            self._seen.setdefault(token.place.counters, {})[token] = pod
+            self._seen.setdefault(token.place.counters, {}).setdefault(token, pod)
 
     async def _confirm(self, counters: Place, pods: Mapping[Token, str]) -> None:
         by_page: dict[Place, dict[str, str]] = {}
