@@ -40,7 +40,6 @@ async def text(process: Controller, server: SmallApiServer) -> str:
 def test_a_log_survives_a_store_that_refuses_and_a_recorder_that_is_killed(tmp_path: Path, monkeypatch: Any) -> None:
     async def test(store: FailingStore) -> None:
         monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
         async with serving(RecordServer) as server:
             a_cluster(server, POLICY, watched_objects.node("n1"))
             train = watched_objects.job("train", uid="uid-train")

@@ -289,7 +289,6 @@ def test_while_the_store_takes_nothing_logs_wait_in_bounded_memory_and_it_is_sai
     fault: tuple[int, str],
     sentence: str,
 ) -> None:
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-value")
     monkeypatch.setattr(log_store, "_MOST", 40_000)
     said: list[str] = []
 
