@@ -177,7 +177,7 @@ def test_no_word_that_is_gone_is_there() -> None:
         ("webhook --make-claims big", ["'big' is not a quantity"]),
         ("webhook --webhook-url https://a --claim-class fast", ["--claim-class", "--make-claims"]),
         ("recorder --namespace-log-limit 5GB", ["'5GB' is not a quantity"]),
-        ("recorder --logs nope://a", ["--logs", "'nope://a' is no address of an object store", "s3://BUCKET/FOLDER"]),
+        ("recorder --logs nope://a", ["--logs", "'nope://a' is not an object store address", "s3://BUCKET/FOLDER"]),
         (
             "recorder --logs s3://a:b@c/d",
             ["--logs", "s3://c/d: the address has a user", "credentials come from the environment"],

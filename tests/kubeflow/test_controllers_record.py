@@ -138,7 +138,7 @@ def test_no_controller_is_asked_if_none_is_wanted(folder: Folder, server: StandI
 def test_without_a_kubeconfig_the_reason_is_named(folder: Folder) -> None:
     done = folder.run()
     assert "no controller of Spotwright is found" in done.out
-    assert "there is no such kubeconfig" in done.out
+    assert "kubeconfig not found" in done.out
 
 
 def test_without_a_controller_the_pods_of_the_kubeconfig_s_cluster_tell_the_pools(

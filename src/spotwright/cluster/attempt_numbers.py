@@ -2,10 +2,10 @@
 
 An API server asks one replica about a pod, and another one about the next. So the numbers that were given out, and the rungs on
 which gangs have agreed, are in objects of the Kubernetes API, of the kind SpotCounter, which only the controller writes: replicas
-on several nodes share them, and nothing is lost with a node.
+on several nodes share them, and none is lost with a node.
 
-With the number the objects keep what was decided of the pod, by the token of its review: nobody believes the annotations of a
-pod, because whoever may write in its namespace writes them.
+With the number the objects keep the decision for the pod, by the token of its review: pod annotations are untrusted, because
+whoever may write in its namespace writes them.
 
 A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once its
 pod was seen, which every replica watches for by itself. One that is not confirmed after :data:`PATIENCE` seconds is doubtful,
@@ -52,9 +52,7 @@ _LOG = logging.getLogger(__name__)
 PATIENCE = 2.0
 """Seconds in which a pod that was admitted is seen by the replicas: their streams are behind by milliseconds."""
 
-_NEVER_MADE = (
-    3600.0  # seconds: a pod that nobody has seen for so long was not made; whoever sends reviews may invent pods
-)
+_NEVER_MADE = 3600.0  # seconds: a pod not seen for so long was never made; a sender of reviews may invent pods
 _REVIEWED_AGAIN = (
     10.0  # seconds in which an API server asks again about a pod that another webhook has changed meanwhile
 )
@@ -140,7 +138,7 @@ class Seen(NamedTuple):
 
 
 class Numbers:
-    """The numbers that are given out by all replicas; await :meth:`run` for those of pods that are seen.
+    """The numbers that all replicas give out; await :meth:`run` to confirm the numbers of pods that are seen.
 
     All methods raise :class:`StateError` where the API server cannot be asked, or refuses. ``clock`` gives Unix seconds by the
     API server's clock, which the replicas share.
@@ -150,7 +148,7 @@ class Numbers:
         self._store, self._clock = TaskStore(api), clock or api.now
         self._own: OrderedDict[str, None] = OrderedDict()  # tokens that this replica has given out
         self._seen: dict[Place, dict[Token, str]] = {}  # by the object with the counters: UIDs of pods that were seen
-        self._later: list[tuple[float, Token, str]] = []  # those of other replicas, and from when on
+        self._later: list[tuple[float, Token, str]] = []  # numbers from other replicas, and from when on
         self._news = asyncio.Event()
 
     def take_problems(self) -> Sequence[str]:
@@ -228,7 +226,7 @@ class Numbers:
     async def keep(self, given: Given, root: Mapping[str, Any] | None, admission: Admission) -> None:
         """Note what was decided of the pod with this number, before the API server hears of it."""
         token, sheet = given.token, given.sheet
-        assert token is not None  # noqa: S101  # nothing is kept of a dry run
+        assert token is not None  # noqa: S101  # a dry run is not kept
 
         def make(content: Content, _: bool) -> None:
             keep_in(content, token.place, token.review, sheet, admission, given.path, given.slot)
@@ -281,13 +279,13 @@ class Numbers:
     # Gangs
 
     async def agreed(self, namespace: str, root: str, gang: str) -> Mapping[str, tuple[str, ...]]:
-        """The pools on which the pods of a gang have agreed, by their rungs; nothing if none has asked."""
+        """The pools on which the pods of a gang have agreed, by their rungs; empty if none has asked."""
         return await self._store.read(gangs_of(namespace, root), lambda content: agreed_in(content, gang))
 
     async def agree(
         self, namespace: str, root: Mapping[str, Any], gang: str, rungs: str, pools: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The pools on which those of a gang that have these rungs have agreed; ``pools``, if nobody has asked before.
+        """The pools agreed by the pods of a gang with these rungs; ``pools`` if this is the first to ask.
 
         A leader that has to stay on on-demand and its workers have different rungs, so neither decides for the other.
         """
@@ -381,13 +379,13 @@ def _first_unused(given: Sequence[int], asked: Asking) -> int | None:
     return None
 
 
-_TOKENS_KEPT = 50_000  # tokens that were told already
+_TOKENS_KEPT = 50_000  # tokens that were confirmed already
 
 
 class PodsSeen:
     """The precise pods of these namespaces, or of all; await :meth:`follow`.
 
-    ``confirm`` is told each token of a pod once, when it is seen.
+    ``confirm`` gets each token of a pod once, when it is seen.
     """
 
     def __init__(self, api: Api, confirm: Callable[[Sequence[Seen]], None], namespaces: Sequence[str] = ()) -> None:

@@ -51,7 +51,7 @@ class Health:
     def problem(self) -> str:
         """Why this process should be started again; empty while it is well. From any thread."""
         silent = self._clock() - self._alive_at
-        return f"nothing went on for {silent:.0f} s" if silent >= self._stuck else self.failure
+        return f"no progress for {silent:.0f} s" if silent >= self._stuck else self.failure
 
 
 class ServedCertificate:

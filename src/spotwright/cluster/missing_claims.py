@@ -53,7 +53,7 @@ def claims_of(config: Config | None) -> list[str]:
 
 
 def left_out_claims(config: Config) -> str:
-    """What to tell the author of a configuration whose policies name more claims than are looked for; empty if all are."""
+    """The warning for the author of a configuration whose policies name more claims than are looked for; empty if all are."""
     names = _named(config)
     if len(names) <= _MOST:
         return ""

@@ -102,7 +102,7 @@ class RunRecord(Protocol):
         """The bytes that it takes there with all that stands beside its events."""
 
     def glance(self) -> Glance | None:
-        """What is known of it without reading all of it; None: nothing is recorded yet."""
+        """A summary without reading all of the run; None: no record yet."""
 
     def create(self, stored: StoredPlan) -> None:
         """Keep its plan. What a process that was killed has begun of it is finished."""
@@ -111,7 +111,7 @@ class RunRecord(Protocol):
         """The reader of all that is recorded."""
 
     def facts(self, kinds: Collection[str], since: float) -> Facts | None:
-        """The events of these kinds since a moment (Unix seconds); None where there are none."""
+        """The events of these kinds since a moment (Unix seconds), or None."""
 
     def open(self) -> bool:
         """Begin to record, with the next epoch. Returns whether events are recorded already."""
@@ -126,7 +126,7 @@ class RunRecord(Protocol):
         """Let people see with what is recorded next that this is not the whole run. ``reason`` is a word, ``why`` a sentence."""
 
     def close(self) -> None:
-        """Record nothing more. It may be opened again."""
+        """Stop recording. It may be opened again."""
 
 
 class RunRecords(Protocol):

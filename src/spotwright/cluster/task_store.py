@@ -95,7 +95,7 @@ class TaskStore:
         """Make a change of an object, which is made if it is not there; returns what ``make`` returns.
 
         ``make`` gets what the object holds, to change it, and whether the object is new. It is called again where others were
-        faster. ``may_be_old``: this answer may come from the object as it was known, if nothing is changed. ``root`` is the
+        faster. ``may_be_old``: this answer may come from the object as it was known, if it stays unchanged. ``root`` is the
         workload, with which the object is deleted. Raises :class:`StateError`, also what ``make`` raises.
         """
         one = self._objects.setdefault(place, _Object())
@@ -108,7 +108,7 @@ class TaskStore:
         return answer
 
     async def read(self, place: Place, look: Callable[[Content], _T]) -> _T:
-        """What an object holds now; one that is not there holds nothing. Raises :class:`StateError`."""
+        """What an object holds now; a missing one is empty. Raises :class:`StateError`."""
         return await self.change(place, lambda content, _: look(content))
 
     async def close(self) -> None:
@@ -345,7 +345,7 @@ def _fail(batch: list[_Change[Any]], error: StateError) -> None:
 
 
 def _joined(one: _Object, batch: list[_Change[Any]]) -> bool:
-    """Drop from a batch what nobody waits for any more, and add what has come since; whether anything has."""
+    """Drop changes without a waiting caller from a batch, and add new ones; whether there were new ones."""
     new = _taken(one)
     batch[:] = [change for change in [*batch, *new] if not change.answer.done()]
     return bool(new)

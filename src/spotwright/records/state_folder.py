@@ -281,7 +281,7 @@ class StateFolder:
             names = ", ".join(run.name for run in matches[-5:])
             raise UnknownRun(f"{name!r} is the beginning of several runs: {names}")
         newest = ", ".join(run.name for run in runs[-3:])
-        hint = f"the newest are {newest}" if newest else "there are none yet"
+        hint = f"the newest are {newest}" if newest else "none exists yet"
         raise UnknownRun(f"no run {name!r} in {self.path.absolute()}: {hint}; --state names another folder")
 
 
