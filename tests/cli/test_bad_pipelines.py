@@ -243,7 +243,7 @@ def test_a_task_that_asks_for_what_no_pool_has(project: Project) -> None:
 def test_a_task_that_requires_spot_where_there_is_none(project: Project, place: str) -> None:
     config = project.config(f"pools:\n  od: {{capacity: on-demand}}\npolicy:\n  {place}\n")
     done = run(project, project.pipeline(steps()))
-    refused(project, done, f"{config}:5", "needs a spot pool, and there is none: add one")
+    refused(project, done, f"{config}:5", "needs a spot pool, and none is configured: add one")
 
 
 def test_settings_that_the_code_cannot_run_without(project: Project) -> None:

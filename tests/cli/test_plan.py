@@ -100,7 +100,7 @@ def test_prices_of_a_sheet_are_said_with_their_age(pipeline: Path) -> None:
     config += f"  s: {{capacity: spot, {pools}}}\n  o: {{capacity: on-demand, {pools}}}\n"
     (pipeline.parent / "spotwright.yaml").write_text(config, encoding="utf-8")
     spot, on_demand = plan(pipeline)["prices"]
-    assert spot.startswith("s 0.05 EUR/h (azure.csv of today, westeurope")
+    assert spot.startswith("s 0.05 EUR/h (azure.csv from today, westeurope")
     assert on_demand.startswith("o 0.24 EUR/h")
 
 

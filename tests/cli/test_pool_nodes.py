@@ -154,7 +154,7 @@ def test_what_else_is_in_the_file_is_said() -> None:
     text = json.dumps({"kind": "List", "items": [node(), *others]})
     printed = run("import", "-", stdin=text).stdout
     assert "# Left out, because no pool can be read off it: 2 Pod, 1 Widget." in printed
-    assert "# Left out, because nodes stand beside it: a list of node pools." in printed
+    assert "# Left out a list of node pools, because nodes stand beside it." in printed
 
 
 @pytest.mark.parametrize(

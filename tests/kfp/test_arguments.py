@@ -193,5 +193,5 @@ def test_a_value_that_is_no_artifact_is_refused(given: dict[str, Any], message: 
 def test_an_argument_outside_the_literals_of_its_type_is_refused() -> None:
     limited = pipeline(stage=ParameterSpec("STRING", literals=("dev", "prod")))
     assert bind(limited, {"stage": "dev"}, textual=True) == {"stage": "dev"}
-    with pytest.raises(PipelineError, match="argument stage: 'test' is none of 'dev', 'prod'"):
+    with pytest.raises(PipelineError, match="argument stage: 'test' is not one of 'dev', 'prod'"):
         bind(limited, {"stage": "test"}, textual=True)

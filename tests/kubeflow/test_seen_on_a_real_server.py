@@ -69,7 +69,7 @@ def test_an_exit_task_runs_in_a_hook_of_its_handler(folder: Folder, server: Stan
 def test_a_server_for_one_team_takes_every_namespace_and_looks_at_none(folder: Folder, server: StandIn) -> None:
     done = folder.run("-n", "team-b", "--json")
     assert done.code == 0
-    assert "this server has no namespaces for teams: -n team-b says nothing to it" in done.json()["notes"]
+    assert "this server has no namespaces for teams; -n team-b has no effect" in done.json()["notes"]
     named = [each.get("namespace") for each in (*server.pipelines.values(), *server.experiments.values())]
     assert not any(named)
 

@@ -220,7 +220,7 @@ def _as_json(log: AttemptLog, text: str) -> dict[str, object]:
 
 
 def _write_bytes(data: bytes, *, newline: bool) -> None:
-    """Write a log as it was written, also what is no UTF-8."""
+    """Write a log as it was written, also bytes that are not UTF-8."""
     data += b"\n" if newline and data and not data.endswith(b"\n") else b""
     sys.stdout.flush()
     if hasattr(sys.stdout, "buffer"):

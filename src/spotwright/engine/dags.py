@@ -192,7 +192,7 @@ def _end(state: RunState, task: TaskState, status: TaskStatus, why: str) -> None
 
 
 def _tasks_of(state: RunState, scope: ScopeState) -> Iterator[TaskState]:
-    """The tasks of a scope, as far as they are there: those of a workload appear one by one, under names of their own."""
+    """The present tasks of a scope: a workload's appear one by one, under their own names."""
     if any(scope.place.child(name) not in state.tasks for name in scope.place.dag.tasks):
         return (task for task in state.tasks.values() if task.scope is scope)
     return (state.tasks[scope.place.child(name)] for name in scope.place.dag.tasks)

@@ -146,7 +146,7 @@ class RunFolder:
 
 
 class StateFolder:
-    """The state folder of a project. :meth:`open` creates a missing one; :meth:`existing` writes nothing."""
+    """The state folder of a project. :meth:`open` creates a missing one; :meth:`existing` never writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -205,7 +205,7 @@ class StateFolder:
 
     @property
     def rehearsals(self) -> Path:
-        """The folder of rehearsals, each with a state folder of its own."""
+        """The folder of rehearsals, each with its own state folder."""
         return self.path / "rehearsals"
 
     @property
