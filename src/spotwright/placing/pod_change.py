@@ -62,7 +62,7 @@ class TermEdits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContainerChange:
-    """What one container of a pod gets: variables, mounts, a preStop hook, and other words of its command.
+    """What one container of a pod gets: variables, mounts, a preStop hook, and a changed command.
 
     A variable takes the place of the one that has its name. ``words`` has texts by their places: ``("command", 2)``.
     """
@@ -159,7 +159,7 @@ class PodChange:
 
 
 NO_CHANGE = PodChange()
-"""A change by which a pod gets nothing."""
+"""An empty change."""
 
 
 def write(editor: Editor, spec: Path, change: PodChange, metadata: Path | None = None) -> None:
@@ -231,7 +231,7 @@ def without_conditions(
 ) -> list[dict[str, Any]]:
     """The required terms without ``ours``: of each term, in order, the conditions that were added to it.
 
-    None are left if one of them had no other condition: then nothing was required before.
+    None are left if one of them had no other condition: then there was no requirement before.
     """
     left: list[dict[str, Any]] = []
     for index, term in enumerate(terms):
@@ -252,7 +252,7 @@ def without_conditions(
 def _own_conditions(pod: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
     """The conditions of a placed pod that equal ours and are its author's: the keys of their labels, as they were noted.
 
-    An annotation that is not ours says nothing: it is written by whoever makes the pod, and decides about that pod alone.
+    Other annotations do not count: an annotation is written by whoever makes the pod, and decides about that pod alone.
     """
     text = value_at(pod, ("metadata", "annotations", OWN_ANNOTATION))
     if not isinstance(text, str) or len(text) > _LONGEST_OWN:
