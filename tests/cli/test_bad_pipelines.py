@@ -131,7 +131,7 @@ def test_a_file_that_raises_while_it_is_imported(project: Project) -> None:
 
 def test_an_output_that_a_task_does_not_have_is_shown_where_it_is_written(project: Project) -> None:
     path, done = of_source(project, "made = {'data': 1}\n\nread = made['date']\n")
-    refused(project, done, f"{path}:3: KeyError: 'date': nothing has that name in read = made['date']")
+    refused(project, done, f"{path}:3: KeyError: 'date': unknown name in read = made['date']")
 
 
 def test_a_file_that_ends_itself(project: Project) -> None:
