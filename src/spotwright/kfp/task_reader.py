@@ -304,8 +304,7 @@ class Unsupported(Exception):
 def read_executor(
     executor: Mapping[str, Any], kubernetes: Mapping[str, Any] | None = None
 ) -> PythonComponent | Container | PvcStep:
-    """Read one entry of ``deploymentSpec.executors`` that is not an importer; all but Python components and PVC steps are
-    containers.
+    """Read a non-importer of ``deploymentSpec.executors``; all but Python components and PVC steps are containers.
 
     ``kubernetes`` are its settings in the platform document. Raises :class:`Unsupported` for other kinds of executors.
     """
