@@ -242,7 +242,7 @@ class RunColumns:
         return True
 
     def _tasks_in(self, scope: ScopeState) -> list[str]:
-        """The tasks of a scope; those of a workload have names of their own."""
+        """The tasks of a scope; a workload's have their own names."""
         if self._state.meta.orchestrator:
             return [task.path for task in self._state.tasks.values() if task.scope is scope]
         return [scope.place.child(name) for name in scope.place.dag.tasks]
@@ -315,7 +315,7 @@ class RunColumns:
         )
 
     def _seconds(self, task: TaskState) -> float | None:
-        """The sum over its attempts that had a node; ``None`` if there were none."""
+        """The sum over its attempts that had a node; ``None`` without one."""
         seconds = [each for each in map(self._on_node, task.attempts) if each is not None]
         return round(sum(seconds), 3) if seconds else None
 
@@ -357,7 +357,7 @@ class RunColumns:
         )
 
     def _set_node(self, node: NodeState) -> None:
-        """Write the row of a node; a new machine under a name that is known has a row of its own."""
+        """Write the row of a node; a new machine under a name that is known has its own row."""
         rows = self._node_rows.setdefault(node.name, [])
         row = next((row for row, each in rows if each is node), None)
         if row is None:
@@ -433,7 +433,7 @@ class _Table:
         return dict(zip(self.names, columns, strict=True))
 
     def delta(self, seq: int) -> dict[str, Any] | None:
-        """The words and rows that are new or changed since the last call; ``None`` if there are none."""
+        """The words and rows that are new or changed since the last call; ``None`` without any."""
         if not self._changed:
             return None
         words = {name: list(islice(of, self._told[name], None)) for name, of in self.words.items()}
@@ -464,10 +464,11 @@ _NONE = Marks()
 def over_lanes(state: RunState, now: float | None = None, marks: Marks = _NONE) -> dict[str, Any]:
     """What a timeline draws over all lanes. Moments are seconds since the run began.
 
-    - ``bands``: ``kind`` (``undriven``: nobody drove the run; ``left_out``: new attempts passed a pool over), ``from``, ``until``
-      (null: it goes on, and nobody knows for how long), ``pool`` (null for all);
+    - ``bands``: ``kind`` (``undriven``: no engine drove the run; ``left_out``: new attempts passed a pool over), ``from``,
+    ``until``
+      (null: it goes on for an unknown time), ``pool`` (null for all);
     - ``marks``: ``now`` (null while no engine drives the run), ``deadline``, ``last_moment``, ``planned`` (a pair), each null
-      where there is none.
+      if unset.
     """
 
     def since(at: float | None) -> float | None:

@@ -4,7 +4,7 @@ The token (256 bits, new at each start) is in the printed address. The first req
 address without it, so that it stays in no history, bookmark or picture. The cookie has the port in its name, because browsers
 share cookies between the ports of a host.
 
-The browser that the command opens is told another token, which is right once: other users of the machine can read the command
+The browser that the command opens gets another token, which is right once: other users of the machine can read the command
 line of a browser.
 
 A page inside a cluster, for people behind a login, will need another :class:`Identity`; the server asks this class alone.
@@ -27,7 +27,7 @@ _ADDRESSES = 1000  # at most so many addresses are remembered; only loopback has
 
 
 def new_token() -> str:
-    """A token that nobody can guess."""
+    """An unguessable token."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 

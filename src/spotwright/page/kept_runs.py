@@ -32,7 +32,7 @@ _FOLLOWED = 5.0
 """Seconds since somebody asked in which a window follows a run. Windows of several large runs would take turns to fold them from
 their starts, so those that are followed may be half as many more."""
 _LARGE_RUN = 10_000  # events that take a tenth of a second
-_LOOK_EVERY = 0.22  # seconds between looks at a run: what it changes is told at most four times a second
+_LOOK_EVERY = 0.22  # seconds between looks at a run: its changes are sent at most four times a second
 _HEAD_EVERY = (
     1.0  # seconds between heads of a run that goes on, and of a large one as many times as long as it takes to make
 )
@@ -57,8 +57,8 @@ class KeptRun:
     """A run with all that was made of it."""
 
     reader: RunReader
-    kfp_url: str = ""  # where runs with an id in KFP have a page, if it was told
-    plan: Path | None = None  # the plan for runs without one of their own
+    kfp_url: str = ""  # where runs with an id in KFP have a page, if given
+    plan: Path | None = None  # the plan for runs without their own
     stamp: object = None
     looked_at: float = 0.0
     asked_at: float = 0.0
@@ -68,7 +68,7 @@ class KeptRun:
     logs: RunLogs | None = None
     downloads: dict[tuple[str, int | None, int], Iterator[bytes]] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
-    head_number: int = 0  # counts the heads, so that a follower is told each once
+    head_number: int = 0  # counts the heads, so that a follower gets each once
     head_at: float = 0.0  # when it was made, and how long that took
     head_took: float = 0.0
     rows: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -272,7 +272,7 @@ class KeptRuns:
             self._runs.popitem(last=False)
 
     def _look(self, name: str, run: KeptRun) -> None:
-        """Fold what is new. The stamp tells without opening the journal whether anything is."""
+        """Fold what is new. The stamp shows without opening the journal whether anything is."""
         now = time.monotonic()
         if now - run.looked_at < _LOOK_EVERY:
             return
