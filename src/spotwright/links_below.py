@@ -1,6 +1,6 @@
 """Where a name below a folder leads to, by way of the links that come with it, before anything is written.
 
-Checkpoints and archives hold names and links that somebody else has chosen. Two links that stay in their folder, each for itself,
+Checkpoints and archives hold names and links from others. Two links that stay in their folder, each for itself,
 may leave it together: so a name is followed as a kernel does it, component by component. Training code imports this module, so
 it needs the standard library only.
 """

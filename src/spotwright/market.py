@@ -267,7 +267,7 @@ def _states(hazards: HazardTable, ticks: int, size: int, tick: float, rng: Any, 
 
 
 def _first_ages(ending: Any, size: int, rng: Any) -> Any:
-    """Drawn ages of the spells that somebody meets who looks at some moment; the last one stands for all later ones."""
+    """Drawn ages of the spells at a random moment; the last one stands for all later ones."""
     alive = np.concatenate([[1.0], np.cumprod(1.0 - ending)])[:-1]
     alive[-1] /= max(1e-12, ending[-1])
     return np.searchsorted(np.cumsum(alive) / alive.sum(), rng.uniform(size=size))

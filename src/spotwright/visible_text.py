@@ -1,6 +1,6 @@
 """Text that others have chosen, for people to read: what would drive a terminal, or is not seen, becomes a mark.
 
-Whoever names a task, writes a manifest, ends a process or writes a log chooses text that others read, on a terminal or on the
+Task names, manifests, messages of processes and logs are texts from strangers that others read, on a terminal or on the
 page. One rule shows all of it. No other module decides which characters are shown.
 """
 

@@ -104,7 +104,7 @@ class SpotCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]  # Lightning is
         for left in place.parent.glob(f"*{_PART}"):
             with suppress(OSError):
                 if _PART_NAME.fullmatch(left.name) and left.stat().st_mtime < now - _LEFT_AFTER:
-                    left.unlink()  # whoever wrote it has ended; if not, its checkpoint will not count
+                    left.unlink()  # its writer has ended; if not, its checkpoint will not count
         folder = os.open(place.parent, os.O_RDONLY)
         os.fsync(folder)
         os.close(folder)

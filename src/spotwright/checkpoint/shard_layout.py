@@ -2,7 +2,7 @@
 
 A tensor is stored in chunks, boxes of it that one rank each has written (DCP's ``ChunkStorageMetadata``): the chunk's elements in
 C order, in pieces of 1 MiB with a checksum each. So a rank reads and checks the pieces that hold its part of a chunk, whatever
-the number of ranks was. Whoever can write to a place can write a layout: it is checked before anything is read by it.
+the number of ranks was. A layout is untrusted, like all files of a place: it is checked before anything is read by it.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class SaveInThread:
         self.error: CheckpointError | None = None
         """Why it failed, once it has."""
         self.taken = threading.Event()
-        """Set it when somebody has heard how it ended; otherwise its error is logged at the end of the program."""
+        """Set it when its outcome was received; otherwise its error is logged at the end of the program."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spotwright-save", daemon=True)
         keeper = threading.Thread(target=self._keep, name="spotwright-save-keeper")  # for which the interpreter waits

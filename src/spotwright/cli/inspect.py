@@ -126,7 +126,7 @@ def logs(
     TASK is a path, a name or a pattern: of several tasks that it means, and of everything in a loop, all logs are printed.
 
     A file or pipe gets the text as it was written. On a terminal every control character is shown as a mark, because
-    whoever writes a log could drive the terminal with it.
+    a log could drive the terminal.
     """
     with open_run(place, name) as reader:
         _require_logs(place, reader)

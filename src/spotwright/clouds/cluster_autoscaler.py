@@ -98,7 +98,7 @@ class Status(NamedTuple):
     at: float | None = None
 
     def is_kept(self, now: float) -> bool:
-        """Whether somebody keeps it up to date: what an autoscaler has left that is away, or was removed, is not believed."""
+        """Whether it is kept up to date: the status of an absent autoscaler is not trusted."""
         return self.at is None or now < self.at + _SILENT
 
 

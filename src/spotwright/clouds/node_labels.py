@@ -2,7 +2,7 @@
 
 People select nodes by them, and no configuration lists them. Where the pool's machine, zones, region, system and devices
 determine the value, it is derived; otherwise nodes may carry the label with any value, so a condition on it counts as met, and
-whoever shows the result says so (:func:`setter`). :func:`refusal` is the one rule by which every command compares work with a
+messages say so (:func:`setter`). :func:`refusal` is the one rule by which every command compares work with a
 pool. The table names its sources.
 """
 

@@ -213,7 +213,7 @@ _OF_KUBELETS = r"(.+\.)?(kubelet|node)\.kubernetes\.io"
 
 
 def is_refused_by_kubelet(key: str) -> bool:
-    """Whether a kubelet does not start with this label among its own, so that only somebody else can set it on the node.
+    """Whether a kubelet does not start with this label among its own, so that only another client can set it on the node.
 
     Source: Kubernetes reference, "kubelet", ``--node-labels``.
     """

@@ -1,6 +1,6 @@
 """What a provider's record says: one :class:`Provider` holds everything that differs from one provider to the next. Pure, no IO.
 
-Whoever needs to know what a provider does asks its record (:func:`spotwright.clouds.providers.of`) and never compares its name,
+Code that needs to know what a provider does asks its record (:func:`spotwright.clouds.providers.of`) and never compares its name,
 so that a new provider is one record of :mod:`spotwright.clouds.provider_records`.
 """
 
@@ -65,7 +65,7 @@ class Setter(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A label that somebody else than the user sets.
+    """A label that is set by others than the user.
 
     ``values``: those that nodes have; there may be others too if ``is_open``. ``is_small``: no value has a capital letter.
     ``misspelt``: keys that people write for it and no node has.

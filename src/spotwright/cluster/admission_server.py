@@ -330,7 +330,7 @@ LOOK_UP = 2.0
 
 FACTS = 7.0
 """Seconds after which a pod is left as it is, because neither its history nor its owners could be read. What is left of
-:data:`ANSWER_AFTER` is for the turns in which pods are made precise."""
+:data:`ANSWER_AFTER` is for the turns in which pods are pinned to a rung."""
 
 _DECIDED = 3  # times that a pod is decided on while its gang agrees otherwise: each time one more agreement is known
 _LOOKING = 4  # reviews at once that read other objects: each up to twenty, of two megabytes
@@ -357,7 +357,7 @@ class Webhook:
     ``find_object`` reads from the cluster, ``find_facts`` from what was recorded. ``is_ready`` says whether the configurations
     have been read, ``health`` why this process should be started again, if it should. ``refusal_image`` is the image of refused
     pods, or how they are made. ``missing_claims`` finds the claims of default policies that are not there.
-    ``on_rival`` hears of the API version, kind, name and namespace of an object, and of the other
+    ``on_rival`` gets the API version, kind, name and namespace of an object, and the other
     controller that has placed it; the object may still be refused by others.
     """
 
@@ -409,7 +409,7 @@ class Webhook:
         """Let API servers take their reviews elsewhere: each connection ends with its next answer, until none is left.
 
         An API server keeps its connections, and a review that it has sent on one that is closed at that moment is lost, because
-        it does not send it again (Go's net/http tries a POST again only if no byte of it was written). So whoever has a Service
+        it does not send it again (Go's net/http tries a POST again only if no byte of it was written). So a caller with a Service
         in front takes this replica out of it first.
         """
         self._ends = True
@@ -535,7 +535,7 @@ class Webhook:
     ) -> tuple[dict[str, Any], Outcome]:
         """The answer for a pod without a policy whose controller is a run: placed if that was created unplaced.
 
-        A number is given out only where the pod is placed, so it is placed first, and made precise then.
+        A number is given out only where the pod is placed, so it is placed first, and then pinned to a rung.
         """
         async with self._looking.turn(key):
             review, first, retries = await self._placed_at_pod(asked, key, config)

@@ -181,7 +181,7 @@ MAX_EACH = 255
 MAX_ALL = 4096
 """The characters of all warnings of one answer together."""
 
-_LONGEST_TEXT = 2_000  # characters of one text, before it is cut into warnings; it may quote what somebody wrote
+_LONGEST_TEXT = 2_000  # characters of one text, before it is cut into warnings; it may quote user input
 _PREFIX = "spotwright: "
 _MORE = "{count} more warnings do not fit here; spotwright explain FILE shows all"
 

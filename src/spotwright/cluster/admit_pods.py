@@ -1,4 +1,4 @@
-"""Makes a new pod precise: the rung of its attempt as a requirement, its number, and its variables; or refuses it.
+"""Pins a new pod to the rung of its attempt, and adds its number and variables; or refuses it.
 
 The first attempt is left open to all rungs where what makes the cluster's nodes follows the order of their pools by itself
 (:mod:`spotwright.clouds.pool_order`): then the next pool is tried within seconds, and no pod is evicted.
@@ -384,7 +384,7 @@ OPEN_ANNOTATION = "spotwright.dev/open"
 """Marks a pod that is open to all rungs of its ladder: who follows the order of their pools, for people."""
 
 ADMISSION_ANNOTATION = "spotwright.dev/admission"
-"""The token of the review that made the pod precise: by it a replica recognizes the pod for which a number was given out."""
+"""The token of the review that pinned the pod to a rung: by it a replica recognizes the pod for which a number was given out."""
 
 REFUSED_ANNOTATION = "spotwright.dev/refused"
 """Marks a pod, with the value ``true``, that runs no user code: it says which budget is spent, and is not an attempt."""
@@ -409,7 +409,7 @@ _GRACE = "terminationGracePeriodSeconds"
 
 
 class Kept(Enum):
-    """Whether what was decided of a pod is noted: only then the API server may hear of it."""
+    """Whether the decision about a pod is stored, which must precede the answer to the API server."""
 
     YES = "yes"
     NO = "it cannot be noted, so the pod stays as it is"
@@ -430,7 +430,7 @@ class AdmissionContext:
     another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
     ``autoscalers`` is what the cluster shows of its autoscalers. ``stays`` says why the descheduler will not evict a pod that
     waits in vain; empty if it will.
-    ``token`` marks the pod, and ``keep`` notes what was decided of it, before the API server hears of it.
+    ``token`` marks the pod, and ``keep`` stores the decision about it, before the API server gets it.
     ``is_known``: false if the read failed, so that neither a number nor a rung is certain. ``is_admitted``: a review
     has pinned the pod to a rung just now, and this one comes after it. ``is_late``: the end of an attempt before this one was not
     recorded in time, so the rung follows from what was.
@@ -533,12 +533,12 @@ def _why_made_again(data: Mapping[str, Any]) -> str:
 
 
 def wants_facts(data: Mapping[str, Any]) -> bool:
-    """Whether a pod with the policy of its owner is about to be made precise, which its history decides."""
+    """Whether a pod with the policy of its owner is about to be pinned to a rung, by its history."""
     return not _reason_to_leave(data)
 
 
 def _reason_to_leave(data: Mapping[str, Any]) -> str:
-    """Why a pod is left as it is, whatever its history and the configuration are; empty if it is made precise."""
+    """Why a pod is left as it is, whatever its history and the configuration are; empty if it is pinned to a rung."""
     annotations = value_at(data, ("metadata", "annotations")) or {}
     if is_ignored(data) or POLICY_ANNOTATION not in annotations:
         return "pod has no policy"
@@ -547,7 +547,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
 
 
 def _reason_in(facts: AdmissionContext) -> str:
-    """Why a pod is left as it is because of what was recorded; empty if it is made precise."""
+    """Why a pod is left as it is because of what was recorded; empty if it is pinned to a rung."""
     if facts.is_admitted:
         return "pod is admitted already"
     return "" if facts.is_known else _NOT_KNOWN
@@ -578,7 +578,7 @@ def _marks(decided: NextAttempt, why: str, facts: AdmissionContext) -> dict[str,
 
 
 class _Pod(NamedTuple):
-    """A pod that is made precise. ``is_queued``: Kueue admits it, so its flavor is its rung."""
+    """A pod that is pinned to a rung. ``is_queued``: Kueue admits it, so its flavor is its rung."""
 
     data: Mapping[str, Any]
     config: Config

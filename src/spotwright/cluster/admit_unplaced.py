@@ -179,7 +179,7 @@ LATE = "its review was late or unanswered"
 
 
 def why_unplaced(pod: Mapping[str, Any]) -> str:
-    """What is known of a pod with a policy that no review has made precise: a clause; empty for all others."""
+    """What is known of a pod with a policy that no review has pinned to a rung: a clause; empty for all others."""
     labels, annotations = (metadata(pod).get(part) or {} for part in ("labels", "annotations"))
     if ATTEMPT_ANNOTATION in annotations or not has_policy(labels, annotations):
         return ""

@@ -4,7 +4,7 @@ An apply replaces lists that it cannot merge by those of the file: the toleratio
 placement has added there would be lost, or the API server would refuse the update, because most kinds fix their pods when they
 are created. Two things show that the user's part is unchanged:
 
-- The object is placed again, and gets the pods of before.
+- The object is placed again, and gets the former pods.
 - ``kubectl apply`` keeps what it sent in an annotation. Where that is the same as before, all that is missing is ours, also if
   the policy has changed since; or another webhook's: JobSet adds fields to new objects alone.
 

@@ -184,8 +184,8 @@ _LONGEST_LABEL, _LONGEST_NAME = 63, 253  # characters of a namespace, and of a n
 def object_path(api_version: str, kind: str, name: str | None = None, namespace: str = "") -> str:
     """The path of an object, or of all objects of its kind where ``name`` is None; cluster-wide without a ``namespace``.
 
-    Every path with a part that comes from an object is made here. Whoever writes the name of an owner, a template or a node does
-    not decide what is asked of the API server with somebody else's rights: names are DNS names, and kinds are those that are
+    Every path with a part that comes from an object is made here. The author of an owner's, a template's or a node's name does
+    not decide what is asked of the API server with our rights: names are DNS names, and kinds are those that are
     read here, in their own groups. Anything else raises :class:`ApiFailed` with the status 404.
     """
     group, _, version = api_version.rpartition("/")

@@ -1,7 +1,7 @@
 """Tells fields that a user wrote from defaults that the API server filled in before it asked a webhook.
 
 ``place`` keeps what the user wrote and adds what is missing. A Job reaches a webhook with ``backoffLimit: 6`` even if its file
-has none, so a value that equals the default counts as missing, unless the object shows that somebody wrote it: ``kubectl
+has none, so a value that equals the default counts as missing, unless the object shows that it was written: ``kubectl
 apply`` keeps what it sent in an annotation, server-side apply lists the fields of each manager. A default that depends on
 another field is adapted after placement. Sources: Kubernetes, ``pkg/apis/batch/v1/defaults.go`` and
 ``pkg/apis/core/v1/defaults.go`` (1.35); for JobSet, ``pkg/webhooks/jobset_webhook.go`` (0.10), whose defaults may be there too.
@@ -89,7 +89,7 @@ def _job_spec(record: Kind) -> Path:
 
 
 def _is_written(data: Mapping[str, Any], path: Path) -> bool:
-    """Whether the object shows that somebody wrote the field: with ``kubectl apply``, or with server-side apply."""
+    """Whether the object shows that the field was written: with ``kubectl apply``, or with server-side apply."""
     metadata = data.get("metadata") or {}
     applied = (metadata.get("annotations") or {}).get(LAST_APPLIED)
     if applied is not None and value_at(_parsed(applied), path, MISSING) is not MISSING:

@@ -4,7 +4,7 @@ What is recorded there is not lost with a node, is read with ``kubectl`` and the
 How events lie in objects says :mod:`spotwright.cluster.run_objects`.
 
 A watcher's work is plain functions, so a commit waits here for the API server's answers, as it waits for the disk elsewhere. An
-object that somebody else has changed or deleted meanwhile ends the record with :class:`StateError`: it is read anew before
+object that others have changed or deleted meanwhile ends the record with :class:`StateError`: it is read anew before
 anything more is written.
 """
 
@@ -260,7 +260,7 @@ class ApiRun:
 
     def _take(self, found: dict[str, Any]) -> None:
         if found["kind"] != RUN and not _is_of(found, self._known()):
-            return  # somebody else's, under our label
+            return  # another writer's, under our label
         key = found["kind"], str(metadata(found).get("name", ""))
         self.rows.take(rows_of(found), found.get("absent") or ())
         self.sizes[key] = sum(map(len, found.get("journal") or ()))

@@ -218,7 +218,7 @@ def _keep(kept: OrderedDict[Any, Any], key: object, value: object, at_most: int)
 
 _WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
 _LATEST = 4.5  # seconds since a review began in which ends are read that are not recorded; after seven it is given up
-_GONE = 1.5  # seconds for the end of an attempt whose pod is gone: whoever records judges it .7 s after that was seen
+_GONE = 1.5  # seconds for the end of an attempt whose pod is gone: the recorder judges it 0.7 s after that was seen
 _NOTED = 3.0  # seconds for a write: 99 of 100 take less than 0.3 where the machine of the API server is overloaded
 _POLL = 0.02
 _LARGEST_LIST = 8 * 1024 * 1024  # bytes: a longer list of pods counts as unknown

@@ -122,7 +122,7 @@ class Wait(NamedTuple):
     """Why no number is given out yet: the end of the attempt before is not known, unless one of these is said.
 
     ``doubtful`` are reviews whose pods should have been seen by now. ``is_lost``: there are attempts, and no object with their
-    numbers: somebody has deleted it.
+    numbers: it was deleted.
     """
 
     doubtful: Sequence[str] = ()
@@ -224,7 +224,7 @@ class Numbers:
         return answer
 
     async def keep(self, given: Given, root: Mapping[str, Any] | None, admission: Admission) -> None:
-        """Note what was decided of the pod with this number, before the API server hears of it."""
+        """Store the decision about the pod with this number, before answering the API server."""
         token, sheet = given.token, given.sheet
         assert token is not None  # noqa: S101  # a dry run is not kept
 
@@ -234,7 +234,7 @@ class Numbers:
         await self._store.change(token.place, make, root=root)
 
     async def is_under_review(self, pod: Mapping[str, Any], namespace: str, root: str) -> bool:
-        """Whether a pod that is about to be made was made precise just now, and no pod was seen with its token."""
+        """Whether a pod that is about to be made was pinned to a rung just now, and no pod was seen with its token."""
         token = token_of({"metadata": {**metadata(pod), "namespace": namespace}})
         if token is None or token.place.workload != root:
             return False
@@ -383,7 +383,7 @@ _TOKENS_KEPT = 50_000  # tokens that were confirmed already
 
 
 class PodsSeen:
-    """The precise pods of these namespaces, or of all; await :meth:`follow`.
+    """The pinned pods of these namespaces, or of all; await :meth:`follow`.
 
     ``confirm`` gets each token of a pod once, when it is seen.
     """
@@ -397,7 +397,7 @@ class PodsSeen:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every precise pod was seen that may be read."""
+        """Whether every pinned pod was seen that may be read."""
         return self._followed.is_complete
 
     @property
@@ -421,7 +421,7 @@ class PodsSeen:
 
 
 def _has_token(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has a token such as the webhook writes: whoever makes the pod may write others."""
+    """Whether a pod has a token such as the webhook writes: the maker of the pod may write others."""
     return token_of(pod) is not None
 
 

@@ -101,7 +101,7 @@ class AutoscalerReader:
     async def _speaks(self) -> bool:
         """Whether a cluster autoscaler writes Events.
 
-        Whoever works in a namespace may write any Event there, and the answer counts for all: it takes two namespaces, or the
+        A tenant may write any Event in its namespace, and the answer counts for all: it takes two namespaces, or the
         only one that is served.
         """
         query, found = {"fieldSelector": f"source={SCALER}", "limit": _MOST_EVENTS}, set[str]()

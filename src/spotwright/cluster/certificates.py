@@ -382,7 +382,7 @@ READERS = Callers("readers", "whole logs of the cluster are unreadable until it 
 
 
 class Renewal:
-    """The certificates of one replica: files that somebody renews, or its own, where ``authority`` makes them.
+    """The certificates of one replica: externally renewed files, or its own, if ``authority`` makes them.
 
     ``names`` are those that its certificates are for; API servers reach it by the first. ``now`` is a function, for tests.
     Raises :class:`SpotwrightError` for files that cannot be used.

@@ -277,7 +277,7 @@ class ConfigMaps:
         return next((each for each in self._waiting if now >= self._rests_until.get(each, 0.0)), None)
 
     async def _apply(self, namespace: str, change: Change) -> None:
-        """Take one change. A text is read beside the loop: whoever writes it decides how long that takes, and how often."""
+        """Take one change. A text is read beside the loop: its author decides how long that takes, and how often."""
         began, is_gone = time.monotonic(), change.kind is ChangeKind.DELETED
         await asyncio.to_thread(self.configurations.apply, namespace, None if is_gone else change.data)
         if is_gone:

@@ -165,7 +165,7 @@ class Troubles:
 
 
 _NAME = re.compile(r"[-.a-z0-9]{1,63}/[-.a-z0-9]{1,253}")  # of a controller
-_MOST_RIVALS = 3  # of one namespace: whoever may make objects there writes the names
+_MOST_RIVALS = 3  # of one namespace: makers of objects choose the names
 _MOST_WAITING = 100
 _MADE_AFTER = 2.0  # seconds after its review in which an object is there
 
@@ -180,7 +180,7 @@ class FindObject(Protocol):
 class ConflictingControllers:
     """What was found so far. ``name`` is that of this controller: NAMESPACE/NAME.
 
-    Whoever reaches the webhook's port may send reviews of objects that do not exist, so a rival is reported only after its object
+    Any client of the webhook's port may send reviews of objects that do not exist, so a rival is reported only after its object
     was found in the cluster with its mark.
     """
 

@@ -15,7 +15,7 @@ __all__ = ["CertificateFiles", "RecorderSettings", "Settings", "WebhookSettings"
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """A serving certificate that somebody else makes and renews, with its key and the authority that signed it. All are PEM."""
+    """An externally made and renewed serving certificate, with its key and the authority that signed it. All are PEM."""
 
     certificate: Path
     key: Path
@@ -31,7 +31,7 @@ class Settings:
     cluster and the Lease. ``name`` is that of the registration and of the Lease. ``namespaces`` are those that are served, each
     watched by separate streams; none: all that are labelled ``spotwright.dev/enabled=true``, watched by streams of the whole
     cluster. ``metrics_port`` serves metrics and probes; unless ``metrics_are_asked`` for, a port in use is not an error.
-    ``files`` are a certificate that somebody else makes; None: the process signs its own, by an authority in the folder
+    ``files`` are an externally made certificate; None: the process signs its own, by an authority in the folder
     ``authority_folder``.
     """
 

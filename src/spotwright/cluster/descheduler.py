@@ -75,7 +75,7 @@ class Eviction:
 
 
 class EvictionJournal:
-    """The evictions that are not done yet, by the pod's UID. ``done`` hears of each one that is done."""
+    """The evictions that are not done yet, by the pod's UID. ``done`` is called with each that is done."""
 
     def __init__(self, api: Api, done: Callable[[Literal["evicted", "deleted"]], None] = lambda _: None) -> None:
         self._api, self._done = api, done
@@ -392,7 +392,7 @@ class Descheduler:
             yield from self._while_it_waits(state, seen, task, attempt, now)
 
     def recorded(self, pod: Mapping[str, Any], *, is_gone: bool) -> None:
-        """Hear that what was decided about a pod is in the journal: now it may be done."""
+        """Note that the decision about a pod is in the journal, so that it may be executed."""
         uid = uid_of(pod)
         attempt, pools = self._attempts.pop(uid, (None, {}))
         if is_gone or attempt is None:

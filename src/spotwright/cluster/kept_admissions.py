@@ -26,7 +26,7 @@ __all__ = ["Admissions"]
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 8  # requests
 _AGAIN = 1.0  # seconds until what could not be read is read again
-_HELD = 30.0  # seconds for which a pod waits for its record; then it is recorded as one that no review has made precise
+_HELD = 30.0  # seconds for which a pod waits for its record; then it is recorded as one that no review has pinned
 _SAME_KEPT = 1_000
 _ANSWER = 10.0  # seconds for one request
 

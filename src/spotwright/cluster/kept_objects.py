@@ -82,7 +82,7 @@ def _bytes_of(text: Any) -> int:
 class NamespaceQuota:
     """How much memory the objects of a namespace may use, so that no tenant's objects can end the shared process.
 
-    ``on_full`` hears of a namespace, each time that an object of it finds no room. ``limit`` is in bytes, as estimated from the
+    ``on_full`` is called with a namespace whenever an object of it finds no room. ``limit`` is in bytes, as estimated from the
     characters and the values of objects. ``weigh`` estimates an object; by default each counts as if it shared no part.
     """
 

@@ -4,7 +4,7 @@ Replicas do not compare their clocks. Each measures by its own monotonic clock h
 after ``lasts`` seconds; the holder stops ``renew_within`` seconds after the last renewal that it began and that succeeded. So
 wall clocks may differ by hours, as long as no replica's seconds are half as long again as another's. client-go does the same
 (read in ``tools/leaderelection/leaderelection.go`` and its ``doc.go``, whose times are the defaults here), and says as this
-module does that a Lease alone fences nobody: a process that was frozen between a check and a write would still write. That is
+module does that a Lease alone fences no one: a process that was frozen between a check and a write would still write. That is
 why every journal has its own epoch (:meth:`spotwright.records.journal.Journal.take`), which the next holder raises.
 """
 
@@ -171,7 +171,7 @@ class KubernetesLease:
         found = await self._api.get_or_none(self._path)
         if found is None:
             if self._renewed_at is not None:
-                return False  # somebody deleted it: who holds it is open again
+                return False  # it was deleted: its holder is open again
             return await self._write("POST", self._folder, {"metadata": {"name": self._name}}, self.epoch + 1)
         spec = found.get("spec") or {}
         self._note(spec)

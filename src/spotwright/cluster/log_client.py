@@ -175,7 +175,7 @@ class Controller:
 
 
 class _Connection(http.client.HTTPConnection):
-    """HTTP over TLS over a socket that somebody else connects."""
+    """HTTP over TLS over a connected socket."""
 
     def __init__(self, dial: Callable[[], socket.socket], context: ssl.SSLContext, name: str) -> None:
         super().__init__(name)

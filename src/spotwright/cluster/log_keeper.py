@@ -62,7 +62,7 @@ class SeenAttempt(NamedTuple):
 class LogKeeper:
     """Follows every attempt that :meth:`put` names. ``namespace_limit`` is in bytes, for all logs of a namespace.
 
-    ``on_dropped`` hears of logs that were dropped because their namespace had more: the name of their run, and a sentence.
+    ``on_dropped`` is called for logs that were dropped because their namespace had more: the name of their run, and a sentence.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ class KeptLog(NamedTuple):
 
 
 class WrittenLog(Protocol):
-    """One log, for whoever writes it."""
+    """One log, for its writer."""
 
     @property
     def notes(self) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@
 | ``DELETE /v1/archive?key=`` | the archive is deleted, its logs follow within the hour | may delete SpotRuns there, and repairs |
 
 Everything else of a run lies in the Kubernetes API, which people read themselves. The store's credentials are the controller's
-alone, so it answers whoever may do the same in the run's namespace.
+alone, so it answers callers who may do the same in the run's namespace.
 
 A namespace that was deleted and made again is another one, whoever owns it now: the former namespace's runs are unreadable.
 

@@ -1,4 +1,4 @@
-"""Keeps logs in an object store, so that they outlive the machine of whoever keeps them.
+"""Keeps logs in an object store, so that they outlive the keeper's machine.
 
 A run that is archived (:mod:`spotwright.cluster.run_archives`) keeps its logs as long as its archive, and both go together: they
 count as one to what its namespace may have, and at least as much as keeps their number within bounds.
@@ -344,7 +344,7 @@ class LogStore:
         return found
 
     async def _delete_run(self, name: LogName) -> None:
-        """Delete all logs of the run of this log, unless it is somebody else's."""
+        """Delete all logs of the run of this log, unless it belongs to another release."""
         folder = run_key(name)
         if await self.objects.get(f"{folder}/{OWNER}") != self.owner.encode():
             return

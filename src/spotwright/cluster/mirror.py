@@ -46,7 +46,7 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 _CHUNK = 500  # objects a page of a list, as kubectl asks for
-_PAGE = 8 * 1024 * 1024  # bytes of a page; 500 objects of whoever writes large ones would be 700 MB
+_PAGE = 8 * 1024 * 1024  # bytes of a page; 500 objects of the largest size would be 700 MB
 _LASTS = 290  # seconds: the server ends a watch then, so that connections spread over its replicas
 _SHORT = 0.5  # seconds
 _REFUSED = 5.0, 30.0  # seconds until what is refused is tried again: a Role may be bound a moment later
@@ -120,7 +120,7 @@ class Mirror:
         self._version, self._chunk = "", _CHUNK
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.problem, self.status = "", 0
-        self._untaken: Change | None = None  # the last change, where whoever followed was ended while taking it
+        self._untaken: Change | None = None  # the last change, if the follower was ended while taking it
         self._entered = 0  # how often what is kept has grown by a namespace
         self._gone: list[
             set[tuple[tuple[str, str], str]]
@@ -419,7 +419,7 @@ async def _into(queue: asyncio.Queue[tuple[Mirror, Change | Exception]], mirror:
     try:
         async for change in mirror.changes():
             await queue.put((mirror, change))
-    except Exception as error:  # noqa: BLE001  # whoever reads the queue raises it
+    except Exception as error:  # noqa: BLE001  # the queue's reader raises it
         await queue.put((mirror, error))
 
 

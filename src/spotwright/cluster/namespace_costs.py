@@ -4,7 +4,7 @@ An object of a tenant should cost milliseconds. One that costs more than is allo
 served last for a minute, which others do not notice, and after some seconds of such costs it is set aside, for five minutes and
 for twice as long each time. Seconds are those of the processor, so that a busy machine quarantines no namespace.
 
-Costs are kept by a key. The watcher's is the namespace; the webhook's has the address of whoever asks as well, because a pod that
+Costs are kept by a key. The watcher's is the namespace; the webhook's has the sender's address as well, because a pod that
 reaches the port may name any namespace: it can only set aside its own requests.
 """
 
@@ -37,10 +37,10 @@ _WINDOW = 60  # seconds for which costs count
 _TOO_MUCH = 5.0  # seconds above what is allowed within a window, until a namespace is set aside
 _ASIDE, _LONGEST_ASIDE = 300.0, 3600.0  # seconds
 _FORGIVEN = 3600.0  # seconds after which a namespace that was set aside counts as one that never was
-_KEPT = 5_000  # keys: whoever asks may make up names
+_KEPT = 5_000  # keys: senders may make up names
 
 Key = tuple[str, str]
-"""The namespace, and the address of whoever asks for it; empty where that does not matter."""
+"""The namespace and the sender's address; empty where that does not matter."""
 
 
 class Aside(NamedTuple):
@@ -89,7 +89,7 @@ class _Costs:
 class NamespaceCosts:
     """The costs of all namespaces. ``allowed`` is in seconds, for one object; ``clock`` is monotonic.
 
-    ``on_set_aside`` hears of each namespace when it is set aside. For one thread, or behind a lock.
+    ``on_set_aside`` is called with each namespace that is set aside. For one thread, or behind a lock.
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class Turns:
                 return
             turn = self._waiting[key[1]][key][0]
             self._forget(key, turn)
-            if not turn.done():  # cancelled, and whoever waited has not come to forget it yet
+            if not turn.done():  # cancelled, and its waiter has not removed it yet
                 self._working[key] = self._working.get(key, 0) + 1
                 turn.set_result(None)
 
@@ -281,7 +281,7 @@ class FairQueue(Generic[T]):
     """A queue in which what belongs to costly namespaces waits while there is anything else. For one event loop.
 
     What belongs to one namespace stays in order, and so does what belongs to none: it overtakes no earlier change.
-    ``most`` is how much of the others waits until whoever puts in more has to wait too.
+    ``most`` is how much of the others waits until further producers have to wait too.
     """
 
     def __init__(self, most: int, costs: NamespaceCosts) -> None:

@@ -1,6 +1,6 @@
 """Which Events about nodes are trusted: an admission policy must prove that their writer may speak for the node.
 
-Kubernetes keeps Events about nodes in the namespace ``default``, and whoever has the role ``edit`` there may write one in any
+Kubernetes keeps Events about nodes in the namespace ``default``, and an account with the role ``edit`` there may write one in any
 name: an Event does not prove who wrote it. So the chart brings a ValidatingAdmissionPolicy. It admits the Events that decide
 something here only from the node's own kubelet, from accounts that may change nodes themselves (node termination handlers,
 node-problem-detector, autoscalers, controllers of the cloud), and from a node agent on that node, by a special right. What was
@@ -81,7 +81,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def policy_spec() -> dict[str, Any]:
-    """The ``spec`` of the policy: it refuses what this module believes, from whoever may not speak for the node."""
+    """The ``spec`` of the policy: it refuses what this module believes, from accounts that may not speak for the node."""
     kinds, reasons = (", ".join(f"'{each}'" for each in sorted(of)) for of in (_KINDS, REASONS))
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["events"]}
     conditions = {

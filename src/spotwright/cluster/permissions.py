@@ -2,7 +2,7 @@
 
 Each process has its own account: whoever takes over the webhook, whose port is open to the network, can neither end pods
 nor read their logs, and the recorder cannot change the webhook's registration. No right is on Secrets, and none lets a process
-grant rights, or act as somebody else.
+grant rights, or impersonate others.
 
 The default is a list of namespaces: a Role in each of them, and a ClusterRole with what has no namespace. Where all labelled
 namespaces are served, the rights of :data:`SERVED` are in the ClusterRole too.

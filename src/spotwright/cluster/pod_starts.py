@@ -43,11 +43,11 @@ def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]])
 
 
 _ROUND = 3.0  # seconds between two looks for pods that do not start
-_PATIENCE = 10.0  # seconds in which a pod may start before anybody asks why it does not
+_PATIENCE = 10.0  # seconds in which a pod may start before asking why it does not
 _AGAIN = 20.0  # seconds until the events of a pod are read again
 _AT_ONCE = 10  # pods whose events are read in one round
 _REFUSED = 300.0  # seconds until events are asked for again in a namespace that refused them
-_MOST_EVENTS = "200"  # of one pod: whoever may write in its namespace can write more
+_MOST_EVENTS = "200"  # of one pod: tenants can write more
 _LONGEST = 500  # characters of a reason that are kept
 
 _LOG = logging.getLogger(__name__)

@@ -55,7 +55,7 @@ __all__ = ["RecordedPruning", "RecordedRuns", "archive_note", "open_runs"]
 
 _TAKEOVER = 30.0  # seconds in which another replica takes a Lease that has run out, at most
 _LISTED = 100  # archived runs whose lines are read, the newest
-_KNOWN = 5.0  # seconds for which it is known that somebody records
+_KNOWN = 5.0  # seconds for which "a recorder runs" stays known
 _NOT_THERE, _ANOTHER = 404, 409  # statuses of what is not there, and of another object that has its name by now
 
 
@@ -209,7 +209,7 @@ class RecordedRuns:
         return "" if "://" in self._named else self._named or NAMESPACE
 
     def _is_recorded(self, recorder: tuple[str, str] | None) -> bool:
-        """Whether somebody records now, as far as the caller may read it; assumed otherwise.
+        """Whether a recorder runs now, as far as the caller may read it; assumed otherwise.
 
         ``recorder`` is the Lease of who has recorded a run, as the run says; None: it does not, and the chart's is looked at.
         """
@@ -441,7 +441,7 @@ class RecordedPruning:
         try:
             self._runs.delete_archive(archive)
         except UnknownRun:
-            return ""  # somebody else has deleted it
+            return ""  # already deleted
         except SpotwrightError as error:
             return f"archived run {archive.run} stays: {error}"
         return ""

@@ -161,7 +161,7 @@ class Recorder:
             except SpotwrightError as error:
                 _LOG.error("recording failed: %s", error)  # one line, no traceback
                 await self._wait()
-            except Exception:  # noqa: BLE001  # a defect, or an object of somebody who looks for one
+            except Exception:  # noqa: BLE001  # a defect, or a hostile object
                 _LOG.exception("recording failed")
                 await self._wait()
             finally:

@@ -6,7 +6,7 @@ exceed :data:`PAGE` bytes: the API server keeps no object above 1.5 MB (etcd's l
 object to every watcher.
 
 Several objects cannot be written in one transaction, and a process that does not record any more may still have a write under
-way. So each line says which events were recorded together, and by which epoch. Whoever reads takes what was recorded together
+way. So each line says which events were recorded together, and by which epoch. Readers take what was recorded together
 whole or not at all, in the order of its numbers, and no line of an earlier epoch from the number on with which a later one began
 (:class:`RunRows`). So the order in which objects are written, listed or watched does not matter.
 """

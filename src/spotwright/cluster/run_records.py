@@ -2,8 +2,8 @@
 
 A laptop has no API server: the engine there writes its journal itself, and no recorder watches it.
 
-The name of a run is the workload's namespace, name and the beginning of its UID, so whoever looks again after a crash finds the
-same run. Where another workload of that name has the same beginning, it is the whole UID: whoever makes and deletes one
+The name of a run is the workload's namespace, name and the beginning of its UID, so a new look after a crash finds the
+same run. Where another workload of that name has the same beginning, it is the whole UID: a maker who creates and deletes one
 name often enough has two such workloads.
 """
 
@@ -62,7 +62,7 @@ class Glance(NamedTuple):
 
 
 class RecordGone(StateError):
-    """What was recorded of a run is not there any more: somebody has deleted all of it."""
+    """All records of a run were deleted."""
 
 
 class TooLarge(SpotwrightError):
@@ -91,7 +91,7 @@ class RunRecord(Protocol):
 
     @property
     def epoch(self) -> int:
-        """How many times it has been opened by somebody who records; 0 before."""
+        """How many recorders have opened it; 0 before."""
 
     @property
     def size(self) -> int:

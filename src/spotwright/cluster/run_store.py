@@ -237,7 +237,7 @@ class RunStore:
         return uid in self._over
 
     def has_ended(self, root: Mapping[str, Any]) -> bool:
-        """Whether the run of this workload has ended, by its records: whoever made it long ago may show it again."""
+        """Whether the run of this workload has ended, by its records: its maker may show an old one again."""
         uid = uid_of(root)
         if uid in self.runs:
             return False
@@ -268,7 +268,7 @@ class RunStore:
         """Begin the run of a workload. Records that a killed watcher had only begun are finished.
 
         ``namespace_uid`` is the UID of its namespace: who owns another namespace of that name later may not read the run.
-        Without it everybody may who may read that one.
+        Without it everyone who may read that one may.
         """
         self.require()
         record = self.records.of(root)

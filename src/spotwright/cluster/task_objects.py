@@ -6,7 +6,7 @@ has the records of the first pods too; later ones are on separate pages, which a
 of gangs are in an object beside them. A pod that is a run by itself has no workload before it is made: such pods of a namespace
 share objects.
 
-A token names the object that has its record, so whoever sees a pod can read what was decided of it with one request.
+A token names the object that has its record, so the decision about a pod can be read with one request.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def gangs_of(namespace: str, workload: str) -> Place:
 
 
 class Token(NamedTuple):
-    """What stands on a pod: the UID of the review that has made it precise, and the object with the record of it."""
+    """What stands on a pod: the UID of the review that pinned it to a rung, and the object with the record of it."""
 
     review: str
     place: Place
@@ -124,7 +124,7 @@ class Token(NamedTuple):
 
 
 def token_of(pod: Mapping[str, Any]) -> Token | None:
-    """The token of the review that made a pod precise; None if none did."""
+    """The token of the review that pinned a pod to a rung, or None."""
     meta = metadata(pod)
     return Token.parse(
         str((meta.get("annotations") or {}).get(ADMISSION_ANNOTATION, "")), str(meta.get("namespace", ""))
@@ -326,7 +326,7 @@ def _packed(numbers: Sequence[int]) -> str:
 
 
 _RUN = re.compile("([0-9]{1,9})(?:x([0-9]{1,9}))?")
-_MOST_SLOTS = 200_000  # of one task; an object that somebody has written by hand must not fill the memory
+_MOST_SLOTS = 200_000  # of one task; a handwritten object must not fill the memory
 
 
 @lru_cache(16)

@@ -181,7 +181,7 @@ def _pod_of(content: bytes) -> Mapping[str, Any] | None:
 
 
 def _number_of(pod: Mapping[str, Any]) -> int:
-    """The number of the attempt that a pod carries, whoever has written it; 0: none."""
+    """The number of the attempt that a pod carries, untrusted; 0: none."""
     number = text(mapping(metadata(pod).get("annotations")).get(ATTEMPT_ANNOTATION))
     return int(number) if _NUMBER.fullmatch(number) else 0
 

@@ -359,7 +359,7 @@ class ClusterView:
         return min((at for at in map(self._ending_settles_at, self._ended_at) if at > self.clock), default=None)
 
     def ending(self) -> Sequence[str]:
-        """The UIDs of pods that somebody stops or that are gone, and whose end may now be recorded."""
+        """The UIDs of pods that are being stopped or gone, and whose end may now be recorded."""
         return [uid for uid in self._ended_at if self.clock >= self._ending_settles_at(uid)]
 
     def _ending_settles_at(self, uid: str) -> float:
@@ -489,7 +489,7 @@ def is_finished(pod: Mapping[str, Any]) -> bool:
 
 
 def is_stopped(pod: Mapping[str, Any]) -> bool:
-    """Whether somebody deletes a pod."""
+    """Whether a pod is being deleted."""
     return bool(metadata(pod).get("deletionTimestamp"))
 
 

@@ -221,7 +221,7 @@ class Watcher:
         self._view.nodes_are_complete = self._view.nodes_are_complete or stream.kind == "Node"
         if stream.kind == "Namespace" and is_first and stream.namespace and stream.namespace not in self._namespaces:
             _LOG.warning("namespace %s does not exist yet; it is watched once it exists", stream.namespace)
-            self._namespaces.entered.add(stream.namespace)  # runs of before it was deleted end
+            self._namespaces.entered.add(stream.namespace)  # runs from before its deletion end
         if is_first:
             self._waits_no_more(stream)
 
@@ -238,7 +238,7 @@ class Watcher:
             self._take(stream, change.data, is_deleted=change.kind is ChangeKind.DELETED)
         except SpotwrightError:
             raise
-        except Exception as error:  # noqa: BLE001  # a defect, or an object of somebody who looks for one
+        except Exception as error:  # noqa: BLE001  # a defect, or a hostile object
             self._aside.say(stream.kind, change.data, because=error)
 
     def _take(self, stream: Stream, data: Mapping[str, Any], *, is_deleted: bool) -> None:
@@ -364,7 +364,7 @@ class Watcher:
                 self._take_up_entered()
 
     def _leave(self, namespace: str, why: str) -> None:
-        """Forget a namespace. Its runs stay unfinished: they go on when somebody labels it again."""
+        """Forget a namespace. Its runs stay unfinished: they go on when it is labelled again."""
         self._namespaces.enabled.discard(namespace)
         self._namespaces.entered.discard(namespace)
         self._streams.leave(namespace)

@@ -4,7 +4,7 @@ It is stateless: it reads records, numbers and pools from the Kubernetes API. A 
 first review, because placement imports its modules when they are first used.
 
 Its parts run side by side until SIGTERM. An API server that is away is waited out inside the parts; a part that ends by anything
-else ends the process, so that whoever started it starts it again.
+else ends the process, so that it is restarted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _POOLS = {name: {"capacity": name, "provider": _PROVIDER} for name in ("spot", "
 
 
 def warm_up() -> bool:
-    """Place a Job and make its pod precise; returns whether both were. Takes up to some seconds of CPU the first time.
+    """Place a Job and pin its pod to a rung; returns whether both were. Takes up to some seconds of CPU the first time.
 
     The modules that this has loaded stay, so they are exempt from garbage collection from now on: a full collection stops all
     threads, and of 70,000 objects it takes 30 ms or more, which a review would wait for.

@@ -48,8 +48,8 @@ class WorkloadRecorder:
 
     ``costs`` are the namespaces' costs; ``aside`` says which objects cannot be read; ``now`` is the API server's clock.
     ``decide``, ``order_limit`` and ``admission`` are passed to each :class:`~spotwright.cluster.observer.Recorder`. A pod of a
-    workload of which ``is_admission_known`` does not hold is not looked at: whoever says so asks for it again. ``on_recorded``
-    hears of each pod that is recorded, ``on_forgotten`` of the UID of each one that is not known any more, ``on_cut`` of each run
+    workload of which ``is_admission_known`` does not hold is skipped until it is put in again. ``on_recorded``
+    gets each pod that is recorded, ``on_forgotten`` the UID of each one that is not known any more, ``on_cut`` of each run
     whose recording was cut, ``on_defect`` of each workload that is set aside because of a defect; of one that is gone it
     hears an empty object. ``unseen`` are pods that came and went before.
     """
@@ -169,7 +169,7 @@ class WorkloadRecorder:
         except SpotwrightError as error:
             self.problem = str(error)
             return False
-        except Exception:  # noqa: BLE001  # a defect, or an object of somebody who looks for one: all others are recorded
+        except Exception:  # noqa: BLE001  # a defect, or a hostile object: go on with all others
             _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
             self._store.unopened.pop(uid, None)
             self._refuse(uid)
@@ -248,7 +248,7 @@ class WorkloadRecorder:
             yield
         except SpotwrightError:
             raise
-        except Exception as error:  # noqa: BLE001  # a defect, or an object of somebody who looks for one
+        except Exception as error:  # noqa: BLE001  # a defect, or a hostile object
             pod = self._view.gone_pods.get(uid) or self._view.pods.get(uid) or {}
             self._aside.say("Pod", pod, because=error)
             self._view.settle_pod(uid)

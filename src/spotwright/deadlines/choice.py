@@ -8,7 +8,7 @@ element. Three things come together:
 - the safety rule, which does not depend on any of them: an attempt runs on spot, or waits, only while on-demand could still do
   the work that may be left, after the longest launch that is reckoned with and after the time that spot needs to be left.
 
-The rule holds from the decision to ``until``, whatever happens before, so it does not matter how often somebody looks.
+The rule holds from the decision to ``until``, whatever happens before, so it does not matter how often it is checked.
 """
 
 from __future__ import annotations

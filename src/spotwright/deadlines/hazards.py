@@ -77,7 +77,7 @@ class Spells(NamedTuple):
         return sum(self.ended) / sum(self.seen) if sum(self.seen) > 0 else 0.5
 
     def first_age(self) -> float:
-        """The age, in seconds, to assume for a spell that had begun before anybody looked.
+        """The age, in seconds, to assume for a spell that had begun before the first look.
 
         It is the age from which on a spell ends as rarely as one of unknown age does.
         """

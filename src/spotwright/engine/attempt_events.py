@@ -295,7 +295,7 @@ def _follow_fail(state: RunState, task: TaskState, event: ev.AttemptDecided) -> 
 
 
 def _follow_cancel(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
-    if task.last.taken_back is not None:  # what it had waited for in vain is waited for no more, whoever ended it then
+    if task.last.taken_back is not None:  # its vain wait is over, whatever ended it
         task.next_rung = task.last.taken_back.rung
     if state.cancelling:
         task.status = TaskStatus.CANCELLED

@@ -293,7 +293,8 @@ def _next_rung(
 ) -> int | None:
     """The rung to try next.
 
-    A pool for which this task, or another one of its set, has waited in vain is left out for it, whoever got a node there since.
+    A pool for which this task, or another one of its set, has waited in vain is left out for it, even if others got a node there
+    since.
     """
     without = left_out(pauses, now) | left_out(pauses_of(sorted(_waited_in_vain(state, task, attempt))), now)
     return rung_after_waiting(attempt.rung, task.spent, task.plan.policy, task.plan.ladder, without)

@@ -187,7 +187,7 @@ class Plan:
 
     @property
     def described(self) -> Mapping[str, Pool]:
-        """The pools that somebody described."""
+        """The described pools."""
         pools = self.config.pools
         return {name: pool for name, pool in pools.items() if name not in self.found} if self.found else pools
 

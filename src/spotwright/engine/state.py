@@ -286,7 +286,7 @@ class RunState(_State):
     expired: str = ""  # why its time is over, in words; empty: it is not
     notes: list[str] = field(default_factory=list)
     events: int = 0
-    retired: dict[str, TaskState] = field(default_factory=dict)  # tasks of before the last reset
+    retired: dict[str, TaskState] = field(default_factory=dict)  # tasks from before the last reset
     sightings: dict[str, Sightings] = field(
         default_factory=dict
     )  # what was seen of spot pools, in runs with a deadline

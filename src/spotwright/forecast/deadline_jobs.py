@@ -5,7 +5,7 @@ at the market and whenever what it said holds no longer. Between two decisions j
 second, from its request on. A look is due every tick of the windows, at their ticks; other looks, launches and work than the
 policy knows of make a bad day (:class:`Conditions`).
 
-The floor is the cheapest way through a window for somebody who knows it: exact, by backward dynamic programming.
+The floor is the cheapest way through a window known in advance: exact, by backward dynamic programming.
 """
 
 from __future__ import annotations

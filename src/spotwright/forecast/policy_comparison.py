@@ -2,7 +2,7 @@
 
 All policies meet the same windows and go through the same safety rule. ``spotwright`` is the function that decides in a run with
 a deadline (:mod:`spotwright.deadlines.choice`); the others are formulas (:mod:`spotwright.deadlines.job_policies`). The floor is
-the cheapest way through each window for somebody who knows it (:mod:`spotwright.forecast.deadline_jobs`).
+the cheapest way through each window known in advance (:mod:`spotwright.forecast.deadline_jobs`).
 
 Recordings are one pool, with windows of each of them, or together the pools of one job. Hazards of our policy are the shipped
 ones, or with ``fit`` counted on the first part of each recording; then windows come from the rest alone, because windows of one

@@ -80,7 +80,7 @@ class Known(NamedTuple):
 class Durations:
     """The durations of a forecast. ``given`` are patterns with what holds for them, the later one stronger.
 
-    ``is_asked_for``: they are stronger than the ``work`` of a policy, because somebody named them.
+    ``is_asked_for``: they are stronger than the ``work`` of a policy, because the user named them.
     """
 
     origin: str = ""

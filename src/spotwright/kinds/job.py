@@ -636,13 +636,13 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
 
 
 def _is_retried(placed: Placed) -> bool:
-    """Whether budgets of a policy end the Job: of one on on-demand only where somebody set its errors."""
+    """Whether budgets of a policy end the Job: for a Job on on-demand only if its errors are set."""
     policy = placed.policy
     return placed.on_spot or (policy.spot is not None and _sets_errors(placed))
 
 
 def _sets_errors(placed: Placed) -> bool:
-    """Whether somebody set the budget for errors in a policy, and it is not the Job's own."""
+    """Whether a policy sets the budget for errors, and it is not the Job's own."""
     source = placed.policy.sources.get("errors.retries", BUILT_IN.source)
     return source not in (BUILT_IN.source, placed.report.own_retries)
 

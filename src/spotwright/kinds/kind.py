@@ -89,7 +89,7 @@ Holds: TypeAlias = Callable[[Mapping[str, Any], Others], Iterator[Path]]
 class Sharing(StrEnum):
     """Who has the volume of a claim."""
 
-    NAMED = "named"  # whoever names the claim, in other objects too
+    NAMED = "named"  # all pods that name the claim, in other objects too
     OBJECT = "object"  # all pods of the object for which it is made
     POD = "pod"  # one pod: each gets its own claim
 

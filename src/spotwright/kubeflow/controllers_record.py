@@ -77,7 +77,7 @@ class ControllersRecord:
                 self._show.join(self._state)
 
     def wait_for_end(self, seconds: float) -> None:
-        """Wait until the record has its end, at most so long: the controller hears of it a moment after KFP."""
+        """Wait until the record has its end, at most so long: the controller sees it a moment after KFP."""
         ends = time.monotonic() + seconds
         self.look()
         while self.reader is not None and self.reader.state.status is RunStatus.RUNNING and time.monotonic() < ends:

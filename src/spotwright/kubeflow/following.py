@@ -1,6 +1,6 @@
 """Follows a run of Kubeflow Pipelines until it has ended: asks the server, records what is new, and shows it.
 
-Whoever follows a run holds the lease of its journal here, so two followers never write the same journal. The server does not
+A follower holds the lease of its run's journal here, so two followers never write the same journal. The server does not
 depend on a follower: the run goes on without one, and the next follower finds the whole picture again. It may also be
 cancelled there. If no part of a run begins and its tasks cannot say why, the follower does: a person who looks at an empty
 table waits in vain.
@@ -338,7 +338,7 @@ def followed(
             raise type(error)(again) from error
 
 
-_POLL = 0.2  # seconds between two reads of a run that somebody follows
+_POLL = 0.2  # seconds between two reads of a followed run
 
 
 def cancel(folder: RunFolder, run: KfpRun, *, pauses: Pauses, timeout: float = 120.0) -> RunState:

@@ -4,7 +4,7 @@ A pipeline is unfolded as in a local run, when KFP opens its parts; each pod tha
 an end is decided by :func:`~spotwright.scheduling.cause.classify` on what Argo says of the pod, which is less than the controller
 of Spotwright sees. Every look compares the whole picture with the state, so a look may be lost or come twice.
 
-With a kubeconfig that may read them, the run's pods and their nodes are looked at too, as long as somebody looks.
+With a kubeconfig that may read them, the run's pods and their nodes are looked at too, while a follower runs.
 """
 
 from __future__ import annotations

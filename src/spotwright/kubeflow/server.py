@@ -166,11 +166,11 @@ class Login(NamedTuple):
     authority: str = ""
 
     def token(self) -> str:
-        """The bearer token of now: a file may have been renewed. Raises :class:`InputError` for a file that cannot be read."""
+        """The current bearer token: a file may have been renewed. Raises :class:`InputError` for a file that cannot be read."""
         return _secret(self.token_file, TOKEN_VARIABLE, "--token-file")
 
     def cookies(self) -> str:
-        """The cookies of now. Raises like :meth:`token`."""
+        """The current cookies. Raises like :meth:`token`."""
         return _secret(self.cookies_file, COOKIES_VARIABLE, "--cookies-file")
 
     def to_data(self) -> dict[str, str]:
@@ -379,7 +379,7 @@ class KfpServer:
                         str(file), pipeline_version_name=name, pipeline_id=pipeline_id
                     )
                 )
-            except (AlreadyThere, ServerAway):  # somebody else has uploaded it meanwhile; the backend says 500 for that
+            except (AlreadyThere, ServerAway):  # uploaded by another client meanwhile; the backend says 500 for that
                 found = self._version_id(pipeline_id, name)
                 if not found:
                     raise

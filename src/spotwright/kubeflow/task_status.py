@@ -136,7 +136,7 @@ def _children(row: Mapping[str, Any]) -> list[str]:
 
 
 def _names_by_id(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The names of all nodes that are somebody's children, by their ids: tried out from the Workflow's node inwards."""
+    """The names of all child nodes, by their ids: tried out from the Workflow's node inwards."""
     wanted = {child for row in rows for child in _children(row)}
     workflow = next(iter(wanted), "").rpartition("-")[0]
     displays = {str(row["display_name"]) for row in rows}

@@ -343,7 +343,7 @@ class Pods:
 
     @property
     def is_work(self) -> bool:
-        """Whether they do work that ends, and may be lost if somebody makes them again."""
+        """Whether they do work that ends, and may be lost if they are recreated."""
         return self.duty in (PodRole.WORKER, PodRole.COORDINATOR)
 
     @property

@@ -3,7 +3,7 @@
 A column is a list with one value for each row: 20,000 attempts travel in a twentieth of the bytes of as many objects. Values that
 repeat (a status, a pool, a node) are the index of a word in the table of that column; -1 stands for no word. Moments are seconds
 since the run began, rounded to milliseconds; ``None``: has not happened. Row numbers and words never change their meaning while a
-:class:`RunColumns` lives, and no value changes by the mere passing of time, so whoever has the columns keeps them right by
+:class:`RunColumns` lives, and no value changes by the mere passing of time, so a holder of the columns keeps them right by
 applying each :class:`Changes`.
 """
 
@@ -63,7 +63,7 @@ TASK_COLUMNS = (
     "kind",  # word: task, loop or pipeline
     "cached",  # 1: it used an earlier result
     "parent",  # row of the loop or pipeline around it, or -1
-    "retired",  # 1: the pipeline of now does not have it
+    "retired",  # 1: the present pipeline does not have it
 )
 """The values of a task's row, in this order."""
 
@@ -143,7 +143,7 @@ class RunColumns:
         self._retired_rows = {task.path: row for row, task in enumerate(retired)}
         self._failed: dict[int, str] = {}  # the first failed task of each scope that has one, by the scope's identity
         self._handlers: dict[int, list[str]] = {}  # the names of exit handlers, by the identity of their DAG
-        self._first = len(retired)  # the row of the first task of the run's pipeline of now
+        self._first = len(retired)  # the row of the first task of the run's present pipeline
         self._rows: dict[str, int] = {}
         for task in retired:
             self._set_task(len(self._attempt_rows), task)

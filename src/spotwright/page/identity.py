@@ -1,4 +1,4 @@
-"""Says who asks: on one machine, whoever has the token that the command printed.
+"""Identifies a caller: on one machine, by the token that the command printed.
 
 The token (256 bits, new at each start) is in the printed address. The first request with it gets a cookie and is sent on to the
 address without it, so that it stays in no history, bookmark or picture. The cookie has the port in its name, because browsers
@@ -40,7 +40,7 @@ class Identity(Protocol):
     """Who may ask."""
 
     def is_known(self, cookies: Mapping[str, str]) -> bool:
-        """Whether these cookies are of somebody who may read."""
+        """Whether these cookies belong to an allowed reader."""
 
     def enter(self, token: str, address: str) -> bool:
         """Whether a token in an address of the page is right. ``address``: of the peer, to count wrong ones."""
@@ -49,7 +49,7 @@ class Identity(Protocol):
         """Seconds to wait before this peer is answered: one, after too many wrong tokens."""
 
     def cookie(self) -> tuple[str, str]:
-        """The name and value of the cookie of whoever came with the right token."""
+        """The name and value of the cookie for a caller with the right token."""
 
 
 class LocalToken:

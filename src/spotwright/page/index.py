@@ -1,7 +1,7 @@
 """The lines of all runs, kept in one SQLite file for each state folder, in the user's cache folder.
 
 To show a run in one line its journal is folded: 10,000 runs take minutes. A line is right as long as the stamp of its run is, so
-each is made once: the newest and those that somebody looks at first, the others by :meth:`RunIndex.step`, one at a time. A file
+each is made once: the newest and the viewed ones first, the others by :meth:`RunIndex.step`, one at a time. A file
 that is lost, damaged or of another format is made again; where none can be written, the lines are kept in memory. Any number of
 pages may share a file.
 
@@ -35,7 +35,7 @@ _AT_ONCE = 0.6  # seconds in which an answer reads lines that are not there yet;
 _FIRST = 50  # runs, the newest, that are read before a filter or an order is answered
 _MOST = 500  # lines in one answer
 _MOST_PROBLEMS = 20
-_PAUSE = 1.0  # seconds at least between two readings of a run that goes on, while somebody looks at it
+_PAUSE = 1.0  # seconds at least between two readings of a run that goes on, while it is viewed
 _PAUSE_UNSEEN = 10.0
 _SHARE = 10.0  # a run that goes on is read again after so many times the time that it took
 _LOOKED = 15.0  # seconds after the last look at the list in which runs that go on are read again

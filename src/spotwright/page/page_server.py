@@ -300,7 +300,7 @@ class PageServer:
 
 
 async def _with_headers(_request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Give every answer its headers, also one that aiohttp gives before anybody is asked, such as to a header ``Expect``."""
+    """Give every answer its headers, also one that aiohttp gives before a handler runs, such as to a header ``Expect``."""
     for name, value in security_headers().items():
         response.headers.setdefault(name, value)
 

@@ -27,7 +27,7 @@ ANSWER = struct.Struct(">IHBI")
 
 _LONGEST = 120.0  # seconds that an answer may take; a worker that takes longer hangs, and is ended
 _ENDING = 2.0  # seconds until a worker is killed that does not end by itself
-_WAITING = 200  # questions to one worker that wait; more are refused: somebody asks faster than can be read
+_WAITING = 200  # questions to one worker that wait; more are refused: a client asks faster than can be read
 
 
 class Answer(NamedTuple):

@@ -83,7 +83,7 @@ class Level(StrEnum):
 class Finding(NamedTuple):
     """A message for the user about a line of a manifest. Findings with one ``group`` differ only in the name of the object.
 
-    ``to_do``: what somebody has to do in the cluster before the placed file can run as it says.
+    ``to_do``: what must be done in the cluster before the placed file can run as it says.
     """
 
     level: Level

@@ -532,7 +532,7 @@ def shield_change(ctx: PlaceContext, metadata: Path, name: str, duty: PodRole = 
 
 
 def _of_attempts(policy: Policy) -> dict[str, Any]:
-    """The fields by which the rung of an attempt is chosen, as far as somebody has set them and they have a meaning."""
+    """The fields by which the rung of an attempt is chosen, as far as they are set and meaningful."""
     fields: dict[str, Any] = {
         "ladder": None if policy.ladder is None else list(policy.ladder),
         "grace_period": f"{policy.grace_period:g}s",

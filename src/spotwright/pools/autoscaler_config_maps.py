@@ -1,6 +1,6 @@
 """Reads the two ConfigMaps of the cluster autoscaler in kube-system, and Karpenter's NodePools, as objects of the API.
 
-They come from a cluster, or from files that ``kubectl`` has written. Their texts are YAML of somebody else: each has a limit
+They come from a cluster, or from files that ``kubectl`` has written. Their texts are foreign YAML: each has a limit
 before it is read.
 """
 

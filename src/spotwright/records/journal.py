@@ -272,7 +272,7 @@ class Journal:
             yield from decoded(rows, str(self.path), self._writer)
 
     def rows(self, after: int = 0, *, at_most: int = -1, only_of: str = "") -> Generator[JournalRow, None, None]:
-        """The rows after a sequence number as they are stored, for whoever decodes them elsewhere; -1: all of them."""
+        """The rows after a sequence number as they are stored, for decoding elsewhere; -1: all of them."""
         with self._question():
             rows = self._db.execute(_ROWS, {"after": after, "most": at_most, "task": only_of})
             last = after

@@ -274,7 +274,7 @@ class RunSource(PlanTexts, Protocol):
         """Wait until the next look, which finds at least what happened up to then."""
 
     def now(self) -> float:
-        """The present on the clock of whoever records the run, in Unix seconds."""
+        """The present by the recorder's clock, in Unix seconds."""
 
     def read_log(self, task: str, attempt: int, environment: str, offset: int, at_most: int = -1) -> bytes:
         """What a log has from an offset on, ``at_most`` so many bytes (-1: all); empty without a log.

@@ -70,7 +70,7 @@ def plan_run(
 ) -> PlannedRun:
     """Plan every task and bind the arguments; ``partly``: arguments may be missing, because the plan will not be run.
 
-    ``real_nodes``: the run uses nodes of a cluster, which somebody pays for, and not simulated ones.
+    ``real_nodes``: the run uses nodes of a cluster, which cost money, instead of simulated ones.
 
     Raises :class:`InputError` for a configuration, a policy or a pipeline that cannot run, and for arguments that are missing,
     unknown or of the wrong type.

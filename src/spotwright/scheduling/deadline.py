@@ -216,7 +216,7 @@ def _on_demand_rung(ladder: Ladder, has_room: Callable[[str], bool], stay: int |
 
 
 def _advised(outlook: Outlook, advice: Advice, ladder: Ladder, has_room: Callable[[str], bool]) -> Choice:
-    """The rung of what costs least. Whoever waits looks again soon: other pools may have room by then."""
+    """The rung of the cheapest action. A waiting attempt looks again soon: other pools may have room by then."""
     if advice.rung is None:
         return _on_demand(outlook, _on_demand_rung(ladder, has_room), f"on-demand: {advice.why}")
     return Choice(advice.rung, f"{'spot' if advice.launches else 'waits for spot'}: {advice.why}", advice.until)

@@ -112,7 +112,7 @@ def price_unit(prices: str, currency: str) -> str:
 
 
 def cost_heading(prices: Iterable[str]) -> str:
-    """The head of a column with the costs of several runs; ``Cost`` if somebody may be billed for one of them."""
+    """The head of a column with the costs of several runs; ``Cost`` if one of them may be billed."""
     sources = sorted(set(prices))
     if {"simulated", "example"}.issuperset(sources):
         return f"{' or '.join(sources)} cost".capitalize()

@@ -269,7 +269,7 @@ def _told_seconds(attempt: AttemptState) -> float | None:
 
 
 def _log_command(name: str, task: TaskState, attempt: AttemptState) -> str:
-    """The command that prints a log; of an attempt that an orchestrator made, whoever reads it, from the cluster."""
+    """The command that prints a log; for an orchestrator's attempt, from the cluster."""
     words = [name, task.path, str(attempt.number), *(["--cluster"] if attempt.key else [])]
     return f"spotwright logs {shlex.join(words)}"
 

@@ -82,7 +82,7 @@ def _at_levels(subject: KubeObject) -> Iterator[Misspelt]:
 
 
 def _homes(subject: KubeObject) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The levels of an object at which somebody may have written retries, each with the words that it has."""
+    """The levels of an object at which retries may be written, each with the words that it has."""
     for level, own in subject.record.retries.levels.items():
         for at in matching(subject.value, tuple(level.split("."))):
             yield at, own
